@@ -1,0 +1,423 @@
+"""YAML -> frozen dataclasses. Every key is a field here, with its default and the reason for it.
+
+    load(Path("lantern.yaml"), os.environ) -> Config      file < environment; no file: the defaults
+
+A wrong key, type or range is refused with the file, the place, the value and the way out:
+
+    lantern.yaml: restore.budget_char is not a setting; did you mean budget_chars?
+
+One routine checks everything: it walks the fields and their types (`Within` holds a range). config.example.yaml says
+the same for people; tests/test_config.py proves that it names every key with its default.
+"""
+
+import math
+import os
+import re
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
+
+import yaml
+
+ENVIRONMENT: Mapping[str, str] = {
+    "LANTERN_PORT": "server.port",
+    "LANTERN_ARCHIVE": "archive.path",
+    "LANTERN_OPENAI_UPSTREAM": "upstream.openai",
+    "LANTERN_ANTHROPIC_UPSTREAM": "upstream.anthropic",
+}
+"""Environment variable -> the setting that it overrides. An empty variable counts as unset."""
+
+Signal = Literal["bm25", "fts", "vector", "keywords", "importance", "recency", "salience", "neighbours"]
+"""Kinds of evidence that `restore.weights` may weigh."""
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used. The message names the place, the value and the way out.
+
+    place: dotted, "restore.budget_chars"; empty when the whole file is meant
+    """
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(f"{place} {problem}".strip())
+        self.place, self.problem = place, problem
+
+    def under(self, parent: str) -> "ConfigError":
+        """The same error, its place seen from `parent`."""
+        glue = "." if parent and self.place and not self.place.startswith("[") else ""
+        return ConfigError(parent + glue + self.place, self.problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Bounds of a number, both allowed. `unit` is told in the error."""
+
+    low: float
+    high: float
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """A text that must match `pattern`. `secret`: an error does not repeat the value, which may be a credential."""
+
+    pattern: str
+    remedy: str
+    secret: bool = False
+
+
+class Url:
+    """Marks a text as an http(s) URL; it loses its trailing slashes."""
+
+
+class Section:
+    """Checks and converts every field by its type, whoever builds it."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for name, hint in _hints(cast(type[Any], type(self))).items():
+            object.__setattr__(self, name, _convert(getattr(self, name), hint, name))
+
+
+def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """$XDG_CACHE_HOME/lantern, else ~/.cache/lantern."""
+    root = environ.get("XDG_CACHE_HOME") or ""
+    return Path(root if root.startswith("/") else Path("~/.cache").expanduser()) / "lantern"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig(Section):
+    """The `server:` section: where Lantern listens."""
+
+    host: Annotated[str, Like(r"\S+", "use a host name or address, 127.0.0.1 by default")] = "127.0.0.1"
+    """Loopback, since the archive holds your conversations; 0.0.0.0 serves every machine that can reach this one."""
+    port: Annotated[int, Within(0, 65_535)] = 8484
+    """LANTERN_PORT overrides. 0 lets the system choose a free one, which the banner then tells."""
+    drain_s: Annotated[float, Within(0, 3_600, "seconds")] = 10.0
+    """Seconds that running answers may take to finish after a stop signal; then they are cut and archived as partial."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveConfig(Section):
+    """The `archive:` section: the SQLite file that keeps every turn."""
+
+    path: Path = Path("lantern.db")
+    """LANTERN_ARCHIVE overrides. Relative to the working directory; created with mode 0600."""
+    synchronous: Literal["full", "normal"] = "full"
+    """full: an answered turn survives a power cut. normal: it survives kill -9, a power cut may cost a moment."""
+    hold_ms: Annotated[int, Within(0, 10_000, "milliseconds")] = 250
+    """Most milliseconds the last bytes of an answer wait for their commit. Past it the client goes first: fail open."""
+    max_message_chars: Annotated[int, Within(1_000, 1_000_000_000, "characters")] = 2_000_000
+    """A longer message is archived up to here. Two million characters: a whole context window of today, twice over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamConfig(Section):
+    """The `upstream:` section: whom Lantern calls. Keys are the client's own and pass through."""
+
+    openai: Annotated[str, Url()] = "https://api.openai.com/v1"
+    """For OpenAI paths, /v1 included where it has one. LANTERN_OPENAI_UPSTREAM overrides."""
+    anthropic: Annotated[str, Url()] = "https://api.anthropic.com"
+    """For /v1/messages*, without /v1. LANTERN_ANTHROPIC_UPSTREAM overrides."""
+    connect_timeout_s: Annotated[float, Within(0.1, 600, "seconds")] = 10.0
+    """Seconds to reach the upstream. Ten: slower than that is down, and the client should hear of it."""
+    read_timeout_s: Annotated[float, Within(1, 86_400, "seconds")] = 600.0
+    """Seconds between two pieces of an answer. Ten minutes: reasoning models are silent that long, and SDKs wait so."""
+    max_connections: Annotated[int, Within(1, 100_000)] = 1_000
+    """Most calls to upstreams at once; more wait their turn."""
+    http2: bool = False
+    """HTTP/1.1 has the lower latency here; needs the package `h2` when true."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreConfig(Section):
+    """The `restore:` section: what is put back, and how much of it."""
+
+    enabled: bool = True
+    """false: archive everything, restore nothing. One request: the header `x-lantern-restore: off`."""
+    recipe: Literal["default", "lantern"] = "default"
+    """default: two blocks, what the summary lost and what the question needs. lantern: exactly what the paper does."""
+    budget_chars: Annotated[int, Within(0, 1_000_000, "characters")] = 6_000
+    """Most characters of the block at a compaction. 0: none. 6,000 is under 1 % of a 200k window, and the paper's."""
+    question_chars: Annotated[int, Within(0, 1_000_000, "characters")] = 2_000
+    """Most characters of a block at a later question. 0: none. 2,000 finds .92 of the evidence, 6,000 finds .96."""
+    deadline_ms: Annotated[int, Within(1, 60_000, "milliseconds")] = 150
+    """Milliseconds a restore may take; past it the request goes with what was found, or as it came."""
+    admission: Annotated[float, Within(0, 1)] = 0.5
+    """How good the best evidence must be before a question adds a block, 0 (always) to 1 (never but when certain)."""
+    scope: Literal["session", "project", "tenant"] = "session"
+    """Where lost details may come from: this session, all its project, or all its tenant. Never another tenant."""
+    mmr_lambda: Annotated[float, Within(0, 1)] = 0.7
+    """1 packs by score alone, less also avoids saying a thing twice (MMR). The paper's value."""
+    rrf_k: Annotated[int, Within(1, 10_000)] = 60
+    """Reciprocal rank fusion: larger trusts the top of each ranking less. The paper's value."""
+    length_power: Annotated[float, Within(0.3, 0.8)] = 0.5
+    """Passages are packed by score per character to this power; larger prefers short ones."""
+    weights: Mapping[Signal, Annotated[float, Within(0, 100)]] = field(default_factory=dict)
+    """Signal -> weight in the fusion, for those that should differ from the recipe's own. 0 leaves a signal out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedConfig(Section):
+    """The `embed:` section: the vector signal. Everything else works without it."""
+
+    enabled: Literal["auto", "on", "off"] = "auto"
+    """auto: when the extra `dense` is installed. on: say so in doctor when it is missing. off: 100 MB less memory."""
+    model: Annotated[str, Like(r"\S+", "use a model name")] = "sentence-transformers/all-MiniLM-L6-v2"
+    """Small, quick on a CPU and good enough beside BM25. After a change run `lantern reindex --vectors`."""
+    cache_dir: Path = field(default_factory=default_cache_dir)
+    """Where the compiled model is kept: $XDG_CACHE_HOME/lantern or ~/.cache/lantern by default."""
+    threads: Annotated[int, Within(1, 256)] = 1
+    """CPU threads of the model. One, so that streams keep the other cores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReinforceConfig(Section):
+    """The `reinforce:` section: how use changes the confidence in a passage (LANTERN paper)."""
+
+    gain: Annotated[float, Within(0, 1)] = 0.15
+    """Confidence a passage gains when the answer used it."""
+    loss: Annotated[float, Within(0, 1)] = 0.02
+    """Confidence it loses when it was restored and not used. Small: silence is weak evidence."""
+    floor: Annotated[float, Within(0, 1)] = 0.1
+    """Confidence never falls below this, so that a passage can recover."""
+    minimum: Annotated[float, Within(0, 1)] = 0.15
+    """Passages below this are not restored. At least `floor`."""
+    ema: Annotated[float, Within(0, 1)] = 0.1
+    """Share of the newest observation in the success rate; 0.1 remembers about ten."""
+    half_life_s: Annotated[float, Within(1, 1e12, "seconds")] = 604_800.0
+    """Seconds after which confidence counts half. A week: older work has usually been replaced."""
+
+    def __post_init__(self) -> None:
+        Section.__post_init__(self)
+        if self.minimum < self.floor:
+            raise ConfigError(
+                "minimum", f"is {self.minimum}, below reinforce.floor {self.floor}; use the floor or more"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantConfig(Section):
+    """One entry of the `tenants:` section: credentials that share an archive."""
+
+    keys_sha256: Sequence[
+        Annotated[str, Like("[0-9a-f]{64}", 'use 64 hex digits: printf %s "$KEY" | sha256sum', secret=True)]
+    ] = ()
+    """SHA-256 of each credential, lower-case hex. Lantern keeps no key, not even here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig(Section):
+    """The `log:` section. Nothing logged holds a message or a credential."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """info is one line per restore and per fault."""
+    json: bool = False
+    """true: one JSON object a line, for log collectors."""
+
+
+TenantName = Annotated[
+    str,
+    Like(r"(?!t_)[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "use letters, digits, _ . -, and not t_..., which credentials have"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Section):
+    """Everything that can be set; `Config()` is what serves without a file."""
+
+    server: ServerConfig = field(default_factory=ServerConfig)
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    upstream: UpstreamConfig = field(default_factory=UpstreamConfig)
+    restore: RestoreConfig = field(default_factory=RestoreConfig)
+    embed: EmbedConfig = field(default_factory=EmbedConfig)
+    reinforce: ReinforceConfig = field(default_factory=ReinforceConfig)
+    tenants: Mapping[TenantName, TenantConfig] = field(default_factory=dict)
+    """Name -> credentials that are one tenant. A credential that is not listed is a tenant of its own."""
+    log: LogConfig = field(default_factory=LogConfig)
+
+    def __post_init__(self) -> None:
+        Section.__post_init__(self)
+        owners: dict[str, str] = {}
+        for name, tenant in self.tenants.items():
+            for digest in tenant.keys_sha256:
+                if owners.setdefault(digest, name) != name:
+                    raise ConfigError(f"tenants.{name}", f"lists a key that is {owners[digest]}'s; leave it in one")
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Config:
+    """The settings of `path` (None: the defaults), with what `environ` overrides. Raises ConfigError."""
+    raw: dict[str, Any] = {} if path is None else _read(path)
+    try:
+        _convert(raw, Config, "")
+    except ConfigError as error:
+        raise ConfigError(f"{path}:", str(error)) from None
+    for variable, place in ENVIRONMENT.items():
+        if value := environ.get(variable, ""):
+            raw = _override(raw, place, value, variable)
+    if not (raw.get("embed") or {}).get("cache_dir"):
+        raw = raw | {"embed": (raw.get("embed") or {}) | {"cache_dir": default_cache_dir(environ)}}
+    final: Config = _convert(raw, Config, "")
+    return final
+
+
+def _override(raw: dict[str, Any], place: str, text: str, variable: str) -> dict[str, Any]:
+    """`raw` with the setting at `place` taken from an environment variable; the error names the variable."""
+    section, key = place.split(".")
+    hint = _hints(_hints(Config)[section])[key]
+    try:
+        value = _convert(int(text) if _bare(hint) is int and re.fullmatch(r"\s*-?\d+\s*", text) else text, hint, "")
+    except ConfigError as error:
+        raise ConfigError(variable, f"{error.problem} (it overrides {place})") from None
+    return raw | {section: (raw.get(section) or {}) | {key: value}}
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses a key given twice, where YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise ConfigError(f"line {key.start_mark.line + 1}:", f"{key.value} is set twice; keep one of them")
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        raw = yaml.load(path.read_text("utf-8"), _Loader)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}:", "no such file; copy config.example.yaml, or leave --config away") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}:", f"cannot be read: {error}; use a readable UTF-8 text file") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path}:", str(error)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}:", f"is not YAML: {' '.join(str(error).split())}") from None
+    if raw is not None and not isinstance(raw, dict):
+        raise ConfigError(f"{path}:", f"holds {_show(raw)}; use sections, such as `restore:`, with settings in them")
+    return raw or {}
+
+
+@cache
+def _hints(section: type) -> dict[str, Any]:
+    """Field -> type of a section, in order."""
+    hints = get_type_hints(section, include_extras=True)
+    return {f.name: hints[f.name] for f in fields(section)}
+
+
+def _convert(value: Any, hint: Any, place: str) -> Any:
+    """`value` as the type `hint` says, or ConfigError at `place`."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _limit(_convert(value, arguments[0], place), arguments[1], place)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return value if isinstance(value, hint) else _section(value, hint, place)
+    if origin is Literal:
+        return _choice(value, arguments, place)
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping(value, arguments, place)
+    if origin is not None and issubclass(origin, Sequence):
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise ConfigError(place, f"is {_show(value)}; use a list")
+        return tuple(_convert(each, arguments[0], f"{place}[{at}]") for at, each in enumerate(value))
+    return _scalar(value, hint, place)
+
+
+def _section(value: Any, section: type, place: str) -> Any:
+    known = list(_hints(section))
+    if value is None:
+        return section()
+    if not isinstance(value, Mapping):
+        raise ConfigError(place, f"is {_show(value)}; use settings: {', '.join(known)}")
+    for key in value:
+        if key not in known:
+            raise ConfigError(_join(place, key), f"is not a setting; did you mean {_nearest(key, known)}?")
+    try:
+        return section(**{key: each for key, each in value.items() if each is not None})
+    except ConfigError as error:
+        raise error.under(place) from None
+
+
+def _mapping(value: Any, arguments: tuple[Any, ...], place: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(place, f"is {_show(value)}; use `name: value` pairs, or {{}} for none")
+    if get_origin(arguments[0]) is Literal:
+        known = [str(each) for each in get_args(arguments[0])]
+        for key in value:
+            if key not in known:
+                raise ConfigError(_join(place, key), f"is not known; did you mean {_nearest(key, known)}?")
+    return {
+        _convert(key, arguments[0], _join(place, key)): _convert(each, arguments[1], _join(place, key))
+        for key, each in value.items()
+    }
+
+
+def _scalar(value: Any, hint: Any, place: str) -> Any:
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    if hint is Path and isinstance(value, str | Path) and str(value).strip():
+        return Path(value).expanduser()
+    if isinstance(value, hint) and hint is not float and not (hint is int and isinstance(value, bool)):
+        return value
+    wanted = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path", str: "text"}[hint]
+    raise ConfigError(place, f"is {_show(value)}; use {wanted}")
+
+
+def _choice(value: Any, choices: tuple[Any, ...], place: str) -> Any:
+    if isinstance(value, bool):  # YAML reads a bare on or off as a truth value
+        value = "on" if value else "off"
+    if value in choices:
+        return value
+    close = get_close_matches(str(value), choices, n=1)
+    raise ConfigError(place, f"is {_show(value)}; use {' or '.join(close or choices)}")
+
+
+def _limit(value: Any, rule: object, place: str) -> Any:
+    if isinstance(rule, Within) and not rule.low <= value <= rule.high:
+        unit = f" {rule.unit}" if rule.unit else ""
+        raise ConfigError(place, f"is {value}; use {rule.low:,.15g} to {rule.high:,.15g}{unit}")
+    if isinstance(rule, Like) and not re.fullmatch(rule.pattern, value):
+        shown = "is not in its form" if rule.secret else f"is {_show(value)}"
+        raise ConfigError(place, f"{shown}; {rule.remedy}")
+    return _url(value, place) if isinstance(rule, Url) else value
+
+
+def _url(value: str, place: str) -> str:
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"\s", value) or parts.query or parts.fragment:
+        raise ConfigError(place, f"is {_show(value)}; use http://host/path or https://host/path")
+    if "@" in parts.netloc:
+        raise ConfigError(place, "has a password in it; leave it out, keys are the client's own")
+    return value.rstrip("/")
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _join(place: str, key: object) -> str:
+    return f"{place}.{key}" if place else str(key)
+
+
+def _nearest(key: object, known: Sequence[str]) -> str:
+    """The closest known key, else all of them."""
+    return " or ".join(get_close_matches(str(key), known, n=1) or known)
+
+
+def _show(value: Any) -> str:
+    text = "empty" if value is None or value == "" else repr(value)
+    if isinstance(value, dict | list | types.MappingProxyType):
+        text = "settings" if not isinstance(value, list) else "a list"
+    return text if len(text) <= 60 else text[:57] + "..."
