@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import yaml
@@ -80,7 +80,8 @@ class Section:
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        for name, hint in _hints(cast(type[Any], type(self))).items():
+        section: Any = type(self)
+        for name, hint in _hints(section).items():
             object.__setattr__(self, name, _convert(getattr(self, name), hint, name))
 
 
@@ -99,7 +100,7 @@ class ServerConfig(Section):
     port: Annotated[int, Within(0, 65_535)] = 8484
     """LANTERN_PORT overrides. 0 lets the system choose a free one, which the banner then tells."""
     drain_s: Annotated[float, Within(0, 3_600, "seconds")] = 10.0
-    """Seconds that running answers may take to finish after a stop signal; then they are cut and archived as partial."""
+    """Seconds that running answers may take to finish after a stop signal; then they are cut, archived as partial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,132 @@
+"""The direction of imports: DESIGN section 3 as a dict. A module may import what its row lists, no more."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "lantern_proxy"
+
+CORE = {"turn", "wire", "session", "compaction", "chunk", "analyze", "rank", "route", "pack", "reinforce"}
+EDGES = {"bm25", "embed", "rerank", "archive", "config"}
+SURFACES = {"restore", "proxy", "upstream", "admin", "bench", "demo", "memory"}
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "turn": set(),
+    "wire": {"turn"},
+    "session": {"turn"},
+    "compaction": {"turn"},
+    "chunk": {"turn", "analyze"},
+    "analyze": set(),
+    "rank": set(),
+    "route": set(),
+    "pack": {"turn"},
+    "reinforce": set(),
+    "bm25": {"_bm25"},
+    "embed": set(),
+    "rerank": set(),
+    "archive": {"turn", "migrations"},
+    "upstream": {"config"},
+    "config": set(),
+    "restore": CORE | {"bm25", "embed", "rerank", "archive", "config"},
+    "proxy": CORE | {"config", "restore", "archive", "upstream"},
+    "app": {"config", "proxy", "admin"},
+    "admin": {"turn", "config", "archive", "restore"},
+    "bench": CORE | {"bm25", "embed", "rerank", "archive", "restore", "config"},
+    "demo": {"turn", "config", "app"},
+    "memory": CORE | {"config", "archive", "embed", "restore"},
+    "cli": CORE | EDGES | SURFACES | {"app"},
+    "__init__": {"memory"},
+    "__main__": {"cli"},
+}
+"""Module -> what it may import of the package. A package (wire, admin) counts as one module, and so do parts split off
+a module: archive_schema.py has the row of archive."""
+
+IMPURE = {"asyncio", "httpx", "os", "random", "secrets", "socket", "sqlite3", "subprocess", "threading", "time"}
+"""The core takes values and returns values: no I/O, no clock, no chance."""
+
+HEAVY = {"litellm", "torch", "sentence_transformers", "optimum", "transformers", "onnxruntime"}
+"""Seconds to import: only inside functions, so that `lantern --help` answers at once."""
+
+MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    """lantern_proxy/wire/sse.py -> wire."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def row_of(module: str) -> str:
+    """archive_rows -> archive; a module with a row of its own keeps it."""
+    return module if module in MAY_IMPORT else module.lstrip("_").partition("_")[0]
+
+
+def imports(tree: ast.AST, path: Path) -> set[str]:
+    """Dotted names of everything a piece of code imports; relative imports are made absolute."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            if node.level:
+                home = ["lantern_proxy", *path.relative_to(PACKAGE).parts[:-1]]
+                origin = ".".join([*home[: len(home) - node.level + 1], *([origin] if origin else [])])
+            found |= {f"{origin}.{alias.name}" for alias in node.names}
+    return found
+
+
+def at_import(tree: ast.Module) -> ast.Module:
+    """The statements that run when the module is imported: bodies of functions and TYPE_CHECKING blocks are dropped."""
+
+    class Drop(ast.NodeTransformer):
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+            return None
+
+        def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+            return None
+
+        def visit_If(self, node: ast.If) -> ast.AST | None:
+            return None if "TYPE_CHECKING" in ast.unparse(node.test) else self.generic_visit(node)
+
+    return Drop().visit(tree)
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_module_imports_only_what_its_row_lists(path):
+    module = module_of(path)
+    row = row_of(module)
+    assert row in MAY_IMPORT, f"{module} has no row in MAY_IMPORT; add one, as DESIGN section 3 would"
+    for name in imports(parse(path), path):
+        if name.startswith("lantern_proxy.") and name != "lantern_proxy.__version__":
+            target = row_of(name.split(".")[1])
+            assert target == row or target in MAY_IMPORT[row] or name.split(".")[1] in MAY_IMPORT[row], (
+                f"{path.name} imports {name}; {row} may import {sorted(MAY_IMPORT[row]) or 'nothing of the package'}"
+            )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_heavy_libraries_are_imported_inside_functions_only(path):
+    top = {name.partition(".")[0] for name in imports(at_import(parse(path)), path)}
+    assert not top & HEAVY, f"{path.name} imports {sorted(top & HEAVY)} at the top; import it where it is used"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if row_of(module_of(p)) in CORE], ids=lambda p: str(p.relative_to(PACKAGE))
+)
+def test_the_core_does_no_io_and_reads_no_clock(path):
+    top = {name.partition(".")[0] for name in imports(parse(path), path)}
+    assert not top & IMPURE, f"{path.name} imports {sorted(top & IMPURE)}; take the value as an argument"
+
+
+def test_the_package_itself_imports_nothing_until_it_is_asked():
+    import subprocess
+
+    code = "import sys, lantern_proxy; print(*(m for m in sys.modules if m.startswith('lantern_proxy.')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
