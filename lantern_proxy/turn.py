@@ -1,0 +1,227 @@
+"""The record that everything else speaks of: items, messages, requests, answers, passages, blocks.
+
+    bytes --wire--> Request(messages=(Message(items=(Item, ...)), ...))
+          --session, compaction--> which session, what it lacks
+          --chunk--> Passage  --restore--> Restored --wire--> bytes
+
+Nothing here does I/O, reads a clock or draws a random number. A *fingerprint* is 16 bytes of BLAKE2b over the canonical
+form, so that a message is recognised when its client sends it again in another dress (string or list content, moved
+cache_control, other white space).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal
+
+Api = Literal["chat", "responses", "messages"]
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+Kind = Literal["text", "call", "result", "media", "reasoning", "compaction", "ref"]
+Event = Literal["new", "turn", "retry", "branch", "side", "compacted", "window", "cleared", "passthrough"]
+
+LOSSES: frozenset[str] = frozenset({"compacted", "window", "cleared"})
+
+BLOCK_OPEN, BLOCK_CLOSE = "<restored_context", "</restored_context>"
+_OUR_BLOCK = re.compile(r"\s*<restored_context\b[^>]*>.*?</restored_context>\s*", re.S)
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
+
+
+def fingerprint(*parts: str | bytes) -> bytes:
+    """16 bytes that stand for `parts`; the parts are length-prefixed, so ("ab", "c") differs from ("a", "bc")."""
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.digest()
+
+
+def strip_block(text: str) -> str:
+    """`text` without any block that Lantern restored into it (clients may send one back)."""
+    return _OUR_BLOCK.sub("\n", text).strip("\n") if BLOCK_OPEN in text else text
+
+
+def canonical(text: str) -> str:
+    """The form in which two texts are compared: no restored block, no <system-reminder>, white space collapsed."""
+    if BLOCK_OPEN in text:
+        text = _OUR_BLOCK.sub(" ", text)
+    if "<system-reminder>" in text:
+        text = _REMINDER.sub(" ", text)
+    return " ".join(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One piece of a message. Build it with `item()`, which computes the fingerprint."""
+
+    role: Role
+    kind: Kind
+    text: str
+    """As the client sent it, but for our own blocks: prose, canonical JSON arguments of a call, text of a result."""
+    name: str
+    """Tool name of a call or result, media type of a media item, else empty."""
+    ids: tuple[str, ...]
+    """Ids that the upstream minted: tool call id, output item id, hash of encrypted content."""
+    print: bytes
+
+
+def item(role: Role, kind: Kind, text: str, *, name: str = "", ids: Iterable[str] = ()) -> Item:
+    """An Item with its fingerprint: role class, kind, name and canonical text; ids are left out on purpose."""
+    text = strip_block(text)
+    known = name if kind == "call" else ""
+    return Item(role, kind, text, name, tuple(ids), fingerprint(role, kind, known, canonical(text)))
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message (or Responses item) of the wire. `raw` is its JSON, byte for byte."""
+
+    role: Role
+    items: tuple[Item, ...]
+    raw: bytes
+    print: bytes
+    """Over the items that are compared; reasoning is not, since clients drop it. Empty: nothing to compare."""
+
+    @property
+    def text(self) -> str:
+        """What a person would read of it: prose and results, media left out."""
+        return "\n".join(i.text for i in self.items if i.kind in ("text", "result", "compaction") and i.text)
+
+    @property
+    def calls(self) -> tuple[Item, ...]:
+        return tuple(i for i in self.items if i.kind == "call")
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(value for i in self.items for value in i.ids)
+
+
+def message(role: Role, items: Sequence[Item], raw: bytes) -> Message:
+    """A Message with its fingerprint. An item that holds nothing but white space counts for nothing."""
+    compared = [i for i in items if i.kind != "reasoning" and (i.kind != "text" or canonical(i.text))]
+    return Message(role, tuple(items), raw, fingerprint(*(i.print for i in compared)) if compared else b"")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a client asked, in the same shape for all three protocols."""
+
+    api: Api
+    model: str
+    messages: tuple[Message, ...]
+    """In wire order. A top-level `system` or `instructions` comes first, as a message of role system."""
+    tools: frozenset[str] = frozenset()
+    stream: bool = False
+    ids: tuple[tuple[str, str], ...] = ()
+    """Explicit session ids of the body, most specific first: (name, value)."""
+    signals: frozenset[str] = frozenset()
+    """What the client says of itself: "compact" (this is the summarising call), "side" (a sub-agent, a title)."""
+    delta: bool = False
+    """Continues a stored response: holds only what is new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the upstream answered, as far as it came."""
+
+    messages: tuple[Message, ...]
+    """One a choice (chat) or an output item (responses); usually one."""
+    ids: tuple[str, ...] = ()
+    """Response id and whatever else later requests may name."""
+    complete: bool = True
+
+    @property
+    def text(self) -> str:
+        return "\n".join(m.text for m in self.messages if m.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filed:
+    """A message as the archive keeps it, at its place in a session."""
+
+    key: str
+    """Names the message within its session: hex of the chain hash under which it was first seen."""
+    position: int
+    """Order within the session, from 0, never reused."""
+    turn: int
+    """Which turn it belongs to, from 1; 0 before the first user message."""
+    message: Message
+    side: bool = False
+    """Belongs to a side call (a title, a summary): archived, never restored."""
+    partial: bool = False
+    """The answer broke off here."""
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A piece of a turn, small enough to be found and restored whole. `id` is 0 until it is archived."""
+
+    id: int = 0
+    session: str
+    message: str
+    """Key of the message it was cut from."""
+    position: int
+    part: int
+    """Order within its message, from 0."""
+    turn: int
+    speaker: str
+    """user, assistant, system, tool, or the name the client gave."""
+    text: str
+    unit: Literal["passage", "turn"] = "passage"
+    """"turn": the extractive summary of a whole turn, which the recipe `lantern` ranks."""
+    kind: Literal["episodic", "semantic", "procedural"] = "episodic"
+    tags: tuple[str, ...] = ()
+    """Specific terms, as written: paths, identifiers, error codes, commands, URLs, versions, named numbers."""
+    tools: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
+    """What the lexical index holds of it, in order, repeats kept: analyze.terms() of speaker, date and text."""
+    created_at: float = 0.0
+    confidence: float = 0.5
+    success: float = 0.5
+    accesses: int = 0
+    accessed_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A passage that a restore chose, and why."""
+
+    passage: Passage
+    text: str
+    """What of the passage went into the block; whole sentences, maybe not all of them."""
+    rank: int
+    score: float
+    signals: dict[str, float]
+    """signal -> score of this passage in it; larger is better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """One restored block before it is placed: its exact text, what is in it and what it cost."""
+
+    kind: Literal["loss", "question"]
+    text: str
+    placed: tuple[Placed, ...]
+    considered: int
+    """Passages that could have been chosen."""
+    ms: float
+    degraded: tuple[str, ...] = ()
+    """What was skipped and why, as in x-lantern-degraded: "dense:warming"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """An entry of the ledger: the exact text that rides inside its anchor message until that message is gone."""
+
+    session: str
+    anchor: str
+    """Hex fingerprint of the anchor message."""
+    chain: str
+    """Hex chain hash up to the anchor, to tell apart two messages that read the same."""
+    place: Literal["inside", "after"]
+    """"inside" the anchor message, or as one user message right "after" it."""
+    restored: Restored
+    request: str
+    created_at: float

@@ -1,0 +1,274 @@
+"""OpenAI Chat Completions: bytes <-> record.
+
+    read(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}').messages[0].text == "hi"
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from lantern_proxy.turn import Answer, Item, Message, Request, Role, canonical, fingerprint, item, message
+from lantern_proxy.wire import sse
+from lantern_proxy.wire.json import (
+    Insert,
+    WireError,
+    append_to_string,
+    canonical_json,
+    elements,
+    encode_string,
+    first_byte,
+    members,
+    parse,
+    span,
+    splice,
+)
+
+_ROLES: dict[str, Role] = {
+    "system": "system", "developer": "developer", "user": "user", "assistant": "assistant", "tool": "tool",
+    "function": "tool", "model": "assistant",
+}  # fmt: skip
+
+
+def read(body: bytes) -> Request:
+    """The request in `body`. WireError when it is not a chat completion request."""
+    top = members(body)
+    if "messages" not in top:
+        raise WireError("a chat completion request without messages")
+    return Request(
+        api="chat",
+        model=_text(top, "model"),
+        messages=tuple(read_message(bytes(raw)) for raw in elements(top["messages"])),
+        tools=frozenset(_tool_names(top)),
+        stream=bytes(top.get("stream", b"false")) == b"true",
+        ids=explicit_ids(top),
+    )
+
+
+def explicit_ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
+    """Session ids that bodies of any protocol carry, most specific first. `user` names a person, so it is left out."""
+    found: list[tuple[str, str]] = []
+    metadata = parse(top["metadata"]) if "metadata" in top else None
+    if isinstance(metadata, dict):
+        named = [metadata.get(key) for key in ("session_id", "conversation_id", "thread_id", "chat_id")]
+        found += [("metadata", value) for value in named if isinstance(value, str) and value]
+    key = _text(top, "prompt_cache_key")
+    return (*found, ("prompt_cache_key", key)) if key else tuple(found)
+
+
+def _text(top: Mapping[str, msgspec.Raw], key: str) -> str:
+    value = parse(top[key]) if key in top else ""
+    return value if isinstance(value, str) else ""
+
+
+def _tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:
+    names = []
+    for raw in (*_list(top, "tools"), *_list(top, "functions")):
+        tool = parse(raw)
+        if isinstance(tool, dict):
+            inner = tool.get("function")
+            names.append(str((inner if isinstance(inner, dict) else tool).get("name") or tool.get("type")))
+    return names
+
+
+def _list(top: Mapping[str, msgspec.Raw], key: str) -> list[msgspec.Raw]:
+    return elements(top[key]) if key in top and first_byte(top[key]) == b"[" else []
+
+
+@lru_cache(maxsize=4096)  # clients resend their whole history: most messages were read before
+def _read_small(raw: bytes) -> Message:
+    return _read_message(raw)
+
+
+def read_message(raw: bytes) -> Message:
+    """One element of `messages`. Anything that is an object is understood somehow; WireError otherwise."""
+    return _read_small(raw) if len(raw) <= 16_384 else _read_message(raw)
+
+
+def _read_message(raw: bytes) -> Message:
+    data = parse(raw)
+    if not isinstance(data, dict):
+        raise WireError(f"a message is not an object: {raw[:40]!r}")
+    role = _ROLES.get(str(data.get("role")), "user")
+    return message(role, _items(role, data), raw)
+
+
+def _items(role: Role, data: Mapping[str, Any]) -> list[Item]:
+    found: list[Item] = []
+    reasoning = data.get("reasoning_content") or data.get("reasoning")
+    if isinstance(reasoning, str):
+        found.append(item(role, "reasoning", reasoning))
+    if role == "tool":
+        ids = [value for value in (data.get("tool_call_id"),) if isinstance(value, str)]
+        return [item(role, "result", plain(data.get("content")), name=str(data.get("name") or ""), ids=ids)]
+    found += content_items(role, data.get("content"))
+    if isinstance(data.get("refusal"), str):
+        found.append(item(role, "text", data["refusal"]))
+    found += [_call(role, call) for call in data.get("tool_calls") or () if isinstance(call, dict)]
+    if isinstance(data.get("function_call"), dict):
+        found.append(_call(role, {"function": data["function_call"]}))
+    audio = data.get("audio")
+    if isinstance(audio, dict):
+        found.append(item(role, "media", "", name="audio", ids=[str(audio["id"])] if "id" in audio else []))
+    return found
+
+
+def content_items(role: Role, content: Any) -> list[Item]:
+    """Items of a `content` value: a string, null, or a list of parts of any type."""
+    if isinstance(content, str):
+        return [item(role, "text", content)]
+    found = []
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, str):
+            found.append(item(role, "text", part))
+        elif isinstance(part, dict):
+            found.append(_part(role, part))
+    return found
+
+
+def _part(role: Role, part: Mapping[str, Any]) -> Item:
+    text = part.get("text", part.get("refusal"))
+    if isinstance(text, str):
+        return item(role, "text", text)
+    digest = fingerprint(canonical_json({k: v for k, v in part.items() if k != "cache_control"})).hex()
+    return item(role, "media", digest, name=str(part.get("type") or "part"))
+
+
+def _call(role: Role, call: Mapping[str, Any]) -> Item:
+    inner = call.get("function") or call.get("custom") or call
+    inner = inner if isinstance(inner, dict) else {}
+    arguments = canonical_json(inner.get("arguments", inner.get("input", "")))
+    ids = [call["id"]] if isinstance(call.get("id"), str) and call["id"] else []
+    return item(role, "call", arguments, name=str(inner.get("name") or ""), ids=ids)
+
+
+def plain(content: Any) -> str:
+    """The text of a `content` value, parts joined by line breaks."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else ()
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+# --- answers -------------------------------------------------------------------------------------------------------
+
+
+def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer:
+    """The answer in a whole response body, or in what came of a stream. Empty when there is none to be found."""
+    if streamed:
+        return _assemble([part for data in sse.payloads(body) if (part := _chunk(data)) is not None], complete)
+    try:
+        top = members(body)
+        raws = [members(choice).get("message") for choice in elements(top["choices"])]
+    except (WireError, KeyError):
+        return Answer(messages=(), complete=complete)
+    found = tuple(_read_message(bytes(raw)) for raw in raws if raw is not None)
+    return Answer(messages=found, ids=(_text(top, "id"),) if "id" in top else (), complete=complete)
+
+
+def _chunk(data: bytes) -> dict[str, Any] | None:
+    try:
+        value = parse(data)
+    except WireError:  # [DONE], or half an event
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _assemble(chunks: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
+    """Deltas by choice -> one message a choice, in the shape that clients resend."""
+    choices: dict[int, dict[str, Any]] = {}
+    finished = False
+    for chunk in chunks:
+        for choice in chunk.get("choices") or ():
+            if isinstance(choice, dict):
+                _merge(choices.setdefault(choice.get("index") or 0, {"role": "assistant"}), choice.get("delta") or {})
+                finished = finished or bool(choice.get("finish_reason"))
+    raws = [msgspec.json.encode(_settle(choices[index])) for index in sorted(choices)]
+    ids = tuple({str(chunk["id"]) for chunk in chunks if chunk.get("id")})
+    return Answer(messages=tuple(_read_message(raw) for raw in raws), ids=ids, complete=complete and finished)
+
+
+def _merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    for key, value in delta.items():
+        if key == "tool_calls":
+            calls = into.setdefault("tool_calls", {})
+            for part in value or ():
+                _merge_call(calls.setdefault(part.get("index") or 0, {}), part)
+        elif isinstance(value, str) and key not in ("role", "id"):
+            into[key] = (into.get(key) or "") + value
+        elif value is not None:
+            into[key] = value
+
+
+def _merge_call(into: dict[str, Any], part: Mapping[str, Any]) -> None:
+    for key, value in part.items():
+        if key == "function" and isinstance(value, dict):
+            inner = into.setdefault("function", {"name": "", "arguments": ""})
+            inner["name"] = inner["name"] or value.get("name") or ""
+            inner["arguments"] += value.get("arguments") or ""
+        elif key != "index" and value is not None:
+            into[key] = value
+
+
+def _settle(merged: dict[str, Any]) -> dict[str, Any]:
+    calls = merged.get("tool_calls")
+    return {**merged, "tool_calls": [calls[index] for index in sorted(calls)]} if calls else merged
+
+
+# --- blocks --------------------------------------------------------------------------------------------------------
+
+
+def inject(body: bytes, inserts: Sequence[Insert]) -> bytes:
+    """`body` with each block added to its message; all else keeps its bytes. WireError when a place does not exist."""
+    return inject_into(body, "messages", inserts, part_type="text", new_message=_user_message)
+
+
+def _user_message(text: str) -> bytes:
+    return b'{"role":"user","content":' + encode_string(text) + b"}"
+
+
+def inject_into(body: bytes, key: str, inserts: Sequence[Insert], *, part_type: str, new_message: Any) -> bytes:
+    """Splice `inserts` into the array member `key`. Inserts at one message keep their order."""
+    raws = elements(members(body)[key])
+    edits: list[tuple[int, int, bytes]] = []
+    for at in sorted({insert.at for insert in inserts}):
+        if not 0 <= at < len(raws):
+            raise WireError(f"no message {at} to put a block into")
+        here = [insert for insert in inserts if insert.at == at]
+        inside = [insert for insert in here if insert.place != "after"]
+        start, end = span(body, raws[at])
+        raw = bytes(raws[at])
+        for insert in inside:
+            raw = _add_inside(raw, insert, part_type)
+        after = b"".join(b"," + new_message(insert.text) for insert in here if insert.place == "after")
+        edits.append((start, end, raw + after))
+    return splice(body, edits)
+
+
+def _add_inside(raw: bytes, insert: Insert, part_type: str) -> bytes:
+    content = members(raw).get("content")
+    if content is None:
+        raise WireError("the message for a block has no content")
+    first = first_byte(content)
+    start, end = span(raw, content)
+    if first == b'"':
+        front = insert.place == "before"
+        text = f"{insert.text}\n\n" if front else f"\n\n{insert.text}"
+        return splice(raw, [(start, end, append_to_string(content, text, front=front))])
+    if first != b"[":
+        raise WireError(f"cannot put a block into content {bytes(content)[:20]!r}")
+    part = b'{"type":"' + part_type.encode() + b'","text":' + encode_string(insert.text) + b"}"
+    parts = elements(content)
+    if insert.place == "before" and parts:
+        at, _ = span(raw, parts[-1])
+        return splice(raw, [(at, at, part + b",")])
+    return splice(raw, [(end - 1, end - 1, (b"," if parts else b"") + part)])
+
+
+def is_spoken(request: Request, at: int) -> bool:
+    """May a block ride inside message `at`? Only in a user message with text that carries no tool result."""
+    here = request.messages[at]
+    kinds = {i.kind for i in here.items}
+    return here.role == "user" and "result" not in kinds and any(i.kind == "text" and canonical(i.text) for i in here.items)

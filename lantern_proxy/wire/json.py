@@ -1,0 +1,137 @@
+"""JSON with the place where each value stands, so that a block is spliced into the client's own bytes.
+
+Everything that is not touched keeps its bytes: key order, number formats, escapes, white space.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from json import JSONDecodeError, loads
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from lantern_proxy.turn import BLOCK_OPEN
+
+Place = Literal["inside", "before", "after"]
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_array = msgspec.json.Decoder(list[msgspec.Raw])
+_any = msgspec.json.Decoder()
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+class WireError(ValueError):
+    """A body that is not what its path promises. The request passes through as it came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A block to add at message `at` of a request."""
+
+    at: int
+    place: Place
+    """inside: at its end; before: in front of its last text part; after: as a user message right after it."""
+    text: str
+
+
+def parse(data: bytes | msgspec.Raw) -> Any:
+    """The value that `data` holds; WireError when it is not JSON."""
+    try:
+        return _any.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:  # lone surrogates, which clients do send, and which msgspec refuses
+        return loads(bytes(data))
+    except (JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(f"body is not JSON: {error}") from error
+
+
+def members(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """The members of a JSON object, each still as its bytes."""
+    try:
+        return _object.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(f"body is not a JSON object: {error}") from error
+
+
+def elements(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
+    """The elements of a JSON array, each still as its bytes."""
+    try:
+        return _array.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(f"body is not a JSON array: {error}") from error
+
+
+def first_byte(raw: msgspec.Raw) -> bytes:
+    """What kind of value it is: b'"', b"[", b"{", a digit, or the first letter of true, false and null."""
+    return bytes(memoryview(raw)[:1])
+
+
+def canonical_json(value: Any) -> str:
+    """One text for equal values: keys sorted, no white space. A string that holds JSON counts as that JSON."""
+    if isinstance(value, str):
+        try:
+            value = _any.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return value
+    try:
+        return _canonical.encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+
+
+def span(whole: bytes, part: msgspec.Raw) -> tuple[int, int]:
+    """Where `part`, decoded out of `whole`, stands in it: (start, end). WireError when it is not a view of it."""
+    start = _address(part) - _address(whole)
+    end = start + memoryview(part).nbytes
+    if not 0 <= start <= end <= len(whole):
+        raise WireError("a decoded value is not a view of its body")
+    return start, end
+
+
+def _address(data: bytes | msgspec.Raw) -> int:
+    return int(np.frombuffer(data, np.uint8).__array_interface__["data"][0])
+
+
+def splice(whole: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
+    """`whole` with each (start, end, replacement) done; edits must not overlap."""
+    pieces, done = [], 0
+    for start, end, replacement in sorted(edits, key=lambda edit: edit[0]):
+        pieces += [whole[done:start], replacement]
+        done = end
+    return b"".join([*pieces, whole[done:]])
+
+
+def append_to_string(raw: msgspec.Raw, text: str, *, front: bool) -> bytes:
+    """The JSON string `raw` with `text` added at its end, or in front of it, as the bytes of a JSON string."""
+    data, added = bytes(raw), encode_string(text)[1:-1]
+    return b'"' + added + data[1:] if front else data[:-1] + added + b'"'
+
+
+def encode_string(text: str) -> bytes:
+    return msgspec.json.encode(text.encode("utf-8", "replace").decode())
+
+
+def without_blocks(raw: bytes) -> bytes:
+    """The JSON text `raw` with our own blocks cut out of its strings, as it is archived.
+
+    A block is cut only when it opens and closes within one string.
+    """
+    marker = BLOCK_OPEN.encode()
+    at = raw.find(marker)
+    if at < 0:
+        return raw
+    close = b"</restored_context>"
+    while at >= 0:
+        end = raw.find(close, at)
+        if end < 0 or _leaves_string(raw[at:end]):
+            break
+        raw = raw[:at] + raw[end + len(close) :]
+        at = raw.find(marker, at)
+    return raw
+
+
+def _leaves_string(piece: bytes) -> bool:
+    """Does an unescaped quote stand in `piece`?"""
+    return piece.replace(b"\\\\", b"").replace(b'\\"', b"").find(b'"') >= 0
