@@ -1,0 +1,492 @@
+/* bm25.h says what this does. Built for plain x86-64 (or anything else) with -ffp-contract=off; only the kernels that
+ * are marked use AVX2, and only on a CPU that has it.
+ *
+ * Term at a time: each term's postings are (slot, tf, length) in three contiguous runs, so the division is vectorised
+ * and only the addition into `scores` is scattered. tf and length are kept raw since N, df and the mean length move
+ * with every append; a division costs less than keeping impacts right. */
+#include "bm25.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAS_AVX2_KERNEL 1
+#include <immintrin.h>
+#endif
+
+/* One term's postings in one allocation: slot[room], tf[room], length[room], ascending slots. */
+typedef struct {
+    uint32_t n, room;
+    uint32_t *slot;
+    float *tf, *length; /* for learned weights: tf is the weight, length is not used */
+} postings;
+
+typedef struct {
+    postings counts, weights;
+    uint32_t asked; /* times the running query holds this term; 0 between queries */
+} term;
+
+/* A slot is a document's place in order of arrival. Removed ones keep theirs until the next sweep. */
+typedef struct {
+    int64_t *id;
+    double *time;
+    float *length;
+    uint8_t *live;
+    float *scores; /* scratch of a search */
+    uint8_t *keep; /* scratch of a search and of a sweep */
+} documents;
+
+typedef struct {
+    int64_t id;
+    float score;
+} hit;
+
+typedef struct {
+    void (*score)(const postings *p, float gain, float a, float c, float *scores);
+    float (*peak)(size_t n, const float *values);
+    size_t (*count)(size_t n, const float *values, float least);
+} kernel;
+
+struct bm25 {
+    const kernel *kernel;
+    double k1, b;
+    size_t n, room, n_live;
+    uint64_t total_length; /* of live documents */
+    documents docs;
+    size_t n_terms, term_room;
+    term *terms;
+    size_t map_room; /* a power of two, at least twice the slots */
+    uint32_t *map;   /* open addressing: hash of id -> slot + 1; 0 is free; may name a removed slot */
+    size_t hit_room, peak_room;
+    hit *hits; /* 2 * hit_room: the heap, and scratch of the sort */
+    float *peaks;
+};
+
+/* ---- memory ---- */
+
+/* Make room for n items of `size` bytes in *array. 0, or BM25_NO_MEMORY with the array as it was. */
+static int grow(void *array, size_t n, size_t size) {
+    void *old, *grown;
+    if (n > SIZE_MAX / size) return BM25_NO_MEMORY;
+    memcpy(&old, array, sizeof old);
+    grown = realloc(old, n * size);
+    if (!grown) return BM25_NO_MEMORY;
+    memcpy(array, &grown, sizeof grown);
+    return 0;
+}
+
+static int grow_postings(postings *p) {
+    const size_t room = p->room ? p->room + p->room / 2 : 4;
+    uint32_t *slot = NULL;
+    float *tf, *length;
+    if (p->n < p->room) return 0;
+    if (room > UINT32_MAX || grow(&slot, room, 3 * sizeof(float))) return BM25_NO_MEMORY;
+    tf = (float *)(slot + room);
+    length = tf + room;
+    if (p->n) {
+        memcpy(slot, p->slot, p->n * sizeof *slot);
+        memcpy(tf, p->tf, p->n * sizeof *tf);
+        memcpy(length, p->length, p->n * sizeof *length);
+    }
+    free(p->slot);
+    p->slot = slot, p->tf = tf, p->length = length, p->room = (uint32_t)room;
+    return 0;
+}
+
+static void push(postings *p, uint32_t slot, float tf, float length) {
+    p->slot[p->n] = slot, p->tf[p->n] = tf, p->length[p->n] = length;
+    p->n++;
+}
+
+static int grow_documents(bm25 *q) {
+    const size_t room = q->room ? 2 * q->room : 64;
+    documents *d = &q->docs;
+    if (q->n < q->room) return 0;
+    if (grow(&d->id, room, sizeof *d->id) || grow(&d->time, room, sizeof *d->time) ||
+        grow(&d->length, room, sizeof *d->length) || grow(&d->live, room, 1) ||
+        grow(&d->scores, room, sizeof *d->scores) || grow(&d->keep, room, 1))
+        return BM25_NO_MEMORY;
+    q->room = room;
+    return 0;
+}
+
+/* Make room for one posting of each of the n terms. */
+static int grow_terms(bm25 *q, size_t n, const uint32_t *terms, int weights) {
+    size_t most = 0, i;
+    for (i = 0; i < n; i++) most = terms[i] >= most ? (size_t)terms[i] + 1 : most;
+    if (most > q->term_room) {
+        const size_t room = most > 2 * q->term_room ? most : 2 * q->term_room;
+        if (grow(&q->terms, room, sizeof *q->terms)) return BM25_NO_MEMORY;
+        q->term_room = room;
+    }
+    if (most > q->n_terms) {
+        memset(q->terms + q->n_terms, 0, (most - q->n_terms) * sizeof *q->terms);
+        q->n_terms = most;
+    }
+    for (i = 0; i < n; i++)
+        if (grow_postings(weights ? &q->terms[terms[i]].weights : &q->terms[terms[i]].counts)) return BM25_NO_MEMORY;
+    return 0;
+}
+
+/* ---- id -> slot ---- */
+
+/* Where the id is in the map, or the free place where it would go. The map is never full. */
+static size_t place_of(const bm25 *q, int64_t id) {
+    uint64_t hash = (uint64_t)id * UINT64_C(0x9E3779B97F4A7C15);
+    size_t place = (size_t)(hash ^ hash >> 32) & (q->map_room - 1);
+    while (q->map[place] && q->docs.id[q->map[place] - 1] != id) place = (place + 1) & (q->map_room - 1);
+    return place;
+}
+
+static void fill_map(bm25 *q) {
+    size_t i;
+    memset(q->map, 0, q->map_room * sizeof *q->map);
+    for (i = 0; i < q->n; i++) /* an id that came back replaces its removed self */
+        q->map[place_of(q, q->docs.id[i])] = (uint32_t)i + 1;
+}
+
+static int grow_map(bm25 *q) {
+    if (2 * (q->n + 1) <= q->map_room) return 0;
+    if (grow(&q->map, 2 * q->map_room, sizeof *q->map)) return BM25_NO_MEMORY;
+    q->map_room *= 2;
+    fill_map(q);
+    return 0;
+}
+
+/* The slot of a document that is there, or SIZE_MAX. */
+static size_t slot_of(const bm25 *q, int64_t id) {
+    const uint32_t found = q->map[place_of(q, id)];
+    return found && q->docs.live[found - 1] ? found - 1 : SIZE_MAX;
+}
+
+/* ---- kernels: the scalar ones are the truth ---- */
+
+static void score_tail(const postings *p, size_t i, float gain, float a, float c, float *scores) {
+    for (; i < p->n; i++) scores[p->slot[i]] += gain * p->tf[i] / (p->tf[i] + (a + c * p->length[i]));
+}
+
+static void score_scalar(const postings *p, float gain, float a, float c, float *scores) {
+    score_tail(p, 0, gain, a, c, scores);
+}
+
+static float peak_scalar(size_t n, const float *values) {
+    float most = 0;
+    for (size_t i = 0; i < n; i++) most = values[i] > most ? values[i] : most;
+    return most;
+}
+
+static size_t count_scalar(size_t n, const float *values, float least) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) found += values[i] >= least;
+    return found;
+}
+
+static const kernel scalar_kernel = {score_scalar, peak_scalar, count_scalar};
+
+#ifdef HAS_AVX2_KERNEL
+__attribute__((target("avx2"))) static void score_avx2(const postings *p, float gain, float a, float c,
+                                                       float *scores) {
+    const __m256 gains = _mm256_set1_ps(gain), as = _mm256_set1_ps(a), cs = _mm256_set1_ps(c);
+    float weight[8];
+    size_t i = 0;
+    for (; i + 8 <= p->n; i += 8) {
+        const __m256 tf = _mm256_loadu_ps(p->tf + i);
+        const __m256 norm = _mm256_add_ps(as, _mm256_mul_ps(cs, _mm256_loadu_ps(p->length + i)));
+        _mm256_storeu_ps(weight, _mm256_div_ps(_mm256_mul_ps(gains, tf), _mm256_add_ps(tf, norm)));
+        for (size_t j = 0; j < 8; j++) scores[p->slot[i + j]] += weight[j];
+    }
+    _mm256_zeroupper(); /* gcc omits it before a tail call, and scalar code after us would crawl */
+    score_tail(p, i, gain, a, c, scores);
+}
+
+__attribute__((target("avx2"))) static float peak_avx2(size_t n, const float *values) {
+    __m256 most = _mm256_setzero_ps();
+    float lanes[8], best, rest;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) most = _mm256_max_ps(_mm256_loadu_ps(values + i), most);
+    _mm256_storeu_ps(lanes, most);
+    _mm256_zeroupper();
+    best = peak_scalar(8, lanes);
+    rest = peak_scalar(n - i, values + i);
+    return rest > best ? rest : best;
+}
+
+__attribute__((target("avx2,popcnt"))) static size_t count_avx2(size_t n, const float *values, float least) {
+    const __m256 leasts = _mm256_set1_ps(least);
+    size_t found = 0, i = 0;
+    for (; i + 8 <= n; i += 8) {
+        const __m256 above = _mm256_cmp_ps(_mm256_loadu_ps(values + i), leasts, _CMP_GE_OQ);
+        found += (size_t)_mm_popcnt_u32((unsigned)_mm256_movemask_ps(above));
+    }
+    _mm256_zeroupper();
+    return found + count_scalar(n - i, values + i, least);
+}
+
+static const kernel avx2_kernel = {score_avx2, peak_avx2, count_avx2};
+
+static const kernel *kernel_of(bm25_kernel name) {
+    if (name == BM25_AVX2) return bm25_best_kernel() == BM25_AVX2 ? &avx2_kernel : NULL;
+    return name == BM25_SCALAR ? &scalar_kernel : NULL;
+}
+
+bm25_kernel bm25_best_kernel(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") ? BM25_AVX2 : BM25_SCALAR;
+}
+#else
+static const kernel *kernel_of(bm25_kernel name) { return name == BM25_SCALAR ? &scalar_kernel : NULL; }
+
+bm25_kernel bm25_best_kernel(void) { return BM25_SCALAR; }
+#endif
+
+/* ---- the index ---- */
+
+bm25 *bm25_new(bm25_kernel name, double k1, double b) {
+    const kernel *chosen = kernel_of(name);
+    bm25 *q = NULL;
+    if (!chosen || grow(&q, 1, sizeof *q)) return NULL;
+    memset(q, 0, sizeof *q);
+    q->kernel = chosen, q->k1 = k1, q->b = b;
+    if (grow(&q->map, 128, sizeof *q->map)) {
+        free(q);
+        return NULL;
+    }
+    q->map_room = 128;
+    fill_map(q);
+    return q;
+}
+
+void bm25_free(bm25 *q) {
+    size_t i;
+    if (!q) return;
+    for (i = 0; i < q->n_terms; i++) free(q->terms[i].counts.slot), free(q->terms[i].weights.slot);
+    free(q->terms), free(q->map), free(q->hits), free(q->peaks);
+    free(q->docs.id), free(q->docs.time), free(q->docs.length);
+    free(q->docs.live), free(q->docs.scores), free(q->docs.keep);
+    free(q);
+}
+
+size_t bm25_count(const bm25 *q) { return q->n_live; }
+
+int bm25_has(const bm25 *q, int64_t id) { return slot_of(q, id) != SIZE_MAX; }
+
+int bm25_add(bm25 *q, int64_t id, double time, size_t n, const uint32_t *terms) {
+    const uint32_t slot = (uint32_t)q->n;
+    const float length = (float)n;
+    if (slot_of(q, id) != SIZE_MAX) return BM25_EXISTS;
+    if (q->n >= UINT32_MAX - 1) return BM25_FULL;
+    if (grow_documents(q) || grow_map(q) || grow_terms(q, n, terms, 0)) return BM25_NO_MEMORY;
+    q->docs.id[slot] = id, q->docs.time[slot] = time, q->docs.length[slot] = length, q->docs.live[slot] = 1;
+    for (size_t i = 0; i < n; i++) {
+        postings *p = &q->terms[terms[i]].counts;
+        if (p->n && p->slot[p->n - 1] == slot)
+            p->tf[p->n - 1] += 1;
+        else
+            push(p, slot, 1, length);
+    }
+    q->map[place_of(q, id)] = slot + 1;
+    q->n++, q->n_live++, q->total_length += (uint64_t)length;
+    return 0;
+}
+
+int bm25_add_weights(bm25 *q, int64_t id, size_t n, const uint32_t *terms, const float *weights) {
+    const size_t slot = slot_of(q, id);
+    size_t i;
+    if (slot == SIZE_MAX) return BM25_ABSENT;
+    if (grow_terms(q, n, terms, 1)) return BM25_NO_MEMORY;
+    for (i = 0; i < n; i++) push(&q->terms[terms[i]].weights, (uint32_t)slot, weights[i], 0);
+    return 0;
+}
+
+/* Drop the postings of removed slots and rename the others. */
+static void sweep_postings(postings *p, const uint8_t *live, const uint32_t *renamed) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        if (live[p->slot[i]]) {
+            p->slot[kept] = renamed[p->slot[i]], p->tf[kept] = p->tf[i], p->length[kept] = p->length[i];
+            kept++;
+        }
+    p->n = kept;
+}
+
+/* Forget removed documents for good. `scores` is as wide as a slot and free between searches: it holds the new slots. */
+static void sweep(bm25 *q) {
+    documents *d = &q->docs;
+    uint32_t *renamed = (uint32_t *)(void *)d->scores;
+    uint32_t kept = 0;
+    size_t i;
+    for (i = 0; i < q->n; i++) renamed[i] = kept, kept += d->live[i];
+    for (i = 0; i < q->n_terms; i++) {
+        sweep_postings(&q->terms[i].counts, d->live, renamed);
+        sweep_postings(&q->terms[i].weights, d->live, renamed);
+    }
+    for (i = 0, kept = 0; i < q->n; i++)
+        if (d->live[i]) {
+            d->id[kept] = d->id[i], d->time[kept] = d->time[i], d->length[kept] = d->length[i];
+            kept++;
+        }
+    memset(d->live, 1, kept);
+    q->n = kept;
+    fill_map(q);
+}
+
+int bm25_remove(bm25 *q, int64_t id, double *time) {
+    const size_t slot = slot_of(q, id);
+    if (slot == SIZE_MAX) return BM25_ABSENT;
+    *time = q->docs.time[slot];
+    q->docs.live[slot] = 0;
+    q->n_live--, q->total_length -= (uint64_t)q->docs.length[slot];
+    if (q->n - q->n_live > 64 + q->n_live / 8) sweep(q); /* each removal pays for the moving of eight */
+    return 0;
+}
+
+/* ---- search ---- */
+
+static uint32_t live_postings(const bm25 *q, const postings *p) {
+    uint32_t found = 0;
+    if (q->n_live == q->n) return p->n;
+    for (uint32_t i = 0; i < p->n; i++) found += q->docs.live[p->slot[i]];
+    return found;
+}
+
+static void score_all(bm25 *q, size_t n, const uint32_t *terms) {
+    const float a = (float)(q->k1 * (1 - q->b));
+    const float c = q->total_length ? (float)(q->k1 * q->b / ((double)q->total_length / (double)q->n_live)) : 0;
+    float *scores = q->docs.scores;
+    for (size_t i = 0; i < n; i++)
+        if (terms[i] < q->n_terms) q->terms[terms[i]].asked++;
+    for (size_t i = 0; i < n; i++) {
+        term *t = terms[i] < q->n_terms ? &q->terms[terms[i]] : NULL;
+        const uint32_t times = t ? t->asked : 0, df = times ? live_postings(q, &t->counts) : 0;
+        if (!times) continue;
+        t->asked = 0;
+        if (df) {
+            const double idf = log(1 + ((double)q->n_live - df + 0.5) / (df + 0.5));
+            q->kernel->score(&t->counts, (float)(times * idf), a, c, scores);
+        }
+        for (uint32_t j = 0; j < t->weights.n; j++) scores[t->weights.slot[j]] += (float)times * t->weights.tf[j];
+    }
+}
+
+/* Zero the score of everything that may not be returned. */
+static void drop_others(bm25 *q, size_t n_allow, const int64_t *allow, double since) {
+    const documents *d = &q->docs;
+    size_t i, slot;
+    if (allow) {
+        memset(d->keep, 0, q->n);
+        for (i = 0; i < n_allow; i++)
+            if ((slot = slot_of(q, allow[i])) != SIZE_MAX) d->keep[slot] = 1;
+    } else {
+        memcpy(d->keep, d->live, q->n);
+    }
+    for (i = 0; i < q->n; i++)
+        if (!d->keep[i] || d->time[i] < since) d->scores[i] = 0;
+}
+
+/* A score that at least k documents reach, if k have one at all, and not many more than k do. Each peak is the best of
+ * its stretch, so what k peaks reach k documents reach. */
+static float least_of_best(const kernel *with, size_t n, const float *peaks, size_t k) {
+    float low = FLT_MIN, high = with->peak(n, peaks);
+    if (with->count(n, peaks, low) < k) return low;
+    for (int round = 0; round < 16; round++) {
+        const float middle = low + (high - low) / 2;
+        const size_t found = with->count(n, peaks, middle);
+        if (found < k) {
+            high = middle;
+        } else {
+            low = middle;
+            if (found <= k + k / 8) break;
+        }
+    }
+    return low;
+}
+
+static int better(hit x, hit y) { return x.score > y.score || (x.score == y.score && x.id > y.id); }
+
+/* Let the hit at `place` of a heap with its worst on top sink to where it belongs. */
+static void sink(size_t n, hit *heap, size_t place) {
+    const hit moved = heap[place];
+    for (size_t child; (child = 2 * place + 1) < n; place = child) {
+        if (child + 1 < n && better(heap[child], heap[child + 1])) child++;
+        if (!better(moved, heap[child])) break;
+        heap[place] = heap[child];
+    }
+    heap[place] = moved;
+}
+
+/* Merge sort, best first; scratch has room for n. Returns the one of the two that holds the result. */
+static hit *sort(size_t n, hit *hits, hit *scratch) {
+    for (size_t width = 1; width < n; width *= 2) {
+        hit *swap = hits;
+        for (size_t start = 0; start < n; start += 2 * width) {
+            const size_t middle = start + width < n ? start + width : n;
+            const size_t end = middle + width < n ? middle + width : n;
+            size_t left = start, right = middle, out = start;
+            while (left < middle && right < end) {
+                const int first = better(hits[left], hits[right]);
+                scratch[out++] = hits[first ? left : right];
+                left += (size_t)first, right += (size_t)!first;
+            }
+            while (left < middle) scratch[out++] = hits[left++];
+            while (right < end) scratch[out++] = hits[right++];
+        }
+        hits = scratch, scratch = swap;
+    }
+    return hits;
+}
+
+/* Gather the k best hits into q->hits, unsorted; returns how many. Newest first, so that ties rarely move the heap. */
+static size_t gather(bm25 *q, size_t k, size_t n_peaks, size_t width) {
+    const float *scores = q->docs.scores, least = least_of_best(q->kernel, n_peaks, q->peaks, k);
+    size_t found = 0;
+    for (size_t stretch = n_peaks; stretch-- > 0;) {
+        const size_t start = stretch * width;
+        if (q->peaks[stretch] < least) continue;
+        for (size_t i = start + width < q->n ? start + width : q->n; i-- > start;) {
+            const hit seen = {q->docs.id[i], scores[i]};
+            if (scores[i] < least) continue;
+            if (found < k) {
+                q->hits[found++] = seen;
+                if (found == k)
+                    for (size_t place = k / 2; place-- > 0;) sink(k, q->hits, place);
+            } else if (better(seen, q->hits[0])) {
+                q->hits[0] = seen;
+                sink(k, q->hits, 0);
+            }
+        }
+    }
+    return found;
+}
+
+static int grow_scratch(bm25 *q, size_t k, size_t n_peaks) {
+    if (k > q->hit_room) {
+        if (grow(&q->hits, k, 2 * sizeof *q->hits)) return BM25_NO_MEMORY;
+        q->hit_room = k;
+    }
+    if (n_peaks > q->peak_room) {
+        if (grow(&q->peaks, n_peaks, sizeof *q->peaks)) return BM25_NO_MEMORY;
+        q->peak_room = n_peaks;
+    }
+    return 0;
+}
+
+int64_t bm25_search(bm25 *q, size_t n, const uint32_t *terms, size_t k, size_t n_allow, const int64_t *allow,
+                    double since, int64_t *ids, float *scores) {
+    const size_t most = k < q->n_live ? k : q->n_live;
+    const size_t width = most && q->n / 16 / most > 8 ? q->n / 16 / most : 8; /* about 16 k peaks, of 8 or more */
+    const size_t n_peaks = (q->n + width - 1) / width;
+    const hit *sorted;
+    size_t found;
+    if (!most) return 0;
+    if (grow_scratch(q, most, n_peaks)) return BM25_NO_MEMORY;
+    memset(q->docs.scores, 0, q->n * sizeof *scores);
+    score_all(q, n, terms);
+    if (allow || since > -HUGE_VAL || q->n_live < q->n) drop_others(q, n_allow, allow, since);
+    for (size_t i = 0, start = 0; i < n_peaks; i++, start += width)
+        q->peaks[i] = q->kernel->peak(start + width < q->n ? width : q->n - start, q->docs.scores + start);
+    found = gather(q, most, n_peaks, width);
+    sorted = sort(found, q->hits, q->hits + q->hit_room);
+    for (size_t i = 0; i < found; i++) ids[i] = sorted[i].id, scores[i] = sorted[i].score;
+    return (int64_t)found;
+}

@@ -1,0 +1,54 @@
+/* An exact BM25 index that grows while it is used. build.py hands this file to cffi as it stands, but for the lines
+ * that start with '#'.
+ *
+ * Nothing here locks: one caller at a time for each index (bm25.py sees to it). An index owns all of its memory,
+ * scratch included, and there is no other state. Every function that may fail returns one of the negative codes and
+ * leaves the index as it was.
+ *
+ * The arithmetic, the same in every kernel and in the numpy twin, to the bit. In double, then rounded to float:
+ *     gain = times the query holds the term * log(1 + (N - df + 0.5) / (df + 0.5))
+ *     a = k1 * (1 - b)      c = k1 * b / (mean length)
+ * over the documents that are not removed. In float, in this order:
+ *     score = score + (gain * tf) / (tf + (a + c * length))
+ *     score = score + times the query holds the term * weight
+ * for each distinct term of the query in order of first appearance: first the line with tf, then, in order of arrival,
+ * the line with weight. (BM25: Robertson and Zaragoza 2009, section 3; this idf and no (k1 + 1): Lucene.)
+ */
+#ifndef LANTERN_BM25_H
+#define LANTERN_BM25_H
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct bm25 bm25;
+
+typedef enum { BM25_SCALAR, BM25_AVX2 } bm25_kernel;
+
+enum { BM25_NO_MEMORY = -1, BM25_EXISTS = -2, BM25_ABSENT = -3, BM25_FULL = -4 };
+
+/* The fastest kernel that this CPU has. */
+bm25_kernel bm25_best_kernel(void);
+
+/* A new index, to be freed by bm25_free, or NULL: no memory, or a kernel that this CPU has not. */
+bm25 *bm25_new(bm25_kernel kernel, double k1, double b);
+void bm25_free(bm25 *index);
+
+/* Append a document of n terms, repeats included. BM25_EXISTS, BM25_FULL (2^32 - 2 documents) or BM25_NO_MEMORY. */
+int bm25_add(bm25 *index, int64_t id, double time, size_t n, const uint32_t *terms);
+
+/* Remove a document; its time goes to *time. BM25_ABSENT. */
+int bm25_remove(bm25 *index, int64_t id, double *time);
+
+/* Append weights (learned-sparse postings) to a document that is there. BM25_ABSENT or BM25_NO_MEMORY. */
+int bm25_add_weights(bm25 *index, int64_t id, size_t n, const uint32_t *terms, const float *weights);
+
+/* Documents that are there, and whether this is one of them (1 or 0). */
+size_t bm25_count(const bm25 *index);
+int bm25_has(const bm25 *index, int64_t id);
+
+/* The k best documents with a score above 0 (not below FLT_MIN, so that no denormal matters), best first, ties by larger
+ * id; returns how many there are, or BM25_NO_MEMORY. Only those with a time >= since, and, unless allow is NULL, with an
+ * id in allow. ids and scores have room for min(k, bm25_count). Terms that the index does not know are passed over. */
+int64_t bm25_search(bm25 *index, size_t n, const uint32_t *terms, size_t k, size_t n_allow, const int64_t *allow,
+                    double since, int64_t *ids, float *scores);
+
+#endif
