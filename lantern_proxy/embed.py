@@ -11,7 +11,7 @@ Two processes, so that torch's memory never enters the proxy:
     Embedder                                                onnxruntime and tokenizers only
 
 Weights are quantised per channel, since one scale a matrix costs far more: median cosine with the float model .993
-against .928. Each text runs alone: activations are quantised over all that runs together, so in a batch a vector would
+against .952, nearest ten texts in common .90 against .81. Each text runs alone: activations are quantised over all that runs together, so in a batch a vector would
 depend on its neighbours, and on one thread a batch is slower, too (32 ms a passage of 250 tokens against 24).
 """
 
@@ -293,9 +293,9 @@ def _read_manifest(folder: Path) -> Manifest:
         raise FileNotFoundError(f"{folder} does not exist")
     try:
         manifest = Manifest(**json.loads((folder / _MANIFEST).read_bytes()))
-        altered = [name for name, digest in manifest.files.items() if _digest(folder / name) != digest]
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise DamagedCache(f"{folder} is damaged: {_last_line(str(error))}") from None
+        altered = [name for name in ("model.onnx", "tokenizer.json") if _digest(folder / name) != manifest.files[name]]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DamagedCache(f"{folder} is damaged: {error!r}") from None
     if altered:
         raise DamagedCache(f"{folder} is damaged: {', '.join(altered)} is not as it was written")
     return manifest
