@@ -1,0 +1,102 @@
+"""The demo: its script is fair, its six compactions lose what they should, and the whole of it runs."""
+
+import re
+
+import pytest
+from starlette.testclient import TestClient
+
+from lantern_proxy import demo
+from lantern_proxy.analyze import query_terms, terms
+
+SCRIPT = demo.chat()
+DETAILS = {detail.id: detail for detail in SCRIPT.details}
+
+
+def test_the_chat_has_sixty_turns_and_six_details_and_a_believable_length():
+    assert len(SCRIPT.turns) == 60
+    assert len(SCRIPT.details) == 6
+    assert 18_000 < sum(len(message["content"]) for message in SCRIPT.history) < 30_000
+    assert len({text for turn in SCRIPT.turns for text in turn}) == 120
+
+
+@pytest.mark.parametrize("detail", SCRIPT.details, ids=lambda d: d.id)
+def test_a_detail_is_said_once_early_and_neither_summary_nor_questions_give_it_away(detail):
+    spoken = [text for turn in SCRIPT.turns for text in turn]
+    said = [at for at, text in enumerate(spoken) if detail.answer.lower() in text.lower()]
+    assert said == [(detail.turn - 1) * 2 + (detail.speaker == "assistant")]
+    assert 1 < detail.turn <= 25
+    for text in (SCRIPT.summary, SCRIPT.system, *(d.literal + d.other for d in SCRIPT.details)):
+        assert detail.answer.lower() not in text.lower()
+
+
+@pytest.mark.parametrize("detail", SCRIPT.details, ids=lambda d: d.id)
+def test_the_question_in_other_words_shares_at_most_one_word_with_the_statement(detail):
+    statement = SCRIPT.turns[detail.turn - 1][detail.speaker == "assistant"]
+    assert len(set(query_terms(detail.other)) & set(terms(statement))) <= 1
+    assert len(set(query_terms(detail.literal)) & set(terms(statement))) >= 3
+
+
+@pytest.mark.parametrize("shape", demo.SHAPES)
+def test_every_compaction_loses_all_six_details_and_most_of_the_text(shape):
+    messages = demo.SHAPES[shape](SCRIPT.history, SCRIPT.summary, "And now?")
+    text = "\n".join(message["content"] for message in messages)
+    assert messages[-1] == {"role": "user", "content": "And now?"}
+    assert not [detail.id for detail in SCRIPT.details if detail.answer in text]
+    assert len(text) < 6_000
+
+
+def test_the_six_compactions_differ_as_their_names_say():
+    made = {name: shape(SCRIPT.history, SCRIPT.summary, "And now?") for name, shape in demo.SHAPES.items()}
+    assert SCRIPT.summary in made["user-summary"][1]["content"]
+    assert [m["role"] for m in made["assistant-summary"][:3]] == ["system", "user", "assistant"]
+    assert made["assistant-summary"][1] == SCRIPT.history[1]
+    assert made["assistant-summary"][2]["content"] == SCRIPT.summary
+    assert all(m in [*SCRIPT.history, made["truncated"][-1]] for m in made["truncated"])
+    assert SCRIPT.summary in made["system-summary"][0]["content"]
+    assert "session is being continued" in made["continued"][1]["content"]
+    assert len(made["continued"]) == 3
+    assert len(made["last-six"]) == 6
+    assert made["last-six"][0]["role"] == "assistant"
+
+
+def ask(messages, stream=False):
+    client = TestClient(demo.upstream(SCRIPT))
+    return client.post("/v1/chat/completions", json={"model": "m", "messages": messages, "stream": stream})
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def test_the_upstream_follows_its_script_streamed_or_not():
+    said, answered = SCRIPT.turns[3]
+    assert ask([user(said)]).json()["choices"][0]["message"]["content"] == answered
+    streamed = ask([user(said)], stream=True)
+    assert streamed.headers["content-type"].startswith("text/event-stream")
+    assert demo._streamed(streamed.text) == answered
+    assert ask([user(demo.SUMMARISE)]).json()["choices"][0]["message"]["content"] == SCRIPT.summary
+
+
+@pytest.mark.parametrize("detail", SCRIPT.details, ids=lambda d: d.id)
+def test_the_upstream_knows_a_detail_only_when_it_was_sent(detail):
+    for question in (detail.literal, detail.other):
+        told = ask([*SCRIPT.history, user(question)]).json()["choices"][0]["message"]["content"]
+        assert detail.answer in told
+        assert ask([user(question)]).json()["choices"][0]["message"]["content"] == demo.UNKNOWN
+
+
+def test_the_upstream_finds_a_detail_in_a_block_that_rides_inside_the_question():
+    detail = DETAILS["port"]
+    block = "<restored_context>the firewall only lets 7461 through</restored_context>"
+    told = ask([user(f"{detail.literal}\n\n{block}")]).json()["choices"][0]["message"]["content"]
+    assert "7461" in told
+
+
+def test_both_servers_end_with_the_block_and_listen_on_loopback_only():
+    import httpx
+
+    with demo.serving(demo.upstream(SCRIPT)) as url:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+        assert httpx.post(f"{url}/v1/chat/completions", json={"messages": [user("?")]}).status_code == 200
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
