@@ -1,0 +1,363 @@
+"""All the SQL of Lantern: one SQLite file that holds every turn verbatim, and what was made of it.
+
+    with Archive(Path("lantern.db")) as archive:
+        archive.write([record])                 # one transaction; on disk when it returns
+        mine = archive.of(archive.tenant_of("sk-..."))
+        mine.search("connection reset", limit=3)
+
+`Archive` writes and looks after the file; `TenantArchive` (archive.of) reads, and binds its tenant in every query.
+Nothing of SQLite leaves these modules: scores are larger-is-better, errors are ArchiveError, times Unix seconds.
+"""
+
+import dataclasses
+import hashlib
+import hmac
+import json
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive_file import FAULTS, ArchiveError, Connections, check_file, spoils_all
+from lantern_proxy.archive_rows import (
+    Finding,
+    Hit,
+    Mark,
+    PruneReport,
+    PruneRule,
+    Record,
+    RequestRow,
+    SessionRow,
+    TenantSummary,
+    Why,
+    from_block,
+    from_filed,
+    from_passage,
+    from_placed,
+    from_request,
+    from_session,
+    lines,
+    name,
+)
+from lantern_proxy.archive_tenant import TenantArchive, embedding_model
+from lantern_proxy.migrations.archive import create_vectors, migrations
+from lantern_proxy.turn import Block, Passage, fingerprint
+
+__all__ = [
+    "Archive", "ArchiveError", "Finding", "Hit", "Mark", "PruneReport", "PruneRule", "Record", "RequestRow",
+    "SessionRow", "TenantArchive", "TenantSummary", "Why",
+]  # fmt: skip
+
+log = logging.getLogger("lantern.archive")
+
+Vector = npt.NDArray[np.float32]
+_RECORD_FAULTS = (
+    *([FAULTS] if isinstance(FAULTS, type) else FAULTS),
+    ValueError,
+    TypeError,
+    OverflowError,
+    AttributeError,
+)
+"""What a record with a value that cannot be stored raises."""
+
+_SESSION = """INSERT INTO sessions (tenant, id, project, api, family, parent, title, created_at, last_seen_at,
+        system, tools)
+    VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
+    ON CONFLICT (tenant, id) DO UPDATE SET
+        last_seen_at = max(last_seen_at, excluded.last_seen_at), system = excluded.system, tools = excluded.tools,
+        family = CASE excluded.family WHEN '' THEN family ELSE excluded.family END,
+        parent = CASE excluded.parent WHEN '' THEN parent ELSE excluded.parent END,
+        title = CASE excluded.title WHEN '' THEN title ELSE excluded.title END"""
+_REQUEST = """INSERT OR REPLACE INTO requests (tenant, id, session, at, api, path, model, event, status, query,
+        restored, chars, ms, degraded, gone, error)
+    VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT))"""
+_MESSAGE = """INSERT INTO messages (tenant, session, key, position, turn, role, text, items, raw, print, side, partial,
+        created_at)
+    VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?)
+    ON CONFLICT (tenant, key, session) DO NOTHING"""
+_HEAD = "INSERT OR REPLACE INTO heads (tenant, session, keys) VALUES (?, ?, ?)"
+_ID = "INSERT INTO ids (tenant, value, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_PASSAGE = """INSERT INTO passages (tenant, project, session, message, position, part, turn, speaker, text, unit, kind,
+        tags, tools, terms, created_at, confidence, success, accesses, accessed_at, hash)
+    VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (tenant, session, unit, hash) DO NOTHING RETURNING id"""
+_TURN = """SELECT id, hash, confidence, success, accesses, accessed_at FROM passages
+    WHERE tenant = ? AND session = ? AND turn = ? AND unit = 'turn'"""
+_BLOCK = """INSERT INTO blocks (tenant, session, request, anchor, chain, place, kind, text, considered, ms, degraded,
+        created_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
+    ON CONFLICT (tenant, session, request, kind, anchor, chain) DO NOTHING RETURNING id"""
+_PLACED = """INSERT INTO placed (tenant, block, slot, passage, origin, text, rank, score, signals)
+    VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?)"""
+_PENDING_TENANTS = """WITH RECURSIVE waiting (tenant) AS (
+        SELECT min(tenant) FROM passages WHERE embedded = 0
+        UNION ALL SELECT (SELECT min(tenant) FROM passages WHERE embedded = 0 AND tenant > waiting.tenant)
+            FROM waiting WHERE tenant IS NOT NULL)
+    SELECT tenant FROM waiting WHERE tenant IS NOT NULL"""
+_PENDING = "SELECT tenant, id, text FROM passages WHERE tenant = ? AND embedded = 0 ORDER BY unit, id LIMIT ?"
+_VECTOR = """INSERT INTO vectors (passage_id, tenant, session, unit, embedding)
+    SELECT id, tenant, session, unit, ? FROM passages WHERE tenant = ? AND session = ? AND id = ? AND embedded = 0"""
+_EMBEDDED = "UPDATE passages SET embedded = 1 WHERE tenant = ? AND session = ? AND id = ?"
+_TENANTS = """SELECT s.tenant, count(*), min(s.created_at), max(s.last_seen_at),
+        (SELECT count(*) FROM messages m WHERE m.tenant = s.tenant),
+        (SELECT count(*) FROM passages p WHERE p.tenant = s.tenant AND p.unit = 'passage')
+    FROM sessions s GROUP BY s.tenant ORDER BY max(s.last_seen_at) DESC"""
+
+
+class Archive:
+    """The archive file. Safe to share between threads: each reads through its own connection, writes take turns.
+
+    path:        made with mode 0600 when it is not there; its folder must exist
+    synchronous: "full": a write is on disk when it returns; "normal": a power cut may take the last ones (a crash not)
+    vectors:     False leaves sqlite-vec out
+    read_only:   nothing is made, migrated or written
+    Raises ArchiveError when the file cannot be used; the file is left as it is.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        synchronous: Literal["full", "normal"] = "full",
+        vectors: bool = True,
+        read_only: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self._connections = Connections(self.path, synchronous, vectors=vectors, read_only=read_only)
+        lacking = self._connections.lacking
+        self.vectors = not lacking
+        """Whether vectors can be kept and searched here."""
+        self.degraded: tuple[str, ...] = (f"vectors: {lacking}",) if lacking and vectors else ()
+        """What does not work here, and why."""
+        self.faults: Counter[str] = Counter()
+        """What went wrong since it was opened: kind -> how often."""
+        with self._connections.reading() as db:
+            self._secret = bytes.fromhex(
+                db.execute("SELECT value FROM settings WHERE tenant = '' AND name = 'secret'").fetchone()[0]
+            )
+
+    def __enter__(self) -> "Archive":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """May be called twice. Every later call raises ArchiveError."""
+        self._connections.close()
+
+    @property
+    def version(self) -> int:
+        """Schema steps that this archive has seen."""
+        with self._connections.reading() as db:
+            return len(migrations.applied(db))
+
+    @property
+    def model(self) -> tuple[str, int] | None:
+        """Name and dimension of the model that its vectors are of; None before the first vector."""
+        with self._connections.reading() as db:
+            return embedding_model(db)
+
+    def tenant_of(self, credential: str) -> str:
+        """The tenant that a credential stands for in this archive. The credential cannot be found from it."""
+        digest = hmac.new(self._secret, credential.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return f"t_{digest.hexdigest()[:24]}"
+
+    def of(self, tenant: str) -> TenantArchive:
+        """What belongs to one tenant. Everything that is read goes through here."""
+        if not tenant:
+            raise ArchiveError("tenant is empty; name one, as Archive.tenant_of does")
+        return TenantArchive(self._connections, name(tenant), vectors=self.vectors)
+
+    def tenants(self) -> list[TenantSummary]:
+        """All tenants, last seen first."""
+        with self._connections.reading() as db:
+            rows = db.execute(_TENANTS).fetchall()
+        return [
+            TenantSummary(id=i, sessions=n, messages=messages, passages=passages, first_at=first, last_at=last)
+            for i, n, first, last, messages, passages in rows
+        ]
+
+    def write(self, records: Sequence[Record]) -> list[tuple[Passage, ...]]:
+        """Archive `records` in one transaction; when it returns they are on disk. Writing one twice changes nothing.
+
+        returns: for each record the passages that are new, with their ids. A passage of unit "turn" takes the place of
+                 the one its turn had before, under a new id; the old id is then unknown.
+        A record that cannot be stored is left out whole, logged and counted in `faults`; it does not touch the others.
+        Raises ArchiveError when the file is at fault; then nothing was written, and all of it may be written again.
+        """
+        try:
+            with self._connections.writing() as db:
+                return [self._write_apart(db, record) for record in records]
+        except ArchiveError:
+            self.faults["write"] += 1
+            raise
+
+    def _write_apart(self, db: Database, record: Record) -> tuple[Passage, ...]:
+        """One record inside a savepoint of its own."""
+        execute = db.conn.execute
+        execute("SAVEPOINT record")
+        try:
+            added = self._write_record(db, record)
+        except _RECORD_FAULTS as error:
+            if isinstance(error, FAULTS) and spoils_all(error):
+                raise
+            execute("ROLLBACK TO record")
+            self._count("record", f"record of session {record.session.id} is not archived: {error}")
+            added = ()
+        execute("RELEASE record")
+        return added
+
+    def _count(self, fault: str, message: str) -> None:
+        self.faults[fault] += 1
+        log.log(logging.ERROR if self.faults[fault] == 1 else logging.DEBUG, "archive %s: %s", self.path, message)
+
+    def _write_record(self, db: Database, record: Record) -> tuple[Passage, ...]:
+        if not record.tenant:
+            raise ValueError("its tenant is empty")
+        conn, tenant, session = db.conn, name(record.tenant), name(record.session.id)
+        conn.execute(_SESSION, from_session(tenant, record.project, record.session))
+        conn.execute(_REQUEST, from_request(tenant, session, record.request))
+        conn.executemany(_MESSAGE, [from_filed(tenant, session, filed) for filed in record.messages])
+        if record.head:
+            conn.execute(_HEAD, (tenant, session, lines(map(name, record.head))))
+        conn.executemany(_ID, [(tenant, name(value), session) for value in record.ids])
+        added = [self._add_passage(db, tenant, record.project, passage) for passage in record.passages]
+        for block in record.blocks:
+            _add_block(db, tenant, session, block)
+        return tuple(passage for passage in added if passage)
+
+    def _add_passage(self, db: Database, tenant: str, project: str, passage: Passage) -> Passage | None:
+        if passage.unit == "turn":
+            known = db.conn.execute(_TURN, (tenant, name(passage.session), passage.turn)).fetchone()
+            if known and known[1] == fingerprint(passage.text):
+                return None
+            if known:
+                passage = self._take_over(db, tenant, known, passage)
+        row = db.conn.execute(_PASSAGE, from_passage(tenant, project, passage)).fetchone()
+        return dataclasses.replace(passage, id=row[0]) if row else None
+
+    def _take_over(self, db: Database, tenant: str, known: Sequence[Any], passage: Passage) -> Passage:
+        """Remove what the turn had before; what was learned of it goes on with its heir."""
+        id_, _, confidence, success, accesses, accessed_at = known
+        if self.vectors and embedding_model(db):
+            db.conn.execute("DELETE FROM vectors WHERE passage_id = ?", (id_,))
+        db.conn.execute("DELETE FROM passages WHERE tenant = ? AND id = ?", (tenant, id_))
+        return dataclasses.replace(
+            passage, confidence=confidence, success=success, accesses=accesses, accessed_at=accessed_at
+        )
+
+    def unembedded(self, limit: int) -> list[tuple[str, int, str]]:
+        """Passages that wait for a vector: (tenant, id, text), at most `limit`, tenants getting equal shares.
+
+        Within a tenant passages come before summaries of turns, old before new. Empty where vectors cannot be kept.
+        """
+        if not self.vectors:
+            return []
+        with self._connections.reading() as db:
+            tenants = [row[0] for row in db.execute(_PENDING_TENANTS)]
+            waiting: list[tuple[str, int, str]] = []
+            for served, tenant in enumerate(tenants):
+                share = -(-(limit - len(waiting)) // (len(tenants) - served))
+                waiting += db.execute(_PENDING, (tenant, share)).fetchall()
+            return waiting[:limit]
+
+    def add_vectors(self, model: str, dim: int, rows: Sequence[tuple[str, str, int, Vector]]) -> int:
+        """Keep vectors of passages, each (tenant, session, passage id, float32 (dim,)); returns how many were new.
+
+        Passages that are gone by now, or have a vector, are skipped. Raises ArchiveError when `model` is not the one
+        that this archive's vectors are of: two models' vectors cannot be compared.
+        """
+        if not self.vectors:
+            return 0
+        packed = [(_pack(vector, dim, id_), name(tenant), name(session), id_) for tenant, session, id_, vector in rows]
+        with self._connections.writing() as db:
+            known = embedding_model(db)
+            if known is None:
+                _start_vectors(db, model, dim)
+            elif known != (model, dim):
+                raise ArchiveError(
+                    f"archive {self.path} has vectors of {known[0]} ({known[1]}), not of {model} ({dim}); "
+                    "run `lantern reindex`"
+                )
+            added = max(0, db.conn.executemany(_VECTOR, packed).rowcount) if packed else 0
+            db.conn.executemany(_EMBEDDED, [row[1:] for row in packed])
+        return added
+
+    def drop_vectors(self) -> None:
+        """Forget all vectors and their model; every passage waits for a new one."""
+        if not self.vectors:
+            return
+        with self._connections.writing() as db:
+            db.execute("DROP TABLE IF EXISTS vectors")
+            db.execute("DELETE FROM settings WHERE tenant = '' AND name = 'embedding'")
+            db.execute("UPDATE passages SET embedded = 0 WHERE embedded = 1")
+
+    def check(self) -> list[Finding]:
+        """Look at everything that can be wrong with the archive. Reads all of it: seconds for a large one."""
+        findings = check_file(self.path)
+        for look in (self._check_schema, self._check_pages, self._check_fts, self._check_vectors):
+            try:
+                findings.append(look())
+            except ArchiveError as error:
+                findings.append(Finding(look.__name__.removeprefix("_check_"), False, str(error), "see the message"))
+        lost = ", ".join(f"{kind}: {count}" for kind, count in sorted(self.faults.items()))
+        return [
+            *findings,
+            Finding("faults", not lost, lost or "none since it was opened", "see the log" if lost else ""),
+        ]
+
+    def _check_schema(self) -> Finding:
+        return Finding("schema", True, f"version {self.version}")
+
+    def _check_pages(self) -> Finding:
+        with self._connections.reading() as db:
+            result = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+        remedy = "stop lantern, keep a copy of the file, then try `sqlite3 FILE .recover`"
+        return Finding("pages", result == "ok", result, "" if result == "ok" else remedy)
+
+    def _check_fts(self) -> Finding:
+        if self._connections.read_only:
+            return Finding("fts", True, "not checked: opened read-only")
+        try:
+            with self._connections.writing() as db:
+                db.execute("INSERT INTO passages_fts (passages_fts, rank) VALUES ('integrity-check', 1)")
+        except ArchiveError as error:
+            return Finding("fts", False, str(error), "run `lantern reindex`")
+        return Finding("fts", True, "agrees with the passages")
+
+    def _check_vectors(self) -> Finding:
+        if not self.vectors:
+            return Finding(
+                "vectors", False, "; ".join(self.degraded) or "turned off", "pip install pysqlite3 sqlite-vec"
+            )
+        with self._connections.reading() as db:
+            model = embedding_model(db)
+            waiting = db.execute("SELECT count(*) FROM passages WHERE embedded = 0").fetchone()[0]
+        kind = f"{model[0]} ({model[1]})" if model else "no model yet"
+        return Finding("vectors", True, f"{kind}; {waiting} passages wait for the embedder")
+
+
+def _add_block(db: Database, tenant: str, session: str, block: Block) -> None:
+    row = db.conn.execute(_BLOCK, from_block(tenant, session, block)).fetchone()
+    if row:
+        placed = enumerate(block.restored.placed)
+        db.conn.executemany(_PLACED, [from_placed(tenant, row[0], slot, one) for slot, one in placed])
+
+
+def _pack(vector: Vector, dim: int, passage: int) -> bytes:
+    array = np.ascontiguousarray(vector, dtype=np.float32)
+    if array.shape != (dim,) or not np.isfinite(array).all():
+        raise ArchiveError(f"vector of passage {passage} has shape {array.shape}; it must hold {dim} finite numbers")
+    return array.tobytes()
+
+
+def _start_vectors(db: Database, model: str, dim: int) -> None:
+    create_vectors(db, dim)
+    value = json.dumps({"model": model, "dim": dim})
+    db.execute("INSERT INTO settings (tenant, name, value) VALUES ('', 'embedding', ?)", (value,))

@@ -1,0 +1,318 @@
+"""The archive's file: make it, open it, look after its health. Every SQLite error leaves here as an ArchiveError.
+
+A file is never repaired, replaced or removed: whatever is wrong with it, its bytes stay for the user to save.
+"""
+
+import contextlib
+import importlib
+import os
+import secrets
+import shutil
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlite_utils import utils
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive_rows import Finding
+from lantern_proxy.migrations.archive import APPLICATION_ID, migrations
+
+BUSY_S = 5.0
+_STATEMENTS = 256
+_WAL_LEFT_BYTES = 64 << 20
+
+sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 where it is installed, which brings its own SQLite
+FAULTS: type[Exception] = sqlite3.Error
+"""What SQLite raises, whichever library brought it."""
+
+
+class ArchiveError(Exception):
+    """The archive cannot do what was asked: the place, what is wrong, and the way out.
+
+    retry: the same call may succeed later (another process holds the lock, the disk is full)
+    """
+
+    def __init__(self, message: str, *, retry: bool = False) -> None:
+        super().__init__(message)
+        self.retry = retry
+
+
+_REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
+    ("SQLITE_NOTADB", "is not a lantern archive", "set archive.path to another file; this one was not touched", False),
+    ("SQLITE_CORRUPT", "is damaged", "stop lantern, keep a copy of it, then try `sqlite3 FILE .recover`", False),
+    ("SQLITE_BUSY", "is locked by another process", "stop the other program that writes to it, or wait", True),
+    ("SQLITE_LOCKED", "is locked by another process", "stop the other program that writes to it, or wait", True),
+    ("SQLITE_READONLY", "cannot be written", "give this user write access to the file and its folder", True),
+    ("SQLITE_FULL", "has no room: the disk is full", "free some space; what waits is written then", True),
+    ("SQLITE_CANTOPEN", "cannot be opened", "check that the folder exists and this user may write to it", True),
+    ("SQLITE_IOERR", "could not be read or written", "check the disk (full, quota, unplugged)", True),
+    ("SQLITE_NOMEM", "needs more memory than there is", "free some memory", True),
+)
+
+
+def told(path: Path, error: Exception) -> ArchiveError:
+    """The ArchiveError that stands for `error`, with the place, the value and the remedy."""
+    code = getattr(error, "sqlite_errorname", "") or ""
+    for prefix, wrong, remedy, retry in _REMEDIES:
+        if code.startswith(prefix):
+            return ArchiveError(f"archive {path} {wrong} ({error}); {remedy}", retry=retry)
+    return ArchiveError(f"archive {path} failed: {error}; run `lantern doctor`")
+
+
+def spoils_all(error: Exception) -> bool:
+    """True when the file is at fault, so that every other record would fail too; False when the record is."""
+    code = getattr(error, "sqlite_errorname", "") or ""
+    return any(code.startswith(prefix) for prefix, *_ in _REMEDIES)
+
+
+@contextlib.contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """SQLite's errors inside the block leave it as ArchiveError."""
+    try:
+        yield
+    except FAULTS as error:
+        raise told(path, error) from error
+
+
+def make(path: Path) -> None:
+    """Make sure that a file is there, with mode 0600 before SQLite or anyone else sees it."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        remedy = "make the folder" if not path.parent.is_dir() else "set archive.path to a file this user may write"
+        raise ArchiveError(f"archive {path} cannot be opened ({error.strerror}); {remedy}", retry=True) from error
+
+
+def connect(path: Path, access: Literal["ro", "rw"], *, vectors: bool, immutable: bool = False) -> tuple[Database, str]:
+    """A connection, and why it has no vectors ("" when it has). Nothing is read or written yet.
+
+    access: "ro" opens the file read-only; "rw" is for the writer and for readers beside it, which share its WAL
+    """
+    uri = f"{path.absolute().as_uri()}?mode={access}{'&immutable=1' if immutable else ''}"
+    conn = sqlite3.connect(
+        uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+    )
+    conn.text_factory = _decode
+    lacking = _load_vec(conn) if vectors else "vectors are turned off"
+    return Database(conn, execute_plugins=False), lacking
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def _load_vec(conn: Any) -> str:
+    """Load sqlite-vec into `conn`; why it did not work, or ""."""
+    if not hasattr(conn, "enable_load_extension"):
+        return "this Python's sqlite3 cannot load extensions"
+    try:
+        sqlite_vec = importlib.import_module("sqlite_vec")
+        conn.enable_load_extension(True)
+        try:
+            sqlite_vec.load(conn)
+        finally:
+            conn.enable_load_extension(False)
+    except (ImportError, FAULTS) as error:
+        return f"sqlite-vec did not load: {error}"
+    return ""
+
+
+def prepare(db: Database, path: Path, synchronous: Literal["full", "normal"]) -> None:
+    """Make `db`, the writer's connection, ready: refuse what is not ours, then bring the schema up to date.
+
+    All steps are one transaction, so a process killed inside leaves the archive as it was.
+    """
+    refuse_strangers(db, path)
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on an empty file only
+    _use_wal(db)
+    db.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
+    db.execute(f"PRAGMA journal_size_limit = {_WAL_LEFT_BYTES}")
+    db.execute("PRAGMA foreign_keys = ON")
+    if not migrations.pending(db):
+        return
+    db.execute("BEGIN IMMEDIATE")  # a second process that starts now waits here, then finds the work done
+    try:
+        migrations.apply(db)
+        db.execute(
+            "INSERT OR IGNORE INTO settings (tenant, name, value) VALUES ('', 'secret', ?)", (secrets.token_hex(32),)
+        )
+        db.execute("COMMIT")
+    except BaseException:
+        db.rollback()
+        raise
+
+
+def refuse_strangers(db: Database, path: Path) -> None:
+    """ArchiveError unless the file is empty or an archive that this program can read. Reads only."""
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    applied = [step.name for step in migrations.applied(db)] if migrations.migrations_table in tables else []
+    known = {step.name for step in migrations.pending(Database(memory=True, execute_plugins=False))}
+    unknown = [step for step in applied if step not in known]
+    if unknown:
+        raise ArchiveError(
+            f"archive {path} was written by a newer lantern (it has schema step {unknown[-1]}); upgrade lantern-proxy"
+        )
+    ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+    if tables and not (ours and applied):
+        raise ArchiveError(f"archive {path} is another program's database; set archive.path to another file")
+
+
+def _use_wal(db: Database) -> None:
+    """WAL stays set in the file. SQLite does not wait for locks here, so wait ourselves."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL").fetchone()
+            return
+        except FAULTS as error:
+            if "SQLITE_BUSY" not in str(getattr(error, "sqlite_errorname", "")) or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def secure(path: Path) -> None:
+    """Mode 0600 for the file and its companions, when they are ours to change."""
+    for part in companions(path):
+        with contextlib.suppress(OSError):
+            if part.stat().st_mode & 0o077:
+                part.chmod(0o600)
+
+
+class Connections:
+    """The writer's connection and one reader for each thread. Close it.
+
+    Readers cannot write (query_only). One write at a time; a second process that holds the lock is waited for BUSY_S.
+    """
+
+    def __init__(self, path: Path, synchronous: Literal["full", "normal"], *, vectors: bool, read_only: bool) -> None:
+        self.path, self.read_only, self._vectors = path, read_only, vectors
+        self._closed, self._immutable = False, False
+        self._local, self._lock = threading.local(), threading.RLock()
+        self._readers: weakref.WeakSet[Database] = weakref.WeakSet()
+        if read_only and not path.exists():
+            raise ArchiveError(f"archive {path} does not exist; check archive.path")
+        if not read_only:
+            make(path)
+        self._writer: Database | None = None
+        with telling(path):
+            self.lacking = self._open(synchronous)
+        self._inode = path.stat().st_ino
+
+    def _open(self, synchronous: Literal["full", "normal"]) -> str:
+        if self.read_only:
+            return self._open_read_only()
+        self._writer, lacking = connect(self.path, "rw", vectors=self._vectors)
+        try:
+            prepare(self._writer, self.path, synchronous)
+        except BaseException:
+            self._writer.close()
+            raise
+        secure(self.path)
+        return lacking
+
+    def _open_read_only(self) -> str:
+        """A folder that may not be written holds no WAL index; then the file is read as it stands, if no WAL waits."""
+        db, lacking = connect(self.path, "ro", vectors=self._vectors)
+        wal = Path(f"{self.path}-wal")
+        try:
+            db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        except FAULTS as error:
+            blocked = str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
+            if not blocked or (wal.exists() and wal.stat().st_size):
+                raise
+            db.close()
+            self._immutable = True
+            db, lacking = connect(self.path, "ro", vectors=self._vectors, immutable=True)
+        with contextlib.closing(db):
+            refuse_strangers(db, self.path)
+            if migrations.pending(db):
+                raise ArchiveError(
+                    f"archive {self.path} is of an older lantern; run `lantern migrate` to bring it up to date"
+                )
+        return lacking
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Database]:
+        """This thread's reader."""
+        if self._closed:
+            raise ArchiveError(f"archive {self.path} is closed; open it again")
+        with telling(self.path):
+            yield self._reader()
+
+    def _reader(self) -> Database:
+        db: Database | None = getattr(self._local, "db", None)
+        if db is None:
+            access: Literal["ro", "rw"] = "ro" if self.read_only else "rw"
+            db, _ = connect(self.path, access, vectors=self._vectors, immutable=self._immutable)
+            db.execute("PRAGMA query_only = ON")
+            self._local.db = db
+            self._readers.add(db)
+            weakref.finalize(db, db.conn.close)  # when its thread ends
+        return db
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Database]:
+        """One transaction: committed at the end of the block, undone when an error leaves it."""
+        with self._lock, telling(self.path):
+            db = self._ready_writer()
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                db.rollback()
+                raise
+
+    def _ready_writer(self) -> Database:
+        if self._closed:
+            raise ArchiveError(f"archive {self.path} is closed; open it again")
+        if self._writer is None:
+            raise ArchiveError(f"archive {self.path} was opened read-only; open it for writing")
+        self._refuse_ghost()
+        return self._writer
+
+    def _refuse_ghost(self) -> None:
+        """SQLite goes on writing into a file that was deleted, and all of it would be lost at the end."""
+        try:
+            same = os.stat(self.path).st_ino == self._inode
+        except OSError:
+            same = False
+        if not same:
+            raise ArchiveError(f"archive {self.path} was deleted or replaced while it was open; restart lantern")
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for db in [*self._readers, *([self._writer] if self._writer else [])]:
+                db.close()
+
+
+def companions(path: Path) -> list[Path]:
+    """The archive and what SQLite keeps beside it, as far as they exist."""
+    return [p for p in (path, Path(f"{path}-wal"), Path(f"{path}-shm")) if p.exists()]
+
+
+def size_bytes(path: Path) -> int:
+    return sum(part.stat().st_size for part in companions(path))
+
+
+def check_file(path: Path) -> list[Finding]:
+    """Mode, size and free disk, without opening the file."""
+    if not path.exists():
+        return [Finding("file", False, f"{path} is gone", "restart lantern: it makes a new archive")]
+    size, free = size_bytes(path), shutil.disk_usage(path.parent).free
+    modes = {part.name: part.stat().st_mode & 0o777 for part in companions(path)}
+    open_to_others = [f"{part} {mode:o}" for part, mode in modes.items() if mode & 0o077]
+    return [
+        _finding("mode", not open_to_others, ", ".join(open_to_others) or "0600", f"chmod 600 {path}*"),
+        Finding("size", True, f"{size:,} bytes"),
+        _finding("disk", free > 2 * _WAL_LEFT_BYTES, f"{free:,} bytes free", "free some space"),
+    ]
+
+
+def _finding(name: str, ok: bool, detail: str, remedy: str) -> Finding:
+    return Finding(name, ok, detail, "" if ok else remedy)

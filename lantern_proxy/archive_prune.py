@@ -1,0 +1,77 @@
+"""Remove from one tenant's archive what a rule names. A dry run does it all, then takes it back: same numbers."""
+
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive_rows import PruneReport, PruneRule, name
+
+_SIZE = "length(CAST(text AS BLOB))"
+_NO_PASSAGE = """NOT EXISTS (SELECT 1 FROM passages p
+    WHERE p.tenant = messages.tenant AND p.session = messages.session AND p.message = messages.key)"""
+_NOTHING_LEFT = """NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant = sessions.tenant AND m.session = sessions.id)
+    AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.tenant = sessions.tenant AND p.session = sessions.id)"""
+_NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
+
+
+def prune(db: Database, tenant: str, rule: PruneRule, *, now: float, dry_run: bool, vectors: bool) -> PruneReport:
+    """Apply `rule`, which must not be empty, inside the caller's transaction. vectors: whether there are any to remove.
+
+    What goes is overwritten in the file, and the words of it leave the full-text index: the latter rewrites that index.
+    """
+    db.execute("PRAGMA secure_delete = ON")
+    db.execute("SAVEPOINT prune")
+    try:
+        report = _remove(db, tenant, rule, now, vectors=vectors)
+        if dry_run:
+            db.execute("ROLLBACK TO prune")
+        elif report.passages:
+            db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('optimize')")
+        if not dry_run:
+            db.execute("PRAGMA incremental_vacuum").fetchall()
+        db.execute("RELEASE prune")
+    finally:
+        db.execute("PRAGMA secure_delete = OFF")
+    return report
+
+
+def _remove(db: Database, tenant: str, rule: PruneRule, now: float, *, vectors: bool) -> PruneReport:
+    cutoff = None if rule.older_than_s is None else now - rule.older_than_s
+    session = None if rule.session is None else name(rule.session)
+    where, values = _where(
+        tenant, ("created_at <", cutoff), ("confidence <", rule.below_confidence), ("session =", session)
+    )
+    if vectors:
+        _remove_vectors(db, where, values)
+    passages, size = _delete(db, "passages", _SIZE, where, values)
+    if rule.below_confidence is not None:
+        return PruneReport(passages=passages, messages=0, sessions=0, bytes=size)
+    where, values = _where(tenant, ("created_at <", cutoff), ("session =", session))
+    messages, message_size = _delete(
+        db, "messages", f"{_SIZE} + length(CAST(raw AS BLOB))", f"{where} AND {_NO_PASSAGE}", values
+    )
+    if cutoff is not None:
+        where, values = _where(tenant, ("at <", cutoff), ("session =", session))
+        _delete(db, "requests", "0", f"{where} AND {_NO_BLOCK}", values)
+    where, values = _where(tenant, ("last_seen_at <", cutoff), ("id =", session))
+    sessions, _ = _delete(db, "sessions", "0", f"{where} AND {_NOTHING_LEFT}", values)
+    return PruneReport(passages=passages, messages=messages, sessions=sessions, bytes=size + message_size)
+
+
+def _where(tenant: str, *conditions: tuple[str, float | str | None]) -> tuple[str, list[float | str]]:
+    held = [(column, value) for column, value in conditions if value is not None]
+    return "tenant = ?" + "".join(f" AND {column} ?" for column, _ in held), [tenant, *(value for _, value in held)]
+
+
+def _delete(db: Database, table: str, size: str, where: str, values: list[float | str]) -> tuple[int, int]:
+    """Delete rows; how many they were, and the bytes of them."""
+    count, size_bytes = db.execute(
+        f"SELECT count(*), ifnull(sum({size}), 0) FROM {table} WHERE {where}", values
+    ).fetchone()
+    db.execute(f"DELETE FROM {table} WHERE {where}", values)
+    return count, size_bytes
+
+
+def _remove_vectors(db: Database, where: str, values: list[float | str]) -> None:
+    """The vectors of the passages that go, and those whose passage went when vectors could not be reached."""
+    gone = db.execute(f"SELECT id FROM passages WHERE {where} AND embedded = 1", values).fetchall()
+    orphans = db.execute("SELECT passage_id FROM vectors WHERE passage_id NOT IN (SELECT id FROM passages)").fetchall()
+    db.conn.executemany("DELETE FROM vectors WHERE passage_id = ?", {*gone, *orphans})

@@ -1,0 +1,1 @@
+"""Schema steps of what Lantern keeps on disk, append only."""

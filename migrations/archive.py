@@ -1,0 +1,104 @@
+"""The archive's schema, oldest step first. A released step is never edited, renamed or removed.
+
+Rules that every step keeps: tables are STRICT; `tenant` is a column of every table and the first of every index;
+rows of the archive as a whole (its secret, its embedding model) have tenant ''. The one table that no step makes is
+`vectors`: its width is the embedding model's, so `create_vectors` makes it when the first vector arrives.
+"""
+
+from sqlite_utils import Migrations
+from sqlite_utils.db import Database
+
+migrations = Migrations("lantern.archive")
+
+APPLICATION_ID = 0x4C4E5452
+"""Stands in the file's header ("LNTR"), so that another program's database is never taken for an archive."""
+
+
+def create_vectors(db: Database, dim: int) -> None:
+    """The vec0 table for vectors of `dim` floats. Its primary key is the passage's id.
+
+    Chunks are small because each tenant fills its own: 128 vectors of 384 floats are 196 KB, the default 1,024 1.6 MB.
+    """
+    db.execute(
+        "CREATE VIRTUAL TABLE vectors USING vec0("
+        "passage_id integer primary key, tenant text partition key, session text, unit text, "
+        f"embedding float[{int(dim)}] distance_metric=cosine, chunk_size=128)"
+    )
+
+
+@migrations()
+def m001_archive(db: Database) -> None:
+    for statement in _M001:
+        db.execute(statement)
+
+
+_M001 = (
+    """CREATE TABLE settings (
+        tenant TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (tenant, name)) STRICT""",
+    """CREATE TABLE sessions (
+        tenant TEXT NOT NULL, id TEXT NOT NULL, project TEXT NOT NULL, api TEXT NOT NULL, family TEXT NOT NULL,
+        parent TEXT NOT NULL, title TEXT NOT NULL, created_at REAL NOT NULL, last_seen_at REAL NOT NULL, system TEXT
+        NOT NULL, tools TEXT NOT NULL, PRIMARY KEY (tenant, id)) STRICT""",
+    "CREATE INDEX sessions_by_time ON sessions (tenant, last_seen_at)",
+    # What the session shows now: message keys, one a line.
+    """CREATE TABLE heads (
+        tenant TEXT NOT NULL, session TEXT NOT NULL, keys TEXT NOT NULL, PRIMARY KEY (tenant, session), FOREIGN KEY
+        (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
+    # `raw` is the message's JSON, byte for byte; `text` what a person reads of it; `items` the rest of its items.
+    """CREATE TABLE messages (
+        id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, session TEXT NOT NULL, key TEXT NOT NULL, position INTEGER NOT
+        NULL, turn INTEGER NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL, items TEXT NOT NULL, raw TEXT NOT NULL,
+        print BLOB NOT NULL, side INTEGER NOT NULL, partial INTEGER NOT NULL, created_at REAL NOT NULL, FOREIGN KEY
+        (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
+    "CREATE UNIQUE INDEX messages_by_key ON messages (tenant, key, session)",
+    "CREATE INDEX messages_by_position ON messages (tenant, session, position)",
+    # Ids that the upstream minted, and the sessions they name.
+    """CREATE TABLE ids (
+        tenant TEXT NOT NULL, value TEXT NOT NULL, session TEXT NOT NULL, PRIMARY KEY (tenant, value, session),
+        FOREIGN KEY (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX ids_by_session ON ids (tenant, session)",
+    # AUTOINCREMENT: an id is never used again, so a block, an open index or a vector never means another passage.
+    """CREATE TABLE passages (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, project TEXT NOT NULL, session TEXT NOT NULL,
+        message TEXT NOT NULL, position INTEGER NOT NULL, part INTEGER NOT NULL, turn INTEGER NOT NULL, speaker TEXT
+        NOT NULL, text TEXT NOT NULL, unit TEXT NOT NULL, kind TEXT NOT NULL, tags TEXT NOT NULL, tools TEXT NOT
+        NULL, terms TEXT NOT NULL, created_at REAL NOT NULL, confidence REAL NOT NULL, success REAL NOT NULL,
+        accesses INTEGER NOT NULL, accessed_at REAL NOT NULL, hash BLOB NOT NULL, embedded INTEGER NOT NULL DEFAULT
+        0, FOREIGN KEY (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
+    "CREATE UNIQUE INDEX passages_by_hash ON passages (tenant, session, unit, hash)",
+    "CREATE INDEX passages_by_unit ON passages (tenant, unit, project)",
+    "CREATE INDEX passages_by_message ON passages (tenant, session, message)",
+    "CREATE INDEX passages_by_turn ON passages (tenant, session, turn) WHERE unit = 'turn'",
+    "CREATE INDEX passages_pending ON passages (tenant, unit) WHERE embedded = 0",
+    """CREATE VIRTUAL TABLE passages_fts USING fts5(
+        text, content='passages', content_rowid='id', tokenize='porter unicode61')""",
+    """CREATE TRIGGER passages_added AFTER INSERT ON passages BEGIN
+        INSERT INTO passages_fts (rowid, text) VALUES (new.id, new.text); END""",
+    """CREATE TRIGGER passages_removed AFTER DELETE ON passages BEGIN
+        INSERT INTO passages_fts (passages_fts, rowid, text) VALUES ('delete', old.id, old.text); END""",
+    """CREATE TABLE requests (
+        tenant TEXT NOT NULL, id TEXT NOT NULL, session TEXT NOT NULL, at REAL NOT NULL, api TEXT NOT NULL, path
+        TEXT NOT NULL, model TEXT NOT NULL, event TEXT NOT NULL, status INTEGER NOT NULL, query TEXT NOT NULL,
+        restored INTEGER NOT NULL, chars INTEGER NOT NULL, ms REAL NOT NULL, degraded TEXT NOT NULL, gone INTEGER
+        NOT NULL, error TEXT NOT NULL, PRIMARY KEY (tenant, id), FOREIGN KEY (tenant, session) REFERENCES sessions
+        (tenant, id) ON DELETE CASCADE) STRICT""",
+    "CREATE INDEX requests_by_session ON requests (tenant, session, at)",
+    "CREATE INDEX requests_by_time ON requests (tenant, at)",
+    # The ledger: the exact text that rides inside its anchor message until that message is gone.
+    """CREATE TABLE blocks (
+        id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, session TEXT NOT NULL, request TEXT NOT NULL, anchor TEXT NOT
+        NULL, chain TEXT NOT NULL, place TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, considered INTEGER
+        NOT NULL, ms REAL NOT NULL, degraded TEXT NOT NULL, created_at REAL NOT NULL, FOREIGN KEY (tenant, session)
+        REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
+    "CREATE UNIQUE INDEX blocks_once ON blocks (tenant, session, request, kind, anchor, chain)",
+    "CREATE UNIQUE INDEX blocks_by_id ON blocks (tenant, id)",
+    "CREATE INDEX blocks_by_request ON blocks (tenant, request)",
+    # `passage` points at a passage that may be pruned by now: `origin` (JSON) and `text` say then what it was.
+    """CREATE TABLE placed (
+        tenant TEXT NOT NULL, block INTEGER NOT NULL, slot INTEGER NOT NULL, passage INTEGER NOT NULL, origin TEXT
+        NOT NULL, text TEXT NOT NULL, rank INTEGER NOT NULL, score REAL NOT NULL, signals TEXT NOT NULL, used
+        INTEGER, verdict TEXT NOT NULL DEFAULT '', PRIMARY KEY (tenant, block, slot), FOREIGN KEY (tenant, block)
+        REFERENCES blocks (tenant, id) ON DELETE CASCADE) STRICT""",
+    "CREATE INDEX placed_by_passage ON placed (tenant, passage)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+)
