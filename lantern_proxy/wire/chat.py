@@ -1,6 +1,6 @@
 """OpenAI Chat Completions: bytes <-> record.
 
-    read(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}').messages[0].text == "hi"
+read(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}').messages[0].text == "hi"
 """
 
 from collections.abc import Mapping, Sequence
@@ -271,4 +271,8 @@ def is_spoken(request: Request, at: int) -> bool:
     """May a block ride inside message `at`? Only in a user message with text that carries no tool result."""
     here = request.messages[at]
     kinds = {i.kind for i in here.items}
-    return here.role == "user" and "result" not in kinds and any(i.kind == "text" and canonical(i.text) for i in here.items)
+    return (
+        here.role == "user"
+        and "result" not in kinds
+        and any(i.kind == "text" and canonical(i.text) for i in here.items)
+    )

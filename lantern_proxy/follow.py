@@ -1,0 +1,76 @@
+"""One request joins what is known: link it to a session, compare, move the session on.
+
+    step = follow(known, request, identity, now=..., new_id=...)      # when a request comes
+    filed = reply(known, step.session, answer, now=...)               # when its answer has come
+
+The two calls are the whole life of a turn in the core; the proxy adds the wire, the archive and the restore.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lantern_proxy.compaction import Verdict, compare
+from lantern_proxy.history import Session, advance, answered, begin
+from lantern_proxy.session import Identity, Known, Link, link, remember
+from lantern_proxy.turn import Answer, Event, Filed, Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one request did to its session."""
+
+    session: Session
+    """As it is after the request, before the answer."""
+    event: Event
+    verdict: Verdict
+    filed: tuple[Filed, ...]
+    """Messages that the session had not held before."""
+    link: Link
+
+
+def follow(known: Known, request: Request, identity: Identity, *, now: float, new_id: Callable[[], str]) -> Step:
+    """Link `request`, decide what happened, and remember the session as it is now."""
+    found = link(known, request, identity, now)
+    step = _side(known, request, found, now, new_id) if found.side else _main(known, request, found, now, new_id)
+    remember(known, step.session)
+    return step
+
+
+def _main(known: Known, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:
+    unseen: tuple[None, ...] = (None,) * len(request.messages)
+    if found.session is None:
+        session = begin(request, session_id=new_id(), now=now, family=found.family, parent=found.parent)
+        after, filed = advance(session, request, unseen, now=now)
+        return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
+    verdict = compare(found.session, request, said=tuple(known.said.get(found.session.id, {}).items()), restart=found.restart)
+    session = replace(found.session, lost=found.session.lost or verdict.is_loss, family=found.session.family or found.family)
+    after, filed = advance(session, request, verdict.kept, now=now, abandoned=verdict.abandoned)
+    return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
+
+
+def _side(known: Known, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:
+    """A side call is filed under a session of its own: one for each sub-agent, one for all other side calls of a session."""
+    parent = found.session.id if found.session and not found.session.side else found.parent
+    own = found.session if found.session and found.session.side else None
+    if own is None and parent:
+        own = known.sessions.get(_side_id(parent, found.agent))
+    if own is None:
+        own = begin(request, session_id=_side_id(parent, found.agent) if parent else new_id(), now=now,
+                    family=found.family, agent=found.agent, parent=parent, side=True)  # fmt: skip
+    unseen: tuple[None, ...] = (None,) * len(request.messages)
+    after, filed = advance(replace(own, system="", tools=frozenset()), request, unseen, now=now)
+    return Step(session=after, event="side", verdict=Verdict(event="side", kept=unseen), filed=filed, link=found)
+
+
+def _side_id(parent: str, agent: str) -> str:
+    return f"{parent}.{agent or 'side'}"
+
+
+def reply(known: Known, session_id: str, answer: Answer, *, now: float) -> tuple[Session | None, tuple[Filed, ...]]:
+    """File the upstream's answer in the session as it is by now; nothing when the session was forgotten meanwhile."""
+    session = known.sessions.get(session_id)
+    if session is None:
+        return None, ()
+    after, filed = answered(session, answer, now=now)
+    remember(known, after, ids=answer.ids)
+    return after, filed

@@ -1,0 +1,47 @@
+"""What a request's headers say of the session, most specific first (wire notes, section 2), and which headers pass."""
+
+import json
+import re
+from collections.abc import Mapping
+
+from lantern_proxy.session import Identity
+
+_SESSION_HEADERS = (
+    "x-lantern-session", "thread-id", "x-claude-code-session-id", "x-session-id", "x-opencode-session",
+    "x-session-affinity", "x-affinity", "x-litellm-session-id", "x-conversation-id", "session-id", "conversation-id",
+    "session_id",
+)  # fmt: skip
+_AGENT_HEADERS = ("x-claude-code-agent-id", "x-agent-id")
+_SUBAGENT_HEADERS = ("x-openai-subagent", "x-codex-parent-thread-id")
+
+HOP_BY_HOP = frozenset(
+    {
+        "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+        "transfer-encoding", "upgrade", "host", "content-length",
+    }
+)  # fmt: skip
+_SIDE_KINDS = re.compile(r'"request_kind"\s*:\s*"(\w+)"')
+
+
+def identity(headers: Mapping[str, str]) -> Identity:
+    """headers: names in lower case."""
+    ids = [(name, headers[name]) for name in _SESSION_HEADERS if headers.get(name)]
+    signals: set[str] = set()
+    agent = next((headers[name] for name in _AGENT_HEADERS if headers.get(name)), "")
+    if any(headers.get(name) for name in _SUBAGENT_HEADERS):
+        signals.add("side")
+        agent = agent or headers.get("thread-id", "") or "subagent"
+    kind = _SIDE_KINDS.search(headers.get("x-codex-turn-metadata", ""))
+    if kind and kind[1] == "compaction":
+        signals.add("compact")
+    return Identity(ids=tuple(ids), agent=agent, signals=frozenset(signals))
+
+
+def user_id_session(user_id: str) -> str:
+    """The session id within an Anthropic metadata.user_id: JSON, or ..._session_<uuid>; empty when there is none."""
+    try:
+        data = json.loads(user_id)
+        return str(data.get("session_id") or "") if isinstance(data, dict) else ""
+    except ValueError:
+        found = re.search(r"_session_([0-9A-Za-z-]{8,})", user_id)
+        return found[1] if found else ""
