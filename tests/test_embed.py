@@ -3,12 +3,14 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -204,13 +206,20 @@ def test_a_damaged_cache_is_noticed(own_cache: Path, damage: str) -> None:
         open_compiled(folder, threads=1)
 
 
-def test_a_model_that_nobody_has_fails_with_a_remedy(tmp_path: Path) -> None:
-    with Embedder("no/such-model", tmp_path) as embedder:
+def test_a_hub_that_never_answers_is_asked_once_and_the_remedy_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as hub, Embedder("no/such-model", tmp_path) as embedder:
+        Thread(target=lambda: calls.extend(hub.accept()[0] for _ in range(99)), daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.getsockname()[1]}")
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
         embedder.start()
         assert not embedder.wait(240)
         assert embedder.state == "failed"
         assert "no/such-model cannot be loaded" in embedder.detail
         assert "set embed.model to a folder" in embedder.detail
+        assert len(calls) == 1
     assert list(tmp_path.iterdir()) == []
 
 
