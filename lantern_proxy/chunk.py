@@ -1,0 +1,272 @@
+"""Turn -> passages, summary, tags, kind. Pure.
+
+A passage is a verbatim piece of one message, cut on the most natural border there is: code fence, blank line, line,
+sentence, white space. Passages of a message do not overlap, and no number, path or URL is cut in two.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from lantern_proxy.analyze import fences, sentences, specifics, terms
+from lantern_proxy.turn import Filed, Item, Passage, strip_block
+
+MAX_CHARS = 1_200
+"""Longest passage; a single word, path or URL that is longer stays whole up to ten times this."""
+GOOD_CHARS = 800
+"""A passage is closed at the next natural border after this many characters."""
+MAX_TAGS = 32
+SUMMARY_CHARS, MESSAGE_CHARS = 1_200, 500
+"""The extractive summary of the LANTERN paper: 500 characters a message, cut at 1,200."""
+
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
+_RUN = re.compile(r"\S{120,}")
+_ALPHABET = re.compile(r"[A-Za-z0-9+/=_-]{100,}")
+_CHANGE = re.compile(r"[a-z][A-Z0-9]|[A-Z][0-9]|[0-9][A-Za-z]|[A-Z][a-z](?=[A-Z0-9])")
+_BREAK = re.compile(r"[,;{}()\[\]|&]+")
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+
+Kind = Literal["episodic", "semantic", "procedural"]
+
+
+def passages(filed: Filed, session: str) -> tuple[Passage, ...]:
+    """The passages of one archived message, in order; none for side calls, system text, media and reasoning."""
+    if filed.side or filed.message.role in ("system", "developer"):
+        return ()
+    found: list[Passage] = []
+    for item in filed.message.items:
+        text = readable(item)
+        for start, end, noise in pieces(text):
+            found.append(_passage(filed, session, item, len(found), text[start:end], noise))
+    return tuple(found)
+
+
+def _passage(filed: Filed, session: str, item: Item, part: int, text: str, noise: bool) -> Passage:
+    speaker = "tool" if item.kind == "result" else filed.message.role
+    indexed = text[:64] if noise else text
+    return Passage(
+        session=session,
+        message=filed.key,
+        position=filed.position,
+        part=part,
+        turn=filed.turn,
+        speaker=speaker,
+        text=text,
+        kind=kind(text, item),
+        tags=() if noise else tuple(specifics(text)[:MAX_TAGS]),
+        tools=(item.name,) if item.kind in ("call", "result") and item.name else (),
+        terms=tuple(terms(f"{speaker} {spoken_date(filed.created_at)} {indexed}")),
+        created_at=filed.created_at,
+    )
+
+
+def spoken_date(at: float) -> str:
+    """The day of `at` (Unix seconds, UTC) as it may be asked for: "8 may 2023"; empty for 0 and what is no date."""
+    if not 0 < at < 1e11:
+        return ""
+    day = datetime.fromtimestamp(at, UTC)
+    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+def readable(item: Item) -> str:
+    """What of an item is worth finding: prose, results, and a call as `shell: cat f1.txt`; else empty."""
+    if item.kind in ("text", "result", "compaction"):
+        return _REMINDER.sub("\n", strip_block(item.text)).strip()
+    if item.kind == "call":
+        return f"{item.name}: {_arguments(item.text)}".strip(": \n")
+    return ""
+
+
+def _arguments(text: str) -> str:
+    """JSON arguments as a person would write them; anything else stays as it is."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(value, dict):
+        return _plain(value)
+    if len(value) == 1:
+        return _plain(next(iter(value.values())))
+    return (
+        "\n".join(f"{name}: {_plain(part)}" for name, part in value.items())
+        if _long(value)
+        else ", ".join(f"{name}: {_plain(part)}" for name, part in value.items())
+    )
+
+
+def _long(value: dict[str, object]) -> bool:
+    return any(isinstance(part, str) and len(part) > 80 for part in value.values())
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return " ".join(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def pieces(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Cut `text` into (start, end, is it noise?), in order, without overlap, each at most about MAX_CHARS.
+
+    Noise is an unbroken run of encoded data: it gets a piece of its own, of which only the first MAX_CHARS are kept
+    (the archive has the message whole), so that the words around it stay whole and short.
+    """
+    at = 0
+    for run in _RUN.finditer(text) if len(text) >= 120 else ():
+        noise = _noise(run.group())
+        if noise is None:
+            continue
+        start, end = run.start() + noise[0], run.start() + noise[1]
+        yield from ((a, b, False) for a, b in _cut(text, at, start))
+        yield start, min(end, start + MAX_CHARS), True
+        at = end
+    yield from ((a, b, False) for a, b in _cut(text, at, len(text)))
+
+
+def _noise(run: str) -> tuple[int, int] | None:
+    """Where in an unbroken run the encoded data stands, or None when the run is a path, a URL, minified code ..."""
+    for match in _ALPHABET.finditer(run):
+        data = match.group()
+        few = len(set(data)) <= 4
+        encoded = len(_CHANGE.findall(data)) > 0.15 * len(data)
+        single = "/" not in data and "-" not in data and "_" not in data and any(c.isdigit() for c in data)
+        if few or encoded or single:
+            return match.start(), match.end()
+    return None
+
+
+def _cut(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Natural pieces of text[start:end], merged while they fit."""
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    if end - start <= MAX_CHARS:
+        return [(start, end)] if end > start else []
+    merged: list[tuple[int, int]] = []
+    for a, b in _borders(text, start, end):
+        if merged and b - merged[-1][0] <= MAX_CHARS and merged[-1][1] - merged[-1][0] < GOOD_CHARS:
+            merged[-1] = (merged[-1][0], b)
+        else:
+            merged.append((a, b))
+    return merged
+
+
+def _borders(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Pieces of at most MAX_CHARS on the coarsest border that gives them: fence, paragraph, sentence, space."""
+    for a, b, fenced in fences(text[start:end]):
+        for c, d in _paragraphs(text, start + a, start + b, r"\n" if fenced and b - a > MAX_CHARS else r"\n[ \t]*\n"):
+            if d - c <= MAX_CHARS or (fenced and b - a <= MAX_CHARS):
+                yield c, d
+            else:
+                yield from _finer(text, c, d)
+
+
+def _paragraphs(text: str, start: int, end: int, border: str) -> Iterator[tuple[int, int]]:
+    at = start
+    for match in re.compile(border).finditer(text, start, end):
+        if text[at : match.start()].strip():
+            yield at, match.start()
+        at = match.end()
+    if text[at:end].strip():
+        yield at, end
+
+
+def _finer(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """A paragraph longer than MAX_CHARS: by sentences, then by words, then after brackets and commas."""
+    for a, b in sentences(text[start:end]):
+        if b - a <= MAX_CHARS:
+            yield start + a, start + b
+            continue
+        for word in re.finditer(r"\S+", text[start + a : start + b]):
+            c, d = start + a + word.start(), start + a + word.end()
+            yield from [(c, d)] if d - c <= MAX_CHARS else _unbroken(text, c, d)
+
+
+def _unbroken(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """An unbroken run: a URL or path whole, minified code after its brackets."""
+    if text.startswith(("http://", "https://", "/"), start) and end - start <= 10 * MAX_CHARS:
+        yield start, end
+        return
+    at = start
+    for match in _BREAK.finditer(text, start, end):
+        if match.end() - at >= 40:
+            yield at, match.end()
+            at = match.end()
+    for a in range(at, end, 10 * MAX_CHARS):
+        yield a, min(end, a + 10 * MAX_CHARS)
+
+
+def turn_passage(turn: Sequence[Filed], session: str) -> Passage | None:
+    """The extractive summary of one whole turn as a passage of unit "turn", which the recipe `lantern` ranks."""
+    kept = [f for f in turn if not f.side and f.message.role not in ("system", "developer")]
+    text = summarise(kept)
+    if not text:
+        return None
+    last = kept[-1]
+    return Passage(
+        session=session,
+        message=last.key,
+        position=kept[0].position,
+        part=0,
+        turn=last.turn,
+        speaker="turn",
+        text=text,
+        unit="turn",
+        tags=tuple(specifics(text)[:MAX_TAGS]),
+        tools=tuple(dict.fromkeys(i.name for f in kept for i in f.message.calls if i.name)),
+        terms=tuple(terms(f"{spoken_date(last.created_at)} {text}")),
+        created_at=last.created_at,
+    )
+
+
+_STEPS = re.compile(r"```|^\s*(?:\d+[.)]|[$>#]) |^\s*(?:first|then|next|finally|run|install|execute)\b", re.I | re.M)
+_FACTS = re.compile(
+    r"\b(?:prefer|always|never|favou?rite|my name|call me|i am|i'm a|i live|means|is called|uses?|is set to|default)\b",
+    re.I,
+)
+
+
+def kind(text: str, item: Item) -> Kind:
+    """How-to and commands are procedural, standing facts and preferences semantic, what happened episodic."""
+    if item.kind == "call" or _STEPS.search(text):
+        return "procedural"
+    return "semantic" if item.kind == "text" and _FACTS.search(text) else "episodic"
+
+
+def summarise(turn: Sequence[Filed]) -> str:
+    """The extractive summary of a turn as in the LANTERN paper: speaker and first 500 characters of each message, then
+    the tools and files it names, cut at 1,200 characters on a word."""
+    lines, tools, files = [], dict[str, None](), dict[str, None]()
+    for filed in turn:
+        for item in filed.message.items:
+            if item.kind == "call":
+                tools.setdefault(item.name)
+            files.update(
+                dict.fromkeys(t for t in specifics(item.text[:4_000]) if "/" in t or re.search(r"\.\w{1,5}$", t))
+            )
+        text = " ".join(" ".join(readable(i) for i in filed.message.items if i.kind != "call").split())
+        if text:
+            lines.append(f"{filed.message.role}: {shorten(text, MESSAGE_CHARS)}")
+    if tools:
+        lines.append("tools: " + ", ".join(tools))
+    if files:
+        lines.append("files: " + ", ".join(list(files)[:12]))
+    return shorten("\n".join(lines), SUMMARY_CHARS)
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """At most `max_chars` of `text`, cut at white space where there is some."""
+    if len(text) <= max_chars:
+        return text
+    return (
+        re.sub(r"\s+\S*$", "", text[: max_chars + 1], count=1)[:max_chars]
+        if re.search(r"\s", text[:max_chars])
+        else text[:max_chars]
+    )

@@ -1,0 +1,114 @@
+"""Fuse rankings, spread them over neighbours, diversify, and weigh age and use. Pure; larger is better everywhere."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def fuse(rankings: Mapping[str, Sequence[int]], weights: Mapping[str, float], *, k: int = 60) -> dict[int, float]:
+    """Reciprocal rank fusion: id -> sum over signals of weight / (k + rank) (Cormack et al. 2009; LANTERN section 3).
+
+    rankings: signal -> ids, best first, no repeats; lengths may differ
+    weights:  signal -> weight; a signal without one counts 1
+    k:        in ranks; larger trusts the top of each ranking less
+    Ranks count from 1. An id missing from a ranking gains nothing from it.
+    """
+    scores: dict[int, float] = {}
+    for signal, ids in rankings.items():
+        weight = weights.get(signal, 1.0)
+        for rank, passage_id in enumerate(ids, start=1):
+            scores[passage_id] = scores.get(passage_id, 0.0) + weight / (k + rank)
+    return scores
+
+
+def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
+    """Weighted sum of z-scores. signals: name -> (n,) scores of the same n candidates; a constant signal adds nothing."""
+    total: Floats | None = None
+    for name, scores in signals.items():
+        spread = float(scores.std())
+        part = weights.get(name, 1.0) * (scores - scores.mean()) / spread if spread > 1e-9 else np.zeros(len(scores))
+        total = part if total is None else total + part
+    return np.zeros(0) if total is None else total
+
+
+def smooth(scores: Floats, place: Ints, *, shares: Sequence[float] = (0.3, 0.15)) -> Floats:
+    """Let the scores of neighbouring messages flow into each other.
+
+    scores: (n,) >= 0, one a passage
+    place:  (n,) message number of each passage, consecutive within a session, with a gap of > len(shares) between two
+    shares: how much of the best passage at distance 1, 2, ... is added
+    """
+    if not len(scores):
+        return scores
+    first = int(place.min())
+    pad = len(shares)
+    best = np.zeros(int(place.max()) - first + 1 + 2 * pad)
+    at = place - first + pad
+    np.maximum.at(best, at, scores)
+    flowed = scores.copy()
+    for distance, share in enumerate(shares, start=1):
+        flowed += share * (best[at - distance] + best[at + distance])
+    return flowed
+
+
+def diversify(
+    relevance: Mapping[int, float],
+    similarity: Callable[[int, int], float],
+    *,
+    lam: float = 0.7,
+    limit: int | None = None,
+) -> list[int]:
+    """Maximal marginal relevance (Carbonell and Goldstein 1998): ids, best first.
+
+    Each step takes the id with the largest lam * relevance - (1 - lam) * similarity to the nearest one taken; relevance
+    is scaled to [0, 1] first, similarity must be in [0, 1]. Ties go to the smaller id.
+    """
+    if not relevance:
+        return []
+    low, high = min(relevance.values()), max(relevance.values())
+    span = high - low or 1.0
+    left = {i: (value - low) / span for i, value in sorted(relevance.items())}
+    nearest = dict.fromkeys(left, 0.0)
+    taken: list[int] = []
+    while left and (limit is None or len(taken) < limit):
+        best = max(left, key=lambda i: lam * left[i] - (1 - lam) * nearest[i])
+        taken.append(best)
+        del left[best]
+        for i in left:
+            nearest[i] = max(nearest[i], similarity(best, i))
+    return taken
+
+
+def overlap(a: frozenset[str] | set[str], b: frozenset[str] | set[str]) -> float:
+    """Jaccard similarity of two sets of terms, in [0, 1]."""
+    return len(a & b) / len(a | b) if a and b else 0.0
+
+
+def importance(
+    age_s: float,
+    accesses: int,
+    tools: bool,
+    files: bool,
+    confidence: float,
+    success: float,
+    *,
+    half_life_s: float = 604_800.0,
+) -> float:
+    """I = R * F * D * c * s of the LANTERN paper.
+
+    R = exp(-0.693 age / half life), F = log2(accesses + 1) + 1, D = 1 + 0.5 (tools) + 0.3 (files).
+    """
+    recent = math.exp(-0.693 * max(0.0, age_s) / half_life_s)
+    frequent = math.log2(accesses + 1) + 1.0
+    dense = 1.0 + 0.5 * tools + 0.3 * files
+    return recent * frequent * dense * confidence * success
+
+
+def recency(age_s: float, *, gain: float = 0.005, tau_s: float = 30 * 86_400.0) -> float:
+    """AgentIR's bonus for new passages: gain * exp(-age / tau); tau of 120 days or more suits multi-session questions."""
+    return gain * math.exp(-max(0.0, age_s) / tau_s)

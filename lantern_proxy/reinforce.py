@@ -1,0 +1,45 @@
+"""Confidence and success of a passage after it was restored. Pure (LANTERN section on reinforcement; DESIGN section 6)."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """How fast confidence moves. The defaults are the paper's."""
+
+    gain: float = 0.15
+    loss: float = 0.02
+    floor: float = 0.1
+    minimum: float = 0.15
+    ema: float = 0.1
+
+
+def used(own_keys: Iterable[str], answer_key: str) -> bool:
+    """Does an answer hold one of a passage's own specific terms? Both in the form of analyze.key().
+
+    own_keys: the terms of the passage that stood nowhere in the request, so that only the passage can have given them
+    """
+    said = f" {answer_key} "
+    return any(f" {wanted} " in said for wanted in own_keys if len(wanted) > 1)
+
+
+def settle(confidence: float, success: float, was_used: bool, rates: Rates) -> tuple[float, float]:
+    """(confidence, success) after one restore: used gains `gain`, unused loses `loss`; success is an EMA of use."""
+    moved = confidence + rates.gain if was_used else confidence - rates.loss
+    return min(1.0, max(rates.floor, moved)), success + rates.ema * (float(was_used) - success)
+
+
+def retrievable(confidence: float, rates: Rates) -> bool:
+    return confidence >= rates.minimum
+
+
+def prunable(confidence: float, success: float, rates: Rates, *, low_success: float = 0.2) -> bool:
+    """At the floor and hardly ever of use: `lantern prune` may take it. Nothing is deleted without that command."""
+    return confidence <= rates.floor + 1e-9 and success < low_success
+
+
+def decay(confidence: float, age_s: float, *, half_life_s: float) -> float:
+    """Halve confidence every `half_life_s` without use."""
+    return confidence * math.exp2(-max(0.0, age_s) / half_life_s)

@@ -1,0 +1,484 @@
+"""Gather, rank, pack: what to put back into a request that lacks part of what its session held.
+
+    at_compaction  no question is known: cover what was lost, most specific terms per character (the loss block)
+    for_question   a question is known: BM25 + vectors + keywords + neighbours, if the evidence is good (the question block)
+
+Both are synchronous and may be called from several threads. Errors rise: the caller forwards the request as it came.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Literal
+
+import numpy as np
+
+from lantern_proxy import pack, reinforce
+from lantern_proxy.analyze import key as term_key
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import Config
+from lantern_proxy.embed import Embedder
+from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap, smooth, zsum
+from lantern_proxy.restore_dense import Dense
+from lantern_proxy.restore_loss import Candidate, Chosen, Present, cover, held_whole, lost
+from lantern_proxy.restore_question import Evidence, Question, best_quality, read_question, sentence_worth
+from lantern_proxy.restore_scope import Entry, Key, Scope, Scopes
+from lantern_proxy.turn import Passage, Placed, Restored
+
+POOL = 400
+"""Passages that are looked at sentence by sentence."""
+OFFERS = 48
+"""Passages that the packer chooses from, when a question is known."""
+WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "vector": 0.8, "keywords": 0.2}
+"""Of the z-scores in the default recipe; `restore.weights` overrides."""
+TOOL_SHARE = 0.35
+"""Most of a loss block that results of tools may take: they are full of specific terms that nobody asks for."""
+REMEMBERED = 10_000
+"""Restored passages whose own terms are kept until their answer is known."""
+
+BlockKind = Literal["loss", "question"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a restore needs to know of one request."""
+
+    tenant: str
+    project: str
+    session: str
+    present: str
+    """Canonical text of everything the request holds, replayed blocks included."""
+    shown: frozenset[int] = frozenset()
+    """Passage ids in replayed blocks."""
+    question: str = ""
+    """Text of the last user message."""
+    summary: str = ""
+    """Text that stands for what was lost, if there is any."""
+    budget_chars: int
+    now: float
+    """Unix seconds."""
+    deadline: float
+    """time.monotonic() value; past it, what there is by then is returned."""
+    notes: list[str] = field(default_factory=list, compare=False)
+    """Filled by the restore: what was skipped and why, also when there is nothing to put back."""
+
+    def late(self) -> bool:
+        if time.monotonic() < self.deadline:
+            return False
+        if "restore:deadline" not in self.notes:
+            self.notes.append("restore:deadline")
+        return True
+
+
+class Restorer:
+    """Chooses what to restore. Owns the open indexes: close it."""
+
+    def __init__(self, archive: Archive, config: Config, embedder: Embedder | None) -> None:
+        self._archive, self._config = archive, config
+        self._dense = Dense(archive, embedder, wanted=config.embed.enabled != "off")
+        self._scopes = Scopes()
+        self._own: OrderedDict[tuple[str, int], frozenset[str]] = OrderedDict()
+        self._lock = Lock()
+        self._rates = reinforce.Rates(
+            gain=config.reinforce.gain,
+            loss=config.reinforce.loss,
+            floor=config.reinforce.floor,
+            minimum=config.reinforce.minimum,
+            ema=config.reinforce.ema,
+        )
+
+    def learn(self, tenant: str, project: str, passages: Sequence[Passage]) -> None:
+        """Newly archived passages join the open indexes at the next restore. Called by the writer; never waits."""
+        self._scopes.learn(tenant, project, passages)
+
+    def at_compaction(self, ask: Ask) -> Restored | None:
+        """The loss block, or None when nothing of worth is lost or fits."""
+        if self._config.restore.recipe == "lantern":
+            return self._paper(ask, "loss")
+        started = time.perf_counter()
+        room = ask.budget_chars - pack.WRAPPER_CHARS
+        if room <= 0:
+            return None
+        with self._scope(ask) as scope:
+            if scope is None:
+                return None
+            present = Present(ask.present)
+            rows = self._lost_rows(scope, present, ask)
+            candidates = self._candidates(scope, _richest(scope, rows, POOL), present, ask)
+            chosen = self._cover(scope, candidates, present, room, ask)
+        return self._loss_block(ask, candidates, chosen, present, len(rows), started)
+
+    def for_question(self, ask: Ask) -> Restored | None:
+        """The question block, or None when the evidence is not good enough (config: restore.admission)."""
+        if self._config.restore.recipe == "lantern":
+            return None
+        started = time.perf_counter()
+        question = read_question(ask.question)
+        if ask.budget_chars <= pack.WRAPPER_CHARS or not question.terms:
+            return None
+        with self._scope(ask) as scope:
+            if scope is None or not len(scope):
+                return None
+            evidence = self._gather(scope, question, ask)
+            present = Present(ask.present)
+            order = np.argsort(-evidence.fused, kind="stable")[:POOL].tolist()
+            candidates, rows = self._lost_of(scope, order, present, ask, limit=OFFERS)
+            if best_quality(scope, evidence, question, rows) < self._config.restore.admission:
+                return None
+            offers = [_offer(c, scope, evidence, question, row) for c, row in zip(candidates, rows, strict=True)]
+        return self._question_block(ask, candidates, rows, offers, evidence, present, started)
+
+    def settle(
+        self, tenant: str, passage_ids: Sequence[int], answer: str, now: float
+    ) -> Mapping[int, tuple[float, float, int, float]]:
+        """Updates for TenantArchive.reinforce() after the answer to a request into which passages were restored: id ->
+        (confidence, success, accesses, accessed_at). Call it once a block, not again when the block is replayed."""
+        said = term_key(answer)
+        updates = {}
+        for passage_id, passage in self._archive.of(tenant).passages_by_id(passage_ids).items():
+            with self._lock:
+                own = self._own.pop((tenant, passage_id), None)
+            terms_own = own if own is not None else frozenset(map(term_key, passage.tags))
+            was_used = reinforce.used(terms_own, said)
+            confidence, success = reinforce.settle(passage.confidence, passage.success, was_used, self._rates)
+            updates[passage_id] = (confidence, success, passage.accesses + 1, now)
+        return updates
+
+    def close(self) -> None:
+        self._scopes.close()
+
+    # what there is
+
+    @contextmanager
+    def _scope(self, ask: Ask, unit: str = "passage") -> Iterator[Scope | None]:
+        """The locked, up-to-date scope of the request; None when the deadline comes before anything is read."""
+        reach = self._config.restore.scope
+        key = Key(
+            ask.tenant,
+            ask.project if reach == "project" else None,
+            ask.session if reach == "session" else None,
+            unit,
+        )
+        scope = self._scopes.use(key, max(0.0, ask.deadline - time.monotonic()))
+        if scope is None:
+            ask.late()
+            yield None
+            return
+        try:
+            if not scope.catch_up(self._archive, ask.deadline):
+                ask.late()
+            yield scope
+        except BaseException:
+            self._scopes.forget(key)
+            raise
+        finally:
+            scope.release()
+
+    def _lost_rows(self, scope: Scope, present: Present, ask: Ask) -> list[int]:
+        """Rows of the passages that the request does not hold whole."""
+        rows, cursor = [], 0
+        for row, entry in enumerate(scope.entries):
+            at = held_whole(entry.flat, entry.longest, present, cursor)
+            if at < 0:
+                rows.append(row)
+            else:
+                cursor = at
+            if not row % 256 and ask.late():
+                break
+        return rows
+
+    def _lost_of(
+        self, scope: Scope, order: Sequence[int], present: Present, ask: Ask, limit: int
+    ) -> tuple[list[Candidate], list[int]]:
+        """The first `limit` of `order` that the request lacks, wholly or in part, and their rows."""
+        candidates, rows = [], []
+        for row in order:
+            if len(rows) >= limit or ask.late():
+                break
+            entry = scope.entries[row]
+            if held_whole(entry.flat, entry.longest, present, 0) >= 0:
+                continue
+            candidate = _candidate(entry, present, ask)
+            if candidate.lost:
+                candidates.append(candidate)
+                rows.append(row)
+        return self._alive(ask, candidates, rows)
+
+    def _candidates(self, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
+        candidates = []
+        for n, row in enumerate(rows):
+            if not n % 32 and ask.late():
+                break
+            candidate = _candidate(scope.entries[row], present, ask)
+            if candidate.lost:
+                candidates.append(candidate)
+        return self._alive(ask, candidates, rows)[0]
+
+    def _alive(
+        self, ask: Ask, candidates: Sequence[Candidate], rows: Sequence[int]
+    ) -> tuple[list[Candidate], list[int]]:
+        """Without those that were pruned since, or whose confidence is below the minimum; with what the archive says now."""
+        now = self._archive.of(ask.tenant).passages_by_id([c.passage.id for c in candidates])
+        alive, kept = [], []
+        for candidate, row in zip(candidates, rows, strict=False):
+            passage = now.get(candidate.passage.id)
+            if passage is not None and reinforce.retrievable(passage.confidence, self._rates):
+                alive.append(Candidate(passage, candidate.lines, candidate.lost))
+                kept.append(row)
+        return alive, kept
+
+    # no question known
+
+    def _cover(
+        self, scope: Scope, candidates: Sequence[Candidate], present: Present, room: int, ask: Ask
+    ) -> list[Chosen]:
+        near = frozenset(Present(ask.summary).stems) if ask.summary else frozenset()
+        prior = [
+            (0.75 + 0.5 * c.passage.confidence)
+            * (1 + 0.1 * overlap(near, frozenset().union(*(line.words for line in c.lines))))
+            for c in candidates
+        ]
+        sizes: dict[tuple[int, int], int] = {}
+
+        def cost(c: int, i: int, opened: bool) -> int:
+            size = sizes.get((c, i))
+            if size is None:
+                line = candidates[c].lines[i]
+                size = sizes[c, i] = len(pack.escape(candidates[c].passage.text[line.start : line.end])) + len(pack.GAP)
+            return size if opened else size + 1 + len(pack.header(candidates[c].passage, ask.session))
+
+        return cover(
+            candidates,
+            present,
+            scope.idf,
+            cost,
+            room,
+            power=self._config.restore.length_power,
+            prior=prior,
+            shares={"tool": int(TOOL_SHARE * room)},
+        )
+
+    def _loss_block(
+        self,
+        ask: Ask,
+        candidates: Sequence[Candidate],
+        chosen: Sequence[Chosen],
+        present: Present,
+        considered: int,
+        started: float,
+    ) -> Restored | None:
+        picked: dict[int, list[Chosen]] = {}
+        for choice in chosen:
+            picked.setdefault(choice.candidate, []).append(choice)
+        choices, scores = [], {}
+        for c, parts in picked.items():
+            spans = [candidates[c].lines[i] for i in sorted(part.line for part in parts)]
+            choices.append(pack.Choice(candidates[c].passage, tuple((line.start, line.end) for line in spans)))
+            scores[candidates[c].passage.id] = {"salience": sum(part.gain for part in parts)}
+        totals = {i: s["salience"] for i, s in scores.items()}
+        return self._block(ask, "loss", choices, totals, scores, present, considered, started)
+
+    # a question known
+
+    def _gather(self, scope: Scope, question: Question, ask: Ask) -> Evidence:
+        """Every signal over the whole scope, and their fusion."""
+        lexical = scope.lexical(question.terms)
+        signals: dict[str, Floats] = {"bm25": smooth(lexical, scope.places)}
+        cosines = None
+        if not ask.late():
+            cosines = self._dense.cosines(scope, question, lexical, ask)
+        if cosines is not None:
+            floor = float(cosines.min())
+            signals["vector"] = smooth(cosines - floor, scope.places) if len(scope) else cosines
+        wanted = frozenset(question.terms)
+        matched = np.flatnonzero(lexical)
+        if len(matched) and self._weight("keywords"):
+            tagged = np.zeros(len(scope))
+            for row in matched[np.argsort(-lexical[matched])[:POOL]].tolist():
+                tagged[row] = len(wanted & scope.entries[row].tag_terms) / len(wanted)
+            signals["keywords"] = tagged
+        weights = {name: self._weight(name) for name in signals}
+        return Evidence(lexical, cosines, zsum(signals, weights), signals)
+
+    def _weight(self, signal: str) -> float:
+        return float(dict(self._config.restore.weights).get(signal, WEIGHTS.get(signal, 0.0)))  # type: ignore[call-overload]
+
+    def _question_block(
+        self,
+        ask: Ask,
+        candidates: Sequence[Candidate],
+        rows: Sequence[int],
+        offers: Sequence[pack.Offer],
+        evidence: Evidence,
+        present: Present,
+        started: float,
+    ) -> Restored | None:
+        restore = self._config.restore
+        picked = pack.greedy(
+            offers,
+            ask.budget_chars - pack.WRAPPER_CHARS,
+            power=restore.length_power,
+            lam=restore.mmr_lambda,
+            similarity=overlap,
+            session=ask.session,
+        )
+        scores = {candidates[n].passage.id: evidence.of(rows[n]) for n, _ in picked}
+        totals = {candidates[n].passage.id: offers[n].score for n, _ in picked}
+        return self._block(ask, "question", [c for _, c in picked], totals, scores, present, len(candidates), started)
+
+    # the recipe of the paper
+
+    def _paper(self, ask: Ask, kind: BlockKind) -> Restored | None:
+        """LANTERN as published: summaries of turns, four rankings, RRF, MMR, whole summaries into the budget."""
+        started = time.perf_counter()
+        restore = self._config.restore
+        question = read_question(f"{ask.summary}\n{ask.question}", most_terms=256)
+        with self._scope(ask, "turn") as scope:
+            if scope is None or not len(scope):
+                return None
+            present = Present(ask.present)
+            rows = [r for r, entry in enumerate(scope.entries) if _turn_lost(entry, present)]
+            rankings, signals = self._four_rankings(scope, rows, question, ask)
+            fused = fuse(rankings, {n: float(w) for n, w in restore.weights.items()}, k=restore.rrf_k)
+            entries = scope.entries
+            order = diversify(
+                fused, lambda a, b: overlap(entries[a].words, entries[b].words), lam=restore.mmr_lambda, limit=64
+            )
+            alive = self._archive.of(ask.tenant).passages_by_id([entries[row].passage.id for row in order])
+        choices, room = [], ask.budget_chars - pack.WRAPPER_CHARS
+        totals: dict[int, float] = {}
+        scores: dict[int, dict[str, float]] = {}
+        for row in order:
+            passage = alive.get(entries[row].passage.id)
+            if passage is None or not reinforce.retrievable(passage.confidence, self._rates):
+                continue
+            span = ((0, len(passage.text)),)
+            size = pack.entry_chars(passage, span, ask.session)
+            if size <= room:
+                room -= size
+                choices.append(pack.Choice(passage, span))
+                totals[passage.id] = fused[row]
+                scores[passage.id] = {name: float(values[row]) for name, values in signals.items()}
+        return self._block(ask, kind, choices, totals, scores, present, len(rows), started)
+
+    def _four_rankings(
+        self, scope: Scope, rows: Sequence[int], question: Question, ask: Ask
+    ) -> tuple[dict[str, list[int]], dict[str, Floats]]:
+        lexical = scope.lexical(question.terms)
+        wanted = frozenset(question.terms)
+        signals: dict[str, Floats] = {"bm25": lexical}
+        cosines = self._dense.cosines(scope, question, np.zeros(0), ask)
+        if cosines is not None:
+            signals["vector"] = cosines
+        signals["keywords"] = np.array([float(len(wanted & entry.tag_terms)) for entry in scope.entries])
+        signals["importance"] = np.array([_importance(e.passage, ask.now, self._config) for e in scope.entries])
+        chosen = np.array(rows, np.int64)
+        rankings = {}
+        for name, values in signals.items():
+            ranked = chosen[np.argsort(-values[chosen], kind="stable")].tolist()
+            rankings[name] = [row for row in ranked if values[row] > 0]
+        return rankings, signals
+
+    # the block
+
+    def _block(
+        self,
+        ask: Ask,
+        kind: BlockKind,
+        choices: Sequence[pack.Choice],
+        totals: Mapping[int, float],
+        scores: Mapping[int, dict[str, float]],
+        present: Present,
+        considered: int,
+        started: float,
+    ) -> Restored | None:
+        text, kept = pack.fit(choices, ask.budget_chars, ask.session)
+        if not kept:
+            return None
+        placed = tuple(
+            Placed(
+                passage=choice.passage,
+                text=choice.text,
+                rank=rank,
+                score=round(totals[choice.passage.id], 6),
+                signals={name: round(value, 6) for name, value in scores[choice.passage.id].items()},
+            )
+            for rank, choice in enumerate(kept, start=1)
+        )
+        self._remember(ask.tenant, placed, present)
+        ms = (time.perf_counter() - started) * 1_000
+        return Restored(kind=kind, text=text, placed=placed, considered=considered, ms=ms, degraded=tuple(ask.notes))
+
+    def _remember(self, tenant: str, placed: Sequence[Placed], present: Present) -> None:
+        """Keep the terms that only these passages can give to the answer, for settle()."""
+        own = {
+            p.passage.id: frozenset(
+                k for tag in p.passage.tags if tag in p.text and not present.holds_term(k := term_key(tag))
+            )
+            for p in placed
+        }
+        with self._lock:
+            for passage_id, terms_own in own.items():
+                self._own[tenant, passage_id] = terms_own
+                self._own.move_to_end((tenant, passage_id))
+            while len(self._own) > REMEMBERED:
+                self._own.popitem(last=False)
+
+
+def _candidate(entry: Entry, present: Present, ask: Ask) -> Candidate:
+    """A passage with the lines that the request lacks. One that a replayed block shows counts only as far as it shows."""
+    gone = lost(entry.passage, entry.lines, present)
+    if entry.passage.id in ask.shown and len(gone) == len(entry.lines):
+        gone = ()
+    return Candidate(entry.passage, entry.lines, gone)
+
+
+def _richest(scope: Scope, rows: Sequence[int], limit: int) -> list[int]:
+    """At most `limit` of `rows`: those with the most specific terms for their length, in their order."""
+    if len(rows) <= limit:
+        return list(rows)
+
+    def worth(row: int) -> float:
+        passage = scope.entries[row].passage
+        speaker = {"user": 1.0, "assistant": 0.6}.get(passage.speaker, 0.4)
+        return speaker * (1 + len(passage.tags)) / (len(passage.text) + 40) ** 0.5
+
+    return sorted(sorted(rows, key=lambda row: (-worth(row), row))[:limit])
+
+
+def _offer(candidate: Candidate, scope: Scope, evidence: Evidence, question: Question, row: int) -> pack.Offer:
+    """A candidate for the question block: its lost sentences without filler, weighed by what of the question they hold."""
+    kept = [candidate.lines[i] for i in candidate.lost]
+    told = [line for line in kept if line.salience > 0.1 or line.words & question.words] or kept
+    return pack.Offer(
+        candidate.passage,
+        tuple((line.start, line.end) for line in told),
+        max(1e-6, evidence.score(row)),
+        tuple(sentence_worth(line, question, scope) for line in told),
+        scope.entries[row].words,
+    )
+
+
+def _turn_lost(entry: Entry, present: Present) -> bool:
+    """Does the request lack anything of what a turn's summary says? `user: ...` lines are compared without the speaker."""
+    for line in entry.passage.text.split("\n"):
+        said = line.partition(": ")[2] or line
+        if not line.startswith(("tools:", "files:")) and present.find(" ".join(said.split())) < 0:
+            return True
+    return False
+
+
+def _importance(passage: Passage, now: float, config: Config) -> float:
+    files = any("/" in tag or "." in tag[1:-1] for tag in passage.tags)
+    return importance(
+        now - passage.created_at,
+        passage.accesses,
+        bool(passage.tools),
+        files,
+        passage.confidence,
+        passage.success,
+        half_life_s=config.reinforce.half_life_s,
+    )
