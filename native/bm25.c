@@ -16,6 +16,8 @@
 #include <immintrin.h>
 #endif
 
+enum { LANES = 8, DEEPEST = 64 };
+
 /* One term's postings in one allocation: slot[room], tf[room], length[room], ascending slots. */
 typedef struct {
     uint32_t n, room;
@@ -34,18 +36,15 @@ typedef struct {
     double *time;
     float *length;
     uint8_t *live;
-    float *scores; /* scratch of a search */
-    uint8_t *keep; /* scratch of a search and of a sweep */
+    uint8_t *keep;  /* scratch, as the rest: documents that a filter lets through */
+    float *scores;  /* room for LANES * DEEPEST more */
+    uint64_t *hits; /* twice the room, for the sort */
 } documents;
 
 typedef struct {
-    int64_t id;
-    float score;
-} hit;
-
-typedef struct {
     void (*score)(const postings *p, float gain, float a, float c, float *scores);
-    float (*peak)(size_t n, const float *values);
+    void (*peaks)(size_t n, size_t depth, const float *scores, float *peaks);
+    float (*most)(size_t n, const float *values);
     size_t (*count)(size_t n, const float *values, float least);
 } kernel;
 
@@ -59,8 +58,7 @@ struct bm25 {
     term *terms;
     size_t map_room; /* a power of two, at least twice the slots */
     uint32_t *map;   /* open addressing: hash of id -> slot + 1; 0 is free; may name a removed slot */
-    size_t hit_room, peak_room;
-    hit *hits; /* 2 * hit_room: the heap, and scratch of the sort */
+    size_t peak_room;
     float *peaks;
 };
 
@@ -106,7 +104,8 @@ static int grow_documents(bm25 *q) {
     if (q->n < q->room) return 0;
     if (grow(&d->id, room, sizeof *d->id) || grow(&d->time, room, sizeof *d->time) ||
         grow(&d->length, room, sizeof *d->length) || grow(&d->live, room, 1) ||
-        grow(&d->scores, room, sizeof *d->scores) || grow(&d->keep, room, 1))
+        grow(&d->keep, room, 1) || grow(&d->scores, room + LANES * DEEPEST, sizeof *d->scores) ||
+        grow(&d->hits, room, 2 * sizeof *d->hits))
         return BM25_NO_MEMORY;
     q->room = room;
     return 0;
@@ -171,7 +170,16 @@ static void score_scalar(const postings *p, float gain, float a, float c, float 
     score_tail(p, 0, gain, a, c, scores);
 }
 
-static float peak_scalar(size_t n, const float *values) {
+/* n groups of depth * LANES scores become LANES peaks each: lane by lane, so that no vector is ever folded. */
+static void peaks_scalar(size_t n, size_t depth, const float *scores, float *peaks) {
+    for (; n > 0; n--, peaks += LANES) {
+        memset(peaks, 0, LANES * sizeof *peaks);
+        for (size_t i = 0; i < depth; i++, scores += LANES)
+            for (size_t j = 0; j < LANES; j++) peaks[j] = scores[j] > peaks[j] ? scores[j] : peaks[j];
+    }
+}
+
+static float most_scalar(size_t n, const float *values) {
     float most = 0;
     for (size_t i = 0; i < n; i++) most = values[i] > most ? values[i] : most;
     return most;
@@ -183,7 +191,7 @@ static size_t count_scalar(size_t n, const float *values, float least) {
     return found;
 }
 
-static const kernel scalar_kernel = {score_scalar, peak_scalar, count_scalar};
+static const kernel scalar_kernel = {score_scalar, peaks_scalar, most_scalar, count_scalar};
 
 #ifdef HAS_AVX2_KERNEL
 __attribute__((target("avx2"))) static void score_avx2(const postings *p, float gain, float a, float c,
@@ -201,16 +209,19 @@ __attribute__((target("avx2"))) static void score_avx2(const postings *p, float 
     score_tail(p, i, gain, a, c, scores);
 }
 
-__attribute__((target("avx2"))) static float peak_avx2(size_t n, const float *values) {
-    __m256 most = _mm256_setzero_ps();
-    float lanes[8], best, rest;
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) most = _mm256_max_ps(_mm256_loadu_ps(values + i), most);
-    _mm256_storeu_ps(lanes, most);
+__attribute__((target("avx2"))) static void peaks_avx2(size_t n, size_t depth, const float *scores, float *peaks) {
+    for (; n > 0; n--, peaks += LANES) {
+        __m256 most = _mm256_setzero_ps();
+        for (size_t i = 0; i < depth; i++, scores += LANES) most = _mm256_max_ps(_mm256_loadu_ps(scores), most);
+        _mm256_storeu_ps(peaks, most);
+    }
     _mm256_zeroupper();
-    best = peak_scalar(8, lanes);
-    rest = peak_scalar(n - i, values + i);
-    return rest > best ? rest : best;
+}
+
+__attribute__((target("avx2"))) static float most_avx2(size_t n, const float *values) {
+    float lanes[LANES];
+    peaks_avx2(1, n / LANES, values, lanes);
+    return most_scalar(LANES, lanes); /* there are LANES peaks a group, so no tail */
 }
 
 __attribute__((target("avx2,popcnt"))) static size_t count_avx2(size_t n, const float *values, float least) {
@@ -224,7 +235,7 @@ __attribute__((target("avx2,popcnt"))) static size_t count_avx2(size_t n, const 
     return found + count_scalar(n - i, values + i, least);
 }
 
-static const kernel avx2_kernel = {score_avx2, peak_avx2, count_avx2};
+static const kernel avx2_kernel = {score_avx2, peaks_avx2, most_avx2, count_avx2};
 
 static const kernel *kernel_of(bm25_kernel name) {
     if (name == BM25_AVX2) return bm25_best_kernel() == BM25_AVX2 ? &avx2_kernel : NULL;
@@ -261,9 +272,9 @@ void bm25_free(bm25 *q) {
     size_t i;
     if (!q) return;
     for (i = 0; i < q->n_terms; i++) free(q->terms[i].counts.slot), free(q->terms[i].weights.slot);
-    free(q->terms), free(q->map), free(q->hits), free(q->peaks);
+    free(q->terms), free(q->map), free(q->peaks);
     free(q->docs.id), free(q->docs.time), free(q->docs.length);
-    free(q->docs.live), free(q->docs.scores), free(q->docs.keep);
+    free(q->docs.live), free(q->docs.keep), free(q->docs.scores), free(q->docs.hits);
     free(q);
 }
 
@@ -385,9 +396,9 @@ static void drop_others(bm25 *q, size_t n_allow, const int64_t *allow, double si
 }
 
 /* A score that at least k documents reach, if k have one at all, and not many more than k do. Each peak is the best of
- * its stretch, so what k peaks reach k documents reach. */
+ * its own documents, so what k peaks reach k documents reach. */
 static float least_of_best(const kernel *with, size_t n, const float *peaks, size_t k) {
-    float low = FLT_MIN, high = with->peak(n, peaks);
+    float low = FLT_MIN, high = with->most(n, peaks);
     if (with->count(n, peaks, low) < k) return low;
     for (int round = 0; round < 16; round++) {
         const float middle = low + (high - low) / 2;
@@ -396,97 +407,134 @@ static float least_of_best(const kernel *with, size_t n, const float *peaks, siz
             high = middle;
         } else {
             low = middle;
-            if (found <= k + k / 8) break;
+            if (found <= k + k / 16) break;
         }
     }
     return low;
 }
 
-static int better(hit x, hit y) { return x.score > y.score || (x.score == y.score && x.id > y.id); }
-
-/* Let the hit at `place` of a heap with its worst on top sink to where it belongs. */
-static void sink(size_t n, hit *heap, size_t place) {
-    const hit moved = heap[place];
-    for (size_t child; (child = 2 * place + 1) < n; place = child) {
-        if (child + 1 < n && better(heap[child], heap[child + 1])) child++;
-        if (!better(moved, heap[child])) break;
-        heap[place] = heap[child];
-    }
-    heap[place] = moved;
+/* A hit is the bits of its score, which sort as the score does, above its slot. */
+static uint64_t hit_of(float score, size_t slot) {
+    uint32_t bits;
+    memcpy(&bits, &score, sizeof bits);
+    return (uint64_t)bits << 32 | slot;
 }
 
-/* Merge sort, best first; scratch has room for n. Returns the one of the two that holds the result. */
-static hit *sort(size_t n, hit *hits, hit *scratch) {
-    for (size_t width = 1; width < n; width *= 2) {
-        hit *swap = hits;
-        for (size_t start = 0; start < n; start += 2 * width) {
-            const size_t middle = start + width < n ? start + width : n;
-            const size_t end = middle + width < n ? middle + width : n;
-            size_t left = start, right = middle, out = start;
-            while (left < middle && right < end) {
-                const int first = better(hits[left], hits[right]);
-                scratch[out++] = hits[first ? left : right];
-                left += (size_t)first, right += (size_t)!first;
-            }
-            while (left < middle) scratch[out++] = hits[left++];
-            while (right < end) scratch[out++] = hits[right++];
-        }
-        hits = scratch, scratch = swap;
-    }
-    return hits;
+static int64_t id_of(const bm25 *q, uint64_t hit) { return q->docs.id[hit & UINT32_MAX]; }
+
+static float score_of(uint64_t hit) {
+    const uint32_t bits = (uint32_t)(hit >> 32);
+    float score;
+    memcpy(&score, &bits, sizeof score);
+    return score;
 }
 
-/* Gather the k best hits into q->hits, unsorted; returns how many. Newest first, so that ties rarely move the heap. */
-static size_t gather(bm25 *q, size_t k, size_t n_peaks, size_t width) {
-    const float *scores = q->docs.scores, least = least_of_best(q->kernel, n_peaks, q->peaks, k);
+/* Put every hit of at least `least` into docs.hits; returns how many. The append has no branch: it would be missed. */
+static size_t gather(const bm25 *q, size_t n_groups, size_t depth, float least) {
+    uint64_t *hits = q->docs.hits;
     size_t found = 0;
-    for (size_t stretch = n_peaks; stretch-- > 0;) {
-        const size_t start = stretch * width;
-        if (q->peaks[stretch] < least) continue;
-        for (size_t i = start + width < q->n ? start + width : q->n; i-- > start;) {
-            const hit seen = {q->docs.id[i], scores[i]};
-            if (scores[i] < least) continue;
-            if (found < k) {
-                q->hits[found++] = seen;
-                if (found == k)
-                    for (size_t place = k / 2; place-- > 0;) sink(k, q->hits, place);
-            } else if (better(seen, q->hits[0])) {
-                q->hits[0] = seen;
-                sink(k, q->hits, 0);
-            }
+    for (size_t place = 0; place < n_groups * LANES; place++) {
+        const size_t start = place / LANES * LANES * depth + place % LANES;
+        if (q->peaks[place] < least) continue;
+        for (size_t slot = start; slot < start + depth * LANES; slot += LANES) {
+            hits[found] = hit_of(q->docs.scores[slot], slot);
+            found += q->docs.scores[slot] >= least;
         }
     }
     return found;
 }
 
-static int grow_scratch(bm25 *q, size_t k, size_t n_peaks) {
-    if (k > q->hit_room) {
-        if (grow(&q->hits, k, 2 * sizeof *q->hits)) return BM25_NO_MEMORY;
-        q->hit_room = k;
+static int better(const bm25 *q, uint64_t x, uint64_t y) {
+    return x >> 32 != y >> 32 ? x > y : id_of(q, x) > id_of(q, y);
+}
+
+/* Let the hit at `place` of a heap with its worst on top sink to where it belongs. */
+static void sink(const bm25 *q, size_t n, uint64_t *heap, size_t place) {
+    const uint64_t moved = heap[place];
+    for (size_t child; (child = 2 * place + 1) < n; place = child) {
+        if (child + 1 < n && better(q, heap[child], heap[child + 1])) child++;
+        if (!better(q, moved, heap[child])) break;
+        heap[place] = heap[child];
     }
-    if (n_peaks > q->peak_room) {
-        if (grow(&q->peaks, n_peaks, sizeof *q->peaks)) return BM25_NO_MEMORY;
-        q->peak_room = n_peaks;
+    heap[place] = moved;
+}
+
+/* Move the k best of n hits to the front. For the many hits of a mass tie; latest first, which are rarely bettered. */
+static void keep_best(const bm25 *q, size_t n, size_t k) {
+    uint64_t *heap = q->docs.hits;
+    for (size_t i = 0; i < k; i++) {
+        const uint64_t swap = heap[i];
+        heap[i] = heap[n - 1 - i], heap[n - 1 - i] = swap;
     }
-    return 0;
+    for (size_t place = k / 2; place-- > 0;) sink(q, k, heap, place);
+    for (size_t i = n; i-- > k;)
+        if (better(q, heap[i], heap[0])) heap[0] = heap[i], sink(q, k, heap, 0);
+}
+
+/* Merge sort, largest first, without branches that depend on the hits. Returns the one of both that has the result. */
+static uint64_t *sort(size_t n, uint64_t *hits, uint64_t *spare) {
+    for (size_t width = 1; width < n; width *= 2) {
+        uint64_t *const from = hits;
+        for (size_t start = 0; start < n; start += 2 * width) {
+            const size_t middle = start + width < n ? start + width : n;
+            const size_t end = middle + width < n ? middle + width : n;
+            size_t left = start, right = middle, out = start;
+            while (left < middle && right < end) {
+                const uint64_t x = from[left], y = from[right];
+                const size_t first = x > y;
+                spare[out++] = first ? x : y;
+                left += first, right += 1 - first;
+            }
+            while (left < middle) spare[out++] = from[left++];
+            while (right < end) spare[out++] = from[right++];
+        }
+        hits = spare, spare = from;
+    }
+    return hits;
+}
+
+static int newer_first(const void *x, const void *y) {
+    const int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+    return (a < b) - (a > b);
+}
+
+/* The ids of sorted hits, those of the same score from the largest down. */
+static void name(const bm25 *q, size_t n, const uint64_t *hits, int64_t *ids) {
+    size_t start = 0;
+    for (size_t i = 0; i < n; i++) {
+        int ordered = 1;
+        ids[i] = id_of(q, hits[i]);
+        if (i + 1 < n && hits[i + 1] >> 32 == hits[i] >> 32) continue;
+        for (size_t j = start; j < i; j++) ordered &= ids[j] > ids[j + 1];
+        if (!ordered) qsort(ids + start, i + 1 - start, sizeof *ids, newer_first);
+        start = i + 1;
+    }
 }
 
 int64_t bm25_search(bm25 *q, size_t n, const uint32_t *terms, size_t k, size_t n_allow, const int64_t *allow,
                     double since, int64_t *ids, float *scores) {
     const size_t most = k < q->n_live ? k : q->n_live;
-    const size_t width = most && q->n / 16 / most > 8 ? q->n / 16 / most : 8; /* about 16 k peaks, of 8 or more */
-    const size_t n_peaks = (q->n + width - 1) / width;
-    const hit *sorted;
+    const size_t want = most ? q->n / LANES / most : 0; /* gives about 8 k peaks */
+    const size_t depth = want < 1 ? 1 : want > DEEPEST ? DEEPEST : want;
+    const size_t n_groups = (q->n + depth * LANES - 1) / (depth * LANES), n_peaks = n_groups * LANES;
+    uint64_t *sorted, *spare;
     size_t found;
     if (!most) return 0;
-    if (grow_scratch(q, most, n_peaks)) return BM25_NO_MEMORY;
-    memset(q->docs.scores, 0, q->n * sizeof *scores);
+    if (n_peaks > q->peak_room) {
+        if (grow(&q->peaks, n_peaks, sizeof *q->peaks)) return BM25_NO_MEMORY;
+        q->peak_room = n_peaks;
+    }
+    memset(q->docs.scores, 0, n_peaks * depth * sizeof *scores);
     score_all(q, n, terms);
     if (allow || since > -HUGE_VAL || q->n_live < q->n) drop_others(q, n_allow, allow, since);
-    for (size_t i = 0, start = 0; i < n_peaks; i++, start += width)
-        q->peaks[i] = q->kernel->peak(start + width < q->n ? width : q->n - start, q->docs.scores + start);
-    found = gather(q, most, n_peaks, width);
-    sorted = sort(found, q->hits, q->hits + q->hit_room);
-    for (size_t i = 0; i < found; i++) ids[i] = sorted[i].id, scores[i] = sorted[i].score;
+    q->kernel->peaks(n_groups, depth, q->docs.scores, q->peaks);
+    found = gather(q, n_groups, depth, least_of_best(q->kernel, n_peaks, q->peaks, most));
+    if (found > 2 * most + 256) keep_best(q, found, most), found = most;
+    sorted = sort(found, q->docs.hits, q->docs.hits + q->room);
+    spare = sorted == q->docs.hits ? q->docs.hits + q->room : q->docs.hits;
+    name(q, found, sorted, (int64_t *)(void *)spare);
+    found = found < most ? found : most;
+    for (size_t i = 0; i < found; i++) scores[i] = score_of(sorted[i]);
+    memcpy(ids, spare, found * sizeof *ids);
     return (int64_t)found;
 }
