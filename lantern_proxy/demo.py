@@ -27,7 +27,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from lantern_proxy import app
 from lantern_proxy.config import Config
 from lantern_proxy.turn import BLOCK_CLOSE, BLOCK_OPEN, strip_block
 
@@ -276,6 +275,8 @@ def play(
     config: its archive is used as it is; its upstream is replaced by the scripted one
     wait_s: most seconds to wait for the embedder, and then for the vectors of what was said
     """
+    from lantern_proxy import app  # the script, the shapes and the upstream need no proxy
+
     model = upstream(script)
     with serving(model) as model_url:
         upstreams = replace(config.upstream, openai=f"{model_url}/v1")

@@ -8,15 +8,30 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "lantern_proxy"
 
-CORE = {"turn", "wire", "session", "compaction", "chunk", "analyze", "rank", "route", "pack", "reinforce"}
+CORE = {
+    "turn",
+    "wire",
+    "history",
+    "session",
+    "compaction",
+    "follow",
+    "chunk",
+    "analyze",
+    "rank",
+    "route",
+    "pack",
+    "reinforce",
+}
 EDGES = {"bm25", "embed", "rerank", "archive", "config"}
 SURFACES = {"restore", "proxy", "upstream", "admin", "bench", "demo", "memory"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "turn": set(),
     "wire": {"turn"},
-    "session": {"turn"},
-    "compaction": {"turn"},
+    "history": {"turn"},
+    "session": {"turn", "history"},
+    "compaction": {"turn", "history"},
+    "follow": {"turn", "history", "session", "compaction"},
     "chunk": {"turn", "analyze"},
     "analyze": set(),
     "rank": set(),
@@ -30,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "upstream": {"config"},
     "config": set(),
     "restore": CORE | {"bm25", "embed", "rerank", "archive", "config"},
-    "proxy": CORE | {"config", "restore", "archive", "upstream"},
+    "proxy": CORE | {"config", "restore", "archive", "embed", "upstream"},
     "app": {"config", "proxy", "admin"},
     "admin": {"turn", "config", "archive", "restore"},
     "bench": CORE | {"bm25", "embed", "rerank", "archive", "restore", "config"},
