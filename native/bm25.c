@@ -38,7 +38,7 @@ typedef struct {
     uint8_t *live;
     uint8_t *keep;  /* scratch, as the rest: documents that a filter lets through */
     float *scores;  /* room for LANES * DEEPEST more */
-    uint64_t *hits; /* twice the room, for the sort */
+    uint64_t *hits; /* twice the room */
 } documents;
 
 typedef struct {
@@ -429,16 +429,20 @@ static float score_of(uint64_t hit) {
     return score;
 }
 
-/* Put every hit of at least `least` into docs.hits; returns how many. The append has no branch: it would be missed. */
-static size_t gather(const bm25 *q, size_t n_groups, size_t depth, float least) {
-    uint64_t *hits = q->docs.hits;
-    size_t found = 0;
-    for (size_t place = 0; place < n_groups * LANES; place++) {
-        const size_t start = place / LANES * LANES * depth + place % LANES;
-        if (q->peaks[place] < least) continue;
-        for (size_t slot = start; slot < start + depth * LANES; slot += LANES) {
-            hits[found] = hit_of(q->docs.scores[slot], slot);
-            found += q->docs.scores[slot] >= least;
+/* Put every hit of at least `least` into docs.hits; returns how many. No branch depends on a score: half would be missed. */
+static size_t gather(const bm25 *q, size_t n_peaks, size_t depth, float least) {
+    uint64_t *hits = q->docs.hits, *places = hits + q->room;
+    size_t found = 0, n_places = 0;
+    for (size_t i = 0; i < n_peaks; i++) {
+        places[n_places] = i;
+        n_places += q->peaks[i] >= least;
+    }
+    for (size_t i = 0; i < n_places; i++) {
+        size_t slot = (size_t)places[i] / LANES * LANES * depth + places[i] % LANES;
+        for (size_t j = 0; j < depth; j++, slot += LANES) {
+            const float score = q->docs.scores[slot];
+            hits[found] = hit_of(score, slot);
+            found += score >= least;
         }
     }
     return found;
@@ -471,10 +475,23 @@ static void keep_best(const bm25 *q, size_t n, size_t k) {
         if (better(q, heap[i], heap[0])) heap[0] = heap[i], sink(q, k, heap, 0);
 }
 
+/* Sort up to a handful by counting for each hit the larger ones: no two hits are equal. */
+static void sort_few(size_t n, const uint64_t *hits, uint64_t *sorted) {
+    for (size_t i = 0; i < n; i++) {
+        size_t larger = 0;
+        for (size_t j = 0; j < n; j++) larger += hits[j] > hits[i];
+        sorted[larger] = hits[i];
+    }
+}
+
 /* Merge sort, largest first, without branches that depend on the hits. Returns the one of both that has the result. */
 static uint64_t *sort(size_t n, uint64_t *hits, uint64_t *spare) {
-    for (size_t width = 1; width < n; width *= 2) {
-        uint64_t *const from = hits;
+    size_t done = 0;
+    for (; done + LANES <= n; done += LANES) sort_few(LANES, hits + done, spare + done);
+    sort_few(n - done, hits + done, spare + done);
+    for (size_t width = LANES; width < n; width *= 2) {
+        uint64_t *const from = spare;
+        spare = hits, hits = from;
         for (size_t start = 0; start < n; start += 2 * width) {
             const size_t middle = start + width < n ? start + width : n;
             const size_t end = middle + width < n ? middle + width : n;
@@ -482,15 +499,14 @@ static uint64_t *sort(size_t n, uint64_t *hits, uint64_t *spare) {
             while (left < middle && right < end) {
                 const uint64_t x = from[left], y = from[right];
                 const size_t first = x > y;
-                spare[out++] = first ? x : y;
+                spare[out++] = y ^ ((x ^ y) & (0 - (uint64_t)first)); /* gcc makes a branch of first ? x : y */
                 left += first, right += 1 - first;
             }
             while (left < middle) spare[out++] = from[left++];
             while (right < end) spare[out++] = from[right++];
         }
-        hits = spare, spare = from;
     }
-    return hits;
+    return spare;
 }
 
 static int newer_first(const void *x, const void *y) {
@@ -528,7 +544,7 @@ int64_t bm25_search(bm25 *q, size_t n, const uint32_t *terms, size_t k, size_t n
     score_all(q, n, terms);
     if (allow || since > -HUGE_VAL || q->n_live < q->n) drop_others(q, n_allow, allow, since);
     q->kernel->peaks(n_groups, depth, q->docs.scores, q->peaks);
-    found = gather(q, n_groups, depth, least_of_best(q->kernel, n_peaks, q->peaks, most));
+    found = gather(q, n_peaks, depth, least_of_best(q->kernel, n_peaks, q->peaks, most));
     if (found > 2 * most + 256) keep_best(q, found, most), found = most;
     sorted = sort(found, q->docs.hits, q->docs.hits + q->room);
     spare = sorted == q->docs.hits ? q->docs.hits + q->room : q->docs.hits;
