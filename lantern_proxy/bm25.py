@@ -29,7 +29,7 @@ except ImportError as error:
 else:
     BUILT = True
     WHY = "" if lib.bm25_best_kernel() == lib.BM25_AVX2 else "this CPU has no AVX2; the scalar C kernel serves"
-    _IDS, _FLOATS = ffi.typeof("int64_t[]"), ffi.typeof("float[]")
+    _IDS, _FLOATS, _TERMS = map(ffi.typeof, ("int64_t[]", "float[]", "uint32_t[]"))
 
 Kernel = Literal["avx2", "scalar", "numpy"]
 Ids = npt.NDArray[np.int64]
@@ -76,7 +76,7 @@ class Index:
             raise ValueError(f"bm25: time of document {doc_id} is {time}; use Unix seconds")
         with self._lock:
             engine, numbers = self._engine, self._numbers
-            code = engine.add(doc_id, time, [numbers[term] for term in terms])
+            code = engine.add(doc_id, time, array("I", map(numbers.__getitem__, terms)))
             if code:
                 _refuse(code, doc_id)
             self._partitions[int(time // PARTITION_S)] += 1
@@ -223,8 +223,8 @@ class _Native:
     def close(self) -> None:
         ffi.release(self._c)
 
-    def add(self, doc_id: int, time: float, terms: list[int]) -> int:
-        return int(lib.bm25_add(self._c, doc_id, time, len(terms), terms))
+    def add(self, doc_id: int, time: float, terms: "array[int]") -> int:
+        return int(lib.bm25_add(self._c, doc_id, time, len(terms), ffi.from_buffer(_TERMS, terms)))
 
     def remove(self, doc_id: int) -> tuple[int, float]:
         time = ffi.new("double *")
@@ -283,7 +283,7 @@ class _Twin:
     def close(self) -> None:
         self.__init__(self._k1, self._b)  # type: ignore[misc]
 
-    def add(self, doc_id: int, time: float, terms: list[int]) -> int:
+    def add(self, doc_id: int, time: float, terms: "array[int]") -> int:
         if doc_id in self._slots:
             return _EXISTS
         self._ids.append(doc_id)  # refuses what is no int64, before anything has changed
