@@ -98,6 +98,7 @@ class Index:
         A query that holds a term n times adds n * weight (float32) to the score. N, df and lengths do not change.
         A second call for the same term adds a further weight.
         """
+        weights = dict(weights)  # C relies on it that no term comes twice
         values = np.array(list(weights.values()), np.float64)
         with np.errstate(over="ignore"):
             narrow = values.astype(np.float32)

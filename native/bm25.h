@@ -38,16 +38,17 @@ int bm25_add(bm25 *index, int64_t id, double time, size_t n, const uint32_t *ter
 /* Remove a document; its time goes to *time. BM25_ABSENT. */
 int bm25_remove(bm25 *index, int64_t id, double *time);
 
-/* Append weights (learned-sparse postings) to a document that is there. BM25_ABSENT or BM25_NO_MEMORY. */
+/* Append weights (learned-sparse postings) to a document that is there, for n different terms. BM25_ABSENT or
+ * BM25_NO_MEMORY. */
 int bm25_add_weights(bm25 *index, int64_t id, size_t n, const uint32_t *terms, const float *weights);
 
 /* Documents that are there, and whether this is one of them (1 or 0). */
 size_t bm25_count(const bm25 *index);
 int bm25_has(const bm25 *index, int64_t id);
 
-/* The k best documents with a score above 0 (not below FLT_MIN, so that no denormal matters), best first, ties by larger
- * id; returns how many there are, or BM25_NO_MEMORY. Only those with a time >= since, and, unless allow is NULL, with an
- * id in allow. ids and scores have room for min(k, bm25_count). Terms that the index does not know are passed over. */
+/* The k best documents with a score above 0 (not below FLT_MIN, so that no denormal matters), best first, ties by
+ * larger id; returns how many there are, or BM25_NO_MEMORY. Only those with a time >= since, and, unless allow is
+ * NULL, with an id in allow. ids and scores have room for min(k, bm25_count). Unknown terms are passed over. */
 int64_t bm25_search(bm25 *index, size_t n, const uint32_t *terms, size_t k, size_t n_allow, const int64_t *allow,
                     double since, int64_t *ids, float *scores);
 

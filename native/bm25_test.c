@@ -13,6 +13,7 @@ static void *meagre_realloc(void *old, size_t size) {
 
 #define realloc meagre_realloc
 #include "bm25.c"
+#include "bm25_search.c"
 #undef realloc
 
 #define CHECK(truth)                                                        \
@@ -66,7 +67,8 @@ static void test_kernels_agree_bit_for_bit(void) {
             CHECK(!memcmp(ids[0], ids[1], (size_t)found[0] * sizeof **ids));
             CHECK(!memcmp(scores[0], scores[1], (size_t)found[0] * sizeof **scores));
             for (int64_t i = 1; i < found[0]; i++)
-                CHECK(scores[0][i - 1] > scores[0][i] || (scores[0][i - 1] == scores[0][i] && ids[0][i - 1] > ids[0][i]));
+                CHECK(scores[0][i - 1] > scores[0][i] ||
+                      (scores[0][i - 1] == scores[0][i] && ids[0][i - 1] > ids[0][i]));
         }
     }
 }
@@ -79,10 +81,11 @@ static void test_running_out_of_memory_changes_nothing(void) {
     for (long left = 0; !q; left++) allocations_left = left, q = bm25_new(bm25_best_kernel(), 0.9, 0.4);
     for (int i = 0; i < 300; i++) {
         uint32_t terms[WORDS];
-        float weights[WORDS] = {1, 2, 3};
+        const float weights[] = {1, 2, 3};
         int64_t ids[K], found = -1;
         float scores[K];
         int code = BM25_NO_MEMORY;
+        const uint32_t weighed[] = {(uint32_t)i / 9, 1000 + (uint32_t)i, 2000};
         for (int j = 0; j < WORDS; j++) terms[j] = drawn(&seed) % (uint32_t)(1 + 10 * i);
         for (long left = 0; code; left++) {
             CHECK(bm25_count(q) == (size_t)i && !bm25_has(q, i));
@@ -91,7 +94,7 @@ static void test_running_out_of_memory_changes_nothing(void) {
             CHECK(code == 0 || code == BM25_NO_MEMORY);
         }
         for (long left = 0, tried = BM25_NO_MEMORY; tried; left++)
-            allocations_left = left, tried = bm25_add_weights(q, i, 3, terms, weights);
+            allocations_left = left, tried = bm25_add_weights(q, i, 3, weighed, weights);
         for (long left = 0; found < 0; left++)
             allocations_left = left, found = bm25_search(q, 3, query, K, 0, NULL, 0, ids, scores);
         CHECK(found <= i + 1);

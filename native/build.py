@@ -12,9 +12,9 @@ ffi.cdef("\n".join(line for line in header.splitlines() if not line.startswith("
 ffi.set_source(
     "lantern_proxy._bm25",
     '#include "bm25.h"',
-    sources=["native/bm25.c"],
+    sources=["native/bm25.c", "native/bm25_search.c"],
     include_dirs=["native"],
-    depends=["native/bm25.h"],
+    depends=["native/bm25.h", "native/bm25_index.h"],
     # Contraction into fused multiply-adds would round differently in the kernels; MSVC does not contract by default.
     extra_compile_args=[] if sys.platform == "win32" else ["-std=c11", "-O3", "-ffp-contract=off"],
     libraries=[] if sys.platform == "win32" else ["m"],
