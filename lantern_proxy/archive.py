@@ -56,13 +56,7 @@ __all__ = [
 log = logging.getLogger("lantern.archive")
 
 Vector = npt.NDArray[np.float32]
-_RECORD_FAULTS = (
-    *([FAULTS] if isinstance(FAULTS, type) else FAULTS),
-    ValueError,
-    TypeError,
-    OverflowError,
-    AttributeError,
-)
+_RECORD_FAULTS: tuple[type[Exception], ...] = (FAULTS, ValueError, TypeError, OverflowError, AttributeError)
 """What a record with a value that cannot be stored raises."""
 
 _SESSION = """INSERT INTO sessions (tenant, id, project, api, family, parent, title, created_at, last_seen_at,
@@ -116,6 +110,7 @@ class Archive:
     synchronous: "full": a write is on disk when it returns; "normal": a power cut may take the last ones (a crash not)
     vectors:     False leaves sqlite-vec out
     read_only:   nothing is made, migrated or written
+    busy_s:      how long to wait for another process that writes
     Raises ArchiveError when the file cannot be used; the file is left as it is.
     """
 
@@ -126,9 +121,10 @@ class Archive:
         synchronous: Literal["full", "normal"] = "full",
         vectors: bool = True,
         read_only: bool = False,
+        busy_s: float = 5.0,
     ) -> None:
         self.path = Path(path)
-        self._connections = Connections(self.path, synchronous, vectors=vectors, read_only=read_only)
+        self._connections = Connections(self.path, synchronous, vectors=vectors, read_only=read_only, busy_s=busy_s)
         lacking = self._connections.lacking
         self.vectors = not lacking
         """Whether vectors can be kept and searched here."""
@@ -297,6 +293,11 @@ class Archive:
             db.execute("DROP TABLE IF EXISTS vectors")
             db.execute("DELETE FROM settings WHERE tenant = '' AND name = 'embedding'")
             db.execute("UPDATE passages SET embedded = 0 WHERE embedded = 1")
+
+    def rebuild_fts(self) -> None:
+        """Make the full-text index anew from the passages."""
+        with self._connections.writing() as db:
+            db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('rebuild')")
 
     def check(self) -> list[Finding]:
         """Look at everything that can be wrong with the archive. Reads all of it: seconds for a large one."""

@@ -21,9 +21,10 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive_rows import Finding
 from lantern_proxy.migrations.archive import APPLICATION_ID, migrations
 
-BUSY_S = 5.0
 _STATEMENTS = 256
 _WAL_LEFT_BYTES = 64 << 20
+_WAL_PAGES = 4_000  # 16 MB between checkpoints: four times SQLite's own, as each costs two fsyncs and many page writes
+_CACHE_KB = 8_000
 
 sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 where it is installed, which brings its own SQLite
 FAULTS: type[Exception] = sqlite3.Error
@@ -87,14 +88,16 @@ def make(path: Path) -> None:
         raise ArchiveError(f"archive {path} cannot be opened ({error.strerror}); {remedy}", retry=True) from error
 
 
-def connect(path: Path, access: Literal["ro", "rw"], *, vectors: bool, immutable: bool = False) -> tuple[Database, str]:
+def connect(
+    path: Path, access: Literal["ro", "rw"], *, vectors: bool, busy_s: float, immutable: bool = False
+) -> tuple[Database, str]:
     """A connection, and why it has no vectors ("" when it has). Nothing is read or written yet.
 
     access: "ro" opens the file read-only; "rw" is for the writer and for readers beside it, which share its WAL
     """
     uri = f"{path.absolute().as_uri()}?mode={access}{'&immutable=1' if immutable else ''}"
     conn = sqlite3.connect(
-        uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+        uri, uri=True, timeout=busy_s, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
     )
     conn.text_factory = _decode
     lacking = _load_vec(conn) if vectors else "vectors are turned off"
@@ -121,15 +124,17 @@ def _load_vec(conn: Any) -> str:
     return ""
 
 
-def prepare(db: Database, path: Path, synchronous: Literal["full", "normal"]) -> None:
+def prepare(db: Database, path: Path, synchronous: Literal["full", "normal"], busy_s: float) -> None:
     """Make `db`, the writer's connection, ready: refuse what is not ours, then bring the schema up to date.
 
     All steps are one transaction, so a process killed inside leaves the archive as it was.
     """
     refuse_strangers(db, path)
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on an empty file only
-    _use_wal(db)
+    _use_wal(db, busy_s)
     db.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+    db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     db.execute(f"PRAGMA journal_size_limit = {_WAL_LEFT_BYTES}")
     db.execute("PRAGMA foreign_keys = ON")
     if not migrations.pending(db):
@@ -161,9 +166,9 @@ def refuse_strangers(db: Database, path: Path) -> None:
         raise ArchiveError(f"archive {path} is another program's database; set archive.path to another file")
 
 
-def _use_wal(db: Database) -> None:
+def _use_wal(db: Database, busy_s: float) -> None:
     """WAL stays set in the file. SQLite does not wait for locks here, so wait ourselves."""
-    until = time.monotonic() + BUSY_S
+    until = time.monotonic() + busy_s
     while True:
         try:
             db.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -185,11 +190,13 @@ def secure(path: Path) -> None:
 class Connections:
     """The writer's connection and one reader for each thread. Close it.
 
-    Readers cannot write (query_only). One write at a time; a second process that holds the lock is waited for BUSY_S.
+    Readers cannot write (query_only). One write at a time; another process that holds the lock is waited for `busy_s`.
     """
 
-    def __init__(self, path: Path, synchronous: Literal["full", "normal"], *, vectors: bool, read_only: bool) -> None:
-        self.path, self.read_only, self._vectors = path, read_only, vectors
+    def __init__(
+        self, path: Path, synchronous: Literal["full", "normal"], *, vectors: bool, read_only: bool, busy_s: float
+    ) -> None:
+        self.path, self.read_only, self._vectors, self._busy_s = path, read_only, vectors, busy_s
         self._closed, self._immutable = False, False
         self._local, self._lock = threading.local(), threading.RLock()
         self._readers: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -205,18 +212,21 @@ class Connections:
     def _open(self, synchronous: Literal["full", "normal"]) -> str:
         if self.read_only:
             return self._open_read_only()
-        self._writer, lacking = connect(self.path, "rw", vectors=self._vectors)
+        self._writer, lacking = self._connect("rw")
         try:
-            prepare(self._writer, self.path, synchronous)
+            prepare(self._writer, self.path, synchronous, self._busy_s)
         except BaseException:
             self._writer.close()
             raise
         secure(self.path)
         return lacking
 
+    def _connect(self, access: Literal["ro", "rw"]) -> tuple[Database, str]:
+        return connect(self.path, access, vectors=self._vectors, busy_s=self._busy_s, immutable=self._immutable)
+
     def _open_read_only(self) -> str:
         """A folder that may not be written holds no WAL index; then the file is read as it stands, if no WAL waits."""
-        db, lacking = connect(self.path, "ro", vectors=self._vectors)
+        db, lacking = self._connect("ro")
         wal = Path(f"{self.path}-wal")
         try:
             db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -226,7 +236,7 @@ class Connections:
                 raise
             db.close()
             self._immutable = True
-            db, lacking = connect(self.path, "ro", vectors=self._vectors, immutable=True)
+            db, lacking = self._connect("ro")
         with contextlib.closing(db):
             refuse_strangers(db, self.path)
             if migrations.pending(db):
@@ -247,7 +257,7 @@ class Connections:
         db: Database | None = getattr(self._local, "db", None)
         if db is None:
             access: Literal["ro", "rw"] = "ro" if self.read_only else "rw"
-            db, _ = connect(self.path, access, vectors=self._vectors, immutable=self._immutable)
+            db, _ = self._connect(access)
             db.execute("PRAGMA query_only = ON")
             self._local.db = db
             self._readers.add(db)

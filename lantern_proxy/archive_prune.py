@@ -5,8 +5,7 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive_rows import PruneReport, PruneRule, name
 
 _SIZE = "length(CAST(text AS BLOB))"
-_NO_PASSAGE = """NOT EXISTS (SELECT 1 FROM passages p
-    WHERE p.tenant = messages.tenant AND p.session = messages.session AND p.message = messages.key)"""
+_NO_PASSAGE = "(session, key) NOT IN (SELECT session, message FROM passages WHERE tenant = ?)"
 _NOTHING_LEFT = """NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant = sessions.tenant AND m.session = sessions.id)
     AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.tenant = sessions.tenant AND p.session = sessions.id)"""
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
@@ -46,7 +45,7 @@ def _remove(db: Database, tenant: str, rule: PruneRule, now: float, *, vectors: 
         return PruneReport(passages=passages, messages=0, sessions=0, bytes=size)
     where, values = _where(tenant, ("created_at <", cutoff), ("session =", session))
     messages, message_size = _delete(
-        db, "messages", f"{_SIZE} + length(CAST(raw AS BLOB))", f"{where} AND {_NO_PASSAGE}", values
+        db, "messages", f"{_SIZE} + length(CAST(raw AS BLOB))", f"{where} AND {_NO_PASSAGE}", [*values, tenant]
     )
     if cutoff is not None:
         where, values = _where(tenant, ("at <", cutoff), ("session =", session))

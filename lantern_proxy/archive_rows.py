@@ -167,17 +167,17 @@ def name(text: str) -> str:
 
 def lines(values: Iterable[str]) -> str:
     """Terms or keys, one a line: read back ten times faster than JSON. A line break inside a value becomes a space."""
-    clean = [v.replace("\n", " ") if "\n" in v else v for v in values]
-    return "\n".join(clean)
+    held = tuple(values)
+    text = "\n".join(held)
+    return text if text.count("\n") < max(1, len(held)) else "\n".join(value.replace("\n", " ") for value in held)
 
 
 def unlines(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n")) if text else ()
 
 
-def dumps(value: Any) -> str:
-    """Compact ASCII JSON, which any SQLite can store."""
-    return json.dumps(value, separators=(",", ":"))
+dumps = json.JSONEncoder(separators=(",", ":")).encode
+"""Compact ASCII JSON, which any SQLite can store."""
 
 
 def texts(value: str) -> tuple[str, ...]:

@@ -67,7 +67,6 @@ _M001 = (
         0, FOREIGN KEY (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
     "CREATE UNIQUE INDEX passages_by_hash ON passages (tenant, session, unit, hash)",
     "CREATE INDEX passages_by_unit ON passages (tenant, unit, project)",
-    "CREATE INDEX passages_by_message ON passages (tenant, session, message)",
     "CREATE INDEX passages_by_turn ON passages (tenant, session, turn) WHERE unit = 'turn'",
     "CREATE INDEX passages_pending ON passages (tenant, unit) WHERE embedded = 0",
     """CREATE VIRTUAL TABLE passages_fts USING fts5(
