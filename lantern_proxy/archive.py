@@ -317,7 +317,7 @@ class Archive:
         return Finding("schema", True, f"version {self.version}")
 
     def _check_pages(self) -> Finding:
-        with self._connections.reading() as db:
+        with self._connections.reading(), self._connections.apart() as db:
             result = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
         remedy = "stop lantern, keep a copy of the file, then try `sqlite3 FILE .recover`"
         return Finding("pages", result == "ok", result, "" if result == "ok" else remedy)

@@ -256,13 +256,20 @@ class Connections:
     def _reader(self) -> Database:
         db: Database | None = getattr(self._local, "db", None)
         if db is None:
-            access: Literal["ro", "rw"] = "ro" if self.read_only else "rw"
-            db, _ = self._connect(access)
-            db.execute("PRAGMA query_only = ON")
-            self._local.db = db
+            db = self._local.db = self._new_reader()
             self._readers.add(db)
             weakref.finalize(db, db.conn.close)  # when its thread ends
         return db
+
+    def _new_reader(self) -> Database:
+        db, _ = self._connect("ro" if self.read_only else "rw")
+        db.execute("PRAGMA query_only = ON")
+        return db
+
+    def apart(self) -> contextlib.closing[Database]:
+        """A reader that has cached nothing: FTS5 checks itself against what its connection remembers of the index."""
+        with self.reading():
+            return contextlib.closing(self._new_reader())
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Database]:
