@@ -6,13 +6,13 @@
 The two calls are the whole life of a turn in the core; the proxy adds the wire, the archive and the restore.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lantern_proxy.compaction import Verdict, compare
-from lantern_proxy.history import Session, advance, answered, begin
-from lantern_proxy.session import Identity, Known, Link, link, remember
-from lantern_proxy.turn import Answer, Event, Filed, Request
+from lantern_proxy.history import Entry, Session, advance, answered, begin, system_text
+from lantern_proxy.session import Known, Link, link, remember
+from lantern_proxy.turn import Answer, Event, Filed, Identity, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,12 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         session = begin(request, session_id=new_id(), now=now, family=found.family, parent=found.parent)
         after, filed = advance(session, request, unseen, now=now)
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
-    verdict = compare(found.session, request, said=tuple(known.said.get(found.session.id, {}).items()), restart=found.restart)
-    session = replace(found.session, lost=found.session.lost or verdict.is_loss, family=found.session.family or found.family)
+    verdict = compare(
+        found.session, request, said=tuple(known.said.get(found.session.id, {}).items()), restart=found.restart
+    )
+    session = replace(
+        found.session, lost=found.session.lost or verdict.is_loss, family=found.session.family or found.family
+    )
     after, filed = advance(session, request, verdict.kept, now=now, abandoned=verdict.abandoned)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
 
@@ -74,3 +78,32 @@ def reply(known: Known, session_id: str, answer: Answer, *, now: float) -> tuple
     after, filed = answered(session, answer, now=now)
     remember(known, after, ids=answer.ids)
     return after, filed
+
+
+def recall(known: Known, row: Session, filed: Sequence[Filed], head: Sequence[str]) -> Session:
+    """Remember a session as the archive has it. `row` names it; what its messages tell is filled in here.
+
+    Which messages its upstream produced and which opened it was not archived: what an assistant said counts as
+    produced, and what came before the first answer as opening.
+    """
+    by_key = {f.key: f for f in filed}
+    shown = [by_key[key] for key in head if key in by_key]
+    first_answer = next((n for n, f in enumerate(filed) if f.message.role == "assistant"), len(filed))
+    request = Request(api=row.api, model="", messages=tuple(f.message for f in shown))
+    session = replace(
+        row, head=tuple(map(_entry, filed)), keys=frozenset(by_key), system=system_text(request),
+        opening=frozenset(i.print for f in filed[:first_answer] for i in f.message.items),
+        system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in ("system", "developer")),
+        position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
+        lost=any(f.key not in head and f.message.role not in ("system", "developer") for f in filed),
+    )  # fmt: skip
+    remember(known, session)  # all it ever held, so that every text of it is found
+    session = replace(
+        session, head=tuple(map(_entry, shown)), answered=bool(shown and shown[-1].message.role == "assistant")
+    )
+    remember(known, session)
+    return session
+
+
+def _entry(filed: Filed) -> Entry:
+    return Entry(filed.key, filed.message, filed.message.role == "assistant")

@@ -17,6 +17,7 @@ import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import msgspec
 
@@ -32,7 +33,9 @@ from lantern_proxy.history import (
     same_system,
     system_text,
 )
-from lantern_proxy.turn import Request, canonical
+from lantern_proxy.turn import Identity, Request, canonical
+
+_K = TypeVar("_K")
 
 WEAK_IDS = frozenset({"prompt_cache_key"})
 """Ids that may stand for many conversations of one program: a hint beside other evidence, never proof."""
@@ -52,17 +55,6 @@ _SUMMARISE = re.compile(
 )
 _TITLE = re.compile(r"\btitle\b", re.I)
 _GENERATE = re.compile(r"generat|creat|write|come up|respond with|output|provide|concise|brief|short", re.I)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """What a request's headers say of who is talking."""
-
-    ids: tuple[tuple[str, str], ...] = ()
-    """(name, value), most specific first."""
-    agent: str = ""
-    """A sub-agent's own id."""
-    signals: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,11 +372,16 @@ def forget(known: Known, session_id: str) -> None:
     _forget_head(known, session)
     known.said.pop(session_id, None)
     known.arguments.pop(session_id, None)
-    for index in (known.by_id, known.by_answer, known.by_user):
-        for value in [v for v, holders in index.items() if session_id in holders]:
-            index[value].discard(session_id)
-            if not index[value]:
-                del index[value]
+    _discard(known.by_id, session_id)
+    _discard(known.by_answer, session_id)
+    _discard(known.by_user, session_id)
     members = known.by_family.get(session.family, [])
     if session_id in members:
         members.remove(session_id)
+
+
+def _discard(index: dict[_K, set[str]], session_id: str) -> None:
+    for value in [v for v, holders in index.items() if session_id in holders]:
+        index[value].discard(session_id)
+        if not index[value]:
+            del index[value]

@@ -122,6 +122,17 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a request's headers say of who is talking."""
+
+    ids: tuple[tuple[str, str], ...] = ()
+    """(name, value), most specific first."""
+    agent: str = ""
+    """A sub-agent's own id."""
+    signals: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What the upstream answered, as far as it came."""
 
@@ -220,8 +231,8 @@ class Block:
     """Hex fingerprint of the anchor message."""
     chain: str
     """Hex chain hash up to the anchor, to tell apart two messages that read the same."""
-    place: Literal["inside", "after"]
-    """"inside" the anchor message, or as one user message right "after" it."""
+    place: Literal["inside", "before", "after"]
+    """At the end of the anchor message, in front of its last part, or as one user message right "after" it."""
     restored: Restored
     request: str
     created_at: float

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from lantern_proxy.turn import Answer, Item, Message, Request, Role, canonical, fingerprint, item, message
+from lantern_proxy.turn import Answer, Item, Message, Request, Role, fingerprint, item, message
 from lantern_proxy.wire import sse
 from lantern_proxy.wire.json import (
     Insert,
+    Place,
     WireError,
     append_to_string,
     canonical_json,
@@ -267,12 +268,6 @@ def _add_inside(raw: bytes, insert: Insert, part_type: str) -> bytes:
     return splice(raw, [(end - 1, end - 1, (b"," if parts else b"") + part)])
 
 
-def is_spoken(request: Request, at: int) -> bool:
-    """May a block ride inside message `at`? Only in a user message with text that carries no tool result."""
-    here = request.messages[at]
-    kinds = {i.kind for i in here.items}
-    return (
-        here.role == "user"
-        and "result" not in kinds
-        and any(i.kind == "text" and canonical(i.text) for i in here.items)
-    )
+def settle_place(request: Request, at: int, place: Place) -> Place:
+    """Where exactly a block goes that is to stay there: as asked."""
+    return place

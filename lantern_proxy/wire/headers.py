@@ -1,10 +1,10 @@
-"""What a request's headers say of the session, most specific first (wire notes, section 2), and which headers pass."""
+"""What a request's headers say of the session, most specific first (wire notes, section 2)."""
 
 import json
 import re
 from collections.abc import Mapping
 
-from lantern_proxy.session import Identity
+from lantern_proxy.turn import Identity
 
 _SESSION_HEADERS = (
     "x-lantern-session", "thread-id", "x-claude-code-session-id", "x-session-id", "x-opencode-session",
@@ -14,12 +14,6 @@ _SESSION_HEADERS = (
 _AGENT_HEADERS = ("x-claude-code-agent-id", "x-agent-id")
 _SUBAGENT_HEADERS = ("x-openai-subagent", "x-codex-parent-thread-id")
 
-HOP_BY_HOP = frozenset(
-    {
-        "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
-        "transfer-encoding", "upgrade", "host", "content-length",
-    }
-)  # fmt: skip
 _SIDE_KINDS = re.compile(r'"request_kind"\s*:\s*"(\w+)"')
 
 

@@ -76,7 +76,7 @@ def canonical_json(value: Any) -> str:
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return value
     try:
-        return _canonical.encode(value).decode()
+        return str(_canonical.encode(value), "utf-8")
     except (TypeError, ValueError, RecursionError):
         return repr(value)
 

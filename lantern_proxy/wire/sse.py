@@ -3,11 +3,16 @@
 The stream itself passes through untouched; this reads the copy that was kept, so it must forgive whatever stands in it.
 """
 
+import re
 from collections.abc import Iterator
 
-_TERMINAL = (b"[DONE]", b'"type":"message_stop"', b'"type": "message_stop"', b"event: message_stop", b"event:message_stop",
-             b'"type":"response.completed"', b'"type": "response.completed"', b'"type":"response.failed"',
-             b'"type": "response.failed"', b'"type":"response.incomplete"', b'"type": "response.incomplete"')  # fmt: skip
+TERMINAL_BYTES = 64
+"""How much of the bytes before a chunk `is_terminal` needs, to see a mark that two chunks share."""
+
+_ENDS = rb"(?:message_stop|response\.(?:completed|failed|incomplete))"
+_TERMINAL = re.compile(
+    rb"(?:^|[\r\n])(?:data: ?\[DONE\]|event: ?" + _ENDS + rb'|data: ?\{\s*"type":\s*"' + _ENDS + rb'")'
+)  # at the start of a line, where no text of an answer can stand: JSON escapes its line breaks
 
 
 def payloads(stream: bytes) -> Iterator[bytes]:
@@ -24,6 +29,6 @@ def payloads(stream: bytes) -> Iterator[bytes]:
         yield b"\n".join(data)
 
 
-def is_terminal(chunk: bytes) -> bool:
-    """Does `chunk` carry the event after which a client may count its answer as complete?"""
-    return any(mark in chunk for mark in _TERMINAL)
+def is_terminal(tail: bytes) -> bool:
+    """Does `tail`, the newest bytes of a stream, hold the event after which a client may count its answer as complete?"""
+    return _TERMINAL.search(tail) is not None

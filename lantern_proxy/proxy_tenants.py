@@ -1,0 +1,126 @@
+"""Whose request is it, and what is known of that tenant's sessions: in memory, and behind it in the archive."""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from lantern_proxy.archive import Archive, ArchiveError, SessionRow
+from lantern_proxy.config import Config
+from lantern_proxy.follow import recall
+from lantern_proxy.history import Session, chains
+from lantern_proxy.proxy_writer import Writer
+from lantern_proxy.session import Known, link
+from lantern_proxy.turn import Api, Filed, Identity, Request, fingerprint
+
+log = logging.getLogger("lantern.proxy")
+
+_TENANTS = 4_096
+"""Tenants whose sessions are kept in memory."""
+_RECENT = 32
+"""Sessions of a tenant that are read from the archive when it is first seen."""
+_PROBED = 20
+"""Messages of a request that are looked up in the archive when memory knows none."""
+
+_Archived = tuple[Session, list[Filed], tuple[str, ...]]
+Key = tuple[str, str]
+"""(tenant, project): nothing is ever linked across two of them."""
+
+
+class Tenants:
+    """What is known of everyone's sessions."""
+
+    def __init__(self, config: Config) -> None:
+        self.writer: Writer | None = None
+        """Set once, before the first request: the writer tells us when it opens another file."""
+        self._groups = {key.lower(): name for name, tenant in config.tenants.items() for key in tenant.keys_sha256}
+        self._salt = secrets.token_bytes(32)
+        self._known: OrderedDict[Key, Known] = OrderedDict()
+        self._locks: dict[Key, asyncio.Lock] = {}
+
+    def forget_all(self) -> None:
+        """Another archive file: what was remembered is not in it, so the next requests file it anew."""
+        self._known.clear()
+
+    def of(self, credential: str) -> str:
+        """The tenant that a credential stands for: the config's name for it, else its HMAC under the archive's secret.
+
+        While there is no archive a secret of this process serves, and nothing is kept under it.
+        """
+        bare = credential.encode("utf-8", "surrogatepass")
+        named = self._groups.get(hashlib.sha256(bare).hexdigest()) if self._groups else None
+        if named:
+            return named
+        archive = self.writer.archive if self.writer else None
+        if archive is not None:
+            return archive.tenant_of(credential)
+        return f"t_{hmac.new(self._salt, bare, hashlib.sha256).hexdigest()[:24]}"
+
+    def remembered(self, key: Key) -> Known | None:
+        """What memory has of `key`; None when it was dropped."""
+        return self._known.get(key)
+
+    async def known(self, key: Key, request: Request, identity: Identity, now: float) -> Known:
+        """Sessions of `key`; the archive is asked the first time, and when memory does not know the request's own."""
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            known = self._known.get(key)
+            if known is None:
+                known = self._known[key] = Known()
+                self._recall(known, await asyncio.to_thread(self._read, key, None))
+                while len(self._known) > _TENANTS:
+                    self._locks.pop(self._known.popitem(last=False)[0], None)
+            self._known.move_to_end(key)
+            values = _names_of(request, identity)
+            if values and link(known, request, identity, now).session is None:
+                self._recall(known, await asyncio.to_thread(self._read, key, values))
+        return known
+
+    def _recall(self, known: Known, found: Sequence[_Archived]) -> None:
+        for session, filed, head in found:
+            if session.id not in known.sessions:
+                recall(known, session, filed, head)
+
+    def _read(self, key: Key, values: Sequence[str] | None) -> list[_Archived]:
+        """The sessions that hold any of `values`, or those last seen; oldest first. Runs in a thread."""
+        tenant, project = key
+        archive = self.writer.archive if self.writer else None
+        if archive is None:
+            return []
+        try:
+            mine = archive.of(tenant)
+            rows = sorted(_rows(archive, tenant, project, values), key=lambda row: row.last_seen_at)
+            return [(_session(row), mine.messages(row.id), mine.head(row.id)) for row in rows]
+        except ArchiveError as error:
+            log.warning("sessions in the archive cannot be read: %s", error)
+            return []
+
+
+def _rows(archive: Archive, tenant: str, project: str, values: Sequence[str] | None) -> Iterable[SessionRow]:
+    mine = archive.of(tenant)
+    if values is None:
+        return mine.sessions(limit=_RECENT, project=project)
+    found = [mine.session(id) for id in mine.holders(values)[:4]]
+    return [row for row in found if row is not None and row.project == project]
+
+
+def _names_of(request: Request, identity: Identity) -> list[str]:
+    """What the archive may know the request's session by: explicit ids, minted ids, names of its last messages."""
+    values = {value for _, value in (*identity.ids, *request.ids)}
+    values |= {value for m in request.messages for value in m.ids}
+    if any(m.role == "assistant" for m in request.messages):
+        values |= {fingerprint(b"", chain, b"").hex() for chain in chains(request.messages)[-_PROBED:]}
+    return sorted(values)
+
+
+def _session(row: SessionRow) -> Session:
+    """What the row alone tells; follow.recall fills in the rest. Sub-agents and side calls: <session>.<agent>."""
+    parent, _, agent = row.id.partition(".")
+    apis: dict[str, Api] = {"chat": "chat", "responses": "responses", "messages": "messages"}
+    return Session(
+        id=row.id, api=apis[row.api], family=row.family, parent=row.parent or (parent if agent else ""), side=bool(agent),
+        agent=agent if agent != "side" else "", tools=frozenset(row.tools), title=row.title,
+        created_at=row.created_at, last_seen_at=row.last_seen_at,
+    )  # fmt: skip
