@@ -1,4 +1,4 @@
-"""Released schemas stay readable. `python tests/test_migrations.py` makes the archive of the newest one in tests/data."""
+"""Released schemas stay readable. `python tests/test_migrations.py` makes the archive of the newest in tests/data."""
 
 import gzip
 import re
