@@ -26,6 +26,7 @@ _WAL_LEFT_BYTES = 64 << 20
 _WAL_PAGES = 4_000  # 16 MB between checkpoints: four times SQLite's own, as each costs two fsyncs and many page writes
 _CACHE_KB = 8_000
 
+fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 where it is installed, which brings its own SQLite
 FAULTS: type[Exception] = sqlite3.Error
 """What SQLite raises, whichever library brought it."""
@@ -80,12 +81,34 @@ def telling(path: Path) -> Iterator[None]:
 
 
 def make(path: Path) -> None:
-    """Make sure that a file is there, with mode 0600 before SQLite or anyone else sees it."""
+    """Make sure that a file is there, with mode 0600 before SQLite or anyone else sees it.
+
+    What a deleted archive left beside itself goes first: this very process may still have that open, and SQLite would
+    let both archives share one WAL index.
+    """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        with _folder_locked(path.parent):
+            if not path.exists():
+                for left in companions(path):
+                    left.unlink()
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         remedy = "make the folder" if not path.parent.is_dir() else "set archive.path to a file this user may write"
         raise ArchiveError(f"archive {path} cannot be opened ({error.strerror}); {remedy}", retry=True) from error
+
+
+@contextlib.contextmanager
+def _folder_locked(folder: Path) -> Iterator[None]:
+    """One process at a time may make files in `folder` (where the system knows such locks)."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def connect(
@@ -187,6 +210,16 @@ def secure(path: Path) -> None:
                 part.chmod(0o600)
 
 
+class _Reader:
+    """A thread's connection, and how many blocks use it now."""
+
+    __slots__ = ("__weakref__", "db", "uses")
+
+    def __init__(self, db: Database) -> None:
+        self.db, self.uses = db, 0
+        weakref.finalize(self, db.conn.close).atexit = False  # when its thread ends
+
+
 class Connections:
     """The writer's connection and one reader for each thread. Close it.
 
@@ -199,7 +232,9 @@ class Connections:
         self.path, self.read_only, self._vectors, self._busy_s = path, read_only, vectors, busy_s
         self._closed, self._immutable = False, False
         self._local, self._lock = threading.local(), threading.RLock()
-        self._readers: weakref.WeakSet[Database] = weakref.WeakSet()
+        self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
+        self._gate = threading.Lock()
+        """Held for moments only: around `uses` and `_closed`."""
         if read_only and not path.exists():
             raise ArchiveError(f"archive {path} does not exist; check archive.path")
         if not read_only:
@@ -247,19 +282,29 @@ class Connections:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Database]:
-        """This thread's reader."""
-        if self._closed:
-            raise ArchiveError(f"archive {self.path} is closed; open it again")
+        """This thread's reader. It stays open to the end of the block, even when the archive is closed meanwhile."""
         with telling(self.path):
-            yield self._reader()
+            reader = self._reader()
+            try:
+                yield reader.db
+            finally:
+                with self._gate:
+                    reader.uses -= 1
+                    last = self._closed and not reader.uses
+                if last:
+                    reader.db.close()
 
-    def _reader(self) -> Database:
-        db: Database | None = getattr(self._local, "db", None)
-        if db is None:
-            db = self._local.db = self._new_reader()
-            self._readers.add(db)
-            weakref.finalize(db, db.conn.close)  # when its thread ends
-        return db
+    def _reader(self) -> _Reader:
+        """This thread's, in use."""
+        reader: _Reader | None = getattr(self._local, "reader", None)
+        if reader is None and not self._closed:
+            reader = self._local.reader = _Reader(self._new_reader())
+        with self._gate:
+            if reader is None or self._closed:
+                raise ArchiveError(f"archive {self.path} is closed; open it again")
+            self._readers.add(reader)
+            reader.uses += 1
+        return reader
 
     def _new_reader(self) -> Database:
         db, _ = self._connect("ro" if self.read_only else "rw")
@@ -302,9 +347,12 @@ class Connections:
             raise ArchiveError(f"archive {self.path} was deleted or replaced while it was open; restart lantern")
 
     def close(self) -> None:
+        """Readers that are in use close themselves: SQLite must not lose a connection in the middle of a step."""
         with self._lock:
-            self._closed = True
-            for db in [*self._readers, *([self._writer] if self._writer else [])]:
+            with self._gate:
+                idle = [] if self._closed else [reader.db for reader in self._readers if not reader.uses]
+                self._closed = True
+            for db in [*idle, *([self._writer] if self._writer else [])]:
                 db.close()
 
 

@@ -66,7 +66,10 @@ _M001 = (
         accesses INTEGER NOT NULL, accessed_at REAL NOT NULL, hash BLOB NOT NULL, embedded INTEGER NOT NULL DEFAULT
         0, FOREIGN KEY (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
     "CREATE UNIQUE INDEX passages_by_hash ON passages (tenant, session, unit, hash)",
-    "CREATE INDEX passages_by_unit ON passages (tenant, unit, project)",
+    # Each of these ends, as every index, with the id, so that a scope is read in order of id without a sort.
+    "CREATE INDEX passages_by_session ON passages (tenant, session, unit)",
+    "CREATE INDEX passages_by_project ON passages (tenant, project, unit)",
+    "CREATE INDEX passages_by_unit ON passages (tenant, unit)",
     "CREATE INDEX passages_by_turn ON passages (tenant, session, turn) WHERE unit = 'turn'",
     "CREATE INDEX passages_pending ON passages (tenant, unit) WHERE embedded = 0",
     """CREATE VIRTUAL TABLE passages_fts USING fts5(

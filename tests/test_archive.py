@@ -250,6 +250,59 @@ def test_an_archive_deleted_under_us_is_told_and_not_written_into_the_void(archi
     assert not archive.check()[0].ok
 
 
+def test_a_new_archive_beside_a_deleted_one_shares_nothing_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "lantern.db"
+    with Archive(path) as old:
+        old.write([record(n) for n in range(20)])
+        path.unlink()  # lantern.db-wal and lantern.db-shm stay behind, and are open here
+        with Archive(path) as new:
+            new.write([record(50)])
+            assert len(old.of(MINE).messages("s1")) == 20
+            old.close()
+            new.write([record(51)])
+            seen = run(
+                "from test_archive import *; print(len(Archive(sys.argv[1]).of(MINE).messages('s1')))", str(path)
+            )
+            assert seen.stdout == "2\n", seen.stderr
+            assert [m.position for m in new.of(MINE).messages("s1")] == [50, 51]
+            assert all(finding.ok for finding in new.check())
+
+
+def test_closing_lets_readers_finish(archive: Archive) -> None:
+    archive.write([record(n) for n in range(500)])
+    reading = archive.of(MINE).terms()
+    first = next(reading)
+    archive.close()
+    assert [first[0], *(id_ for id_, _, _ in reading)] == list(range(1, 501))
+    with pytest.raises(ArchiveError, match="is closed"):
+        archive.of(MINE).sessions()
+
+
+def test_closing_while_threads_read_ends_them_with_an_error_that_says_so(tmp_path: Path) -> None:
+    for _ in range(5):
+        archive, ends = Archive(tmp_path / "lantern.db"), list[str]()
+        archive.write([record(n) for n in range(100)])
+        started = threading.Barrier(4)
+
+        def read(archive: Archive = archive, ends: list[str] = ends, started: threading.Barrier = started) -> None:
+            started.wait()
+            try:
+                while True:
+                    assert len(archive.of(MINE).messages("s1")) == 100
+            except ArchiveError as error:
+                ends.append(str(error))
+
+        readers = [threading.Thread(target=read) for _ in range(3)]
+        for reader in readers:
+            reader.start()
+        started.wait()
+        time.sleep(0.02)
+        archive.close()
+        for reader in readers:
+            reader.join()
+        assert [end.endswith("is closed; open it again") for end in ends] == [True] * 3
+
+
 def test_a_file_that_cannot_grow_loses_nothing_once_it_can(tmp_path: Path) -> None:
     done = run(
         """

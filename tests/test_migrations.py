@@ -56,8 +56,8 @@ def kept() -> Record:
         last_seen_at=filed.created_at, system="cc", tools=("bash",), project="p", messages=1, passages=1,
     )  # fmt: skip
     return Record(
-        tenant=TENANT, project="p", session=session, request=request, messages=(filed,), head=(filed.key,), ids=("call_1",),
-        passages=(passage,), blocks=(block,),
+        tenant=TENANT, project="p", session=session, request=request, messages=(filed,), head=(filed.key,),
+        ids=("call_1",), passages=(passage,), blocks=(block,),
     )  # fmt: skip
 
 
