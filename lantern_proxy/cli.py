@@ -370,7 +370,7 @@ def prune(
     if older_than is None and below_confidence is None and session is None:
         raise click.UsageError("prune needs --older-than, --below-confidence or --session")
     age_s = _seconds(older_than) if older_than else None
-    with settings.open(write=not dry_run) as archive:
+    with settings.open(write=True) as archive:
         owners = tenants(archive, tenant)
         if session:
             owner, row = _session(archive, tenant, session)

@@ -1,0 +1,173 @@
+"""The archive and the restore without a proxy, for programs that call their model themselves.
+
+    from lantern_proxy import Lantern
+
+    with Lantern() as lantern:
+        lantern.archive("chat-7", messages)            # whenever something was said; nothing is written twice
+        messages = compact(messages)                   # the program's own way
+        blocks = lantern.restore("chat-7", messages)   # what these messages lack, inside the budget
+        messages[-1]["content"] += "".join("\n\n" + block.text for block in blocks)
+
+Messages are dicts as chat completions has them. Nothing here calls a model or the network.
+"""
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lantern_proxy import chunk
+from lantern_proxy.archive import Archive, Hit, Record, RequestRow, SessionRow
+from lantern_proxy.config import Config, load
+from lantern_proxy.embed import Embedder
+from lantern_proxy.follow import Step, follow, recall
+from lantern_proxy.history import Session
+from lantern_proxy.restore import Ask, Restorer
+from lantern_proxy.session import Known
+from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored, canonical
+from lantern_proxy.wire import chat
+
+Wire = Mapping[str, Any]
+
+
+class Lantern:
+    """One user's archive, open for archiving, restoring and searching. Close it, or use it in a `with` block.
+
+    config:   by default that of the environment, without a file: the archive at ./lantern.db or $LANTERN_ARCHIVE
+    user:     whose archive it is; nothing crosses from one user to another
+    project:  a partition inside the user's archive
+    embedder: a started one adds the vector signal, for passages that a proxy or `lantern reindex` has embedded
+    Raises ConfigError and ArchiveError.
+    """
+
+    def __init__(
+        self, config: Config | None = None, *, user: str = "local", project: str = "", embedder: Embedder | None = None
+    ) -> None:
+        self._config = config or load(None, os.environ)
+        self._archive = Archive(self._config.archive.path, synchronous=self._config.archive.synchronous)
+        self._restorer = Restorer(self._archive, self._config, embedder)
+        self.tenant = self._archive.tenant_of(user)
+        """The user, as `lantern sessions --tenant` knows them."""
+        self._project = project
+        self._known = Known()
+
+    def archive(self, session: str, messages: Sequence[Wire]) -> int:
+        """Archive a conversation as it is now; returns how many of its messages were new. On disk when it returns.
+
+        A message that went missing since the last call stays in the archive: that is what `restore` gives back.
+        Raises ValueError when `messages` are not messages.
+        """
+        now = time.time()
+        request = _read(messages)
+        self._recall(session)
+        identity = Identity(ids=(("x-lantern-session", session),))
+        step = follow(self._known, request, identity, now=now, new_id=lambda: session)
+        record = self._record(step, request, now)
+        (added,) = self._archive.write([record])
+        self._restorer.learn(self.tenant, self._project, added)
+        return len(step.filed)
+
+    def restore(
+        self, session: str, messages: Sequence[Wire], *, question: str | None = None, summary: str = ""
+    ) -> tuple[Restored, ...]:
+        """What `session` held and `messages` lack, as blocks of text to add to the last user message; () when nothing.
+
+        The first block covers what was lost, most specific first; the second, if any, holds evidence for the question.
+
+        question: by default the text of the last user message; "" leaves the second block out
+        summary:  the text that stands for what was lost, if there is one
+        """
+        request = _read(messages)
+        settings, now = self._config.restore, time.time()
+        if question is None:
+            question = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
+        ask = Ask(
+            tenant=self.tenant,
+            project=self._project,
+            session=session,
+            present=canonical("\n".join(m.text for m in request.messages)),
+            question=question,
+            summary=summary,
+            budget_chars=settings.budget_chars,
+            now=now,
+            deadline=time.monotonic() + settings.deadline_ms / 1000,
+        )
+        loss = self._restorer.at_compaction(ask)
+        if loss is not None:
+            shown = frozenset(placed.passage.id for placed in loss.placed)
+            ask = replace(ask, present=f"{ask.present} {canonical(_inner(loss))}", shown=shown)
+        evidence = self._restorer.for_question(replace(ask, budget_chars=settings.question_chars)) if question else None
+        return tuple(block for block in (loss, evidence) if block is not None)
+
+    def search(self, query: str, *, limit: int = 10, session: str | None = None) -> list[Hit]:
+        """Archived passages that match `query`, best first; "quoted words" are one phrase."""
+        return self._archive.of(self.tenant).search(query, limit, session)
+
+    def close(self) -> None:
+        """May be called twice."""
+        self._restorer.close()
+        self._archive.close()
+
+    def __enter__(self) -> "Lantern":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _recall(self, session: str) -> None:
+        """Bring a session that an earlier run archived back to memory."""
+        mine = self._archive.of(self.tenant)
+        if session in self._known.sessions or (row := mine.session(session)) is None:
+            return
+        named = Session(
+            id=row.id,
+            api="chat",
+            family=row.family,
+            title=row.title,
+            created_at=row.created_at,
+            last_seen_at=row.last_seen_at,
+        )
+        recall(self._known, named, mine.messages(row.id), mine.head(row.id))
+
+    def _record(self, step: Step, request: Request, now: float) -> Record:
+        after = step.session
+        row = SessionRow(
+            id=after.id,
+            api="chat",
+            family=after.family,
+            title=after.title,
+            created_at=after.created_at,
+            last_seen_at=now,
+        )
+        asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
+        return Record(
+            tenant=self.tenant,
+            project=self._project,
+            session=row,
+            request=RequestRow(
+                id=f"mem_{secrets.token_hex(8)}", at=now, api="chat", path="", event=step.event, query=asked[:2_000]
+            ),
+            messages=step.filed,
+            head=tuple(entry.key for entry in after.head),
+            passages=self._passages(after.id, step.filed),
+        )
+
+    def _passages(self, session: str, filed: Sequence[Filed]) -> tuple[Passage, ...]:
+        """Passages of what is new, and a new summary of each turn that grew."""
+        grown = {each.turn for each in filed}
+        before = [each for each in self._archive.of(self.tenant).messages(session) if each.turn in grown]
+        turns = [[each for each in (*before, *filed) if each.turn == turn] for turn in sorted(grown)]
+        cut = [passage for each in filed for passage in chunk.passages(each, session)]
+        return (*cut, *(summary for turn in turns if (summary := chunk.turn_passage(turn, session))))
+
+
+def _read(messages: Sequence[Wire]) -> Request:
+    """The record of some messages. WireError, a ValueError, says what is wrong with them."""
+    return chat.read(json.dumps({"model": "", "messages": list(messages)}).encode())
+
+
+def _inner(block: Restored) -> str:
+    return "\n".join(placed.text for placed in block.placed)

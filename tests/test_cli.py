@@ -1,0 +1,341 @@
+"""The terminal, run on a real archive: what each command shows, its JSON, its errors and exit codes."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import click
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from lantern_proxy import Lantern, cli, demo
+from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+from lantern_proxy.turn import Block
+
+SCRIPT = demo.chat()
+COMMANDS = sorted(cli.cli.commands)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An archive with two users; one of them had a block restored, in request req_1."""
+    path = tmp_path_factory.mktemp("cli") / "lantern.db"
+    config = Config(archive=ArchiveConfig(path=path), embed=EmbedConfig(enabled="off"))
+    question = SCRIPT.details[0].literal
+    with Lantern(config, project="work") as lantern:
+        lantern.archive("chat-one", SCRIPT.history)
+        blocks = lantern.restore("chat-one", demo.SHAPES["last-six"](SCRIPT.history, "", question))
+        tenant = lantern.tenant
+    with Lantern(config, user="other") as lantern:
+        lantern.archive("chat-two", [{"role": "user", "content": "the other one's firewall \x1b[31mred\x1b[0m [bold]"}])
+    now = time.time()
+    ledger = tuple(
+        Block(session="chat-one", anchor="a", chain="b", place="inside", restored=b, request="req_1", created_at=now)
+        for b in blocks
+    )
+    session = SessionRow(id="chat-one", api="chat", created_at=now, last_seen_at=now)
+    request = RequestRow(id="req_1", at=now, api="chat", path="/v1/chat/completions", event="window", query=question)
+    with Archive(path) as archive:
+        archive.write([Record(tenant=tenant, project="work", session=session, request=request, blocks=ledger)])
+    return path
+
+
+@pytest.fixture
+def lantern(made, tmp_path, monkeypatch):
+    """Runs a command on a copy of the archive."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("LANTERN_"):
+            monkeypatch.delenv(name)
+    for part in made.parent.glob("lantern.db*"):
+        shutil.copy(part, tmp_path)
+
+    def run(*arguments, code=0, **options):
+        result = CliRunner().invoke(cli.cli, list(map(str, arguments)), **options)
+        assert result.exit_code == code, result.output
+        return result
+
+    return run
+
+
+def rows(result):
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+# help, errors, exit codes
+
+
+def test_help_answers_at_once_with_click_alone():
+    code = "import sys; from lantern_proxy import cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"numpy", "rich", "httpx", "starlette", "uvicorn", "yaml", "sqlite_utils", "lantern_proxy.archive", "torch"}
+    assert not heavy & set(loaded)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself_with_an_example_and_has_json(lantern, name):
+    told = lantern(name, "--help").output
+    assert f"Example: lantern {name}" in told
+    assert "--json" in told
+    assert "--config" in told
+    assert "--archive" in told
+
+
+def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
+    assert tuple(demo.SHAPES) == cli.SHAPES
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["serch", "x"], 2, "no such command 'serch'"),
+        (["search"], 2, "missing argument 'QUERY'"),
+        (["search", "x", "--limt", "3"], 2, "no such option '--limt'"),
+        (["status", "--archive", "none.db"], 1, "archive none.db does not exist; name it with --archive PATH"),
+        (["status", "--config", "none.yaml"], 2, "none.yaml: no such file"),
+        (["show", "nothing"], 1, "no session begins with nothing; `lantern sessions` lists them"),
+        (["show", "chat"], 1, "2 sessions begin with chat"),
+        (["show", "chat-one", "--turn", "99"], 1, "session chat-one has no turn 99"),
+        (["why", "req_none"], 1, "request req_none is not in the archive"),
+        (["sessions", "--tenant", "t_none"], 1, "tenant t_none has nothing in lantern.db"),
+        (["prune"], 2, "prune needs --older-than, --below-confidence or --session"),
+        (["prune", "--older-than", "soon"], 2, "--older-than is 'soon'; use a number and a unit"),
+        (["serve", "--port", "99999"], 2, "invalid value for '--port'"),
+    ],
+)
+def test_an_error_is_one_lower_case_line_with_its_exit_code(lantern, arguments, code, told):
+    result = lantern(*arguments, code=code)
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith(f"lantern: {told}")
+
+
+def test_a_bad_variable_is_told_by_its_name(lantern):
+    result = lantern("status", code=2, env={"LANTERN_PORT": "eighty"})
+    assert result.stderr.startswith("lantern: LANTERN_PORT is 'eighty'; use a whole number")
+
+
+def test_a_file_that_is_no_archive_is_refused_in_one_line(lantern, tmp_path):
+    (tmp_path / "notes.db").write_text("these are notes, not an archive" * 100)
+    result = lantern("sessions", "--archive", "notes.db", code=1)
+    assert "notes.db is not a lantern archive" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+# reading
+
+
+def test_status_counts_what_each_tenant_has(lantern):
+    (told,) = rows(lantern("status", "--json"))
+    assert sorted(tenant["messages"] for tenant in told["tenants"]) == [1, 121]
+    assert told["proxy"] is None
+    assert "not running" in lantern("status").output
+
+
+def test_sessions_lists_all_tenants_or_one(lantern):
+    told = rows(lantern("sessions", "--json"))
+    assert {row["id"] for row in told} == {"chat-one", "chat-two"}
+    (mine,) = {row["tenant"] for row in told if row["id"] == "chat-one"}
+    assert [row["id"] for row in rows(lantern("sessions", "--json", "--tenant", mine))] == ["chat-one"]
+    assert [row["id"] for row in rows(lantern("sessions", "--json", "--project", "work"))] == ["chat-one"]
+    assert len(rows(lantern("sessions", "--json", "--limit", 1))) == 1
+    assert "chat-one" in lantern("sessions").output
+
+
+def test_show_gives_a_session_back_verbatim(lantern):
+    told = rows(lantern("show", "chat-one", "--json"))
+    assert [row["text"] for row in told] == [message["content"] for message in SCRIPT.history]
+    assert [json.loads(row["raw"]) for row in told] == SCRIPT.history
+
+
+def test_show_takes_the_start_of_an_id_and_one_turn(lantern):
+    told = lantern("show", "chat-o", "--turn", 4).output
+    assert SCRIPT.turns[3][0] in told
+    assert SCRIPT.turns[4][0] not in told
+
+
+def test_archived_text_cannot_command_the_terminal(lantern):
+    told = lantern("show", "chat-two").output
+    assert "\x1b" not in told
+    assert "\\x1b[31mred" in told
+    assert "[bold]" in told
+
+
+def test_search_finds_passages_best_first_in_all_tenants_or_one_session(lantern):
+    told = rows(lantern("search", "firewall", "--json"))
+    assert {row["session"] for row in told} == {"chat-one", "chat-two"}
+    assert [row["score"] for row in told] == sorted((row["score"] for row in told), reverse=True)
+    assert "7461" in rows(lantern("search", "firewall staging", "--json", "--session", "chat-one"))[0]["text"]
+    assert "turn 4" in lantern("search", "staging firewall").output
+    assert "nothing matches" in lantern("search", "zzzzz").output
+
+
+def test_why_shows_what_was_restored_and_on_which_evidence(lantern):
+    (told,) = rows(lantern("why", "req_1", "--json"))
+    placed = [each for block in told["blocks"] for each in block["restored"]["placed"]]
+    assert any("7461" in each["text"] for each in placed)
+    assert all(each["signals"] for each in placed)
+    shown = lantern("why", "last").output
+    assert "request req_1" in shown
+    assert "7461" in shown
+
+
+# changing
+
+
+def test_a_dry_run_and_a_no_remove_nothing(lantern):
+    before = rows(lantern("status", "--json"))[0]["tenants"]
+    lantern("prune", "--session", "chat-one", "--dry-run")
+    lantern("prune", "--session", "chat-one", code=1, input="n\n")
+    assert rows(lantern("status", "--json"))[0]["tenants"] == before
+
+
+def test_prune_removes_what_it_said_it_would(lantern):
+    (would,) = rows(lantern("prune", "--session", "chat-one", "--dry-run", "--json"))
+    (did,) = rows(lantern("prune", "--session", "chat-one", "--yes", "--json"))
+    assert did == would | {"dry_run": False}
+    assert did["messages"] == 121
+    assert [row["id"] for row in rows(lantern("sessions", "--json"))] == ["chat-two"]
+
+
+def test_prune_by_age_leaves_what_is_younger(lantern):
+    (first, second) = rows(lantern("prune", "--older-than", "1h", "--yes", "--json"))
+    assert first["messages"] == second["messages"] == 0
+
+
+def test_export_writes_everything_once_and_for_its_owner_only(lantern, tmp_path):
+    told = rows(lantern("export"))
+    kinds = {row["type"] for row in told}
+    assert kinds == {"session", "message", "passage", "request", "block"}
+    assert sum(row["type"] == "message" for row in told) == 122
+    (summary,) = rows(lantern("export", "--output", "all.jsonl", "--json"))
+    assert [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()] == told
+    assert summary["rows"] == len(told)
+    assert (tmp_path / "all.jsonl").stat().st_mode & 0o777 == 0o600
+    assert "all.jsonl exists" in lantern("export", "--output", "all.jsonl", code=1).stderr
+
+
+def test_migrate_says_the_version(lantern):
+    (told,) = rows(lantern("migrate", "--json"))
+    assert told["version"] >= 1
+
+
+# doctor
+
+
+def test_doctor_finds_a_healthy_archive_healthy(lantern):
+    told = rows(lantern("doctor", "--offline", "--json"))
+    found = {row["name"]: row for row in told}
+    assert {"python", "sqlite", "bm25", "embedder", "archive", "pages", "mode", "disk", "proxy"} <= set(found)
+    assert not [row for row in told if row["state"] == "bad"]
+    assert all(row["remedy"] for row in told if row["state"] != "ok")
+    assert "bm25" in lantern("doctor", "--offline", "--deep").output
+
+
+def test_doctor_finds_a_damaged_archive_bad_and_says_what_to_do(lantern, tmp_path):
+    path = tmp_path / "lantern.db"
+    damaged = bytearray(path.read_bytes())
+    damaged[8192:-4096] = os.urandom(len(damaged) - 12288)
+    path.write_bytes(damaged)
+    bad = [row for row in rows(lantern("doctor", "--offline", "--json", code=1)) if row["state"] == "bad"]
+    assert bad
+    assert all(row["remedy"] for row in bad)
+
+
+def test_doctor_finds_an_open_mode_and_a_missing_folder(lantern, tmp_path):
+    (tmp_path / "lantern.db").chmod(0o644)
+    found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json"))}
+    assert (found["mode"]["state"], "chmod 600" in found["mode"]["remedy"]) == ("warn", True)
+    found = rows(lantern("doctor", "--offline", "--json", "--archive", "no/where.db", code=1))
+    assert any(row["name"] == "archive" and row["state"] == "bad" for row in found)
+
+
+def test_doctor_tells_an_upstream_that_cannot_be_reached(lantern):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        open_port = listening.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as gone:
+            closed_port = gone.getsockname()[1]
+        environ = {
+            "LANTERN_OPENAI_UPSTREAM": f"http://127.0.0.1:{open_port}/v1",
+            "LANTERN_ANTHROPIC_UPSTREAM": f"http://127.0.0.1:{closed_port}",
+        }
+        found = {row["name"]: row for row in rows(lantern("doctor", "--json", env=environ))}
+    assert found["openai"]["state"] == "ok"
+    assert (found["anthropic"]["state"], bool(found["anthropic"]["remedy"])) == ("warn", True)
+
+
+# serve
+
+
+@contextmanager
+def served(tmp_path, *arguments, upstream):
+    environ = os.environ | {"LANTERN_OPENAI_UPSTREAM": f"{upstream}/v1", "LANTERN_ARCHIVE": str(tmp_path / "served.db")}
+    (tmp_path / "off.yaml").write_text("embed: {enabled: off}\n")
+    command = [sys.executable, "-m", "lantern_proxy", "serve", "--port", "0", "--config", str(tmp_path / "off.yaml")]
+    process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, env=environ)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def test_serve_answers_requests_at_the_address_that_it_prints(lantern, tmp_path):
+    said, answered = SCRIPT.turns[0]
+    body = {"model": "m", "messages": [{"role": "user", "content": said}]}
+    with (
+        demo.serving(demo.upstream(SCRIPT)) as upstream,
+        served(tmp_path, "--json", upstream=upstream) as process,
+    ):
+        url = json.loads(process.stdout.readline())["url"]
+        answer = httpx.post(f"{url}/v1/chat/completions", json=body, headers={"authorization": "Bearer k"})
+        assert answer.json()["choices"][0]["message"]["content"] == answered
+        assert answer.headers["x-lantern-event"] == "new"
+        port = url.rpartition(":")[2]
+        (told,) = rows(lantern("status", "--json", "--archive", tmp_path / "served.db", env={"LANTERN_PORT": port}))
+        assert told["proxy"]["status"]
+        assert [tenant["messages"] for tenant in told["tenants"]] == [2]
+        doctor = rows(lantern("doctor", "--offline", "--json", env={"LANTERN_PORT": port}))
+        assert any(row["name"] == "proxy" and "runs for" in row["detail"] for row in doctor)
+    assert process.returncode == 0
+
+
+def test_serve_prints_the_lines_to_paste(tmp_path):
+    with demo.serving(demo.upstream(SCRIPT)) as upstream, served(tmp_path, upstream=upstream) as process:
+        told = "".join(iter(process.stdout.readline, "\n"))  # to the first empty line
+        told += "".join(process.stdout.readline() for _ in range(2))
+        assert "export OPENAI_BASE_URL=http://127.0.0.1:" in told
+        assert "export ANTHROPIC_BASE_URL=http://127.0.0.1:" in told
+        assert str(tmp_path / "served.db") in told
+
+
+def test_serve_on_a_port_that_is_taken_says_so_in_one_line(lantern):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = lantern("serve", "--port", port, code=1)
+    assert f"cannot listen on 127.0.0.1 port {port}" in result.stderr
+    assert "--port" in result.stderr
+
+
+def test_ctrl_c_ends_serve_quietly(tmp_path):
+    with demo.serving(demo.upstream(SCRIPT)) as upstream, served(tmp_path, "--json", upstream=upstream) as process:
+        url = json.loads(process.stdout.readline())["url"]
+        assert httpx.get(f"{url}/lantern/health").status_code == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+
+
+def test_the_console_script_and_the_module_are_the_same_command():
+    told = subprocess.run(
+        [sys.executable, "-m", "lantern_proxy", "--version"], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.startswith("lantern, version ")
+    assert isinstance(cli.cli, click.Group)

@@ -1,0 +1,71 @@
+"""The Python API: archive, restore and search without a proxy."""
+
+from dataclasses import replace
+
+import pytest
+
+from lantern_proxy import Lantern, demo
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+
+SCRIPT = demo.chat()
+
+
+@pytest.fixture
+def config(tmp_path):
+    return Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+
+
+@pytest.fixture
+def lantern(config):
+    with Lantern(config) as opened:
+        opened.archive("chat", SCRIPT.history)
+        yield opened
+
+
+def test_what_is_known_is_not_written_twice_and_what_is_new_is(config):
+    with Lantern(config) as lantern:
+        assert lantern.archive("chat", SCRIPT.history[:5]) == 5
+        assert lantern.archive("chat", SCRIPT.history[:5]) == 0
+        assert lantern.archive("chat", SCRIPT.history[:9]) == 4
+    with Lantern(config) as lantern:  # another run of the program
+        assert lantern.archive("chat", SCRIPT.history[:11]) == 2
+
+
+@pytest.mark.parametrize("detail", SCRIPT.details, ids=lambda d: d.id)
+@pytest.mark.parametrize("shape", demo.SHAPES)
+def test_a_lost_detail_is_in_what_is_restored(lantern, shape, detail):
+    messages = demo.SHAPES[shape](SCRIPT.history, SCRIPT.summary, detail.literal)
+    restored = lantern.restore("chat", messages, summary=SCRIPT.summary)
+    assert detail.answer in "".join(block.text for block in restored)
+
+
+def test_nothing_is_restored_into_a_conversation_that_lacks_nothing(lantern):
+    assert lantern.restore("chat", SCRIPT.history) == ()
+
+
+def test_the_budgets_are_kept(config):
+    small = replace(config, restore=replace(config.restore, budget_chars=900, question_chars=700))
+    with Lantern(small) as lantern:
+        lantern.archive("chat", SCRIPT.history)
+        messages = demo.SHAPES["last-six"](SCRIPT.history, SCRIPT.summary, SCRIPT.details[0].literal)
+        blocks = lantern.restore("chat", messages)
+        assert blocks
+        assert all(len(b.text) <= {"loss": 900, "question": 700}[b.kind] for b in blocks)
+
+
+def test_another_user_of_the_same_archive_finds_nothing(lantern, config):
+    with Lantern(config, user="somebody else") as other:
+        messages = demo.SHAPES["last-six"](SCRIPT.history, SCRIPT.summary, SCRIPT.details[0].literal)
+        assert other.restore("chat", messages) == ()
+        assert other.search("firewall") == []
+        assert other.tenant != lantern.tenant
+
+
+def test_search_finds_what_was_said(lantern):
+    best = lantern.search("firewall staging")[0]
+    assert "7461" in best.passage.text
+
+
+def test_messages_that_are_none_are_refused(lantern):
+    with pytest.raises(ValueError, match="message"):
+        lantern.archive("chat", ["hello"])
