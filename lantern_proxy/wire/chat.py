@@ -41,7 +41,7 @@ def read(body: bytes) -> Request:
         api="chat",
         model=_text(top, "model"),
         messages=tuple(read_message(bytes(raw)) for raw in elements(top["messages"])),
-        tools=frozenset(_tool_names(top)),
+        tools=frozenset(tool_names(top)),
         stream=bytes(top.get("stream", b"false")) == b"true",
         ids=explicit_ids(top),
     )
@@ -63,7 +63,7 @@ def _text(top: Mapping[str, msgspec.Raw], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:
+def tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:
     names = []
     for raw in (*_list(top, "tools"), *_list(top, "functions")):
         tool = parse(raw)

@@ -1,0 +1,206 @@
+"""Anthropic Messages: bytes <-> record. A top-level `system` comes first, as a message of role system.
+
+read(b'{"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, "model": "m"}').messages[0].text == "hi"
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from lantern_proxy.turn import Answer, Item, Message, Request, Role, fingerprint, item, message
+from lantern_proxy.wire import sse
+from lantern_proxy.wire.chat import explicit_ids, inject_into, plain, tool_names
+from lantern_proxy.wire.headers import user_id_session
+from lantern_proxy.wire.json import (
+    Insert,
+    Place,
+    WireError,
+    canonical_json,
+    elements,
+    encode_string,
+    first_byte,
+    members,
+    parse,
+)
+
+_ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
+
+
+def read(body: bytes) -> Request:
+    """The request in `body`. WireError when it is not a Messages request."""
+    top = members(body)
+    if "messages" not in top:
+        raise WireError("a messages request without messages")
+    return Request(
+        api="messages", model=_text(top, "model"),
+        messages=(*_system(top), *(read_message(bytes(raw)) for raw in elements(top["messages"]))),
+        tools=frozenset(tool_names(top)), stream=bytes(top.get("stream", b"false")) == b"true", ids=_ids(top),
+    )  # fmt: skip
+
+
+def _text(top: Mapping[str, msgspec.Raw], key: str) -> str:
+    value = parse(top[key]) if key in top else ""
+    return value if isinstance(value, str) else ""
+
+
+def _ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
+    metadata = parse(top["metadata"]) if "metadata" in top else None
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    session = user_id_session(user) if isinstance(user, str) else ""
+    return (*([("user_id", session)] if session else []), *explicit_ids(top))
+
+
+def _system(top: Mapping[str, msgspec.Raw]) -> list[Message]:
+    if "system" not in top:
+        return []
+    items = _items("system", parse(top["system"]))
+    return [message("system", items, bytes(top["system"]))] if items else []
+
+
+@lru_cache(maxsize=4096)  # clients resend their whole history: most messages were read before
+def _read_small(raw: bytes) -> Message:
+    return _read_message(raw)
+
+
+def read_message(raw: bytes) -> Message:
+    """One element of `messages`; any block types. WireError when it is no object."""
+    return _read_small(raw) if len(raw) <= 16_384 else _read_message(raw)
+
+
+def _read_message(raw: bytes) -> Message:
+    data = parse(raw)
+    if not isinstance(data, dict):
+        raise WireError(f"a message is not an object: {raw[:40]!r}")
+    role = _ROLES.get(str(data.get("role")), "user")
+    return message(role, _items(role, data.get("content")), raw)
+
+
+def _items(role: Role, content: Any) -> list[Item]:
+    if isinstance(content, str):
+        return [item(role, "text", content)]
+    blocks = content if isinstance(content, list) else ()
+    return [_block(role, block) for block in blocks if isinstance(block, dict)]
+
+
+def _block(role: Role, block: Mapping[str, Any]) -> Item:
+    kind = str(block.get("type") or "")
+    if isinstance(block.get("text"), str):
+        return item(role, "text", block["text"])
+    if kind.endswith("tool_use"):
+        ids = [block["id"]] if isinstance(block.get("id"), str) else []
+        return item(role, "call", canonical_json(block.get("input")), name=str(block.get("name") or kind), ids=ids)
+    if kind.endswith("tool_result"):
+        ids = [block["tool_use_id"]] if isinstance(block.get("tool_use_id"), str) else []
+        return item("tool", "result", _found(block.get("content")), ids=ids)
+    if kind in ("thinking", "redacted_thinking"):
+        return item(role, "reasoning", str(block.get("thinking") or ""))
+    if kind == "compaction":
+        return item(role, "compaction", plain(block.get("content")))
+    rest = {key: value for key, value in block.items() if key != "cache_control"}
+    return item(role, "media", fingerprint(canonical_json(rest)).hex(), name=kind or "block")
+
+
+def _found(content: Any) -> str:
+    """Text of a tool's result: a string, text blocks, or JSON (a web search's hits)."""
+    text = plain(content)
+    return text if text or not content else canonical_json(content)
+
+
+# --- answers -------------------------------------------------------------------------------------------------------
+
+
+def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer:
+    """The answer in a whole response body, or in what came of a stream."""
+    if streamed:
+        return _assemble([part for data in sse.payloads(body) if (part := _event(data)) is not None], complete)
+    data = _event(body)
+    if data is None or not isinstance(data.get("content"), list):
+        return Answer(messages=(), complete=complete)
+    return Answer(messages=_one(data["content"]), ids=_id_of(data), complete=complete)
+
+
+def _one(blocks: Sequence[Any]) -> tuple[Message, ...]:
+    """The answer in the shape that clients resend."""
+    return (_read_message(msgspec.json.encode({"role": "assistant", "content": blocks})),) if blocks else ()
+
+
+def _id_of(data: Mapping[str, Any]) -> tuple[str, ...]:
+    return (data["id"],) if isinstance(data.get("id"), str) else ()
+
+
+def _event(data: bytes) -> dict[str, Any] | None:
+    try:
+        value = parse(data)
+    except WireError:  # half an event
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
+    """Content block deltas by index -> one message."""
+    blocks: dict[int, dict[str, Any]] = {}
+    ids: tuple[str, ...] = ()
+    finished = False
+    for event in events:
+        kind = event.get("type")
+        if kind == "message_start" and isinstance(event.get("message"), dict):
+            ids = _id_of(event["message"])
+        elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
+            blocks[event.get("index") or 0] = dict(event["content_block"])
+        elif kind == "content_block_delta" and isinstance(event.get("delta"), dict):
+            _merge(blocks.setdefault(event.get("index") or 0, {"type": "text", "text": ""}), event["delta"])
+        finished = finished or kind == "message_stop"
+    done = [_settle(blocks[index]) for index in sorted(blocks)]
+    return Answer(messages=_one(done), ids=ids, complete=complete and finished)
+
+
+def _merge(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Texts append to their field; a call's input arrives as JSON text."""
+    for key, value in delta.items():
+        if key == "partial_json":
+            block["_json"] = block.get("_json", "") + str(value)
+        elif key == "citation":
+            block["citations"] = [*(block.get("citations") or ()), value]
+        elif key != "type" and isinstance(value, str):
+            before = block.get(key)
+            block[key] = (before if isinstance(before, str) else "") + value
+
+
+def _settle(block: dict[str, Any]) -> dict[str, Any]:
+    pieces = block.pop("_json", None)
+    if not pieces:
+        return block
+    try:
+        return {**block, "input": parse(pieces.encode())}
+    except WireError:  # broken off within the arguments
+        return {**block, "input": {"partial": pieces}}
+
+
+# --- blocks --------------------------------------------------------------------------------------------------------
+
+
+def inject(body: bytes, inserts: Sequence[Insert]) -> bytes:
+    """`body` with each block added to its message; all else keeps its bytes. WireError when a place does not exist."""
+    offset = len(_system(members(body)))
+    moved = [Insert(insert.at - offset, insert.place, insert.text) for insert in inserts]
+    return inject_into(body, "messages", moved, part_type="text", new_message=_user_message)
+
+
+def _user_message(text: str) -> bytes:
+    return b'{"role":"user","content":' + encode_string(text) + b"}"
+
+
+def settle_place(request: Request, at: int, place: Place) -> Place:
+    """Where exactly a block goes that is to stay there.
+
+    In front of a last text part that carries cache_control, so that the block is cached with it; the client moves its
+    cache_control with the next request, the block stays in front.
+    """
+    content = members(request.messages[at].raw).get("content") if place == "inside" else None
+    if content is None or first_byte(content) != b"[":
+        return place
+    last = parse(elements(content)[-1]) if elements(content) else None
+    marked = isinstance(last, dict) and last.get("type") == "text" and "cache_control" in last
+    return "before" if marked else place

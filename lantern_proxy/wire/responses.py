@@ -1,0 +1,206 @@
+"""OpenAI Responses: bytes <-> record. Each input item is one message; `instructions` comes first, as a system message.
+
+read(b'{"input": "hi", "previous_response_id": "resp_1"}')    # delta: holds only what is new
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from lantern_proxy.turn import Answer, Item, Message, Request, Role, canonical, fingerprint, item, message
+from lantern_proxy.wire import sse
+from lantern_proxy.wire.chat import content_items, explicit_ids, inject_into, plain, tool_names
+from lantern_proxy.wire.json import (
+    Insert,
+    Place,
+    WireError,
+    append_to_string,
+    canonical_json,
+    elements,
+    encode_string,
+    first_byte,
+    members,
+    parse,
+    span,
+    splice,
+)
+
+_ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "assistant": "assistant", "tool": "tool"}
+_CALL_FIELDS = ("arguments", "input", "action", "query", "queries", "code", "operation")
+
+
+def read(body: bytes, *, compact: bool = False) -> Request:
+    """The request in `body`. compact: it came to /responses/compact, so it asks for a summary. WireError otherwise."""
+    top = members(body)
+    if not {"input", "previous_response_id", "conversation", "prompt"} & top.keys():
+        raise WireError("a responses request without input")
+    messages = [*_instructions(top), *_input(top)]
+    trigger = any(m.raw.find(b'"compaction_trigger"') >= 0 for m in messages[-1:])
+    chained = _chained(top)
+    return Request(
+        api="responses", model=_text(top, "model"), messages=tuple(messages), tools=frozenset(tool_names(top)),
+        stream=bytes(top.get("stream", b"false")) == b"true", ids=(*chained, *explicit_ids(top)),
+        signals=frozenset({"compact"} if compact or trigger else ()), delta=bool(chained),
+    )  # fmt: skip
+
+
+def _chained(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
+    """Ids of stored state that this request continues."""
+    previous = _text(top, "previous_response_id")
+    conversation = parse(top["conversation"]) if "conversation" in top else None
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+    found = [("previous_response_id", previous)] if previous else []
+    return (*found, ("conversation", conversation)) if isinstance(conversation, str) and conversation else tuple(found)
+
+
+def _text(top: Mapping[str, msgspec.Raw], key: str) -> str:
+    value = parse(top[key]) if key in top else ""
+    return value if isinstance(value, str) else ""
+
+
+def _instructions(top: Mapping[str, msgspec.Raw]) -> list[Message]:
+    text = _text(top, "instructions")
+    return [message("system", [item("system", "text", text)], bytes(top["instructions"]))] if text else []
+
+
+def _input(top: Mapping[str, msgspec.Raw]) -> list[Message]:
+    raw = top.get("input")
+    if raw is None or first_byte(raw) not in b'["':
+        return []
+    if first_byte(raw) == b'"':
+        return [message("user", [item("user", "text", str(parse(raw)))], bytes(raw))]
+    return [read_item(bytes(element)) for element in elements(raw)]
+
+
+def read_item(raw: bytes) -> Message:
+    """One element of `input` or `output`, of any type."""
+    data = parse(raw)
+    if not isinstance(data, dict):
+        raise WireError(f"an input item is not an object: {raw[:40]!r}")
+    kind = str(data.get("type") or "message")
+    if kind == "message":
+        role = _ROLES.get(str(data.get("role")), "user")
+        items = content_items(role, data.get("content"))
+        return message(role, [_with_ids(i, _ids(data)) for i in items] if role == "assistant" else items, raw)
+    made = _item(kind, data)
+    return message(made.role, [made], raw)
+
+
+def _with_ids(made: Item, ids: Sequence[str]) -> Item:
+    return Item(made.role, made.kind, made.text, made.name, tuple(ids), made.print)
+
+
+def _ids(data: Mapping[str, Any]) -> list[str]:
+    return [data[key] for key in ("call_id", "id") if isinstance(data.get(key), str) and data[key]]
+
+
+def _item(kind: str, data: Mapping[str, Any]) -> Item:
+    if kind == "item_reference":
+        return item("assistant", "ref", str(data.get("id")), ids=_ids(data))
+    if kind.startswith("compaction"):
+        sealed = data.get("encrypted_content")
+        ids = [*_ids(data), *([fingerprint(sealed).hex()] if isinstance(sealed, str) and sealed else [])]
+        return item("assistant", "compaction", plain(data.get("summary") or data.get("content")), name=kind, ids=ids)
+    if kind == "reasoning":
+        return item("assistant", "reasoning", plain(data.get("summary")), ids=_ids(data))
+    if kind.endswith("_output"):
+        return item("tool", "result", _output(data.get("output")), name=str(data.get("name") or ""), ids=_ids(data)[:1])
+    if kind.endswith("_call") or kind in ("mcp_list_tools", "mcp_approval_request"):
+        return _call(kind, data)
+    rest = {key: value for key, value in data.items() if key not in ("id", "status", "type")}
+    return item("user", "media", fingerprint(canonical_json(rest)).hex(), name=kind, ids=_ids(data))
+
+
+def _call(kind: str, data: Mapping[str, Any]) -> Item:
+    """A call of any tool; what a server-side tool found (output, results) is kept with it."""
+    arguments = next((data[key] for key in _CALL_FIELDS if key in data), "")
+    found = data.get("output") or data.get("results") or data.get("outputs")
+    text = canonical_json(arguments) + (f"\n{_output(found)}" if found else "")
+    return item("assistant", "call", text, name=str(data.get("name") or kind), ids=_ids(data))
+
+
+def _output(value: Any) -> str:
+    """Text of a tool's output: a string, parts with text, or JSON."""
+    if isinstance(value, str):
+        return value
+    text = plain(value)
+    return text if text or value is None else canonical_json(value)
+
+
+# --- answers -------------------------------------------------------------------------------------------------------
+
+
+def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer:
+    """The answer in a whole response body, or in what came of a stream."""
+    if streamed:
+        return _assemble([part for data in sse.payloads(body) if (part := _event(data)) is not None], complete)
+    try:
+        top = members(body)
+        raws = [bytes(raw) for raw in elements(top["output"])]
+    except (WireError, KeyError):
+        return Answer(messages=(), complete=complete)
+    return Answer(messages=_produced(raws), ids=tuple(filter(None, [_text(top, "id")])), complete=complete)
+
+
+def _produced(raws: Sequence[bytes]) -> tuple[Message, ...]:
+    """The output items; user messages that /responses/compact repeats are the client's own."""
+    return tuple(m for m in map(read_item, raws) if m.role != "user")
+
+
+def _event(data: bytes) -> dict[str, Any] | None:
+    try:
+        value = parse(data)
+    except WireError:  # half an event
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
+    """The final response's output; of a stream that broke off its finished items and the text of the unfinished one."""
+    ids: dict[str, None] = {}
+    done: list[dict[str, Any]] = []
+    deltas: dict[str, str] = {}
+    final: list[dict[str, Any]] = []
+    finished = False
+    for event in events:
+        kind, response = event.get("type"), event.get("response")
+        if isinstance(response, dict):
+            ids.update(dict.fromkeys(filter(None, [response.get("id")])))
+            if kind in ("response.completed", "response.incomplete", "response.failed"):
+                finished, final = True, [i for i in response.get("output") or () if isinstance(i, dict)]
+        elif kind == "response.output_item.done" and isinstance(event.get("item"), dict):
+            done.append(event["item"])
+            deltas.pop(str(event["item"].get("id")), None)
+        elif kind == "response.output_text.delta":
+            key = str(event.get("item_id"))
+            deltas[key] = deltas.get(key, "") + str(event.get("delta") or "")
+    halves = [{"type": "message", "role": "assistant", "id": key, "content": text} for key, text in deltas.items()]
+    raws = [msgspec.json.encode(i) for i in final or [*done, *([] if finished else halves)]]
+    return Answer(messages=_produced(raws), ids=tuple(ids), complete=complete and finished)
+
+
+# --- blocks --------------------------------------------------------------------------------------------------------
+
+
+def inject(body: bytes, inserts: Sequence[Insert]) -> bytes:
+    """`body` with each block added to its message; all else keeps its bytes. WireError when a place does not exist."""
+    top = members(body)
+    offset = len(_instructions(top))
+    moved = [Insert(insert.at - offset, insert.place, insert.text) for insert in inserts]
+    raw = top.get("input")
+    if raw is not None and first_byte(raw) == b'"':
+        start, end = span(body, raw)
+        return splice(body, [(start, end, append_to_string(raw, "".join(f"\n\n{i.text}" for i in moved), front=False))])
+    return inject_into(body, "input", moved, part_type="input_text", new_message=_user_message)
+
+
+def _user_message(text: str) -> bytes:
+    part = b'{"type":"input_text","text":' + encode_string(text) + b"}"
+    return b'{"type":"message","role":"user","content":[' + part + b"]}"
+
+
+def settle_place(request: Request, at: int, place: Place) -> Place:
+    """Where exactly a block goes that is to stay there: as asked. A string `input` has no place after it."""
+    return "inside" if request.messages[at].raw[:1] == b'"' and canonical(request.messages[at].text) else place
