@@ -59,6 +59,8 @@ _HOLDERS = """SELECT s.id FROM sessions s WHERE s.tenant = :tenant AND s.id IN (
 _BY_ID = f"SELECT {PASSAGE} FROM json_each(?) v CROSS JOIN passages p ON p.id = v.value WHERE p.tenant = ?"
 _FTS = """FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
     WHERE passages_fts MATCH ? AND p.tenant = ? AND p.unit = ?"""
+_SNIPPETS = """SELECT rowid, snippet(passages_fts, 0, '[', ']', '...', 24) FROM passages_fts
+    WHERE passages_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))"""
 _VECTORS = """SELECT v.passage_id, v.embedding FROM json_each(?) j
     CROSS JOIN passages p ON p.id = j.value AND p.tenant = ? CROSS JOIN vectors v ON v.passage_id = p.id"""
 _REQUEST = """SELECT id, session, at, api, path, model, event, status, query, restored, chars, ms, degraded, gone, error
@@ -124,7 +126,7 @@ class TenantArchive:
         limit: int | None = None,
     ) -> list[Passage]:  # fmt: skip
         """Passages with ids above `after_id`, in order of id."""
-        where, values = _given(("p.session", session), ("p.project", project))
+        where, values = _scope("p.", session, project)
         given = f"p.tenant = ? AND p.unit = ? AND p.id > ?{where}"
         sql = f"SELECT {PASSAGE} FROM passages p WHERE {given} ORDER BY p.id LIMIT ?"
         rows = self._rows(sql, (self.tenant, unit, after_id, *values, -1 if limit is None else limit))
@@ -134,7 +136,7 @@ class TenantArchive:
         self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0
     ) -> Iterator[tuple[int, float, list[str]]]:
         """(passage id, created_at, terms) in order of id: what a lexical index is built from, without the rest."""
-        where, values = _given(("session", session), ("project", project))
+        where, values = _scope("", session, project)
         sql = f"SELECT id, created_at, terms FROM passages WHERE tenant = ? AND unit = ? AND id > ?{where} ORDER BY id"
         with self._connections.reading() as db:
             for id_, created_at, terms in db.conn.execute(sql, (self.tenant, unit, after_id, *values)):
@@ -157,13 +159,19 @@ class TenantArchive:
         return []
 
     def _hits(self, match: str, limit: int, session: str | None, unit: str) -> list[Hit]:
+        """Best first. Ranked by id alone before anything long is read: a common word is in thousands of passages."""
+        ranking = self._ranking(match, limit, session, unit)
+        ids = _json_ids(id_ for id_, _ in ranking)
+        snippets = dict(self._rows(_SNIPPETS, (match, ids)))
+        passages = self.passages_by_id(id_ for id_, _ in ranking)
+        return [
+            Hit(passages[id_], score, snippets[id_]) for id_, score in ranking if id_ in passages and id_ in snippets
+        ]
+
+    def _ranking(self, match: str, k: int, session: str | None, unit: str) -> list[tuple[int, float]]:
         where, values = _given(("p.session", session))
-        sql = (
-            f"SELECT {PASSAGE}, -bm25(passages_fts) AS score, snippet(passages_fts, 0, '[', ']', '...', 24) "
-            f"{_FTS}{where} ORDER BY score DESC, p.id DESC LIMIT ?"
-        )
-        rows = self._rows(sql, (match, self.tenant, unit, *values, limit))
-        return [Hit(to_passage(row[:-2]), row[-2], row[-1]) for row in rows]
+        sql = f"SELECT p.id, -bm25(passages_fts) AS score {_FTS}{where} ORDER BY score DESC, p.id DESC LIMIT ?"
+        return self._rows(sql, (match, self.tenant, unit, *values, k))
 
     def fts(
         self, query_terms: Sequence[str], k: int, session: str | None = None, unit: str = "passage"
@@ -173,11 +181,7 @@ class TenantArchive:
         A term of several words is a phrase. Terms are stemmed by FTS5's porter, as the passages are.
         """
         phrases = list(dict.fromkeys(filter(None, map(_quoted, query_terms))))[:MOST_TERMS]
-        if not phrases:
-            return []
-        where, values = _given(("p.session", session))
-        sql = f"SELECT p.id, -bm25(passages_fts) AS score {_FTS}{where} ORDER BY score DESC, p.id DESC LIMIT ?"
-        return self._rows(sql, (" OR ".join(phrases), self.tenant, unit, *values, k))
+        return self._ranking(" OR ".join(phrases), k, session, unit) if phrases else []
 
     # vectors
 
@@ -337,6 +341,11 @@ def _given(*conditions: tuple[str, str | None]) -> tuple[str, list[str]]:
     """(" AND column = ? ...", values) for the conditions that have a value."""
     held = [(column, name(value)) for column, value in conditions if value is not None]
     return "".join(f" AND {column} = ?" for column, _ in held), [value for _, value in held]
+
+
+def _scope(table: str, session: str | None, project: str | None) -> tuple[str, list[str]]:
+    """As _given. The + keeps SQLite from going through a whole project for one session of it."""
+    return _given((f"{table}session", session), (f"{'+' if session is not None else ''}{table}project", project))
 
 
 def _json_ids(ids: Iterable[int]) -> str:

@@ -1,8 +1,9 @@
 """The archive's schema, oldest step first. A released step is never edited, renamed or removed.
 
-Rules that every step keeps: tables are STRICT; `tenant` is a column of every table and the first of every index;
-rows of the archive as a whole (its secret, its embedding model) have tenant ''. The one table that no step makes is
-`vectors`: its width is the embedding model's, so `create_vectors` makes it when the first vector arrives.
+Rules that every step keeps: tables are STRICT; `tenant` is a column of every table and the first of every index; rows
+of the archive as a whole (its secret, its embedding model) have tenant ''; long columns stand last, so that a filter need
+not read past them. The one table that no step makes is `vectors`: its width is the embedding model's, so `create_vectors`
+makes it when the first vector arrives.
 """
 
 from sqlite_utils import Migrations
@@ -46,10 +47,11 @@ _M001 = (
         (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
     # `raw` is the message's JSON, byte for byte; `text` what a person reads of it; `items` the rest of its items.
     """CREATE TABLE messages (
-        id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, session TEXT NOT NULL, key TEXT NOT NULL, position INTEGER NOT
-        NULL, turn INTEGER NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL, items TEXT NOT NULL, raw TEXT NOT NULL,
-        print BLOB NOT NULL, side INTEGER NOT NULL, partial INTEGER NOT NULL, created_at REAL NOT NULL, FOREIGN KEY
-        (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
+        id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, session TEXT NOT NULL, key TEXT NOT NULL,
+        position INTEGER NOT NULL, turn INTEGER NOT NULL, role TEXT NOT NULL, side INTEGER NOT NULL,
+        partial INTEGER NOT NULL, created_at REAL NOT NULL, print BLOB NOT NULL, text TEXT NOT NULL,
+        items TEXT NOT NULL, raw TEXT NOT NULL,
+        FOREIGN KEY (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
     "CREATE UNIQUE INDEX messages_by_key ON messages (tenant, key, session)",
     "CREATE INDEX messages_by_position ON messages (tenant, session, position)",
     # Ids that the upstream minted, and the sessions they name.
@@ -60,11 +62,12 @@ _M001 = (
     # AUTOINCREMENT: an id is never used again, so a block, an open index or a vector never means another passage.
     """CREATE TABLE passages (
         id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, project TEXT NOT NULL, session TEXT NOT NULL,
-        message TEXT NOT NULL, position INTEGER NOT NULL, part INTEGER NOT NULL, turn INTEGER NOT NULL, speaker TEXT
-        NOT NULL, text TEXT NOT NULL, unit TEXT NOT NULL, kind TEXT NOT NULL, tags TEXT NOT NULL, tools TEXT NOT
-        NULL, terms TEXT NOT NULL, created_at REAL NOT NULL, confidence REAL NOT NULL, success REAL NOT NULL,
-        accesses INTEGER NOT NULL, accessed_at REAL NOT NULL, hash BLOB NOT NULL, embedded INTEGER NOT NULL DEFAULT
-        0, FOREIGN KEY (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
+        message TEXT NOT NULL, position INTEGER NOT NULL, part INTEGER NOT NULL, turn INTEGER NOT NULL,
+        speaker TEXT NOT NULL, unit TEXT NOT NULL, kind TEXT NOT NULL, created_at REAL NOT NULL,
+        confidence REAL NOT NULL, success REAL NOT NULL, accesses INTEGER NOT NULL, accessed_at REAL NOT NULL,
+        hash BLOB NOT NULL, embedded INTEGER NOT NULL DEFAULT 0, tags TEXT NOT NULL, tools TEXT NOT NULL,
+        text TEXT NOT NULL, terms TEXT NOT NULL,
+        FOREIGN KEY (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
     "CREATE UNIQUE INDEX passages_by_hash ON passages (tenant, session, unit, hash)",
     # Each of these ends, as every index, with the id, so that a scope is read in order of id without a sort.
     "CREATE INDEX passages_by_session ON passages (tenant, session, unit)",
