@@ -1,9 +1,9 @@
 """The archive's schema, oldest step first. A released step is never edited, renamed or removed.
 
 Rules that every step keeps: tables are STRICT; `tenant` is a column of every table and the first of every index; rows
-of the archive as a whole (its secret, its embedding model) have tenant ''; long columns stand last, so that a filter need
-not read past them. The one table that no step makes is `vectors`: its width is the embedding model's, so `create_vectors`
-makes it when the first vector arrives.
+of the archive as a whole (its secret, its embedding model) have tenant ''; long columns stand last, so that a filter
+need not read past them. The one table that no step makes is `vectors`: its width is the embedding model's, so
+`create_vectors` makes it when the first vector arrives.
 """
 
 from sqlite_utils import Migrations
