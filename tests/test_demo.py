@@ -1,11 +1,13 @@
 """The demo: its script is fair, its six compactions lose what they should, and the whole of it runs."""
 
+import json
 import re
 
 import pytest
+from click.testing import CliRunner
 from starlette.testclient import TestClient
 
-from lantern_proxy import demo
+from lantern_proxy import cli, demo
 from lantern_proxy.analyze import query_terms, terms
 
 SCRIPT = demo.chat()
@@ -90,6 +92,52 @@ def test_the_upstream_finds_a_detail_in_a_block_that_rides_inside_the_question()
     block = "<restored_context>the firewall only lets 7461 through</restored_context>"
     told = ask([user(f"{detail.literal}\n\n{block}")]).json()["choices"][0]["message"]["content"]
     assert "7461" in told
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Runs `lantern demo` without the embedder, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        return CliRunner().invoke(cli.cli, ["demo", "--no-dense", *arguments])
+
+    return run
+
+
+def test_the_demo_gives_all_six_details_back_and_none_to_another_key(play):
+    result = play("--json", "--shape", "continued", "--words", "other")
+    *details, whole = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["detail"]["id"] for row in details] == [detail.id for detail in SCRIPT.details]
+    assert all(row["was_lost"] and row["is_back"] for row in details)
+    assert all(row["without"] == demo.UNKNOWN for row in details)
+    assert (whole["back"], whole["of"], whole["stranger"]) == (6, 6, 0)
+    assert details[0]["event"] == "compacted"
+    assert details[0]["chosen"]
+    assert result.exit_code == 0
+
+
+def test_the_demo_shows_both_answers_the_block_and_the_reasons(play):
+    result = play("--shape", "last-six")
+    assert result.exit_code == 0
+    told = " ".join(result.stdout.split())
+    assert "I do not" in told
+    assert "<restored_context" in told
+    assert "7461" in told
+    assert "6 of 6 (without: 0)" in told
+    assert "salience" in told
+
+
+def test_the_demo_keeps_its_archive_where_it_was_told_and_nowhere_else(play, tmp_path):
+    assert play("--keep", "kept").exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    kept = str(tmp_path / "kept" / "user-summary" / "demo.db")
+    shown = CliRunner().invoke(cli.cli, ["why", "last", "--archive", kept])
+    assert shown.exit_code == 0
+    assert "question block" in shown.stdout or "loss block" in shown.stdout
+    again = play("--keep", "kept")
+    assert again.exit_code == 1
+    assert "is there already" in again.stderr
 
 
 def test_both_servers_end_with_the_block_and_listen_on_loopback_only():
