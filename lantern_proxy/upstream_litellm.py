@@ -1,0 +1,126 @@
+"""Any provider behind an OpenAI client: an httpx transport that calls litellm instead of a server.
+
+    httpx.AsyncClient(transport=LitellmTransport("bedrock/claude", {})).post(".../chat/completions", json={...})
+
+The rest of Lantern sees an ordinary upstream: bytes in, bytes and events out, provider errors with their status.
+litellm takes seconds to import, so it is imported on the first call, or before by `warm`.
+"""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import anyio.to_thread
+import httpx
+import msgspec
+
+_JSON = {"content-type": "application/json"}
+_EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+
+
+class LitellmTransport(httpx.AsyncBaseTransport):
+    """Translates each request for litellm's `model`, whatever provider that names."""
+
+    def __init__(self, model: str, params: Mapping[str, Any]) -> None:
+        """model: as litellm writes it, "anthropic/claude-sonnet-4-5"; empty takes the client's own.
+        params: more arguments of litellm's call (api_base, timeout, mock_response ...); they win over the client's."""
+        self._model, self._params = model, dict(params)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        call = {"chat/completions": "acompletion", "responses": "aresponses"}.get(_ending(request.url.path))
+        if request.method != "POST" or call is None:
+            return _refusal(404, f"a litellm upstream serves chat/completions and responses, not {request.url.path}")
+        try:
+            body = msgspec.json.decode(await request.aread())
+        except msgspec.DecodeError as error:
+            return _refusal(400, f"body is not JSON: {error}")
+        if not isinstance(body, dict):
+            return _refusal(400, "body is not a JSON object")
+        try:
+            answer = await getattr(await litellm(), call)(**self._arguments(request, body))
+        except Exception as error:
+            return _failure(error)
+        if body.get("stream") is True:
+            return httpx.Response(200, headers=_EVENTS, stream=_Events(answer, request))
+        return httpx.Response(200, headers=_JSON, content=_json(answer))
+
+    def _arguments(self, request: httpx.Request, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The client's own parameters and key; what the provider does not know of them is dropped."""
+        key = request.headers.get("authorization", "").removeprefix("Bearer ") or request.headers.get("x-api-key", "")
+        named = {"model": self._model} if self._model else {}
+        return {"drop_params": True, **({"api_key": key} if key else {}), **body, **named, **self._params}
+
+
+async def litellm() -> Any:
+    """The module; its price list is read from its package, not fetched."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    return await anyio.to_thread.run_sync(_import)
+
+
+def _import() -> Any:
+    import litellm
+
+    litellm.suppress_debug_info = True
+    return litellm
+
+
+def _ending(path: str) -> str:
+    return next((ending for ending in ("chat/completions", "responses") if path.endswith(ending)), "")
+
+
+class _Events(httpx.AsyncByteStream):
+    """litellm's chunks as server-sent events, each as it comes."""
+
+    def __init__(self, chunks: Any, request: httpx.Request) -> None:
+        self._chunks, self._is_chat = chunks, _ending(request.url.path) == "chat/completions"
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._chunks:
+                yield b"data: " + _json(chunk) + b"\n\n" if self._is_chat else _event(chunk)
+        except Exception as error:  # the head is out: say it as providers do, in the stream
+            yield b"data: " + _failure(error).content + b"\n\n"
+            return
+        if self._is_chat:
+            yield b"data: [DONE]\n\n"
+
+    async def aclose(self) -> None:
+        close = getattr(self._chunks, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _event(chunk: Any) -> bytes:
+    kind = str(getattr(chunk, "type", "") or "message")
+    return b"event: " + kind.rpartition("ResponsesAPIStreamEvents.")[2].encode() + b"\ndata: " + _json(chunk) + b"\n\n"
+
+
+def _json(answer: Any) -> bytes:
+    """A pydantic model of litellm as the JSON that OpenAI would send."""
+    return (
+        str(answer.model_dump_json(exclude_none=True)).encode()
+        if hasattr(answer, "model_dump_json")
+        else msgspec.json.encode(answer)
+    )
+
+
+def _failure(error: Exception) -> httpx.Response:
+    """The provider's refusal with its own status and retry-after; 502 for what has none."""
+    status = getattr(error, "status_code", None)
+    response = getattr(error, "response", None)
+    kept = (
+        {"retry-after": response.headers["retry-after"]}
+        if response is not None and "retry-after" in response.headers
+        else {}
+    )
+    refused = _refusal(
+        status if isinstance(status, int) and 400 <= status < 600 else 502, str(error), type(error).__name__
+    )
+    refused.headers.update(kept)
+    return refused
+
+
+def _refusal(status: int, message: str, kind: str = "invalid_request_error") -> httpx.Response:
+    return httpx.Response(
+        status, headers=_JSON, content=msgspec.json.encode({"error": {"message": message, "type": kind}})
+    )

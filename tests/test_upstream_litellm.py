@@ -1,0 +1,78 @@
+"""litellm as an upstream: an OpenAI client in front, any provider behind. Answers are litellm's own mock responses."""
+
+import json
+from importlib.util import find_spec
+
+import httpx
+import pytest
+
+from lantern_proxy.upstream_litellm import LitellmTransport
+from lantern_proxy.wire import CHAT, RESPONSES
+
+pytestmark = pytest.mark.skipif(find_spec("litellm") is None, reason="the extra `litellm` is not installed")
+
+MODEL = "anthropic/claude-sonnet-4-5"
+ASK = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}], "seed": 7}
+
+
+def client(**params: object) -> httpx.AsyncClient:
+    transport = LitellmTransport(MODEL, {"mock_response": "the port is 7443", **params})
+    return httpx.AsyncClient(
+        transport=transport, base_url="http://litellm/v1", headers={"authorization": "Bearer sk-x"}
+    )
+
+
+@pytest.mark.anyio
+async def test_another_providers_answer_comes_back_in_openais_shape():
+    async with client() as http:
+        answer = await http.post("/chat/completions", json=ASK)
+    read = CHAT.read_answer(answer.content, streamed=False)
+    assert answer.status_code == 200
+    assert read.text == "the port is 7443"
+    assert answer.json()["usage"]["total_tokens"] > 0
+
+
+@pytest.mark.anyio
+async def test_a_stream_comes_as_events_in_pieces_and_ends_with_done():
+    async with client() as http, http.stream("POST", "/chat/completions", json={**ASK, "stream": True}) as answer:
+        pieces = [piece async for piece in answer.aiter_raw()]
+    read = CHAT.read_answer(b"".join(pieces), streamed=True)
+    assert read.text == "the port is 7443"
+    assert read.complete
+    assert len(pieces) > 3
+    assert pieces[-1] == b"data: [DONE]\n\n"
+
+
+@pytest.mark.anyio
+async def test_the_responses_api_works_in_front_of_a_provider_that_has_none():
+    async with client() as http:
+        answer = await http.post("/responses", json={"model": "gpt-4o", "input": "hi"})
+    assert RESPONSES.read_answer(answer.content, streamed=False).text == "the port is 7443"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("mock", "status"), [("litellm.RateLimitError", 429), ("litellm.ContextWindowExceededError", 400)]
+)
+async def test_a_providers_refusal_keeps_its_status(mock: str, status: int):
+    async with client(mock_response=mock) as http:
+        answer = await http.post("/chat/completions", json=ASK)
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [("/embeddings", b"{}", 404), ("/chat/completions", b"{", 400), ("/chat/completions", b"[]", 400)],
+)
+async def test_what_it_cannot_serve_is_refused_with_the_reason(path: str, body: bytes, status: int):
+    async with client() as http:
+        answer = await http.post(path, content=body)
+    assert answer.status_code == status
+    assert json.loads(answer.content)["error"]["message"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
