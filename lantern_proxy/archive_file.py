@@ -160,8 +160,11 @@ def prepare(db: Database, path: Path, synchronous: Literal["full", "normal"], bu
     db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     db.execute(f"PRAGMA journal_size_limit = {_WAL_LEFT_BYTES}")
     db.execute("PRAGMA foreign_keys = ON")
-    if not migrations.pending(db):
-        return
+    if migrations.pending(db):
+        _migrate(db)
+
+
+def _migrate(db: Database) -> None:
     db.execute("BEGIN IMMEDIATE")  # a second process that starts now waits here, then finds the work done
     try:
         migrations.apply(db)

@@ -65,6 +65,11 @@ _SNIPPETS = """SELECT rowid, snippet(passages_fts, 0, '[', ']', '...', 24) FROM 
     WHERE passages_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))"""
 _VECTORS = """SELECT v.passage_id, v.embedding FROM json_each(?) j
     CROSS JOIN passages p ON p.id = j.value AND p.tenant = ? CROSS JOIN vectors v ON v.passage_id = p.id"""
+# The tenant is bound twice: in vec0's partition, and in the passage that the vector must belong to.
+_NEAREST = """SELECT p.id, 1 - v.distance
+    FROM (SELECT passage_id, distance FROM vectors WHERE embedding MATCH ? AND k = ? AND tenant = ?{among}) v
+    CROSS JOIN passages p ON p.id = v.passage_id AND p.tenant = ? ORDER BY v.distance, p.id DESC"""
+_LISTED = " AND passage_id IN (SELECT value FROM json_each(?))"
 _REQUEST = """SELECT id, session, at, api, path, model, event, status, query, restored, chars, ms, degraded, gone, error
     FROM requests WHERE tenant = ?"""
 _BLOCKS = """SELECT id, session, request, anchor, chain, place, kind, text, considered, ms, degraded, created_at
@@ -200,24 +205,15 @@ class TenantArchive:
         ids: only these count, whatever their session and unit; None searches the tenant, or one session of it
         Empty when there are no vectors, or vectors cannot be searched here.
         """
-        wanted = None if ids is None else list(ids)
-        if wanted is not None and len(wanted) <= _MOST_LOADED:
-            return _by_cosine(vector, self.vectors(wanted))[:k]
-        where, values = _given(("session", session))
-        among = " AND unit = ?" if wanted is None else " AND passage_id IN (SELECT value FROM json_each(?))"
-        # The tenant is bound twice: in vec0's partition, and in the passage that the vector must belong to.
-        sql = (
-            "SELECT p.id, 1 - v.distance FROM (SELECT passage_id, distance FROM vectors WHERE embedding MATCH ? "
-            f"AND k = ? AND tenant = ?{where}{among}) v CROSS JOIN passages p ON p.id = v.passage_id AND p.tenant = ? "
-            "ORDER BY v.distance, p.id DESC"
-        )
-        last = unit if wanted is None else _json_ids(wanted)
         with self._connections.reading() as db:
             if not self._embedded(db, len(vector)):
                 return []
-            k = max(0, min(k, _MOST_NEIGHBOURS))
-            packed = np.asarray(vector, dtype=np.float32).tobytes()
-            return db.conn.execute(sql, (packed, k, self.tenant, *values, last, self.tenant)).fetchall()
+            wanted = None if ids is None else list(ids)
+            if wanted is not None and len(wanted) <= _MOST_LOADED:
+                return _by_cosine(vector, self.vectors(wanted))[:k]
+            among = _given(("session", session), ("unit", unit)) if wanted is None else (_LISTED, [_json_ids(wanted)])
+            values = (np.asarray(vector, dtype=np.float32).tobytes(), max(0, min(k, _MOST_NEIGHBOURS)), self.tenant)
+            return db.conn.execute(_NEAREST.format(among=among[0]), (*values, *among[1], self.tenant)).fetchall()
 
     def vectors(self, ids: Iterable[int]) -> dict[int, Vector]:
         """float32 (dim,) of each of `ids` that has one."""
