@@ -25,10 +25,10 @@ def serve(config: Config, host: str | None, port: int | None, *, as_json: bool) 
 
     import uvicorn
 
-    from lantern_proxy import app
+    from lantern_proxy.app import create
 
     settings = uvicorn.Config(
-        app.create(config),
+        create(config),
         http="httptools" if find_spec("httptools") else "auto",
         loop="uvloop" if find_spec("uvloop") else "auto",
         ws="none",  # upgrades reach the app as plain requests, which answers 426

@@ -277,12 +277,12 @@ def play(
     config: its archive is used as it is; its upstream is replaced by the scripted one
     wait_s: most seconds to wait for the embedder, and then for the vectors of what was said
     """
-    from lantern_proxy import app  # the script, the shapes and the upstream need no proxy
+    from lantern_proxy.app import create  # the script, the shapes and the upstream need no proxy
 
     model = upstream(script)
     with serving(model) as model_url:
         upstreams = replace(config.upstream, openai=f"{model_url}/v1")
-        proxy = app.create(replace(config, upstream=upstreams))
+        proxy = create(replace(config, upstream=upstreams))
         with serving(proxy) as url, httpx.Client(timeout=60) as http:
             straight, through = _Caller(http, model_url, "sk-demo"), _Caller(http, url, "sk-demo")
             started = time.monotonic()
