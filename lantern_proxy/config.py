@@ -32,7 +32,7 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 """Environment variable -> the setting that it overrides. An empty variable counts as unset."""
 
-Signal = Literal["bm25", "fts", "vector", "keywords", "importance", "recency", "salience", "neighbours"]
+Signal = Literal["bm25", "vector", "keywords", "importance"]
 """Kinds of evidence that `restore.weights` may weigh."""
 
 
