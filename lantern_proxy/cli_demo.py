@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+import httpx
 from rich.console import Console, Group
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
@@ -31,8 +32,7 @@ def run(config: Config, shape: str, words: str, *, dense: bool, keep: Path | Non
     for each in demo.SHAPES if shape == "all" else [shape]:
         with _folder(keep, each) as folder:
             mine = demo.configured(config, folder, dense=dense)
-            with _telling(quiet=as_json) as tell:
-                story = demo.play(script, each, asked, mine, tell=tell)
+            story = _play(script, each, asked, mine, quiet=as_json)
             with Archive(mine.archive.path, read_only=True) as archive:
                 blocks = [_blocks(archive, outcome.request) for outcome in story.outcomes]
         kept = mine.archive.path if keep else None
@@ -42,6 +42,14 @@ def run(config: Config, shape: str, words: str, *, dense: bool, keep: Path | Non
             show(console(), story, blocks, kept, brief=shape == "all")
         good &= all(outcome.is_back for outcome in story.outcomes) and not story.stranger
     return 0 if good else 1
+
+
+def _play(script: demo.Chat, shape: str, words: demo.Words, config: Config, *, quiet: bool) -> demo.Story:
+    try:
+        with _telling(quiet=quiet) as tell:
+            return demo.play(script, shape, words, config, tell=tell)
+    except (httpx.HTTPError, demo.DemoError) as error:
+        raise click.ClickException(f"the demo broke off: {error}; `lantern doctor` tells what is missing") from error
 
 
 @contextmanager

@@ -48,6 +48,10 @@ _KEPT_CHARS = 4_000
 """What the silently truncating client keeps: with 4,000 of 20,000 characters, the last fifth."""
 
 
+class DemoError(RuntimeError):
+    """The play cannot go on: a server did not start, or an answer came back altered."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detail:
     """Something said once, early, and lost in the summary."""
@@ -204,7 +208,7 @@ def serving(asgi: Any) -> Iterator[str]:
     try:
         while not server.started:
             if not thread.is_alive():
-                raise RuntimeError("the demo's server did not start; run `lantern doctor` to see what is missing")
+                raise DemoError("a server did not start")
             time.sleep(0.01)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
@@ -343,7 +347,7 @@ def _converse(script: Chat, through: _Caller, tell: Tell) -> None:
         sent = history[: 2 * at + 2]
         heard = through.ask(sent, stream=at % 2 == 1).text
         if heard != script.turns[at][1]:
-            raise RuntimeError(f"turn {at + 1} came back altered: {heard[:80]!r}")
+            raise DemoError(f"turn {at + 1} came back altered: {heard[:80]!r}")
 
 
 def _interrogate(

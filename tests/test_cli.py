@@ -228,6 +228,19 @@ def test_migrate_says_the_version(lantern):
     assert told["version"] >= 1
 
 
+def test_reindex_gives_every_passage_a_vector_and_makes_them_anew(lantern, tmp_path, cache_dir):
+    (tmp_path / "dense.yaml").write_text(f"embed: {{cache_dir: {cache_dir}}}\n")
+    arguments = ["reindex", "--config", "dense.yaml", "--json"]
+    lantern("prune", "--session", "chat-one", "--yes")  # two passages are enough to embed
+    with Archive(tmp_path / "lantern.db") as archive:
+        waiting = len(archive.unembedded(10_000))
+    (first,) = rows(lantern(*arguments))
+    assert first["embedded"] == waiting > 0
+    assert rows(lantern(*arguments))[0]["embedded"] == 0
+    assert rows(lantern(*arguments, "--vectors"))[0]["embedded"] == waiting
+    assert rows(lantern("status", "--json"))[0]["vectors"][0] == first["model"]
+
+
 # doctor
 
 

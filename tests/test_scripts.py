@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SCRIPTS = [*sorted((ROOT / "scripts").iterdir()), ROOT / ".ci" / "run"]
+SCRIPTS = [*(ROOT / "scripts" / name for name in ("environment", "run", "test", "check")), ROOT / ".ci" / "run"]
 
 PYPROJECT = """
 [build-system]
@@ -66,7 +66,7 @@ def call(*command, cwd, **environ):
     return subprocess.run(list(map(str, command)), cwd=cwd, env=environ, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: "/".join(p.parts[-2:]))
 def test_a_script_can_be_run_stops_at_the_first_error_and_is_valid_bash(script):
     lines = script.read_text().splitlines()
     assert lines[0] == "#!/usr/bin/env bash"
