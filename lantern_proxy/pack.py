@@ -36,6 +36,9 @@ _HEADER = re.compile(
 )
 _BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
+MOST_MISSES = 6
+"""A block is full when this many passages in a row did not fit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -148,18 +151,20 @@ def greedy(
     nearest = dict.fromkeys(values, 0.0)
     chosen: list[tuple[int, Choice]] = []
     opened: set[str] = set()
-    while values:
+    misses = 0
+    while values and misses < MOST_MISSES:
         best = max(values, key=lambda i: (lam * values[i] / top - (1 - lam) * nearest[i], -i))
         offer = offers[best]
         del values[best]
         known = offer.passage.message in opened
         spans = _fitting(offer, room_chars, session, known)
         if not spans:
+            misses += 1
             continue
         room_chars -= entry_chars(offer.passage, spans, session, opened=known)
         opened.add(offer.passage.message)
         chosen.append((best, Choice(offer.passage, spans)))
-        for i in values:
+        for i in values if lam < 1 else ():
             nearest[i] = max(nearest[i], similarity(offer.terms, offers[i].terms))
     return chosen
 

@@ -23,7 +23,7 @@ from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
 from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap, smooth, zsum
 from lantern_proxy.restore_dense import Dense
-from lantern_proxy.restore_loss import Candidate, Chosen, Present, cover, held_whole, lost
+from lantern_proxy.restore_loss import Candidate, Chosen, Present, anchors, cover, lost
 from lantern_proxy.restore_question import Evidence, Question, best_quality, read_question, sentence_worth
 from lantern_proxy.restore_scope import Entry, Key, Scope, Scopes
 from lantern_proxy.turn import Passage, Placed, Restored
@@ -36,6 +36,8 @@ WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "vector": 0.8, "keywords": 0.2}
 """Of the z-scores in the default recipe; `restore.weights` overrides."""
 TOOL_SHARE = 0.35
 """Most of a loss block that results of tools may take: they are full of specific terms that nobody asks for."""
+FILLER = 0.1
+"""Sentences of at most this salience say nothing ("You're welcome!")."""
 REMEMBERED = 10_000
 """Restored passages whose own terms are kept until their answer is known."""
 
@@ -179,13 +181,10 @@ class Restorer:
 
     def _lost_rows(self, scope: Scope, present: Present, ask: Ask) -> list[int]:
         """Rows of the passages that the request does not hold whole."""
-        rows, cursor = [], 0
+        rows = []
         for row, entry in enumerate(scope.entries):
-            at = held_whole(entry.flat, entry.longest, present, cursor)
-            if at < 0:
+            if not present.holds(entry.flat, entry.anchors):
                 rows.append(row)
-            else:
-                cursor = at
             if not row % 256 and ask.late():
                 break
         return rows
@@ -199,16 +198,16 @@ class Restorer:
             if len(rows) >= limit or ask.late():
                 break
             entry = scope.entries[row]
-            if held_whole(entry.flat, entry.longest, present, 0) >= 0:
+            if present.holds(entry.flat, entry.anchors):
                 continue
             candidate = _candidate(entry, present, ask)
-            if candidate.lost:
+            if any(entry.lines[i].salience > FILLER for i in candidate.lost):
                 candidates.append(candidate)
                 rows.append(row)
         return self._alive(ask, candidates, rows)
 
     def _candidates(self, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
-        candidates = []
+        candidates: list[Candidate] = []
         for n, row in enumerate(rows):
             if not n % 32 and ask.late():
                 break
@@ -416,7 +415,7 @@ class Restorer:
         """Keep the terms that only these passages can give to the answer, for settle()."""
         own = {
             p.passage.id: frozenset(
-                k for tag in p.passage.tags if tag in p.text and not present.holds_term(k := term_key(tag))
+                k for tag in p.passage.tags if tag in p.text and not present.may_hold(k := term_key(tag))
             )
             for p in placed
         }
@@ -452,7 +451,7 @@ def _richest(scope: Scope, rows: Sequence[int], limit: int) -> list[int]:
 def _offer(candidate: Candidate, scope: Scope, evidence: Evidence, question: Question, row: int) -> pack.Offer:
     """A candidate for the question block: its lost sentences without filler, weighed by what of the question they hold."""
     kept = [candidate.lines[i] for i in candidate.lost]
-    told = [line for line in kept if line.salience > 0.1 or line.words & question.words] or kept
+    told = [line for line in kept if line.salience > FILLER or line.words & question.words] or kept
     return pack.Offer(
         candidate.passage,
         tuple((line.start, line.end) for line in told),
@@ -466,7 +465,8 @@ def _turn_lost(entry: Entry, present: Present) -> bool:
     """Does the request lack anything of what a turn's summary says? `user: ...` lines are compared without the speaker."""
     for line in entry.passage.text.split("\n"):
         said = line.partition(": ")[2] or line
-        if not line.startswith(("tools:", "files:")) and present.find(" ".join(said.split())) < 0:
+        short = " ".join(said.split())
+        if not line.startswith(("tools:", "files:")) and not present.holds(short, anchors(short)):
             return True
     return False
 

@@ -5,18 +5,20 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.embed import Embedder, EmbedError
 from lantern_proxy.rank import Floats
-from lantern_proxy.restore_question import Question
+from lantern_proxy.restore_question import Question, coverage
 from lantern_proxy.restore_scope import Scope
 from lantern_proxy.route import lexical_is_sure
 
 if TYPE_CHECKING:
     from lantern_proxy.restore import Ask
 
-NEAREST = 512
-"""Vectors looked at in scopes that hold more."""
+TAU = 0.5
+"""Of AgentIR's cascade; 1 would always look at vectors."""
 
 
 @dataclass(slots=True)
@@ -54,24 +56,21 @@ class Dense:
 
         lexical: BM25 scores; when they are sure the channel is not needed (AgentIR's cascade). Empty: always look.
         """
-        if _sure(lexical, question):
+        if _sure(scope, lexical, question):
             return None
         reason = self._unready()
         if reason:
             ask.notes.append(reason)
             return None
-        started = time.monotonic()
         try:
-            near = self._nearest(scope, question.text)
+            found = self._cosines(scope, question.text)
         except (EmbedError, ArchiveError):
             self.breaker.record(False, time.monotonic())
             ask.notes.append("dense:failed")
             return None
         now = time.monotonic()
-        self.breaker.record(now < max(ask.deadline, started), now)
-        if not near:
-            return None
-        return scope.scatter(near, missing=min(score for _, score in near))
+        self.breaker.record(now < ask.deadline, now)
+        return found
 
     def _unready(self) -> str:
         """Why there are no vectors now; empty when there are, or when nobody wants them."""
@@ -83,17 +82,20 @@ class Dense:
             return "dense:no-vectors"
         return "dense:breaker" if self.breaker.open(time.monotonic()) else ""
 
-    def _nearest(self, scope: Scope, text: str) -> list[tuple[int, float]]:
+    def _cosines(self, scope: Scope, text: str) -> Floats | None:
         if self._embedder is None:
-            return []
-        vector = self._embedder.embed([text])[0]
-        own, key = self._archive.of(scope.key.tenant), scope.key
-        ids = None if key.project is None else [entry.passage.id for entry in scope.entries]
-        return list(own.nearest(vector, NEAREST, ids=ids, session=key.session, unit=key.unit))
+            return None
+        model = self._archive.model
+        if model is None:
+            return None
+        if model[0] != self._embedder.name:
+            raise EmbedError(f"vectors are of {model[0]}, the embedder is {self._embedder.name}; run `lantern reindex`")
+        return scope.cosines(self._archive, self._embedder.embed([text])[0])
 
 
-def _sure(lexical: Floats, question: Question) -> bool:
+def _sure(scope: Scope, lexical: Floats, question: Question) -> bool:
+    """Is one passage far ahead, and does it hold most of what is asked for? One rare word alone proves little."""
     if len(question.terms) < 2 or len(lexical) < 2:
         return False
-    top = sorted(lexical.tolist(), reverse=True)[:2]
-    return lexical_is_sure(top, tau=0.6)
+    first, second = np.argsort(-lexical, kind="stable")[:2].tolist()
+    return lexical_is_sure([lexical[first], lexical[second]], tau=TAU) and coverage(scope, question, first) >= 0.8

@@ -16,6 +16,10 @@ from lantern_proxy.turn import Passage, canonical
 _WORD = re.compile(r"\w+")
 
 
+Anchors = tuple[tuple[str, int], ...]
+"""A few long words of a text and where they stand in it: what finds the text in a longer one without reading all of it."""
+
+
 class Present:
     """The text of a request, prepared once for many questions of the kind "does it hold this?"."""
 
@@ -33,15 +37,37 @@ class Present:
         return frozenset(terms(self.text))
 
     @cached_property
-    def _keys(self) -> str:
-        return f" {key(self.text)} "
+    def _anchors(self) -> dict[str, list[int]]:
+        """Long word -> where it stands."""
+        places: dict[str, list[int]] = {}
+        for match in _ANCHOR.finditer(self.text):
+            places.setdefault(match.group(), []).append(match.start())
+        return places
 
-    def find(self, flat: str, start: int = 0) -> int:
-        """Where the request holds `flat` (white space collapsed) as whole words, from `start` on; -1: nowhere."""
-        at = self.text.find(flat, start)
-        while at >= 0 and not self._whole(at, at + len(flat)):
-            at = self.text.find(flat, at + 1)
-        return at
+    @cached_property
+    def _keys(self) -> tuple[list[str], dict[str, list[int]]]:
+        """The words of analyze.key(text) and where each stands among them."""
+        words = key(self.text).split(" ")
+        places: dict[str, list[int]] = {}
+        for n, word in enumerate(words):
+            places.setdefault(word, []).append(n)
+        return words, places
+
+    def holds(self, flat: str, anchors: Anchors) -> bool:
+        """Does the request hold `flat` (white space collapsed) as whole words? anchors: anchors(flat)"""
+        if not anchors:
+            at = self.text.find(flat)
+            while at >= 0 and not self._whole(at, at + len(flat)):
+                at = self.text.find(flat, at + 1)
+            return at >= 0
+        seen = [(self._anchors.get(word, ()), offset) for word, offset in anchors]
+        places, offset = min(seen, key=lambda pair: len(pair[0]))
+        return any(
+            place >= offset
+            and self.text.startswith(flat, place - offset)
+            and self._whole(place - offset, place - offset + len(flat))
+            for place in places
+        )
 
     def _whole(self, start: int, end: int) -> bool:
         text = self.text
@@ -50,7 +76,24 @@ class Present:
 
     def holds_term(self, term_key: str) -> bool:
         """Does a specific term, in the form of analyze.key(), stand in the request?"""
-        return all(word in self.words for word in _WORD.findall(term_key)) and f" {term_key} " in self._keys
+        words, places = self._keys
+        wanted = term_key.split(" ")
+        seen = [(places.get(word, ()), n) for n, word in enumerate(wanted)]
+        starts, offset = min(seen, key=lambda pair: len(pair[0]))
+        return any(words[at - offset : at - offset + len(wanted)] == wanted for at in starts if at >= offset)
+
+    def may_hold(self, term_key: str) -> bool:
+        """Do the words of a specific term stand in the request, together or apart?"""
+        return all(word in self.words for word in _WORD.findall(term_key))
+
+
+_ANCHOR = re.compile(r"\w{4,}")
+
+
+def anchors(flat: str, count: int = 5) -> Anchors:
+    """The longest words of at least four characters and where they stand; empty when there are none."""
+    found = {match.group(): match.start() for match in _ANCHOR.finditer(flat)}
+    return tuple(sorted(found.items(), key=lambda pair: (-len(pair[0]), pair[1]))[:count])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +104,7 @@ class Line:
     end: int
     flat: str
     """Its text with white space collapsed."""
+    anchors: Anchors
     keys: tuple[str, ...]
     """Its specific terms in the form of analyze.key()."""
     words: frozenset[str]
@@ -76,27 +120,31 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         text = passage.text[start:end]
         keys = dict.fromkeys(key(tag) for tag in passage.tags if tag in text)
         words = frozenset(term for term in terms(text) if len(term) > 2 and term not in _COMMON)
-        found.append(
-            Line(start, end, " ".join(text.split()), tuple(k for k in keys if k), words, salience(text, passage))
-        )
+        flat = " ".join(text.split())
+        found.append(Line(start, end, flat, anchors(flat), tuple(k for k in keys if k), words, salience(text, passage)))
     return tuple(found)
 
 
 _COMMON = frozenset(stem for word in STOP_WORDS | CHAT_WORDS for stem in terms(word))
 _FILLER = re.compile(
-    r"^\W*(?:ack\b|ok(?:ay)?\b|thanks?\b|thank you|you'?re welcome|great\b|sure\b|of course|certainly|absolutely|got it|understood|no problem|sounds"
-    r"|hello\b|hi\b|hey\b|bye\b|good (?:morning|night|luck)|glad|happy to|let me know|feel free|i(?:'d| would) be happy|i hope|if you (?:have|need|want)"
-    r"|wow\b|cool\b|nice\b|awesome|that'?s (?:great|awesome|cool|amazing|wonderful|good)|congrat|done with|here(?:'s| is| are)\b|please (?:do|go|let))",
+    r"^\W*(?:ack\b|ok(?:ay)?\b|thanks?\b|thank you|you'?re welcome|great\b|sure\b|of course|certainly|absolutely|got it"
+    r"|understood|noted\b|will do\b|no problem|sounds|hello\b|hi\b|hey\b|bye\b|good (?:morning|night|luck)|glad|happy to"
+    r"|let me know|feel free|i(?:'d| would) be happy|i hope|i(?:'ll| will| have|'ve) (?:keep|remember|note|taken note)"
+    r"|if you (?:have|need|want)|wow\b|cool\b|nice\b|awesome|that'?s (?:great|awesome|cool|amazing|wonderful|good)|congrat"
+    r"|done with|here(?:'s| is| are)\b|please (?:do|go|let))",
     re.I,
 )
 _FIRST = re.compile(r"\b(?:I|I'm|I've|I'd|my|we|we're|we've|our|me|mine)\b")
 _DECIDED = re.compile(
-    r"\b(?:decid\w+|agreed|chose|choos\w+|must|should|always|never|prefer\w*|favou?rite|important|remember|note that|keep in mind|deadline|actually|instead"
-    r"|changed?|switch\w*|no longer|from now on|renamed?|moved?|set to|named?|called|password|token|key|secret|because|root cause|fixed|fails?|failed|error"
-    r"|exception|requires?|allerg\w+|born|birthday|lives?|works? (?:at|for|as)|budget|limit\w*|use)\b",
+    r"\b(?:decid\w+|agreed|chose|choos\w+|must|should|always|never|prefer\w*|favou?rite|important|remember|note that"
+    r"|keep in mind|deadline|actually|instead|changed?|switch\w*|no longer|from now on|renamed?|moved?|set to|named?|called"
+    r"|password|token|key|secret|because|root cause|fixed|fails?|failed|error|exception|requires?|allerg\w+|born|birthday"
+    r"|lives?|works? (?:at|for|as)|budget|limit\w*|use)\b",
     re.I,
 )
-_WHEN = re.compile(r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|since|week|month|year|weekend|\d{4})\b", re.I)
+_WHEN = re.compile(
+    r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|since|week|month|year|weekend|\d{4})\b", re.I
+)
 _CHANGED = re.compile(
     r"\b(?:actually|instead|changed?|switch\w*|no longer|from now on|correction|update[ds]?|rather than|not \S+ but)\b",
     re.I,
@@ -106,6 +154,8 @@ _SPEAKERS = {"user": 1.0, "assistant": 0.6, "tool": 0.4}
 
 def salience(text: str, passage: Passage) -> float:
     """How likely the sentence is to be asked for, from its form (hand-made; no model, nothing learned)."""
+    if len(text) > 100 and " " not in text and "\n" not in text and not text.startswith("http"):
+        return 0.02  # encoded data, minified code
     if _FILLER.search(text) and len(text) < 160:
         return 0.05 if not passage.tags or not any(tag in text for tag in passage.tags) else 0.3
     value = _SPEAKERS.get(passage.speaker, 1.0)
@@ -127,27 +177,13 @@ def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, .
     if passage.tools and passage.speaker != "tool":
         words = _WORD.findall(passage.text.lower())
         return () if sum(word in present.words for word in words) >= 0.9 * len(words) else tuple(range(len(of)))
-    return tuple(i for i, line in enumerate(of) if present.find(line.flat) < 0)
-
-
-def held_whole(flat: str, longest: Sequence[str], present: Present, cursor: int) -> int:
-    """Where the request holds a whole passage, looking from `cursor` first, as they come in order; -1: nowhere.
-
-    longest: a few long words of it in lower case; one that is missing settles the question without a search
-    """
-    if not all(word in present.words for word in longest):
-        return -1
-    at = present.find(flat, cursor)
-    return at if at >= 0 or not cursor else present.find(flat)
-
-
-def longest_words(text: str, count: int = 6) -> tuple[str, ...]:
-    """A few long words of `text` in lower case: what most likely tells whether another text can hold it."""
-    return tuple(sorted(set(_WORD.findall(text.lower())), key=lambda word: (-len(word), word))[:count])
+    return tuple(i for i, line in enumerate(of) if not present.holds(line.flat, line.anchors))
 
 
 def flat(text: str) -> str:
-    return canonical(text)
+    """`text` as the request's text is compared: canonical, in one line."""
+    short = canonical(text)
+    return text if short == text else short
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,49 +258,58 @@ def cover(
     weights = _Weights(present, idf)
     covered: set[str] = set()
     given: dict[str, float] = {}
-    spent = dict.fromkeys(shares, 0)
+    spent: dict[str, int] = {}
 
     def gain(c: int, i: int) -> float:
         candidate = candidates[c]
         line = candidate.lines[i]
-        total = sum(weights.term(k) * (0.2 if (c, k) in old else 1.0) for k in line.keys if k not in covered)
+        total = sum(
+            weights.term(k) * (0.2 if (c, k) in old else 1.0) * (0.25 if _value(k) in covered else 1.0)
+            for k in line.keys
+            if k not in covered
+        )
         total += sum(weights.word(w) for w in line.words if w not in covered)
-        total *= line.salience * prior[c]
-        message = candidate.passage.message
-        return total / (1.0 + given.get(message, 0.0) / 8.0)
+        return total * line.salience * prior[c]
 
-    def density(c: int, i: int) -> float:
-        return gain(c, i) / max(1, cost(c, i, candidates[c].passage.message in given)) ** power
+    def worth(c: int, i: int) -> tuple[float, float]:
+        """Gain, and gain per character^power, less for a message that has given much already."""
+        value, message = gain(c, i), candidates[c].passage.message
+        damped = value / (1.0 + given.get(message, 0.0) / 8.0)
+        return value, damped / max(1, cost(c, i, message in given)) ** power
 
-    heap = [(-density(c, i), c, i) for c, candidate in enumerate(candidates) for i in candidate.lost]
+    alone = {(c, i): worth(c, i) for c, candidate in enumerate(candidates) for i in candidate.lost}
+    heap = [(-dense, c, i) for (c, i), (_, dense) in alone.items()]
     heapq.heapify(heap)
     chosen: list[Chosen] = []
     while heap:
         _, c, i = heapq.heappop(heap)
-        candidate = candidates[c]
-        speaker, opened = candidate.passage.speaker, candidate.passage.message in given
-        chars = cost(c, i, opened)
-        if chars > room_chars or (speaker in shares and spent[speaker] + chars > shares[speaker]):
+        passage, line = candidates[c].passage, candidates[c].lines[i]
+        chars = cost(c, i, passage.message in given)
+        if chars > room_chars or spent.get(passage.speaker, 0) + chars > shares.get(passage.speaker, room_chars):
             continue
-        now = density(c, i)
-        if heap and now < -heap[0][0] - 1e-12:
-            heapq.heappush(heap, (-now, c, i))
+        value, dense = worth(c, i)
+        if value < max(MIN_GAIN, ECHO * alone[c, i][0]):
             continue
-        value = gain(c, i)
-        if value < MIN_GAIN:
+        if heap and dense < -heap[0][0] - 1e-12:
+            heapq.heappush(heap, (-dense, c, i))
             continue
         chosen.append(Chosen(c, i, value))
         room_chars -= chars
-        if speaker in shares:
-            spent[speaker] += chars
-        line = candidate.lines[i]
-        covered.update(line.keys, line.words)
-        given[candidate.passage.message] = given.get(candidate.passage.message, 0.0) + value
+        spent[passage.speaker] = spent.get(passage.speaker, 0) + chars
+        covered.update(line.keys, line.words, filter(None, map(_value, line.keys)))
+        given[passage.message] = given.get(passage.message, 0.0) + value
     return chosen
+
+
+def _value(term_key: str) -> str:
+    """The number in a named number, "250" of "corp 250"; empty when it has one digit only or there is none."""
+    return next((word for word in term_key.split(" ") if len(word) > 1 and word.replace(".", "").isdigit()), "")
 
 
 MIN_GAIN = 0.05
 """A line that adds less than this is not worth its characters."""
+ECHO = 0.35
+"""A line of which less than this share is new repeats what others said."""
 
 
 class _Weights:

@@ -10,21 +10,28 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
+import numpy.typing as npt
 
 from lantern_proxy.analyze import terms
 from lantern_proxy.archive import Archive
 from lantern_proxy.bm25 import Index
 from lantern_proxy.rank import Floats, Ints
-from lantern_proxy.restore_loss import Line, flat, lines, longest_words
+from lantern_proxy.restore_loss import Anchors, Line, anchors, flat, lines
 from lantern_proxy.turn import Passage
+
+Vectors = npt.NDArray[np.float32]
+Floats32 = npt.NDArray[np.float32]
 
 STEP = 500
 """Passages read from the archive between two looks at the clock: about 10 ms."""
+VECTORS_A_TIME = 10_000
+"""Vectors read from the archive for one restore: about 20 ms, once."""
 MAX_WAITING = 5_000
 """A scope that nobody asks is closed when this many passages wait for it."""
-MAX_PASSAGES, MAX_SCOPES = 200_000, 64
+MAX_PASSAGES, MAX_SCOPES = 50_000, 64
 """Most passages and scopes held open, of all tenants together; the least recently used are closed first."""
 
 
@@ -35,7 +42,7 @@ class Entry:
     passage: Passage
     """Without its terms, which are in the index."""
     flat: str
-    longest: tuple[str, ...]
+    anchors: Anchors
     _lines: tuple[Line, ...] | None = None
     _words: frozenset[str] | None = None
     _tag_terms: frozenset[str] | None = None
@@ -93,6 +100,8 @@ class Scope:
         self.closed = False
         self._rows: dict[int, int] = {}
         self._places: Ints = np.zeros(0, np.int64)
+        self._vectors: Vectors = np.zeros((0, 0), np.float32)
+        self._unembedded: dict[int, None] = {}
         self._last_id = 0
 
     def __len__(self) -> int:
@@ -124,8 +133,9 @@ class Scope:
             self.index.add(passage.id, indexed, passage.created_at)
             self.frequency.update(set(indexed))
             self._rows[passage.id] = len(self.entries)
+            self._unembedded[passage.id] = None
             whole = flat(passage.text)
-            self.entries.append(Entry(replace(passage, terms=()), whole, longest_words(whole)))
+            self.entries.append(Entry(replace(passage, terms=()), whole, anchors(whole)))
             self._last_id = max(self._last_id, passage.id)
 
     @property
@@ -145,6 +155,35 @@ class Scope:
                     last = (passage.session, passage.position)
                 self._places[i] = number
         return self._places
+
+    def cosines(self, archive: Archive, vector: Floats32) -> Floats | None:
+        """(n,) cosine of each entry with `vector` (dim,), of length 1; entries without a vector get the lowest. None: no vectors."""
+        self._load_vectors(archive, len(vector))
+        missing = np.fromiter((self._rows[i] for i in self._unembedded), np.int64, len(self._unembedded))
+        if len(missing) == len(self.entries):
+            return None
+        scores = (self._vectors[: len(self.entries)] @ vector).astype(np.float64)
+        if len(missing):
+            there = np.ones(len(scores), bool)
+            there[missing] = False
+            scores[missing] = scores[there].min()
+        return scores
+
+    def _load_vectors(self, archive: Archive, dim: int) -> None:
+        """Read the vectors that have come since the last time."""
+        if self._vectors.shape[1] != dim:
+            self._vectors = np.zeros((0, dim), np.float32)
+            self._unembedded = dict.fromkeys(self._rows)
+        if len(self._vectors) < len(self.entries):
+            grown = np.zeros((max(64, len(self.entries) * 5 // 4), dim), np.float32)
+            grown[: len(self._vectors)] = self._vectors
+            self._vectors = grown
+        if not self._unembedded:
+            return
+        wanted = list(islice(self._unembedded, VECTORS_A_TIME))
+        for passage_id, vector in archive.of(self.key.tenant).vectors(wanted).items():
+            self._vectors[self._rows[passage_id]] = vector
+            del self._unembedded[passage_id]
 
     def row(self, passage_id: int) -> int | None:
         """Place of a passage in `entries`, None when this scope does not hold it."""

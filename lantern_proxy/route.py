@@ -6,14 +6,25 @@ from typing import Literal
 
 QueryType = Literal["knowledge-update", "temporal", "preference", "assistant", "multi-session", "user", "none"]
 
-_TYPES: tuple[tuple[QueryType, re.Pattern[str]], ...] = (
-    ("knowledge-update", re.compile(r"\b(?:current(?:ly)?|now|latest|newest|still|these days|most recent(?:ly)?|at the moment)\b", re.I)),
-    ("temporal", re.compile(r"\b(?:when|what (?:time|date|day|year|month)|how long|how many (?:days|weeks|months|years)|since|before|after|first|last|ago|order)\b", re.I)),
-    ("preference", re.compile(r"\b(?:prefer\w*|favou?rite|recommend|suggest|like best|enjoy|style|convention)\b", re.I)),
-    ("assistant", re.compile(r"\b(?:did you|you (?:said|told|suggested|recommended|gave|mentioned|wrote|proposed|ran)|your (?:answer|suggestion|recommendation))\b", re.I)),
-    ("multi-session", re.compile(r"\b(?:how many|how often|all (?:the|of)|in total|both|each|every|list|compare|summari[sz]e|across|overall)\b", re.I)),
-    ("user", re.compile(r"\b(?:i|my|me|we|our|us)\b", re.I)),
-)  # fmt: skip
+_TYPES: tuple[tuple[QueryType, str], ...] = (
+    ("knowledge-update", r"current(?:ly)?|now|latest|newest|still|these days|most recent(?:ly)?|at the moment"),
+    (
+        "temporal",
+        r"when|what (?:time|date|day|year|month)|how long|how many (?:days|weeks|months|years)|since|before|after|first|last|ago|order",
+    ),
+    (
+        "assistant",
+        r"did you|you (?:said|told|suggested|recommended|gave|mentioned|wrote|proposed|ran)"
+        r"|your (?:answer|suggestion|recommendation)",
+    ),
+    ("preference", r"prefer\w*|favou?rite|recommend|suggest|like best|enjoy|style|convention"),
+    (
+        "multi-session",
+        r"how many|how often|all (?:the|of)|in total|both|each|every|list|compare|summari[sz]e|across|overall",
+    ),
+    ("user", r"i|my|me|we|our|us"),
+)
+_PATTERNS = tuple((name, re.compile(rf"\b(?:{words})\b", re.I)) for name, words in _TYPES)
 """In order of priority: the first that matches names the type."""
 
 _ASKS = re.compile(
@@ -22,16 +33,18 @@ _ASKS = re.compile(
     re.I,
 )
 _PAST = re.compile(
-    r"\b(?:remind|recall|remember|earlier|previous(?:ly)?|before|again|already|last time|we (?:agreed|decided|chose|picked|set|used|had|said|discussed"
-    r"|talked)|i (?:told|said|mentioned|gave|asked|wanted|chose|set)|you (?:said|told|gave|mentioned|suggested|found)|agreed|decided|as (?:discussed"
-    r"|said|agreed|before)|the same|from (?:earlier|before)|did (?:i|we|you)|was (?:it|the|that|my|our)|were (?:the|my|our))\b",
+    r"\b(?:remind|recall|remember|earlier|previous(?:ly)?|again\?|already|last time|agreed|decided|the same|from before"
+    r"|we (?:chose|picked|set|used|had|said|discussed|talked)|i (?:told|said|mentioned|gave|asked|wanted|chose|set)"
+    r"|you (?:said|told|gave|mentioned|suggested|found)|as (?:discussed|said|before)|(?:did|was|were) (?:i|we|you)"
+    r"|(?:was|were) (?:it|the|that|my|our))\b",
     re.I,
 )
+_PERSONAL = re.compile(r"\b(?:my|our|ours|mine|we|us)\b|(?<!how )\b(?:did|have|had|was|am) i\b", re.I)
 
 
 def query_type(question: str) -> QueryType:
     """SelRoute's priority-ordered classifier, in its smallest form; "none" when no pattern fits."""
-    return next((name for name, pattern in _TYPES if pattern.search(question)), "none")
+    return next((name for name, pattern in _PATTERNS if pattern.search(question)), "none")
 
 
 def asks(question: str) -> bool:
@@ -42,6 +55,11 @@ def asks(question: str) -> bool:
 def looks_back(question: str) -> bool:
     """Does it point at something that was said or done before?"""
     return bool(_PAST.search(question))
+
+
+def personal(question: str) -> bool:
+    """Is it about the user's own matters, rather than the world's?"""
+    return bool(_PERSONAL.search(question))
 
 
 def lexical_is_sure(scores: Sequence[float], *, tau: float = 0.5) -> bool:

@@ -1,0 +1,101 @@
+"""Terms, specific terms and sentences."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lantern_proxy.analyze import informative, key, query_terms, sentences, specifics, terms
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "parts"),
+    [
+        ("parse_config", "parse_config", {"pars", "config"}),
+        ("parseConfig", "parseconfig", {"pars", "config"}),
+        ("src/net/backoff.py", "src/net/backoff.py", {"src", "net", "backoff", "py"}),
+        ("v2.14.3", "v2.14.3", {"2", "14", "3"}),
+        ("127.0.0.1:8484", "127.0.0.1:8484", {"8484"}),
+        ("ERR-2047", "err-2047", {"err", "2047"}),
+        ("--no-cache", "no-cache", {"cach"}),
+    ],
+)
+def test_an_identifier_is_indexed_whole_and_in_parts(text, whole, parts):
+    found = terms(f"see {text}, please")
+    assert whole in found
+    assert parts <= set(found)
+
+
+def test_inflected_words_meet_at_one_term():
+    assert set(terms("connected")) == set(terms("connecting")) == set(terms("Connections"))
+
+
+def test_words_without_spaces_between_them_are_indexed_in_pairs():
+    assert "東京" in terms("明日は東京へ行く")
+    assert set(query_terms("東京")) <= set(terms("明日は東京へ行く"))
+
+
+def test_a_query_holds_no_stop_words_and_no_repeats():
+    assert query_terms("What is the port, and which port was it?") == ["port"]
+
+
+@pytest.mark.parametrize(
+    "text", ["thanks, go on", "continue", "ok do it", "Yes please!", "Great, thank you so much", "lgtm, next"]
+)
+def test_chit_chat_holds_nothing_informative(text):
+    assert informative(query_terms(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("Use port 9443 for staging.", "port 9443"),
+        ("The port is 9443 now.", "port is 9443"),
+        ("I have 5 children.", "5 children"),
+        ("Note DETAIL-X-DELTA=18.", "DETAIL-X-DELTA=18"),
+        ("It is in /srv/app/config.yaml.", "/srv/app/config.yaml"),
+        ("Edit src/net/backoff.py next.", "src/net/backoff.py"),
+        ("We pinned v2.14.3 today.", "v2.14.3"),
+        ("It failed with ERR_TIMEOUT again.", "ERR_TIMEOUT"),
+        ("Launch is on 2026-03-14.", "2026-03-14"),
+        ("Launch is on March 14, 2026.", "March 14, 2026"),
+        ("I asked Maria Lopez about it.", "Maria Lopez"),
+        ("Run `make test-all` first.", "make test-all"),
+        ("Pass --no-cache to it.", "--no-cache"),
+        ("See https://example.com/x?y=1 for it.", "https://example.com/x?y=1"),
+        ("It costs $1,200 a year.", "costs $1,200"),
+    ],
+)
+def test_a_specific_term_comes_with_what_it_belongs_to(text, term):
+    assert term in specifics(text)
+
+
+def test_the_first_word_of_a_sentence_is_no_name():
+    assert specifics("Running is fun. Nothing else helps.") == []
+
+
+def test_one_value_written_in_two_ways_has_one_key():
+    assert key("port is 9443") == key("Port: 9443") == key("port = 9443") == "port 9443"
+
+
+def test_numbers_versions_and_abbreviations_do_not_end_a_sentence():
+    text = "We use v2.14.3 on 10.0.0.1, e.g. for Dr. Smith. It costs 3.50 USD."
+    assert [text[a:b] for a, b in sentences(text)] == [
+        "We use v2.14.3 on 10.0.0.1, e.g. for Dr. Smith.",
+        "It costs 3.50 USD.",
+    ]
+
+
+def test_a_fenced_block_is_one_sentence():
+    text = "Look:\n```python\na = 1\n\nb = 2.\n```\nDone."
+    assert [text[a:b] for a, b in sentences(text)] == ["Look:", "```python\na = 1\n\nb = 2.\n```", "Done."]
+
+
+@given(st.text())
+def test_any_text_has_terms_and_sentences_that_stand_in_it_in_order(text):
+    terms(text)
+    specifics(text)
+    spans = sentences(text)
+    assert all(a < b for a, b in spans)
+    assert all(spans[i][1] <= spans[i + 1][0] for i in range(len(spans) - 1))
+    said = "".join(text[a:b] for a, b in spans)
+    assert "".join(said.split()) == "".join(text.split())

@@ -1,0 +1,47 @@
+"""Fusion, neighbours, diversity, age."""
+
+import numpy as np
+import pytest
+
+from lantern_proxy.rank import diversify, fuse, importance, overlap, recency, smooth, zsum
+
+
+def test_rrf_adds_weight_over_k_plus_rank():
+    assert fuse({"a": [1, 2], "b": [2]}, {"b": 2.0}, k=60) == {1: 1 / 61, 2: 1 / 62 + 2 / 61}
+
+
+def test_a_constant_signal_adds_nothing_to_the_sum_of_z_scores():
+    scores = np.array([1.0, 2.0, 6.0])
+    with_it = zsum({"bm25": scores, "vector": np.ones(3)}, {})
+    assert np.array_equal(with_it, zsum({"bm25": scores}, {}))
+    assert with_it.sum() == pytest.approx(0)
+
+
+def test_scores_flow_into_neighbouring_messages_and_not_into_other_sessions():
+    flowed = smooth(np.array([0.0, 4.0, 0.0, 0.0]), np.array([1, 2, 3, 13]), shares=(0.5, 0.25))
+    assert flowed.tolist() == [2.0, 4.0, 2.0, 0.0]
+
+
+def test_diversity_puts_a_copy_behind_something_new():
+    same = {(1, 2), (2, 1)}
+    order = diversify({1: 1.0, 2: 0.99, 3: 0.8, 4: 0.0}, lambda a, b: float((a, b) in same), lam=0.7)
+    assert order == [1, 3, 2, 4]
+
+
+def test_with_lambda_one_relevance_alone_decides():
+    assert diversify({1: 0.1, 2: 0.9, 3: 0.5}, lambda a, b: 1.0, lam=1.0) == [2, 3, 1]
+
+
+def test_importance_is_the_product_of_the_paper():
+    assert importance(0, 0, False, False, 0.5, 0.5) == pytest.approx(0.25)
+    assert importance(604_800, 3, True, True, 1.0, 1.0) == pytest.approx(0.5 * 3.0 * 1.8, rel=1e-3)
+
+
+def test_newer_is_more_recent():
+    assert recency(0) == 0.005
+    assert recency(30 * 86_400) < recency(86_400) < recency(0)
+
+
+def test_overlap_is_a_share():
+    assert overlap({"a", "b"}, {"b", "c"}) == pytest.approx(1 / 3)
+    assert overlap(set(), {"a"}) == 0.0

@@ -1,0 +1,501 @@
+"""Restoring: what was lost comes back, when it is asked for and when it is not; nothing else does."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
+from lantern_proxy.chunk import passages, turn_passage
+from lantern_proxy.config import Config, EmbedConfig, RestoreConfig
+from lantern_proxy.embed import Embedder, available
+from lantern_proxy.restore import Ask, Restorer
+from lantern_proxy.restore_dense import Breaker
+from lantern_proxy.turn import Filed, canonical, item, message
+
+LEXICAL = EmbedConfig(enabled="off")
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+SUMMARY = "The user and the assistant set up a billing service and settled a few things."
+CHAT = [
+    ("Hi! I'm starting on a billing service called LedgerFox. The API listens on port 8443 in staging.", "Great, LedgerFox it is."),
+    ("We use PostgreSQL 15.4 and the database is named ledger_main.", "Noted: ledger_main on PostgreSQL 15.4."),
+    ("Please always write commit messages in the imperative mood.", "Sure, I will do that."),
+    ("Our launch is on 2026-03-14, and Priya Raman signs off on releases.", "ACK. I have taken note of that."),
+    ("Can you explain how pooling works?", "A pool keeps connections open so that requests need not wait for a new one. It lends them out."),
+    ("I ran the migration and got error LF-2047 in 0007_invoices.sql.", "The file was edited. Run `flyway repair`."),
+    ("flyway repair fixed it, thanks!", "Wonderful! Happy to help."),
+    ("The rate limit for Acme Corp is 250 requests per minute.", "Okay, 250 requests per minute for Acme Corp."),
+    ("Actually, use port 9443 for staging instead, 8443 is taken.", "Changed."),
+    ("Store uploads under /var/lib/ledgerfox/uploads.", "Will do."),
+    ("I am allergic to peanuts, if we plan the team lunch.", "Thanks for telling me."),
+]  # fmt: skip
+TAIL = [("Now sort the imports.", "Done, the imports are sorted."), ("And format the file.", "The file is formatted.")]
+FACTS = [
+    "LedgerFox", "9443", "15.4", "ledger_main", "imperative", "2026-03-14", "Priya Raman", "LF-2047", "0007_invoices.sql",
+    "flyway repair", "250 requests", "/var/lib/ledgerfox/uploads", "peanuts",
+]  # fmt: skip
+
+
+def filed(turns, session="s") -> list[Filed]:
+    found = []
+    for turn, pair in enumerate(turns, start=1):
+        for role, text in zip(("user", "assistant"), pair, strict=True):
+            n = len(found)
+            found.append(
+                Filed(key=f"{session}-{n}", position=n, turn=turn, message=message(role, [item(role, "text", text)], b"{}"), created_at=1.7e9 + 30 * n)
+            )  # fmt: skip
+    return found
+
+
+def write(archive, messages, *, tenant="t", session="s", project="", request="r1"):
+    turns: dict[int, list[Filed]] = {}
+    for f in messages:
+        turns.setdefault(f.turn, []).append(f)
+    made = [p for f in messages for p in passages(f, session)]
+    made += [p for turn in turns.values() if (p := turn_passage(turn, session))]
+    (added,) = archive.write(
+        [
+            Record(
+                tenant=tenant,
+                project=project,
+                session=SessionRow(id=session, api="chat", created_at=1.7e9, last_seen_at=1.7e9),
+                request=RequestRow(id=request, at=1.7e9, api="chat", path="/", event="turn"),
+                messages=tuple(messages),
+                passages=tuple(made),
+            )
+        ]
+    )
+    return added
+
+
+@pytest.fixture
+def archive(tmp_path) -> Iterator[Archive]:
+    with Archive(tmp_path / "lantern.db", synchronous="normal") as archive:
+        write(archive, filed([*CHAT, *TAIL]))
+        yield archive
+
+
+@pytest.fixture
+def restorer(archive) -> Iterator[Restorer]:
+    restorer = Restorer(archive, Config(embed=LEXICAL), None)
+    yield restorer
+    restorer.close()
+
+
+def ask(question="", *, present=None, budget=6_000, **more):
+    held = (
+        canonical(" ".join([SUMMARY, *(text for pair in TAIL for text in pair), question]))
+        if present is None
+        else present
+    )
+    given = {
+        "tenant": "t",
+        "project": "",
+        "session": "s",
+        "now": 1.7e9 + 9_000,
+        "deadline": time.monotonic() + 60,
+        **more,
+    }
+    return Ask(present=held, question=question, summary=SUMMARY, budget_chars=budget, **given)
+
+
+# at the compaction
+
+
+def test_the_loss_block_holds_every_lost_fact(restorer):
+    restored = restorer.at_compaction(ask())
+    assert [fact for fact in FACTS if fact not in restored.text] == []
+    assert restored.kind == "loss"
+    assert len(restored.text) <= 6_000
+
+
+def test_a_small_loss_block_holds_most_facts_and_no_filler(restorer):
+    restored = restorer.at_compaction(ask(budget=1_500))
+    assert sum(fact in restored.text for fact in FACTS) >= 10
+    assert "Wonderful" not in restored.text
+    assert "ACK" not in restored.text
+
+
+def test_the_newest_value_is_in_even_the_smallest_block(restorer):
+    for budget in (500, 700, 1_000):
+        text = restorer.at_compaction(ask(budget=budget)).text
+        assert "8443 in staging" not in text or "9443" in text
+
+
+def test_an_echo_of_the_assistant_adds_nothing(restorer):
+    restored = restorer.at_compaction(ask())
+    assert restored.text.count("250 requests per minute") == 1
+    assert "[2023-11-14 22:20 user, turn 8] The rate limit" in restored.text
+
+
+def test_what_the_request_holds_is_not_restored(restorer):
+    whole = canonical(" ".join(text for pair in [*CHAT, *TAIL] for text in pair))
+    assert restorer.at_compaction(ask(present=whole)) is None
+    lacking = whole.replace("The rate limit for Acme Corp is 250 requests per minute.", "").replace(
+        "Okay, 250 requests per minute for Acme Corp.", ""
+    )
+    (placed,) = restorer.at_compaction(ask(present=lacking)).placed
+    assert placed.text == "The rate limit for Acme Corp is 250 requests per minute."
+
+
+def test_only_the_sentences_that_are_lost_come_back(restorer):
+    present = canonical("We talked. Hi! I'm starting on a billing service called LedgerFox. That was all.")
+    restored = restorer.at_compaction(ask(present=present))
+    first = next(p for p in restored.placed if p.passage.turn == 1 and p.passage.speaker == "user")
+    assert first.text == "The API listens on port 8443 in staging."
+
+
+def test_a_longer_number_in_the_request_does_not_hide_a_lost_one(tmp_path):
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, filed([("Note KEY-DELTA=1", "ACK KEY-DELTA.")]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        restored = restorer.at_compaction(ask(present="Note KEY-DELTA=18. ACK KEY-DELTA."))
+        assert "Note KEY-DELTA=1\n" in restored.text
+
+
+def test_a_call_whose_arguments_the_request_holds_is_not_lost(tmp_path):
+    call = Filed(
+        key="c", position=0, turn=1, created_at=1.7e9,
+        message=message("assistant", [item("assistant", "call", '{"command": "cat f1.txt"}', name="shell")], b"{}"),
+    )  # fmt: skip
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, [call])
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        assert restorer.at_compaction(ask(present='shell {"command": "cat f1.txt"}')) is None
+        assert "shell: cat f1.txt" in restorer.at_compaction(ask(present="nothing")).text
+
+
+def test_encoded_data_does_not_flood_the_block(tmp_path):
+    noise = (
+        "4qvlUg+w44UmAweBwjIDOfYawLByVcpN2f9ocjLAT8WMUZ6Be0+oJfVQvA/recAFp6MSioaB8jnQcX8WgmWDoeopvbdVsfAWRAi3AxrozFFVnxXi0abfrnJz"
+        * 12
+    )
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, filed([("cat f1", f"file 1 contains KEY-X value=7919 {noise}")]))
+        restored = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(ask(present="x"))
+        assert "file 1 contains KEY-X value=7919" in restored.text
+        assert len(restored.text) < 500
+
+
+# when a question is known
+
+
+@pytest.mark.parametrize(
+    ("question", "fact"),
+    [
+        ("Which port does staging use now?", "9443"),
+        ("What is our database named?", "ledger_main"),
+        ("Which error did the migration give?", "LF-2047"),
+        ("How many requests per minute may Acme Corp make?", "250"),
+        ("When is our launch?", "2026-03-14"),
+        ("deploy it to the staging port we agreed on", "9443"),
+    ],
+)
+def test_a_literal_question_gets_its_answer_first(restorer, question, fact):
+    restored = restorer.for_question(ask(question, budget=2_000))
+    assert restored.kind == "question"
+    assert any(fact in placed.text for placed in restored.placed[:3])
+    assert len(restored.text) <= 2_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "thanks, go on",
+        "continue",
+        "ok do it",
+        "Great, thank you so much!",
+        "lgtm, next step please",
+        "Now write a function that reverses a linked list.",
+        "Add type hints to all functions in this file.",
+        "What's the capital of Australia?",
+        "Make the button blue and center it.",
+        "run the tests",
+        "Refactor this:\n```python\nport = 8443\nledger_main = connect(port)\n```",
+        "",
+        "   \n\t ",
+        "\U0001f44d",
+    ],
+)
+def test_chit_chat_and_plain_instructions_add_nothing(restorer, text):
+    assert restorer.for_question(ask(text, budget=2_000)) is None
+
+
+def test_a_long_message_is_read_at_its_telling_sentences(restorer):
+    suffix = (
+        "\n\nTo suggest changes to a file you MUST return the entire content of the updated file. "
+        + "Use the file listing format. " * 60
+    )
+    restored = restorer.for_question(ask("Which port does staging use now?" + suffix, budget=2_000))
+    assert restored is not None
+    assert "9443" in restored.text
+
+
+def test_an_answer_that_the_request_still_holds_is_not_added(restorer):
+    question = "How many requests per minute may Acme Corp make?"
+    present = canonical(" ".join(text for pair in [*CHAT, *TAIL] for text in pair)) + " " + question
+    assert restorer.for_question(ask(question, present=present)) is None
+
+
+def test_admission_decides_how_good_the_evidence_must_be(archive):
+    question = "Which database was it?"
+    strict = Restorer(archive, Config(embed=LEXICAL, restore=RestoreConfig(admission=1.0)), None)
+    lax = Restorer(archive, Config(embed=LEXICAL, restore=RestoreConfig(admission=0.0)), None)
+    assert strict.for_question(ask(question)) is None
+    assert "ledger_main" in lax.for_question(ask(question)).text
+
+
+def test_a_passage_shown_in_a_replayed_block_is_not_added_again(restorer):
+    question = "Which port does staging use now?"
+    first = restorer.for_question(ask(question, budget=2_000))
+    replayed = ask(
+        question, budget=2_000, present=canonical(SUMMARY + question) + " " + " ".join(p.text for p in first.placed),
+        shown=frozenset(p.passage.id for p in first.placed),
+    )  # fmt: skip
+    again = restorer.for_question(replayed)
+    assert again is None or not {p.text for p in again.placed} & {p.text for p in first.placed}
+
+
+# what holds for both
+
+
+@pytest.mark.parametrize("recipe", ["default", "lantern"])
+@pytest.mark.parametrize("budget", [0, 100, 261, 300, 400, 999, 2_500])
+def test_the_budget_is_never_exceeded(archive, recipe, budget):
+    restorer = Restorer(archive, Config(embed=LEXICAL, restore=RestoreConfig(recipe=recipe, admission=0.0)), None)
+    for restored in (
+        restorer.at_compaction(ask(budget=budget)),
+        restorer.for_question(ask("Which port is it?", budget=budget)),
+    ):
+        assert restored is None or 0 < len(restored.text) <= budget
+
+
+@pytest.mark.parametrize("recipe", ["default", "lantern"])
+def test_the_same_request_gives_the_same_bytes(archive, recipe):
+    config = Config(embed=LEXICAL, restore=RestoreConfig(recipe=recipe))
+    texts = {Restorer(archive, config, None).at_compaction(ask()).text for _ in range(3)}
+    assert len(texts) == 1
+
+
+def test_no_tenant_sees_another_tenants_words(archive):
+    write(archive, filed([("Our secret port is 7777 in staging.", "Noted.")]), tenant="other", request="r2")
+    for scope in ("session", "project", "tenant"):
+        restorer = Restorer(archive, Config(embed=LEXICAL, restore=RestoreConfig(scope=scope, admission=0.0)), None)
+        for restored in (restorer.at_compaction(ask()), restorer.for_question(ask("Which port does staging use?"))):
+            assert "7777" not in restored.text
+        assert "9443" not in restorer.at_compaction(ask(tenant="other")).text
+
+
+def test_the_scope_decides_which_sessions_may_give(archive):
+    write(archive, filed([("The printer is on port 9100.", "OK.")], "near"), session="near", project="p", request="r2")
+    write(archive, filed([("The scanner is on port 9200.", "OK.")], "far"), session="far", project="q", request="r3")
+    found = {}
+    for scope in ("session", "project", "tenant"):
+        restorer = Restorer(archive, Config(embed=LEXICAL, restore=RestoreConfig(scope=scope, admission=0.0)), None)
+        text = restorer.at_compaction(ask(session="new", project="p")) if scope != "session" else None
+        found[scope] = (text is not None and "9100" in text.text, text is not None and "9200" in text.text)
+    assert found == {"session": (False, False), "project": (True, False), "tenant": (True, True)}
+
+
+def test_newly_archived_passages_are_found_at_once(archive, restorer):
+    assert "Gustav" not in restorer.at_compaction(ask()).text
+    new = Filed(
+        key="new", position=90, turn=40, created_at=1.7e9 + 5_000,
+        message=message("user", [item("user", "text", "The courier is named Gustav Mayr.")], b"{}"),
+    )  # fmt: skip
+    restorer.learn("t", "", write(archive, [new], request="r2"))
+    assert "Gustav Mayr" in restorer.at_compaction(ask()).text
+    assert "Gustav Mayr" in restorer.for_question(ask("What is the courier named?")).text
+
+
+def test_pruned_passages_are_never_restored(archive, restorer):
+    from lantern_proxy.archive import PruneRule
+
+    assert restorer.at_compaction(ask()) is not None
+    archive.of("t").prune(PruneRule(session="s"), now=1.8e9, dry_run=False)
+    assert restorer.at_compaction(ask()) is None
+
+
+def test_a_passed_deadline_is_honoured_and_told(restorer):
+    late = ask("Which port does staging use now?", deadline=time.monotonic() - 1)
+    restored = restorer.for_question(late)
+    assert "restore:deadline" in (restored.degraded if restored else late.notes)
+    late = ask(deadline=time.monotonic() - 1)
+    restored = restorer.at_compaction(late)
+    assert "restore:deadline" in (restored.degraded if restored else late.notes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ud800 lone",
+        "\x00\x01",
+        "a" * 100_000,
+        "(" * 5_000,
+        "</restored_context>" * 50,
+        "\u202e\u200b",
+        "1.2.3." * 2_000,
+    ],
+)
+def test_weird_text_raises_nothing(tmp_path, text):
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, filed([(text, "Use port 9443. " + text)]))
+        restorer = Restorer(archive, Config(embed=LEXICAL, restore=RestoreConfig(admission=0.0)), None)
+        for restored in (
+            restorer.at_compaction(ask(present=text[:50])),
+            restorer.for_question(ask("Which port? " + text)),
+        ):
+            assert restored is None or len(restored.text) <= 6_000
+
+
+def test_many_threads_may_ask_and_learn_at_once(archive, restorer):
+    failures = []
+
+    def work(n):
+        try:
+            for k in range(10):
+                new = Filed(
+                    key=f"{n}-{k}", position=100 + 10 * n + k, turn=50, created_at=1.7e9,
+                    message=message("user", [item("user", "text", f"Box {n}-{k} is blue.")], b"{}"),
+                )  # fmt: skip
+                restorer.learn("t", "", write(archive, [new], request=f"q{n}-{k}"))
+                restorer.at_compaction(ask())
+                restorer.for_question(ask("Which port does staging use now?"))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_every_placed_passage_tells_its_rank_score_and_signals(restorer):
+    restored = restorer.for_question(ask("Which port does staging use now?"))
+    assert [p.rank for p in restored.placed] == list(range(1, len(restored.placed) + 1))
+    assert all(p.score > 0 and "bm25" in p.signals for p in restored.placed)
+    assert all(p.text.split(" \u2026 ")[0] in restored.text for p in restored.placed)
+    assert restored.considered >= len(restored.placed)
+
+
+def test_the_recipe_of_the_paper_restores_summaries_of_turns(archive):
+    restorer = Restorer(archive, Config(embed=LEXICAL, restore=RestoreConfig(recipe="lantern")), None)
+    restored = restorer.at_compaction(ask("Which port does staging use now?", budget=900))
+    assert {p.passage.unit for p in restored.placed} == {"turn"}
+    assert "9443" in restored.text
+    assert {"bm25", "keywords", "importance"} <= set(restored.placed[0].signals)
+    assert restorer.for_question(ask("Which port does staging use now?")) is None
+
+
+# after the answer
+
+
+def test_a_used_passage_gains_and_an_unused_one_loses(archive, restorer):
+    restored = restorer.for_question(ask("Which port does staging use now?"))
+    used = next(p.passage.id for p in restored.placed if "9443" in p.text)
+    ids = [p.passage.id for p in restored.placed]
+    updates = restorer.settle("t", ids, "Staging uses port 9443.", 1.7e9 + 100)
+    assert set(updates) == set(ids)
+    assert updates[used] == (pytest.approx(0.65), pytest.approx(0.55), 1, 1.7e9 + 100)
+    assert all(
+        update[0] == pytest.approx(0.48) for id_, update in updates.items() if id_ != used and "9443" not in str(id_)
+    )
+    archive.of("t").reinforce(updates)
+    assert archive.of("t").passages_by_id([used])[used].confidence == pytest.approx(0.65)
+
+
+def test_what_the_request_said_itself_proves_no_use(restorer):
+    question = "Is it true that staging uses port 9443?"
+    restored = restorer.for_question(ask(question))
+    ids = [p.passage.id for p in restored.placed]
+    assert all(update[0] <= 0.5 for update in restorer.settle("t", ids, "Yes: port 9443.", 1.7e9).values())
+
+
+def test_a_passage_below_the_minimum_is_not_restored(archive, restorer):
+    ids = [p.passage.id for p in restorer.at_compaction(ask()).placed]
+    archive.of("t").reinforce({id_: (0.1, 0.0, 9, 1.7e9) for id_ in ids})
+    restored = restorer.at_compaction(ask())
+    assert restored is None or not set(ids) & {p.passage.id for p in restored.placed}
+
+
+# vectors
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Iterator[Embedder]:
+    if not available():
+        pytest.skip("the extra `dense` is not installed")
+    cache = Path(os.environ.get("LANTERN_TEST_CACHE") or Path(__file__).resolve().parent.parent / ".cache" / "embed")
+    with Embedder(MODEL, cache) as embedder:
+        embedder.start()
+        assert embedder.wait(240), embedder.detail
+        yield embedder
+
+
+def embed_all(archive, embedder):
+    rows = archive.unembedded(1_000)
+    sessions = {id_: archive.of(tenant).passages_by_id([id_])[id_].session for tenant, id_, _ in rows}
+    vectors = embedder.embed([text for _, _, text in rows])
+    archive.add_vectors(
+        embedder.name, embedder.dim, [(t, sessions[i], i, v) for (t, i, _), v in zip(rows, vectors, strict=True)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "fact"),
+    [
+        ("What food must be avoided when the group eats?", "peanuts"),
+        ("Who has to approve before we ship?", "Priya Raman"),
+        ("How should I phrase what goes into git?", "imperative"),
+    ],
+)
+def test_a_question_in_other_words_finds_its_answer(archive, embedder, question, fact):
+    embed_all(archive, embedder)
+    restorer = Restorer(archive, Config(restore=RestoreConfig(admission=0.2)), embedder)
+    restored = restorer.for_question(ask(question, budget=1_000))
+    assert fact in restored.text
+    assert "vector" in restored.placed[0].signals
+    assert restored.degraded == ()
+
+
+def test_a_question_without_one_shared_word_finds_its_answer(tmp_path, embedder):
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, filed([*CHAT, ("My daughter Ada was born on the 9th of June.", "Lovely!"), *TAIL]))
+        embed_all(archive, embedder)
+        restored = Restorer(archive, Config(), embedder).for_question(ask("When is my child's birthday?", budget=600))
+        assert "9th of June" in restored.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["thanks, go on", "Write unit tests for the parser class.", "What's the capital of Australia?", "run the tests"],
+)
+def test_vectors_do_not_make_chit_chat_a_question(archive, embedder, text):
+    embed_all(archive, embedder)
+    assert Restorer(archive, Config(), embedder).for_question(ask(text)) is None
+
+
+def test_a_channel_that_is_not_ready_is_told(archive):
+    cold = Embedder(MODEL, "/nonexistent")
+    restored = Restorer(archive, Config(), cold).for_question(ask("What is the database called?"))
+    assert restored.degraded == ("dense:off",)
+    asked = ask("What is the database called?")
+    assert Restorer(archive, Config(embed=LEXICAL), None).for_question(asked).degraded == ()
+    asked = ask("thanks, go on")
+    Restorer(archive, Config(), None).for_question(asked)
+    assert asked.notes == []
+
+
+def test_the_breaker_opens_after_failures_in_a_row_and_closes_by_itself():
+    breaker = Breaker(limit=3, rest_s=30)
+    for ok in (False, False, True, False, False):
+        breaker.record(ok, 100.0)
+    assert not breaker.open(100.0)
+    breaker.record(False, 100.0)
+    assert breaker.open(129.0)
+    assert not breaker.open(131.0)
