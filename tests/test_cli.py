@@ -42,7 +42,7 @@ def made(tmp_path_factory):
         for b in blocks
     )
     session = SessionRow(id="chat-one", api="chat", created_at=now, last_seen_at=now)
-    request = RequestRow(id="req_1", at=now, api="chat", path="/v1/chat/completions", event="window", query=question)
+    request = RequestRow(id="req_1", at=now, api="chat", path="", event="window", query=question, restored=9)
     with Archive(path) as archive:
         archive.write([Record(tenant=tenant, project="work", session=session, request=request, blocks=ledger)])
     return path
@@ -238,7 +238,16 @@ def test_reindex_gives_every_passage_a_vector_and_makes_them_anew(lantern, tmp_p
     assert first["embedded"] == waiting > 0
     assert rows(lantern(*arguments))[0]["embedded"] == 0
     assert rows(lantern(*arguments, "--vectors"))[0]["embedded"] == waiting
-    assert rows(lantern("status", "--json"))[0]["vectors"][0] == first["model"]
+    assert rows(lantern("status", "--json"))[0]["vectors"] == first["model"]
+
+
+def test_reindex_without_an_embedder_still_makes_the_full_text_index_anew(lantern, tmp_path):
+    (tmp_path / "off.yaml").write_text("embed: {enabled: off}\n")
+    (told,) = rows(lantern("reindex", "--config", "off.yaml", "--json"))
+    assert (told["embedded"], told["skipped"]) == (0, "the embedder is turned off (embed.enabled)")
+    assert rows(lantern("search", "firewall", "--json"))
+    refused = lantern("reindex", "--config", "off.yaml", "--vectors", code=1)
+    assert refused.stderr == "lantern: the embedder is turned off (embed.enabled)\n"
 
 
 # doctor

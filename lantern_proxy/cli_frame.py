@@ -1,0 +1,128 @@
+"""What all commands share: their options, how they open the archive, and how an error is told."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive import Archive, TenantArchive
+    from lantern_proxy.config import Config
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_EXITS = {"ConfigError": 2, "ArchiveError": 1, "EmbedError": 1, "OSError": 1}
+"""Errors that are told in one line, and their exit codes. By name, so that telling one imports nothing."""
+
+
+class Terminal(click.Group):
+    """A group whose errors are one lower-case line."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        options["standalone_mode"] = False
+        try:
+            code = super().main(*args, **options)
+        except click.ClickException as error:
+            hint = "; see `lantern --help`" if isinstance(error, click.UsageError) else ""
+            self._end(error.format_message().rstrip(".") + hint, error.exit_code)
+        except click.Abort:
+            self._end("stopped", 1)
+        except BrokenPipeError:  # lantern export | head
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+        except Exception as error:
+            exits = [_EXITS[each.__name__] for each in type(error).__mro__ if each.__name__ in _EXITS]
+            if not exits or os.environ.get("LANTERN_DEBUG"):
+                raise
+            self._end(str(error), exits[0])
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def _end(self, message: str, code: int) -> None:
+        text = " ".join(message.split())
+        first = text.split(" ", 1)[0]
+        if not first.isupper():  # LANTERN_PORT keeps its case
+            text = text[:1].lower() + text[1:]
+        click.echo(f"lantern: {text}", err=True)
+        sys.exit(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What --config, --archive and --json of a command say."""
+
+    config: Path | None
+    archive: Path | None
+    as_json: bool
+
+    def load(self) -> "Config":
+        """The settings: file < environment < command line. Raises ConfigError."""
+        from dataclasses import replace
+
+        from lantern_proxy.config import load
+
+        config = load(self.config, os.environ)
+        if self.archive:
+            config = replace(config, archive=replace(config.archive, path=self.archive))
+        return config
+
+    @contextmanager
+    def open(self, *, write: bool = False) -> Iterator["Archive"]:
+        """The archive, which must exist. Only `write` may change it."""
+        from lantern_proxy.archive import Archive, ArchiveError
+
+        settings = self.load().archive
+        if not settings.path.exists():
+            raise ArchiveError(f"archive {settings.path} does not exist; name it with --archive PATH")
+        with Archive(settings.path, synchronous=settings.synchronous, read_only=not write) as archive:
+            yield archive
+
+    def tell(self, row: Any) -> None:
+        """One JSON line."""
+        click.echo(json.dumps(row, default=plain))
+
+
+def plain(value: Any) -> Any:
+    """What json does not know: dataclasses, bytes, paths, sets."""
+    from dataclasses import asdict, is_dataclass
+
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)
+
+
+def settled(command: Command) -> Command:
+    """Give a command --config, --archive and --json, and hand them to it as one Settings."""
+    from functools import wraps
+
+    @wraps(command)
+    def run(config: Path | None, archive: Path | None, as_json: bool, **others: Any) -> Any:
+        return command(Settings(config, archive, as_json), **others)
+
+    file = click.Path(path_type=Path, dir_okay=False)
+    options = [
+        click.option("--json", "as_json", is_flag=True, help="One JSON object a line."),
+        click.option("--archive", type=file, help="The archive, instead of the configured one (./lantern.db)."),
+        click.option("--config", type=file, envvar="LANTERN_CONFIG", help="A settings file; see config.example.yaml."),
+    ]
+    for option in options:
+        run = option(run)
+    return run  # type: ignore[return-value]
+
+
+tenant_option = click.option("--tenant", help="Only this tenant; all by default.")
+
+
+def tenants(archive: "Archive", only: str | None) -> list["TenantArchive"]:
+    """What each tenant has, last seen first; one of them when `only` names it."""
+    known = [each.id for each in archive.tenants()]
+    if only is not None and only not in known:
+        raise click.ClickException(f"tenant {only} has nothing in {archive.path}; `lantern status` lists the tenants")
+    return [archive.of(each) for each in known if only in (None, each)]
