@@ -36,6 +36,8 @@ _HEADER = re.compile(
 )
 _BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
+MOST_SHARE, LEAST_SHARE_CHARS = 0.25, 300
+"""Most of the room that one passage may take: of a longer one the best sentences go in, so that others fit too."""
 MOST_MISSES = 6
 """A block is full when this many passages in a row did not fit."""
 
@@ -151,13 +153,14 @@ def greedy(
     nearest = dict.fromkeys(values, 0.0)
     chosen: list[tuple[int, Choice]] = []
     opened: set[str] = set()
+    most_chars = max(LEAST_SHARE_CHARS, int(MOST_SHARE * room_chars))
     misses = 0
     while values and misses < MOST_MISSES:
         best = max(values, key=lambda i: (lam * values[i] / top - (1 - lam) * nearest[i], -i))
         offer = offers[best]
         del values[best]
         known = offer.passage.message in opened
-        spans = _fitting(offer, room_chars, session, known)
+        spans = _fitting(offer, min(room_chars, most_chars), session, known)
         if not spans:
             misses += 1
             continue
@@ -170,7 +173,7 @@ def greedy(
 
 
 def _fitting(offer: Offer, room_chars: int, session: str, opened: bool) -> tuple[tuple[int, int], ...]:
-    """All spans of the offer, or the best of them that fit."""
+    """All spans of the offer, or the best of them that fit into the room."""
     if entry_chars(offer.passage, offer.spans, session, opened=opened) <= room_chars:
         return offer.spans
     kept: list[int] = []

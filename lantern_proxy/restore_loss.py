@@ -142,9 +142,7 @@ _DECIDED = re.compile(
     r"|lives?|works? (?:at|for|as)|budget|limit\w*|use)\b",
     re.I,
 )
-_WHEN = re.compile(
-    r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|since|week|month|year|weekend|\d{4})\b", re.I
-)
+_WHEN = re.compile(r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|since|week|month|year|weekend|\d{4})\b", re.I)
 _CHANGED = re.compile(
     r"\b(?:actually|instead|changed?|switch\w*|no longer|from now on|correction|update[ds]?|rather than|not \S+ but)\b",
     re.I,
@@ -156,8 +154,11 @@ def salience(text: str, passage: Passage) -> float:
     """How likely the sentence is to be asked for, from its form (hand-made; no model, nothing learned)."""
     if len(text) > 100 and " " not in text and "\n" not in text and not text.startswith("http"):
         return 0.02  # encoded data, minified code
+    specific = any(tag in text for tag in passage.tags)
+    if not specific and len(text) < 40 and len(_WORD.findall(text)) <= 2:
+        return 0.05
     if _FILLER.search(text) and len(text) < 160:
-        return 0.05 if not passage.tags or not any(tag in text for tag in passage.tags) else 0.3
+        return 0.3 if specific else 0.05
     value = _SPEAKERS.get(passage.speaker, 1.0)
     if text.rstrip(")\"' *").endswith("?"):
         value *= 0.35
@@ -251,14 +252,14 @@ def cover(
     idf:    index term -> idf scaled to [0, 1]
     cost:   (candidate, line, is its message already opened?) -> characters in the block
     prior:  factor per candidate (similarity to the summary breaks ties, confidence)
-    shares: speaker -> largest share of the room it may take
+    shares: speaker -> most characters that what it said may take; others are free
     The gain of a term that is covered is 0, and a message gives less the more it has given: submodular.
     """
     old = superseded(candidates)
     weights = _Weights(present, idf)
     covered: set[str] = set()
     given: dict[str, float] = {}
-    spent: dict[str, int] = {}
+    left = dict(shares)
 
     def gain(c: int, i: int) -> float:
         candidate = candidates[c]
@@ -285,7 +286,7 @@ def cover(
         _, c, i = heapq.heappop(heap)
         passage, line = candidates[c].passage, candidates[c].lines[i]
         chars = cost(c, i, passage.message in given)
-        if chars > room_chars or spent.get(passage.speaker, 0) + chars > shares.get(passage.speaker, room_chars):
+        if chars > min(room_chars, left.get(passage.speaker, room_chars)):
             continue
         value, dense = worth(c, i)
         if value < max(MIN_GAIN, ECHO * alone[c, i][0]):
@@ -295,7 +296,8 @@ def cover(
             continue
         chosen.append(Chosen(c, i, value))
         room_chars -= chars
-        spent[passage.speaker] = spent.get(passage.speaker, 0) + chars
+        if passage.speaker in left:
+            left[passage.speaker] -= chars
         covered.update(line.keys, line.words, filter(None, map(_value, line.keys)))
         given[passage.message] = given.get(passage.message, 0.0) + value
     return chosen
