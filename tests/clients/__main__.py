@@ -1,0 +1,94 @@
+"""`scripts/clients [NAME ...]`: drive clients through Lantern and print a table. Exit status 1 when one fails."""
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from clients.checks import Verdict, judge
+from clients.client import Client, ClientError
+from clients.install import InstallError, ensure, installed
+from clients.play import ROOT, play
+from clients.table import CLIENTS
+
+CACHE = ROOT / ".cache/clients"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One row of the closing table."""
+
+    client: Client
+    verdict: Verdict
+    seconds: float
+
+
+def drive(client: Client, cache: Path = CACHE) -> Outcome:
+    """Install `client` when it is not there yet, play it straight and through Lantern, and judge."""
+    began = time.monotonic()
+    try:
+        folder = ensure(client, cache)
+        began = time.monotonic()
+        verdict = judge(client, play(client, folder, lantern=False), play(client, folder, lantern=True))
+    except (InstallError, ClientError) as error:
+        verdict = Verdict(problems=[str(error)])
+    return Outcome(client, verdict, time.monotonic() - began)
+
+
+def main() -> int:
+    names = [client.name for client in CLIENTS]
+    parser = argparse.ArgumentParser(prog="scripts/clients", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which clients; all when none is named")
+    parser.add_argument("--quick", action="store_true", help="only those that install in seconds")
+    parser.add_argument("--list", action="store_true", help="say what there is, and end")
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(names):
+        parser.error(f"no client is called {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    chosen = [c for c in CLIENTS if (c.name in args.names or not args.names) and (c.quick or not args.quick)]
+    if args.list:
+        _list(chosen)
+        return 0
+    outcomes = []
+    for client in chosen:
+        outcomes.append(drive(client))
+        _tell(outcomes[-1])
+    Console(width=160).print(_table(outcomes))
+    return 1 if any(outcome.verdict.problems for outcome in outcomes) else 0
+
+
+def _list(clients: list[Client]) -> None:
+    for client in clients:
+        state = "installed" if installed(client, CACHE) else "quick to install" if client.quick else "not installed"
+        print(f"{client.name:18} {client.version:10} {client.protocol:10} {client.family:16} {state}")
+
+
+def _tell(outcome: Outcome) -> None:
+    passed = not outcome.verdict.problems
+    print(f"{outcome.client.name}: {'passed' if passed else 'FAILED'} in {outcome.seconds:.0f} s", flush=True)
+    for problem in outcome.verdict.problems:
+        print(f"    {problem}", flush=True)
+
+
+def _table(outcomes: list[Outcome]) -> Table:
+    table = Table()
+    for column in ("client", "version", "protocol"):
+        table.add_column(column)
+    for column in ("requests", "losses found", "details restored", "sessions", "seconds", "result"):
+        table.add_column(column, justify="right")
+    for outcome in outcomes:
+        client, verdict = outcome.client, outcome.verdict
+        kinds = ", ".join(f"{verdict.losses.count(kind)} {kind}" for kind in dict.fromkeys(verdict.losses))
+        table.add_row(
+            client.name, client.version, client.protocol, str(verdict.requests), kinds or "none",
+            f"{verdict.restored} of {verdict.lost}", str(verdict.sessions), f"{outcome.seconds:.0f}",
+            "FAILED" if verdict.problems else "passed",
+        )  # fmt: skip
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""What is known of a client before it runs, and what its driver is given."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Protocol = Literal["chat", "responses", "messages"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A row of the table."""
+
+    name: str
+    family: str
+    protocol: Protocol
+    drive: "Drive"
+    pip: tuple[str, ...] = ()
+    """Pinned requirements; the first one is the client itself."""
+    npm: tuple[str, ...] = ()
+    tools: bool = True
+    """It can run a shell command for the model."""
+    losses: frozenset[str]
+    """What its way of forgetting may be called: compacted, window, cleared."""
+    compactions: int = 1
+    """At least so many losses must be seen."""
+    quick: bool = False
+    """Installs in seconds, so that CI drives it."""
+    full_tokens: int = 150_000
+    """What the upstream reports as the size of a request when the window is to look full."""
+    limit_s: float = 240
+
+    @property
+    def version(self) -> str:
+        """Of the package that is the client."""
+        return (self.pip or self.npm)[0].rpartition("==" if self.pip else "@")[2]
+
+
+class ClientError(RuntimeError):
+    """The client ended with an error, or not in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run of a client: where it is, whom it calls and what the user says."""
+
+    client: Client
+    folder: Path
+    """Where it is installed."""
+    home: Path
+    """An empty home of its own, with its working directory in `home / "work"`."""
+    url: str
+    """Root of the endpoint, without /v1."""
+    lines: tuple[str, ...]
+    deadline: float
+    """time.monotonic() value."""
+
+    @property
+    def work(self) -> Path:
+        return self.home / "work"
+
+    def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+        """A bare environment: no key, token or setting of the person who runs this reaches a client."""
+        kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
+        path = f"{self.folder / 'bin'}:{self.folder / 'node_modules/.bin'}:{os.environ['PATH']}"
+        home = str(self.home)
+        quiet = {"DO_NOT_TRACK": "1", "CI": "1", "NO_COLOR": "1", "TERM": "dumb", "NO_PROXY": "127.0.0.1,localhost"}
+        return kept | {"PATH": path, "HOME": home, "XDG_CONFIG_HOME": f"{home}/.config", "TMPDIR": f"{home}/tmp"} | quiet | extra
+
+    def run(self, command: Sequence[str], env: Mapping[str, str] = {}, said: str = "") -> str:  # noqa: B006
+        """Standard output of `command`, run in the working directory; `said` goes to its standard input."""
+        process = subprocess.Popen(
+            command, cwd=self.work, env=self.environment(env), text=True, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            out, err = process.communicate(said, timeout=max(1.0, self.deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise ClientError(f"{command[0]} did not end in time") from None
+        finally:
+            _end(process)
+        if process.returncode:
+            raise ClientError(f"{command[0]} ended with {process.returncode}: {(err or out).strip()[-600:]}")
+        return out
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """Ends what the process may have left in its own group, and nothing else."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.communicate()
+
+
+Drive = Callable[[Job], list[str]]
+"""Plays the user's lines through the client; returns the final answer to each line."""

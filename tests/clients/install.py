@@ -1,0 +1,52 @@
+"""Each client in a folder of its own below the cache: a venv for PyPI's, an npm prefix for npm's. Made once, then reused."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from clients.client import Client
+
+INSTALL_S = 900
+"""Most seconds one client may take to install."""
+_QUIET_NPM = ("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
+
+
+class InstallError(RuntimeError):
+    """A client could not be installed; the message holds what the package manager said last."""
+
+
+def ensure(client: Client, cache: Path) -> Path:
+    """The folder that holds `client`, installed when it is not there yet in the pinned versions."""
+    folder, stamp = cache / client.name, cache / client.name / ".installed"
+    wanted = "\n".join([*client.pip, *client.npm, sys.version.split()[0] if client.pip else ""])
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    if client.pip:
+        _run([sys.executable, "-m", "venv", str(folder)], client)
+        _run([str(folder / "bin/python"), "-m", "pip", "install", "--quiet", *client.pip], client)
+    if client.npm:
+        _run(["npm", "install", "--prefix", str(folder), *_QUIET_NPM, *client.npm], client)
+    stamp.write_text(wanted)
+    return folder
+
+
+def installed(client: Client, cache: Path) -> bool:
+    return (cache / client.name / ".installed").is_file()
+
+
+def _run(command: Sequence[str], client: Client) -> None:
+    env = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=INSTALL_S, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        raise InstallError(f"{client.name}: {command[0]} took more than {INSTALL_S} s; try again") from None
+    except FileNotFoundError:
+        raise InstallError(f"{client.name}: {command[0]} is not on the PATH; install it") from None
+    if done.returncode:
+        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-8:])
+        raise InstallError(f"{client.name} cannot be installed; is its package registry reachable?\n{said}")

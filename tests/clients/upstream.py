@@ -1,0 +1,137 @@
+"""A scripted upstream on loopback: it answers by simple rules and keeps every request that reached it.
+
+Where a client asks for a summary it gets a vague one; where the user wrote `RUN: command` it calls the client's shell tool;
+from a certain turn on it reports a full window until the client has compacted. It does not read restored blocks, so that
+its answers are the same with and without Lantern.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from clients.dialects import Heard, Reply, hear, say
+from clients.talk import OVERFLOW, RUN, SUMMARY, SUMMARY_MARK, Turn
+
+BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
+_ASKS_SUMMARY = re.compile(r"summar|snapshot|checkpoint|compact", re.I)
+_TITLE = re.compile(r"\btitle\b", re.I)
+_SHELLS = ("exec_command", "shell", "shell_command", "Bash", "bash", "run_shell_command", "run_commands", "run_command", "execute_command")
+
+
+@dataclass(slots=True)
+class Received:
+    """A request as it reached the upstream, and the answer it got."""
+
+    tap: str
+    """Number that the recording relay gave it."""
+    path: str
+    body: bytes
+    heard: Heard | None
+    kind: str
+    """main (part of the conversation), summary (the client asked for one), or other."""
+    answer: bytes = b""
+
+
+@dataclass(slots=True)
+class Script:
+    """The rules for one client, and what was received."""
+
+    turns: Sequence[Turn]
+    full_tokens: int
+    """Size to report when the window is to look full."""
+    received: list[Received] = field(default_factory=list)
+
+    def app(self) -> Starlette:
+        every = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"]
+        return Starlette(routes=[Route("/{path:path}", self.answer, methods=every)])
+
+    async def answer(self, request: Request) -> Response:
+        path, raw = request.url.path, await request.body()
+        if request.headers.get("upgrade", "").lower() == "websocket":
+            return JSONResponse({"error": {"message": "no WebSocket here"}}, 426)
+        if request.method != "POST" or not path.endswith(("/chat/completions", "/responses", "/compact", "/messages")):
+            return JSONResponse(_about(path))
+        body = json.loads(raw)
+        heard = hear(path, body)
+        kind, reply = self.decide(heard)
+        content_type, pieces = say(heard, body, reply)
+        tap = request.headers.get("x-tap", "")
+        self.received.append(Received(tap, path, raw, heard, kind, b"".join(pieces)))
+        return StreamingResponse(_sent(pieces), media_type=content_type, headers={"x-request-id": f"req_{tap}"})
+
+    def decide(self, heard: Heard) -> tuple[str, Reply]:
+        """(kind of request, what is answered)."""
+        said = [(role, text) for role, text in ((r, _plain(t)) for r, t in heard.said) if text and role != "system"]
+        if heard.api == "compact" or heard.triggers:
+            return "summary", Reply(compaction="b3BhcXVl")
+        role, last = said[-1] if said else ("user", "")
+        turn = self._turn(said)
+        full = turn >= OVERFLOW and not any(SUMMARY_MARK in text for _, text in heard.said)
+        tokens = self.full_tokens if full else 2_000
+        if role == "tool":
+            return "main", Reply(self.turns[turn].answer if turn >= 0 else "Done.", tokens=tokens)
+        spoken = next((t for t in self.turns if _said(t, last)), None)
+        instructions = next((text for role, text in heard.said if role == "system"), "") if not heard.tools else ""
+        if spoken is None or _ASKS_SUMMARY.search(last) or _ASKS_SUMMARY.search(instructions):
+            return self._aside(last, instructions)
+        shell = next((name for name in _SHELLS if name in heard.tools), "")
+        if RUN in spoken.said and shell:
+            command = spoken.said.partition(RUN)[2]
+            return "main", Reply(tool=shell, arguments=_arguments(heard.tools[shell], command), tokens=tokens)
+        return "main", Reply(spoken.answer, tokens=tokens)
+
+    def _aside(self, last: str, instructions: str) -> tuple[str, Reply]:
+        """The answer to what is no line of the conversation: a summary that holds no detail, a title, or go on."""
+        if _TITLE.search(instructions[:400]):
+            return "other", Reply("State of the project")
+        if not _ASKS_SUMMARY.search(last + instructions):
+            return "other", Reply("There is nothing to do.")
+        if "state_snapshot" in last + instructions:
+            return "summary", Reply(f"<state_snapshot><overall_goal>{SUMMARY}</overall_goal></state_snapshot>")
+        if "<analysis>" in last:
+            return "summary", Reply(f"<analysis>Nothing to add.</analysis>\n<summary>\n{SUMMARY}\n</summary>")
+        return "summary", Reply(SUMMARY)
+
+    def _turn(self, said: Sequence[tuple[str, str]]) -> int:
+        """Index of the newest turn that the request holds, -1 for none."""
+        texts = [text for role, text in said if role == "user"]
+        return max((i for i, turn in enumerate(self.turns) if any(_said(turn, text) for text in texts)), default=-1)
+
+
+def _plain(text: str) -> str:
+    return _REMINDER.sub("", BLOCK.sub("\n", text)).strip()
+
+
+def _said(turn: Turn, text: str) -> bool:
+    return turn.said in text
+
+
+def _arguments(schema: dict[str, Any], command: str) -> str:
+    """`command` under the name that the tool's schema gives it: a string, or a list where it asks for one."""
+    properties = schema.get("properties", {})
+    name = next((n for n in ("cmd", "command", "commands") if n in properties), "command")
+    takes_list = properties.get(name, {}).get("type") == "array"
+    words = ["bash", "-lc", command] if name == "command" else [command]
+    given: dict[str, Any] = {name: words if takes_list else command}
+    for other in schema.get("required", []):
+        given.setdefault(other, {"boolean": False, "integer": 1, "number": 1}.get(properties.get(other, {}).get("type"), "read a file"))
+    return json.dumps(given)
+
+
+def _about(path: str) -> dict[str, Any]:
+    if path.endswith("/count_tokens"):
+        return {"input_tokens": 2_000}
+    return {"object": "list", "data": [], "models": [], "has_more": False}
+
+
+async def _sent(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
