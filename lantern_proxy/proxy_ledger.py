@@ -4,15 +4,75 @@ Providers cache the beginning of a prompt. A block is placed once, where the com
 put at the same place into every later request of its session (DESIGN section 2, cache contract).
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from lantern_proxy.history import chains
 from lantern_proxy.turn import Block, Request, Restored
 from lantern_proxy.wire.json import Insert, Place
 
+_KEPT = 2_048
+"""Sessions whose ledgers stay in memory; those of others are read from the archive again."""
+
+Key = tuple[str, str]
+"""(tenant, session)"""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Requests of one session that want its ledger."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    length: int = 0
+
+
+class Ledgers:
+    """The ledgers of the sessions seen last. read: the archived blocks of a session; called in a thread, may raise."""
+
+    def __init__(self, read: Callable[[Key], list[Block]], *, kept: int = _KEPT) -> None:
+        self._read, self._kept = read, kept
+        self._ledgers: OrderedDict[Key, list[Block]] = OrderedDict()
+        self._queues: dict[Key, _Queue] = {}
+
+    def __len__(self) -> int:
+        return len(self._ledgers)
+
+    def forget_all(self) -> None:
+        self._ledgers.clear()
+
+    @asynccontextmanager
+    async def of(self, key: Key) -> AsyncIterator[list[Block]]:
+        """The ledger of a session, for one request at a time."""
+        queue = self._queues.setdefault(key, _Queue())
+        queue.length += 1
+        try:
+            async with queue.lock:
+                ledger = self._ledgers.get(key)
+                if ledger is None:
+                    ledger = self._ledgers[key] = await asyncio.to_thread(self._read, key)
+                    while len(self._ledgers) > self._kept:
+                        self._ledgers.popitem(last=False)
+                else:
+                    self._ledgers.move_to_end(key)
+                yield ledger
+        finally:
+            queue.length -= 1
+            if not queue.length:
+                del self._queues[key]
+
+    def strike(self, key: Key, blocks: Sequence[Block]) -> None:
+        """Take blocks back that were entered and then refused by the upstream."""
+        ledger = self._ledgers.get(key, [])
+        ledger[:] = [block for block in ledger if block not in blocks]
+
 
 def replay(blocks: Sequence[Block], request: Request) -> list[tuple[Block, Insert]]:
     """The blocks whose anchor is in `request`, and where they go; in the order in which they were made."""
+    if not blocks:
+        return []
     hashes = [chain.hex() for chain in chains(request.messages)]
     prints = [m.print.hex() for m in request.messages]
     found = []

@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from lantern_proxy.archive import Archive, ArchiveError, SessionRow
 from lantern_proxy.config import Config
@@ -18,32 +19,46 @@ from lantern_proxy.turn import Api, Filed, Identity, Request, fingerprint
 
 log = logging.getLogger("lantern.proxy")
 
-_TENANTS = 4_096
-"""Tenants whose sessions are kept in memory."""
+_SESSIONS = 4_096
+"""Sessions, of all tenants, beyond which the tenant seen longest ago is dropped from memory."""
 _RECENT = 32
-"""Sessions of a tenant that are read from the archive when it is first seen."""
+"""Sessions of a tenant that are read from the archive when a request of it fits none that is known."""
 _PROBED = 20
 """Messages of a request that are looked up in the archive when memory knows none."""
+_WAIT_S = 1.0
+"""Most seconds that a request waits for what the archive has of its own session."""
+_RECENT_WAIT_S = 0.15
+"""Most seconds that a request waits for other sessions, which only a summary could be traced to."""
 
 _Archived = tuple[Session, list[Filed], tuple[str, ...]]
 Key = tuple[str, str]
 """(tenant, project): nothing is ever linked across two of them."""
 
 
+@dataclass(slots=True)
+class _Mine:
+    """What is known of one tenant."""
+
+    known: Known = field(default_factory=Known)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reading: "asyncio.Task[None] | None" = None
+    """The one that reads the tenant's recent sessions, once in the life of this record."""
+
+
 class Tenants:
     """What is known of everyone's sessions."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, sessions: int = _SESSIONS) -> None:
         self.writer: Writer | None = None
         """Set once, before the first request: the writer tells us when it opens another file."""
         self._groups = {key.lower(): name for name, tenant in config.tenants.items() for key in tenant.keys_sha256}
         self._salt = secrets.token_bytes(32)
-        self._known: OrderedDict[Key, Known] = OrderedDict()
-        self._locks: dict[Key, asyncio.Lock] = {}
+        self._most = sessions
+        self._mine: OrderedDict[Key, _Mine] = OrderedDict()
 
     def forget_all(self) -> None:
         """Another archive file: what was remembered is not in it, so the next requests file it anew."""
-        self._known.clear()
+        self._mine.clear()
 
     def of(self, credential: str) -> str:
         """The tenant that a credential stands for: the config's name for it, else its HMAC under the archive's secret.
@@ -61,27 +76,39 @@ class Tenants:
 
     def remembered(self, key: Key) -> Known | None:
         """What memory has of `key`; None when it was dropped."""
-        return self._known.get(key)
+        mine = self._mine.get(key)
+        return mine.known if mine else None
 
     async def known(self, key: Key, request: Request, identity: Identity, now: float) -> Known:
-        """Sessions of `key`; the archive is asked the first time, and when memory does not know the request's own."""
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            known = self._known.get(key)
-            if known is None:
-                known = self._known[key] = Known()
-                self._recall(known, await asyncio.to_thread(self._read, key, None))
-                while len(self._known) > _TENANTS:
-                    self._locks.pop(self._known.popitem(last=False)[0], None)
-            self._known.move_to_end(key)
+        """Sessions of `key`. The archive is asked when memory does not know the request's own: first for sessions that
+        hold its ids and messages, then, once, for those last seen."""
+        mine = self._mine.get(key)
+        if mine is None:
+            mine = self._mine[key] = _Mine()
+            self._make_room()
+        self._mine.move_to_end(key)
+        if link(mine.known, request, identity, now).session is not None:
+            return mine.known
+        async with mine.lock:
             values = _names_of(request, identity)
-            if values and link(known, request, identity, now).session is None:
-                self._recall(known, await asyncio.to_thread(self._read, key, values))
-        return known
+            if values and link(mine.known, request, identity, now).session is None:
+                await _at_most(_WAIT_S, asyncio.create_task(self._bring(mine, key, values)))
+            if mine.reading is None and link(mine.known, request, identity, now).session is None:
+                mine.reading = asyncio.create_task(self._bring(mine, key, None))
+            if mine.reading is not None and not mine.reading.done():
+                await _at_most(_RECENT_WAIT_S, mine.reading)
+        return mine.known
 
-    def _recall(self, known: Known, found: Sequence[_Archived]) -> None:
-        for session, filed, head in found:
-            if session.id not in known.sessions:
-                recall(known, session, filed, head)
+    def _make_room(self) -> None:
+        held = sum(len(mine.known.sessions) for mine in self._mine.values())
+        while held > self._most and len(self._mine) > 1:
+            _, oldest = self._mine.popitem(last=False)
+            held -= len(oldest.known.sessions)
+
+    async def _bring(self, mine: _Mine, key: Key, values: Sequence[str] | None) -> None:
+        for session, filed, head in await asyncio.to_thread(self._read, key, values):
+            if session.id not in mine.known.sessions:
+                recall(mine.known, session, filed, head)
 
     def _read(self, key: Key, values: Sequence[str] | None) -> list[_Archived]:
         """The sessions that hold any of `values`, or those last seen; oldest first. Runs in a thread."""
@@ -96,6 +123,11 @@ class Tenants:
         except ArchiveError as error:
             log.warning("sessions in the archive cannot be read: %s", error)
             return []
+
+
+async def _at_most(seconds: float, task: "asyncio.Task[None]") -> None:
+    """Wait for `task`, which goes on when that takes too long."""
+    await asyncio.wait([task], timeout=seconds)
 
 
 def _rows(archive: Archive, tenant: str, project: str, values: Sequence[str] | None) -> Iterable[SessionRow]:
@@ -120,7 +152,7 @@ def _session(row: SessionRow) -> Session:
     parent, _, agent = row.id.partition(".")
     apis: dict[str, Api] = {"chat": "chat", "responses": "responses", "messages": "messages"}
     return Session(
-        id=row.id, api=apis[row.api], family=row.family, parent=row.parent or (parent if agent else ""), side=bool(agent),
-        agent=agent if agent != "side" else "", tools=frozenset(row.tools), title=row.title,
+        id=row.id, api=apis[row.api], family=row.family, parent=row.parent or (parent if agent else ""),
+        side=bool(agent), agent=agent if agent != "side" else "", tools=frozenset(row.tools), title=row.title,
         created_at=row.created_at, last_seen_at=row.last_seen_at,
     )  # fmt: skip

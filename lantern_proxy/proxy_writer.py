@@ -1,7 +1,8 @@
 """The one writer: a thread that takes what waits, archives it in one transaction, and mends the archive when it can.
 
-Nobody waits for it but an answer's last bytes, and those only so long (archive.hold_ms). While the file is at fault the
-records wait here, the newest thousand of them; clients resend their history, so what is dropped beyond that comes again.
+Nobody waits for it but an answer's last bytes, and those only so long (archive.hold_ms), and not at all while the file
+is at fault. Then records wait here, the newest thousand of them; clients resend their history, so what is dropped
+beyond that, or was meant for a file that is gone, comes again.
 """
 
 import logging
@@ -10,13 +11,16 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from typing import Protocol
 
 from lantern_proxy.archive import Archive, ArchiveError, Record
 from lantern_proxy.config import Config
-from lantern_proxy.embed import Embedder, EmbedError
+from lantern_proxy.embed import Embedder
+from lantern_proxy.proxy_exchange import Once
 from lantern_proxy.restore import Restorer
+from lantern_proxy.turn import Passage
 
 log = logging.getLogger("lantern.writer")
 
@@ -24,8 +28,14 @@ _GROUP = 64
 """Most records of one transaction."""
 _BACKLOG = 1_000
 _RETRY_S = 2.0
-"""Seconds between two attempts to open an archive that is at fault."""
+"""Seconds between two attempts at an archive that is at fault."""
 _EMBED_GROUP = 8
+
+
+class MakeRestorer(Protocol):
+    """Restorer itself, or what stands in for it."""
+
+    def __call__(self, archive: Archive, config: Config, embedder: Embedder | None) -> Restorer: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,33 +44,52 @@ class Job:
 
     build: Callable[[], Record]
     """Makes the record on the writer's thread: passages are cut there, not in the event loop."""
+    file: int
+    """Writer.file when the request came: its tenant is one of that file."""
     restored: tuple[int, ...] = ()
     """Passages that were put into this request for the first time, to be settled by `answer`."""
     answer: str = ""
     at: float = 0.0
 
 
+@dataclass(slots=True)
+class _Waiting:
+    job: Job
+    done: Future[bool] = field(default_factory=Future)
+    record: Record | None = None
+
+    def tell(self, written: bool) -> None:
+        if not self.done.done():
+            self.done.set_result(written)
+
+
 class Writer:
-    """Owns the archive, its restorer and the two threads that write it. `archive` and `restorer` are None while at fault.
+    """Owns the archive, its restorer and the two threads that write it. The first two are None while there is no file.
 
     on_new_file: called (on the writer's thread) when another file is opened than before, so that what was remembered
                  of the old one is dropped
     """
 
-    def __init__(self, config: Config, embedder: Embedder | None, *, on_new_file: Callable[[], None]) -> None:
+    def __init__(
+        self, config: Config, embedder: Embedder | None, make_restorer: MakeRestorer, *, on_new_file: Callable[[], None]
+    ) -> None:
         self._config, self._embedder, self._on_new_file = config, embedder, on_new_file
+        self._make_restorer = make_restorer
         self.archive: Archive | None = None
         self.restorer: Restorer | None = None
         self.problem = ""
-        """Why there is no archive; empty while there is one."""
+        """What is wrong with the archive; empty while it can be written."""
+        self.file = 0
+        """Counts the files that were opened; 0 before the first."""
         self.faults: Counter[str] = Counter()
+        self._once = Once(log)
+        self._busy_since = 0.0
         self._inode = -1
-        self._opened_at = -_RETRY_S
-        self._queue: SimpleQueue[tuple[Job, Future[bool]] | None] = SimpleQueue()
-        self._backlog: deque[Job] = deque(maxlen=_BACKLOG)
-        self._work = threading.Event()
-        self._closing = threading.Event()
-        self.open()
+        self._failed_at = -_RETRY_S
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._waiting: deque[_Waiting] = deque()
+        self._work, self._closing = threading.Event(), threading.Event()
+        self._open()
         self._threads = [threading.Thread(target=self._write_all, name="lantern-writer", daemon=True)]
         if embedder is not None:
             self._threads.append(threading.Thread(target=self._embed_all, name="lantern-embedding", daemon=True))
@@ -70,13 +99,31 @@ class Writer:
     @property
     def depth(self) -> int:
         """Records that wait."""
-        return self._queue.qsize() + len(self._backlog)
+        return self._queue.qsize() + len(self._waiting)
+
+    def is_stuck(self, longer_than_s: float) -> bool:
+        """Is it no use to wait: is the file at fault, or a write under way for so long?"""
+        since = self._busy_since
+        return bool(self.problem or (since and time.monotonic() - since > longer_than_s))
 
     def submit(self, job: Job) -> Future[bool]:
-        """Archive `job` soon. The future tells whether it is on disk; it never raises."""
-        done: Future[bool] = Future()
-        self._queue.put((job, done))
-        return done
+        """Archive `job` soon. The future tells whether it is on disk, or must wait or is left out; it never raises."""
+        waiting = _Waiting(job)
+        self._queue.put(waiting)
+        return waiting.done
+
+    def look(self) -> Future[bool]:
+        """Have the file looked after: a new one made when it was deleted, another attempt when it was at fault."""
+        return self.submit(Job(build=_nothing, file=-1))
+
+    def is_gone(self) -> bool:
+        """Was the file that is open deleted or replaced?"""
+        if self.archive is None:
+            return False
+        try:
+            return self._config.archive.path.stat().st_ino != self._inode
+        except OSError:
+            return True
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Write what waits, then let go of the file."""
@@ -89,34 +136,34 @@ class Writer:
 
     # the file
 
-    def open(self) -> bool:
-        """Open the archive unless it is open; True when it can be used."""
-        if self.archive is not None and not self._is_gone():
+    def _open(self) -> bool:
+        """Open the archive unless it is open; True when it is."""
+        if self.archive is not None and not self.is_gone():
             return True
-        if time.monotonic() - self._opened_at < _RETRY_S:
-            return self.archive is not None
-        self._opened_at = time.monotonic()
-        was_open = self.archive is not None
+        if time.monotonic() - self._failed_at < _RETRY_S:
+            return False
+        if self.archive is not None:
+            path = self._config.archive.path
+            self._fault("deleted", f"archive {path} was deleted or replaced while in use; a new one is kept")
+            self._let_go()
         try:
             archive = Archive(self._config.archive.path, synchronous=self._config.archive.synchronous)
         except ArchiveError as error:
+            self._failed_at = time.monotonic()
             self._fault("open", str(error))
             return False
-        if was_open:
-            self._fault("deleted", f"archive {archive.path} was deleted or replaced while in use; a new one is kept")
-        self._let_go()
-        self.archive, self.problem = archive, ""
-        self.restorer = Restorer(archive, self._config, self._embedder)
-        before, self._inode = self._inode, archive.path.stat().st_ino
-        if self._inode != before:
-            self._on_new_file()
+        self._use(archive)
         return True
 
-    def _is_gone(self) -> bool:
-        try:
-            return self._config.archive.path.stat().st_ino != self._inode
-        except OSError:
-            return True
+    def _use(self, archive: Archive) -> None:
+        before, self._inode = self._inode, archive.path.stat().st_ino
+        if self._inode != before:
+            self.file += 1
+            self._on_new_file()
+        self.restorer = self._make_restorer(archive, self._config, self._embedder)
+        self.archive, self.problem = archive, ""
+        if self._once.is_over(["open", "deleted"]):
+            log.info("archive %s is open", archive.path)
 
     def _let_go(self) -> None:
         archive, restorer, self.archive, self.restorer = self.archive, self.restorer, None, None
@@ -125,74 +172,98 @@ class Writer:
         if archive is not None:
             archive.close()
 
-    def _fault(self, kind: str, message: str) -> None:
+    def _fault(self, kind: str, message: str, error: BaseException | None = None) -> None:
         self.faults[kind] += 1
-        self.problem = message
-        log.log(logging.ERROR if self.faults[kind] == 1 else logging.DEBUG, "%s", message)
+        self._once.tell(kind, "%s", message, error=error)
+        if kind in ("open", "deleted", "write"):
+            self.problem = message
+
+    def _attempt(self, kind: str, work: Callable[[], object]) -> Exception | None:
+        """What went wrong with `work`, counted and told."""
+        try:
+            work()
+        except Exception as error:  # a write that fails costs the write, never the answer
+            unexpected = None if isinstance(error, ArchiveError) else error
+            self._fault(kind if unexpected is None else f"{kind}:{type(error).__name__}", str(error), unexpected)
+            return error
+        return None
 
     # writing
 
     def _write_all(self) -> None:
-        while True:
-            waiting = self._take()
-            if waiting is None:
-                return
-            jobs = [*self._backlog, *(job for job, _ in waiting)]
-            written = self._write(jobs)
-            self._backlog.clear()
-            if not written:
-                self._backlog.extend(jobs)
-            for _, done in waiting:
-                done.set_result(written)
+        while self._take():
+            self._write_waiting()
+        self._write_waiting()
+        for waiting in self._waiting:
+            waiting.tell(False)
 
-    def _take(self) -> list[tuple[Job, Future[bool]]] | None:
-        """What waits, at least one and at most a group; None when it is time to end."""
-        first = self._queue.get()
-        if first is None:
-            return None
-        waiting = [first]
-        while len(waiting) < _GROUP:
+    def _take(self) -> bool:
+        """Wait for something to write, or for the next attempt at what waits; False when it is time to end."""
+        try:
+            first = self._queue.get(timeout=_RETRY_S if self._waiting else None)
+        except Empty:
+            return True
+        while first is not None:
+            self._waiting.append(first)
             try:
-                more = self._queue.get_nowait()
+                first = self._queue.get_nowait()
             except Empty:
                 break
-            if more is None:
-                self._queue.put(None)
-                break
-            waiting.append(more)
-        return waiting
+        while len(self._waiting) > _BACKLOG:
+            self.faults["dropped"] += 1
+            self._waiting.popleft().tell(False)
+        return first is not None or not self._closing.is_set()
 
-    def _write(self, jobs: Sequence[Job]) -> bool:
-        if not self.open() or self.archive is None or self.restorer is None:
+    def _write_waiting(self) -> None:
+        while self._write_some() and self._waiting:
+            pass
+
+    def _write_some(self) -> bool:
+        """Archive the oldest group of what waits; False when the file is at fault, and all waits on."""
+        usable = self._open()
+        for waiting in [w for w in self._waiting if w.job.file != self.file]:
+            self._waiting.remove(waiting)  # of another file: its tenant does not exist in this one
+            waiting.tell(False)
+        group = [self._waiting[at] for at in range(min(_GROUP, len(self._waiting)))]
+        if not usable or not self._archived(group):
+            for waiting in self._waiting:
+                waiting.tell(False)
             return False
-        built = [(job, record) for job in jobs if (record := self._built(job)) is not None]
-        try:
-            added = self.archive.write([record for _, record in built])
-            for (_, record), passages in zip(built, added, strict=True):
-                self.restorer.learn(record.tenant, record.project, passages)
-            self._settle(self.archive, self.restorer, built)
-        except Exception as error:  # a write that fails costs the write, never the answer
-            self._fault("write", str(error))
-            if isinstance(error, ArchiveError):
-                self._let_go()  # opened anew with the next write
-            return False
-        self._work.set()
+        for _ in group:
+            self._waiting.popleft()
         return True
 
-    def _built(self, job: Job) -> Record | None:
-        try:
-            return job.build()
-        except Exception:
-            self.faults["record"] += 1
-            log.exception("a record could not be built; its messages come again with the next request")
-            return None
+    def _archived(self, group: Sequence[_Waiting]) -> bool:
+        """Archive `group`; of one that fails as a whole each alone, so that a sick record costs only itself."""
+        if not group:
+            return True
+        self._busy_since = time.monotonic()
+        error = self._attempt("write", lambda: self._store(group))
+        self._busy_since = 0.0
+        if isinstance(error, ArchiveError):
+            if not error.retry:
+                self._let_go()  # opened anew with the next attempt
+            return False
+        if error is not None and len(group) > 1:
+            return all(self._archived([waiting]) for waiting in group)
+        for waiting in group:
+            waiting.tell(error is None)
+        return True
 
-    def _settle(self, archive: Archive, restorer: Restorer, built: Sequence[tuple[Job, Record]]) -> None:
-        """Confidence and success of passages whose answer is known now."""
-        for job, record in built:
-            if job.restored:
-                updates = restorer.settle(record.tenant, job.restored, job.answer, job.at)
-                archive.of(record.tenant).reinforce(updates)
+    def _store(self, group: Sequence[_Waiting]) -> None:
+        archive, restorer = self.archive, self.restorer
+        assert archive is not None
+        assert restorer is not None
+        for waiting in group:
+            waiting.record = waiting.record or waiting.job.build()
+        added = archive.write([waiting.record for waiting in group if waiting.record])
+        self.problem, self._busy_since = "", 0.0
+        if self._once.is_over(["write"]):
+            log.info("archive %s can be written again", archive.path)
+        for waiting in group:
+            waiting.tell(True)
+        self._attempt("learn", lambda: _learn(archive, restorer, group, added))
+        self._work.set()
 
     # vectors
 
@@ -202,13 +273,12 @@ class Writer:
         while embedder is not None and not self._closing.is_set():
             self._work.wait(1.0 if embedder.state == "warming" else 30.0)
             self._work.clear()
-            try:
-                while not self._closing.is_set() and embedder.state == "ready" and self._embed_some(embedder):
-                    pass
-            except (ArchiveError, EmbedError) as error:
-                self.faults["embed"] += 1
-                log.log(logging.ERROR if self.faults["embed"] == 1 else logging.DEBUG, "no vectors: %s", error)
+            if self._attempt("embed", lambda: self._embed_waiting(embedder)) is not None:
                 self._closing.wait(5.0)
+
+    def _embed_waiting(self, embedder: Embedder) -> None:
+        while not self._closing.is_set() and embedder.state == "ready" and self._embed_some(embedder):
+            pass
 
     def _embed_some(self, embedder: Embedder) -> bool:
         archive = self.archive
@@ -223,3 +293,19 @@ class Writer:
                 rows.append((tenant, passage.session, passage_id, vector))
         archive.add_vectors(embedder.name, embedder.dim, rows)
         return True
+
+
+def _nothing() -> Record:
+    raise AssertionError("a job of no file is never built")
+
+
+def _learn(
+    archive: Archive, restorer: Restorer, group: Sequence[_Waiting], added: Sequence[tuple[Passage, ...]]
+) -> None:
+    """New passages join the open indexes; confidence and success of passages whose answer is known now are settled."""
+    for waiting, passages in zip(group, added, strict=True):
+        record, job = waiting.record, waiting.job
+        if record is not None:
+            restorer.learn(record.tenant, record.project, passages)
+            if job.restored:
+                archive.of(record.tenant).reinforce(restorer.settle(record.tenant, job.restored, job.answer, job.at))

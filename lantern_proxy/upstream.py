@@ -1,15 +1,16 @@
 """Everything that goes out: one pooled httpx client, and which upstream a path belongs to.
 
     async with Upstream(config) as upstream:
-        answer = await upstream.send("POST", upstream.url("/v1/chat/completions", b"", headers), headers, body)
-        async for chunk in answer.chunks: ...
+        answer = await upstream.send("POST", "/v1/chat/completions", b"", headers, body)
+        async for chunk in answer.chunks(): ...
         await answer.close()
 
-Headers and bytes go out as they are given; redirects are not followed; nothing is decoded.
+Path, query, headers and bytes go out as they are given; redirects are not followed; nothing is decoded, no cookie kept.
 """
 
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 
 import httpx
@@ -29,7 +30,7 @@ _API = frozenset(
 
 
 class UpstreamError(RuntimeError):
-    """The upstream could not be reached or broke off. `status` is what the client is told: 502, or 504 for a timeout."""
+    """The upstream could not be reached or broke off. status: what the client is told, 502, or 504 for a timeout."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -42,13 +43,31 @@ class UpstreamAnswer:
 
     status: int
     headers: Headers
-    chunks: AsyncGenerator[bytes, None]
-    """Bytes as they arrive, still encoded. Raises UpstreamError when the upstream breaks off."""
     response: httpx.Response
+    _again: list[bytes] = field(default_factory=list)
 
     def header(self, name: str) -> str:
         """Value of a header by its lower-case name, or empty."""
         return str(self.response.headers.get(name, ""))
+
+    async def read(self) -> bytes:
+        """The whole body, still encoded, at once; `chunks()` gives it again. Raises UpstreamError."""
+        body = b"".join([chunk async for chunk in self.chunks()])
+        self._again.append(body)
+        return body
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Bytes as they arrive, still encoded. Raises UpstreamError when the upstream breaks off."""
+        if self._again:
+            yield self._again[0]
+            return
+        try:
+            async for chunk in self.response.aiter_raw():
+                yield chunk
+        except httpx.TimeoutException as error:
+            raise UpstreamError(f"upstream fell silent: {type(error).__name__}", 504) from error
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise UpstreamError(f"upstream broke off its answer: {error or type(error).__name__}", 502) from error
 
     async def close(self) -> None:
         """Gives the connection back, or ends it when the body has not been read to its end."""
@@ -59,12 +78,15 @@ class Upstream:
     """Owns the connections: use it in an `async with`."""
 
     def __init__(self, config: UpstreamConfig) -> None:
-        self._config = config
+        self._openai, self._anthropic = httpx.URL(config.openai), httpx.URL(f"{config.anthropic}/v1")
         limits = httpx.Limits(
             max_connections=config.max_connections, max_keepalive_connections=256, keepalive_expiry=60
         )
         timeout = httpx.Timeout(config.read_timeout_s, connect=config.connect_timeout_s, pool=None)
-        self._client = httpx.AsyncClient(timeout=timeout, limits=limits, http2=config.http2, follow_redirects=False)
+        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+        self._client = httpx.AsyncClient(
+            timeout=timeout, limits=limits, http2=config.http2, follow_redirects=False, cookies=no_cookies
+        )
 
     async def __aenter__(self) -> "Upstream":
         return self
@@ -74,36 +96,37 @@ class Upstream:
     ) -> None:
         await self._client.aclose()
 
-    def url(self, path: str, query: bytes, headers: Headers) -> httpx.URL:
-        """Where a request for `path` goes. path: as the client sent it, percent-encoding kept.
+    def target(self, path: str, query: bytes, headers: Headers) -> tuple[httpx.URL, bytes]:
+        """Whom a request for `path` goes to, and the path and query to ask there. path: as sent, percent-encoding kept.
 
-        /v1/messages*, and everything an Anthropic SDK sends, belongs to Anthropic; all else to OpenAI.
+        /v1/messages*, and everything an Anthropic SDK sends, belongs to Anthropic; all else to OpenAI. A path that is
+        neither below /v1 nor one of OpenAI's is asked at the upstream's root.
         """
-        plain = path.removeprefix("/v1")
+        below_v1 = path.startswith("/v1/")
+        plain = path[3:] if below_v1 else path
         first = plain.strip("/").split("/", 1)[0]
-        anthropic = first == "messages" or any(name.lower() == b"anthropic-version" for name, _ in headers)
-        base = self._config.anthropic + "/v1" if anthropic else self._config.openai
-        if not (path.startswith("/v1/") or first in _API or first == "messages"):
-            base, plain = base.removesuffix("/v1"), path  # a path of the user's own: the upstream's root
-        return httpx.URL(base + plain, query=query) if query else httpx.URL(base + plain)
+        anthropic = first == "messages" or any(name == b"anthropic-version" for name, _ in headers)
+        base = self._anthropic if anthropic else self._openai
+        prefix = base.raw_path.decode("ascii").rstrip("/")
+        if not (below_v1 or first in _API or first == "messages"):
+            prefix = prefix.removesuffix("/v1")
+        wanted = (prefix + plain).encode("latin-1")
+        return base, wanted + b"?" + query if query else wanted
 
-    async def send(self, method: str, url: httpx.URL, headers: Headers, body: bytes) -> UpstreamAnswer:
-        """The answer's head; its body follows in `chunks`. Raises UpstreamError when none comes."""
-        request = httpx.Request(method, url, headers=[*headers], content=body or None)
+    async def send(
+        self, method: str, path: str, query: bytes, headers: Headers, body: bytes | AsyncIterable[bytes]
+    ) -> UpstreamAnswer:
+        """The answer's head; its body follows in `chunks()`. Raises UpstreamError when none comes.
+
+        headers: names in lower case. A body that is still coming goes on as it comes, in chunks.
+        """
+        base, target = self.target(path, query, headers)
+        request = httpx.Request(method, base, headers=[*headers], content=body or None, extensions={"target": target})
         try:
             response = await self._client.send(request, stream=True)
         except httpx.TimeoutException as error:
-            raise UpstreamError(f"upstream {url.host} did not answer in time: {type(error).__name__}", 504) from error
+            raise UpstreamError(f"upstream {base.host} did not answer in time: {type(error).__name__}", 504) from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            raise UpstreamError(
-                f"upstream {url.host} cannot be reached: {error or type(error).__name__}", 502
-            ) from error
-        return UpstreamAnswer(response.status_code, response.headers.raw, _chunks(response), response)
-
-
-async def _chunks(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    try:
-        async for chunk in response.aiter_raw():
-            yield chunk
-    except (httpx.HTTPError, httpx.StreamError) as error:
-        raise UpstreamError(f"upstream broke off its answer: {error or type(error).__name__}", 502) from error
+            reason = str(error) or type(error).__name__
+            raise UpstreamError(f"upstream {base.host} cannot be reached: {reason}", 502) from error
+        return UpstreamAnswer(response.status_code, response.headers.raw, response)

@@ -43,4 +43,4 @@ async def nothing_here(request: Request) -> Response:
     return JSONResponse({"error": {"message": message}}, 404)
 
 
-__all__ = ["routes"]
+__all__ = ["nothing_here", "routes"]

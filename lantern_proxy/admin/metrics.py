@@ -17,15 +17,20 @@ def snapshot(state: State) -> dict[str, Any]:
     """What serves and what does not; JSON-able."""
     proxy = state.proxy
     writer, embedder = proxy.writer, proxy.embedder
-    problem = writer.problem if writer.archive is None else ""
+    problem = writer.problem
     return {
         "status": "degraded" if problem else "ok",
         "uptime_s": round(time.time() - state.started_at, 1),
-        "archive": {"path": str(proxy.config.archive.path), "ok": not problem, "problem": problem, "waiting": writer.depth},
-        "embedder": {"state": embedder.state if embedder else "off", "detail": embedder.detail if embedder else "not installed or turned off"},
+        "archive": {
+            "path": str(proxy.config.archive.path), "ok": not problem, "problem": problem, "waiting": writer.depth,
+        },
+        "embedder": {
+            "state": embedder.state if embedder else "off",
+            "detail": embedder.detail if embedder else "not installed or turned off",
+        },
         "bm25": {"kernel": proxy.kernel},
-        "events": dict(proxy.events),
-        "degraded": dict(proxy.degraded),
+        "events": dict(proxy.tallies.events),
+        "degraded": dict(proxy.tallies.degraded),
         "faults": dict(writer.faults),
     }  # fmt: skip
 
@@ -43,23 +48,23 @@ class _Tallies(Collector):
 
     def collect(self) -> Iterator[Metric]:
         proxy = self._state.proxy
-        yield _counter("lantern_requests", "Requests of memory paths by event.", "event", proxy.events)
-        yield _counter("lantern_degraded", "What was skipped and why.", "reason", proxy.degraded)
+        yield _counter("lantern_requests", "Requests of memory paths by event.", "event", proxy.tallies.events)
+        yield _counter("lantern_degraded", "What was skipped and why.", "reason", proxy.tallies.degraded)
         yield _counter("lantern_faults", "Faults of the archive and the embedder.", "kind", proxy.writer.faults)
-        yield CounterMetricFamily("lantern_restored_passages", "Passages restored for the first time.", proxy.restored)
         yield CounterMetricFamily(
-            "lantern_restored_chars", "Characters added to requests, replays included.", proxy.added_chars
+            "lantern_restored_passages", "Passages restored for the first time.", proxy.tallies.restored
+        )
+        yield CounterMetricFamily(
+            "lantern_restored_chars", "Characters added to requests, replays included.", proxy.tallies.added_chars
         )
         yield GaugeMetricFamily("lantern_queue_depth", "Records that wait for the writer.", proxy.writer.depth)
-        yield GaugeMetricFamily(
-            "lantern_archive_up", "1 while the archive can be written.", proxy.writer.archive is not None
-        )
+        yield GaugeMetricFamily("lantern_archive_up", "1 while the archive can be written.", not proxy.writer.problem)
         yield GaugeMetricFamily("lantern_archive_bytes", "Size of the archive file.", _size(proxy.config.archive.path))
         yield GaugeMetricFamily("lantern_uptime_seconds", "Seconds since start.", time.time() - self._state.started_at)
         histogram = HistogramMetricFamily(
             "lantern_prepare_seconds", "Time a request spends here before it goes upstream."
         )
-        histogram.add_metric([], proxy.prepare_s.buckets(), proxy.prepare_s.total)
+        histogram.add_metric([], proxy.tallies.prepare_s.buckets(), proxy.tallies.prepare_s.total)
         yield histogram
 
 

@@ -1,7 +1,7 @@
 """A request before its body is read, and which of its headers go on."""
 
-import gzip
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import zstandard
@@ -15,14 +15,15 @@ MAX_DECODED_BYTES = 256 * 1024 * 1024
 
 HOP_BY_HOP = frozenset(
     {
-        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
-        b"transfer-encoding", b"upgrade",
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
+        b"trailer", b"transfer-encoding", b"upgrade",
     }
 )  # fmt: skip
+_ZSTD_STEP = 4_096
 READABLE_ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Arrival:
     """A request as it came. Header names are in lower case."""
 
@@ -31,6 +32,7 @@ class Arrival:
     query: bytes
     headers: tuple[Header, ...]
     body: bytes
+    """Filled in when all of it is here."""
 
     def header(self, name: str) -> str:
         """The first value of a header, or empty."""
@@ -47,23 +49,31 @@ class Arrival:
 
 
 def outgoing(headers: tuple[Header, ...]) -> list[Header]:
-    """What goes on of a request's headers: no hop-by-hop ones, no Host, no length (it is told anew), none of ours."""
-    named = {token.strip().lower() for name, value in headers if name == b"connection" for token in value.split(b",")}
-    drop = HOP_BY_HOP | named | {b"host", b"content-length"}
+    """What goes on of a request's headers: no hop-by-hop ones, no Host, no length (it is told anew), none of ours.
+
+    No Expect either: the body is here, so it was answered with 100 already.
+    """
+    drop = HOP_BY_HOP | _named_in(headers) | {b"host", b"content-length", b"expect"}
     return [(name, value) for name, value in headers if name not in drop and not name.startswith(b"x-lantern-")]
 
 
-def returning(headers: list[Header] | tuple[Header, ...]) -> list[Header]:
-    """What goes back of an answer's headers: all but the hop-by-hop ones and any x-lantern-* of another Lantern."""
-    named = {
-        token.strip().lower() for name, value in headers if name.lower() == b"connection" for token in value.split(b",")
-    }
-    drop = HOP_BY_HOP | named
+def returning(headers: Sequence[Header], status: int = 200) -> list[Header]:
+    """What goes back of an answer's headers: all but the hop-by-hop ones and any x-lantern-* of another Lantern.
+
+    A 204 or 304 has no body, so the length that some of them tell is left out: a server would wait for that many bytes.
+    """
+    drop = HOP_BY_HOP | _named_in(headers) | ({b"content-length"} if status in (204, 304) else set())
     return [
         (name, value)
         for name, value in headers
         if name.lower() not in drop and not name.lower().startswith(b"x-lantern-")
     ]
+
+
+def _named_in(headers: Sequence[Header]) -> set[bytes]:
+    """Headers that `Connection` names: they are hop-by-hop, too."""
+    values = [value for name, value in headers if name.lower() == b"connection"]
+    return {token.strip().lower() for value in values for token in value.split(b",")} - {b"authorization"}
 
 
 def accept_readable(headers: list[Header]) -> list[Header]:
@@ -79,31 +89,55 @@ def accept_readable(headers: list[Header]) -> list[Header]:
     return [*kept, (b"accept-encoding", ", ".join(readable or ["identity"]).encode("latin-1"))]
 
 
-def decoded(body: bytes, encoding: str) -> bytes:
-    """`body` without its content-encoding. WireError for one that is not known, broken, or grows beyond the limit."""
+def decoded(body: bytes, encoding: str, *, whole: bool = True) -> bytes:
+    """`body` without its content-encoding. WireError for one that is not known, broken, or grows beyond the limit.
+
+    whole: False reads what came of a body that broke off
+    """
     for name in reversed([part.strip().lower() for part in encoding.split(",") if part.strip()]):
-        body = _decode(body, name)
+        body = _decode(body, name, whole)
     return body
 
 
-def _decode(body: bytes, name: str) -> bytes:
+def _decode(body: bytes, name: str, whole: bool) -> bytes:
     if name == "identity":
         return body
     try:
         if name in ("gzip", "x-gzip", "deflate"):
-            reader = zlib.decompressobj(
-                zlib.MAX_WBITS | 32 if name != "deflate" or body[:1] == b"\x78" else -zlib.MAX_WBITS
-            )
-            plain = reader.decompress(body, MAX_DECODED_BYTES)
-            if reader.unconsumed_tail:
-                raise WireError(f"a {name} body of more than {MAX_DECODED_BYTES} bytes")
-            return plain
+            return _inflate(body, name, whole)
         if name == "zstd":
-            with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as stream:
-                plain = stream.read(MAX_DECODED_BYTES + 1)
-            if len(plain) > MAX_DECODED_BYTES:
-                raise WireError(f"a zstd body of more than {MAX_DECODED_BYTES} bytes")
-            return plain
-    except (zlib.error, gzip.BadGzipFile, zstandard.ZstdError, EOFError) as error:
+            return _unzstd(body, whole)
+    except (zlib.error, zstandard.ZstdError) as error:
         raise WireError(f"content-encoding {name}: {error}") from error
     raise WireError(f"content-encoding {name} is not known")
+
+
+def _inflate(body: bytes, name: str, whole: bool) -> bytes:
+    """gzip (of several members, too) or deflate (with or without its zlib header, as servers send both)."""
+    raw = name == "deflate" and body[:1] != b"\x78"
+    plain = b""
+    while body:
+        reader = zlib.decompressobj(-zlib.MAX_WBITS if raw else zlib.MAX_WBITS | 32)
+        plain += reader.decompress(body, MAX_DECODED_BYTES - len(plain) + 1)
+        if len(plain) > MAX_DECODED_BYTES:
+            raise WireError(f"a {name} body of more than {MAX_DECODED_BYTES} bytes")
+        if whole and not reader.eof:
+            raise WireError(f"a {name} body that breaks off")
+        body = reader.unused_data
+    return plain
+
+
+def _unzstd(body: bytes, whole: bool) -> bytes:
+    """zstd, of several frames too; fed in small steps, since one can grow thirty-thousandfold."""
+    plain, reader, at = bytearray(), zstandard.ZstdDecompressor().decompressobj(), 0
+    while at < len(body):
+        plain += reader.decompress(body[at : at + _ZSTD_STEP])
+        at += _ZSTD_STEP
+        if len(plain) > MAX_DECODED_BYTES:
+            raise WireError(f"a zstd body of more than {MAX_DECODED_BYTES} bytes")
+        if reader.eof and (at < len(body) or reader.unused_data):
+            at = min(at, len(body)) - len(reader.unused_data)
+            reader = zstandard.ZstdDecompressor().decompressobj()
+    if whole and not reader.eof:
+        raise WireError("a zstd body that breaks off")
+    return bytes(plain)

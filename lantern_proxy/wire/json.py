@@ -71,10 +71,11 @@ def first_byte(raw: msgspec.Raw) -> bytes:
 def canonical_json(value: Any) -> str:
     """One text for equal values: keys sorted, no white space. A string that holds JSON counts as that JSON."""
     if isinstance(value, str):
+        text = value
         try:
-            value = _any.decode(value)
+            value = _any.decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            return value
+            return text
     try:
         return str(_canonical.encode(value), "utf-8")
     except (TypeError, ValueError, RecursionError):

@@ -16,7 +16,7 @@ _TERMINAL = re.compile(
 
 
 def payloads(stream: bytes) -> Iterator[bytes]:
-    """The data of each event, in order: CR, LF or CRLF lines, `data:` lines joined by LF; comments and names left out."""
+    """The data of each event, in order: CR, LF or CRLF lines, `data:` lines joined by LF; all else left out."""
     data: list[bytes] = []
     for line in stream.removeprefix(b"\xef\xbb\xbf").splitlines():
         if not line:
@@ -30,5 +30,5 @@ def payloads(stream: bytes) -> Iterator[bytes]:
 
 
 def is_terminal(tail: bytes) -> bool:
-    """Does `tail`, the newest bytes of a stream, hold the event after which a client may count its answer as complete?"""
+    """Does `tail`, the newest bytes of a stream, hold the event after which its client may stop reading?"""
     return _TERMINAL.search(tail) is not None

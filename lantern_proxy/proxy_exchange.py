@@ -1,0 +1,129 @@
+"""One request on its way through, and the tallies that /lantern/metrics shows of all of them."""
+
+import logging
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from lantern_proxy.follow import Step
+from lantern_proxy.turn import Block, Event, Request, Restored
+from lantern_proxy.wire import Protocol
+from lantern_proxy.wire.http import Arrival, Header, accept_readable, outgoing
+from lantern_proxy.wire.json import Insert
+
+log = logging.getLogger("lantern.proxy")
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request of a memory path. Proxy.prepare fills it, Proxy.finish archives it."""
+
+    id: str
+    arrival: Arrival
+    body: bytes
+    """What goes upstream."""
+    headers: list[Header]
+    at: float
+    plain: bytes = b""
+    """The client's body without its content-encoding."""
+    wire: Protocol | None = None
+    request: Request | None = None
+    step: Step | None = None
+    tenant: str = ""
+    project: str = ""
+    file: int = 0
+    """Which archive file it belongs to: Writer.file when it came."""
+    event: Event = "passthrough"
+    session: str = ""
+    ms: float = 0.0
+    inserts: list[Insert] = field(default_factory=list)
+    shown: list[Restored] = field(default_factory=list)
+    """Everything restored that this request carries, replayed blocks included."""
+    blocks: list[Block] = field(default_factory=list)
+    """New entries of the ledger."""
+    degraded: list[str] = field(default_factory=list)
+
+    @property
+    def restored(self) -> int:
+        return sum(len(restored.placed) for restored in self.shown)
+
+    @property
+    def chars(self) -> int:
+        return sum(len(insert.text) for insert in self.inserts)
+
+    def drop_blocks(self, why: str) -> None:
+        """Let the request go out as it came."""
+        self.body, self.headers = self.arrival.body, accept_readable(outgoing(self.arrival.headers))
+        self.inserts, self.shown, self.blocks = [], [], []
+        self.degraded.append(why)
+
+    def told(self) -> list[Header]:
+        """The x-lantern-* headers of the answer."""
+        told = {
+            "request": self.id, "session": self.session or "-", "event": self.event, "restored": str(self.restored),
+            "chars": str(self.chars), "ms": f"{self.ms:.2f}",
+        }  # fmt: skip
+        if self.degraded:
+            told["degraded"] = ", ".join(dict.fromkeys(self.degraded))
+        return [(f"x-lantern-{name}".encode(), value.encode("ascii", "replace")) for name, value in told.items()]
+
+
+class Histogram:
+    """How long something took: counts by bucket, as Prometheus wants them."""
+
+    BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5)
+    """Upper bounds, in seconds."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._counts = [0] * (len(self.BOUNDS) + 1)
+
+    def add(self, seconds: float) -> None:
+        self.total += seconds
+        self._counts[bisect_left(self.BOUNDS, seconds)] += 1
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """(upper bound, how many were no longer than that), the last one "+Inf"."""
+        return list(zip([*map(str, self.BOUNDS), "+Inf"], map(float, accumulate(self._counts)), strict=True))
+
+
+class Tallies:
+    """What happened since the start. Only the event loop counts here."""
+
+    def __init__(self) -> None:
+        self.degraded: Counter[str] = Counter()
+        """What was skipped and why -> how often."""
+        self.events: Counter[str] = Counter()
+        self.prepare_s = Histogram()
+        self.restored = 0
+        self.added_chars = 0
+
+    def count(self, exchange: Exchange) -> None:
+        """A request that is ready to go out."""
+        self.degraded.update(set(exchange.degraded))
+        self.events[exchange.event] += 1
+        self.prepare_s.add(exchange.ms / 1000)
+        self.restored += sum(len(block.restored.placed) for block in exchange.blocks)
+        self.added_chars += exchange.chars
+
+
+class Once:
+    """Tells a fault the first time, and from then on only to those who debug, until it is over."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._told: set[str] = set()
+
+    def tell(self, kind: str, message: str, *parts: object, error: BaseException | None = None) -> None:
+        """error: one that nobody expected, so that its trace is wanted"""
+        level = logging.DEBUG if kind in self._told else logging.ERROR
+        self._told.add(kind)
+        self._log.log(level, message, *parts, exc_info=error)
+
+    def is_over(self, kinds: Sequence[str]) -> bool:
+        """Forget the faults of these kinds; True when there were any."""
+        over = self._told.intersection(kinds)
+        self._told -= over
+        return bool(over)

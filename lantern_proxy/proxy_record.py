@@ -1,0 +1,52 @@
+"""An answered exchange as the archive keeps it. Runs on the writer's thread, on values that no request changes."""
+
+from lantern_proxy import chunk
+from lantern_proxy.archive import Record, RequestRow, SessionRow
+from lantern_proxy.compaction import question
+from lantern_proxy.follow import Step
+from lantern_proxy.history import Session
+from lantern_proxy.proxy_exchange import Exchange
+from lantern_proxy.turn import Answer, Filed, Passage, fingerprint
+
+_QUERY_CHARS = 2_000
+
+
+def record_of(
+    exchange: Exchange, step: Step, session: Session, answer: Answer, filed: tuple[Filed, ...], status: int, error: str
+) -> Record:
+    """session: as it is after the answer; filed: messages of the answer; status: what the client got, 0: nothing"""
+    messages = (*step.filed, *filed)
+    named = [*answer.ids, *(value for f in messages for value in f.message.ids), session.family]
+    return Record(
+        tenant=exchange.tenant, project=exchange.project, session=_row(session), messages=messages,
+        request=_request_row(exchange, status, error), head=() if session.side else tuple(e.key for e in session.head),
+        ids=tuple(dict.fromkeys(filter(None, named))), passages=_passages(step, session, messages),
+        blocks=tuple(exchange.blocks),
+    )  # fmt: skip
+
+
+def _row(session: Session) -> SessionRow:
+    return SessionRow(
+        id=session.id, api=session.api, family=session.family, parent=session.parent, title=session.title,
+        created_at=session.created_at, last_seen_at=session.last_seen_at,
+        system=fingerprint(session.system).hex() if session.system else "", tools=tuple(sorted(session.tools)),
+    )  # fmt: skip
+
+
+def _request_row(exchange: Exchange, status: int, error: str) -> RequestRow:
+    request, step = exchange.request, exchange.step
+    asked = question(request) if request else None
+    return RequestRow(
+        id=exchange.id, at=exchange.at, api=request.api if request else "", path=exchange.arrival.path,
+        model=request.model if request else "", event=exchange.event, status=status,
+        query=request.messages[asked].text[:_QUERY_CHARS] if request and asked is not None else "",
+        restored=exchange.restored, chars=exchange.chars, ms=exchange.ms, degraded=tuple(exchange.degraded),
+        gone=len(step.verdict.gone) if step else 0, error=error,
+    )  # fmt: skip
+
+
+def _passages(step: Step, session: Session, messages: tuple[Filed, ...]) -> tuple[Passage, ...]:
+    """Passages of what is new. A summary that stands for lost text is none: it would crowd out what it lost."""
+    at = step.verdict.anchor if step.event == "compacted" else None
+    summary = session.head[at].key if at is not None and at < len(session.head) else ""
+    return tuple(p for f in messages if f.key != summary for p in chunk.passages(f, session.id))

@@ -1,0 +1,217 @@
+"""One answer on its way to the client: bytes as they arrive, and the copy that is archived.
+
+Only the last bytes are held until the turn is on disk, so that what a client saw to its end is never lost (DESIGN
+section 2, durability).
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from starlette.types import Receive, Send
+
+from lantern_proxy.proxy import Proxy
+from lantern_proxy.proxy_exchange import Exchange
+from lantern_proxy.upstream import Upstream, UpstreamAnswer, UpstreamError
+from lantern_proxy.wire.http import Arrival, Header, decoded, outgoing, returning
+from lantern_proxy.wire.json import WireError
+from lantern_proxy.wire.sse import TERMINAL_BYTES, is_terminal
+
+log = logging.getLogger("lantern.proxy")
+
+_KEPT_BYTES = 64 * 1024 * 1024
+"""Most of an answer that is kept for the archive; the client gets all of it."""
+_REFUSALS = (400, 413, 422)
+_TOO_LONG = (
+    "context_length", "context length", "context window", "context limit", "maximum context", "prompt is too long",
+    "too many tokens", "input is too long", "maximum number of tokens", "token limit", "too large", "tokens > ",
+)  # fmt: skip
+"""How upstreams say that a request does not fit its model's window."""
+
+
+class ClientLeft(Exception):
+    """The client hung up before all of its request was here."""
+
+
+@dataclass(slots=True)
+class Relay:
+    """Forwards one request and relays its answer. `exchange` is None where memory is off."""
+
+    proxy: Proxy
+    upstream: Upstream
+    arrival: Arrival
+    exchange: Exchange | None
+    send: Send
+    upload: "Upload | None" = None
+    """A body that is still coming, which then goes on as it comes."""
+    status: int = 0
+    streamed: bool = False
+    encoding: str = ""
+    length: int = -1
+    passed: int = 0
+    tail: bytes = b""
+    kept: bytearray = field(default_factory=bytearray)
+    complete: bool = False
+    archived: bool = False
+    over: bool = False
+    left: bool = False
+    error: str = ""
+
+    async def run(self, receive: Receive) -> None:
+        """Forward and relay; a client that hangs up ends the upstream's work at once, and what came is archived."""
+        relaying = asyncio.current_task()
+        assert relaying is not None
+        watching = asyncio.create_task(self._watch(receive, relaying))
+        try:
+            await self._forward()
+        except ClientLeft:
+            self.left = True
+        except asyncio.CancelledError:
+            if not self.left:  # the server stops
+                raise
+            relaying.uncancel()
+        finally:
+            self.over = True
+            watching.cancel()
+            await self._archive()
+
+    async def _watch(self, receive: Receive, relaying: "asyncio.Task[None]") -> None:
+        if self.upload is not None:
+            await self.upload.done.wait()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not self.over:
+            self.left, self.error = True, "the client hung up"
+            relaying.cancel()
+
+    async def _forward(self) -> None:
+        try:
+            answer = await self._call()
+        except UpstreamError as error:
+            self.error, self.status = str(error), error.status
+            told = self.exchange.told() if self.exchange else []
+            failure = {"error": {"message": f"lantern: {error}", "type": "upstream_error", "code": None}}
+            await answer_json(self.send, error.status, failure, told)
+            return
+        try:
+            await self._relay(answer)
+        finally:
+            await answer.close()
+
+    async def _call(self) -> UpstreamAnswer:
+        """The upstream's answer; asked once more without our blocks when it refuses the request for its length."""
+        arrival, exchange = self.arrival, self.exchange
+        if exchange is None:
+            headers = outgoing(arrival.headers)
+            if self.upload is None:
+                return await self._ask(headers, arrival.body)
+            length = arrival.header("content-length").encode()
+            return await self._ask([*headers, (b"content-length", length)] if length else headers, self.upload)
+        answer = await self._ask(exchange.headers, exchange.body)
+        if answer.status in _REFUSALS and exchange.inserts and await _is_for_length(answer):
+            self.proxy.take_back(exchange, "restore:length")
+            return await self._ask(exchange.headers, exchange.body)
+        return answer
+
+    async def _ask(self, headers: list[Header], body: "bytes | Upload") -> UpstreamAnswer:
+        arrival = self.arrival
+        return await self.upstream.send(arrival.method, arrival.path, arrival.query, headers, body)
+
+    async def _relay(self, answer: UpstreamAnswer) -> None:
+        self.status, self.encoding = answer.status, answer.header("content-encoding")
+        self.streamed = answer.header("content-type").startswith("text/event-stream")
+        length = answer.header("content-length")
+        self.length = int(length) if length.isdigit() else -1
+        headers = returning(answer.headers, answer.status) + (self.exchange.told() if self.exchange else [])
+        await self.send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        try:
+            async for chunk in answer.chunks():
+                if self.exchange is not None and not self.archived:
+                    await self._keep(chunk)
+                await self.send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except UpstreamError as error:
+            self.error = str(error)
+            log.warning("%s; the client's connection is broken off, too", error)
+            return  # without an end, so that the server closes the connection and the client sees that it is broken
+        self.complete = True
+        await self._archive()
+        self.over = True
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _keep(self, chunk: bytes) -> None:
+        """Keep a copy of the answer; before its last bytes go on, the turn is archived."""
+        self.passed += len(chunk)
+        if len(self.kept) < _KEPT_BYTES:
+            self.kept += chunk
+        if self.streamed:
+            seen = self.tail + chunk
+            self.complete, self.tail = is_terminal(seen), seen[-TERMINAL_BYTES:]
+        if self.complete or self.passed == self.length:
+            self.complete = True
+            await self._archive()
+
+    async def _archive(self) -> None:
+        """Archive once; wait for the disk, but not longer than a person would not notice."""
+        if self.exchange is None or self.archived:
+            return
+        self.archived = True
+        body = self._answer()
+        done = self.complete or (self.streamed and is_terminal(body[-TERMINAL_BYTES:]))
+        writing = asyncio.ensure_future(
+            self.proxy.finish(self.exchange, self.status, body, streamed=self.streamed, complete=done, error=self.error)
+        )
+        if not (await asyncio.wait([writing], timeout=self.proxy.hold_s))[0]:
+            self.proxy.tallies.degraded["archive:slow"] += 1
+
+    def _answer(self) -> bytes:
+        try:
+            return decoded(bytes(self.kept), self.encoding, whole=False)
+        except WireError:
+            self.proxy.tallies.degraded["answer:encoding"] += 1
+            return b""
+
+
+class Upload:
+    """The body of a request, piece by piece as the client sends it."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.done = asyncio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in pieces(self._receive):
+            yield piece
+        self.done.set()
+
+
+async def pieces(receive: Receive) -> AsyncIterator[bytes]:
+    """The body of a request as it comes. Raises ClientLeft when it ends before its end."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        if piece := message.get("body", b""):
+            yield piece
+        if not message.get("more_body", False):
+            return
+
+
+async def _is_for_length(answer: UpstreamAnswer) -> bool:
+    """Was the request refused because it is too long? The body is read; when it was for something else, it stays to be
+    relayed."""
+    body = await answer.read()
+    try:
+        text = decoded(body, answer.header("content-encoding")).decode("utf-8", "replace").lower()
+    except WireError:
+        return False
+    return any(words in text for words in _TOO_LONG)
+
+
+async def answer_json(send: Send, status: int, body: object, headers: list[Header]) -> None:
+    """An answer of our own."""
+    data = json.dumps(body).encode()
+    head = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": data})
