@@ -22,14 +22,17 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
 from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap, smooth, zsum
+from lantern_proxy.restore_cover import Candidate, Chosen, cover
 from lantern_proxy.restore_dense import Dense
-from lantern_proxy.restore_loss import Candidate, Chosen, Present, anchors, cover, lost
+from lantern_proxy.restore_lines import Present, anchors, lost
 from lantern_proxy.restore_question import Evidence, Question, best_quality, read_question, sentence_worth
 from lantern_proxy.restore_scope import Entry, Key, Scope, Scopes
 from lantern_proxy.turn import Passage, Placed, Restored
 
 POOL = 400
-"""Passages that are looked at sentence by sentence."""
+"""Passages that are looked at, when a question is known."""
+POOL_TIMES = 12
+"""Text that is looked at sentence by sentence when no question is known, as a multiple of the budget."""
 OFFERS = 48
 """Passages that the packer chooses from, when a question is known."""
 WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "vector": 0.8, "keywords": 0.2}
@@ -109,7 +112,7 @@ class Restorer:
                 return None
             present = Present(ask.present)
             rows = self._lost_rows(scope, present, ask)
-            candidates = self._candidates(scope, _richest(scope, rows, POOL), present, ask)
+            candidates = self._candidates(scope, _richest(scope, rows, POOL_TIMES * ask.budget_chars), present, ask)
             chosen = self._cover(scope, candidates, present, room, ask)
         return self._loss_block(ask, candidates, chosen, present, len(rows), started)
 
@@ -241,13 +244,14 @@ class Restorer:
             for c in candidates
         ]
         sizes: dict[tuple[int, int], int] = {}
+        headers = [len(pack.header(c.passage, ask.session)) for c in candidates]
 
         def cost(c: int, i: int, opened: bool) -> int:
             size = sizes.get((c, i))
             if size is None:
                 line = candidates[c].lines[i]
                 size = sizes[c, i] = len(pack.escape(candidates[c].passage.text[line.start : line.end])) + len(pack.GAP)
-            return size if opened else size + 1 + len(pack.header(candidates[c].passage, ask.session))
+            return size if opened else size + 1 + headers[c]
 
         return cover(
             candidates,
@@ -435,17 +439,21 @@ def _candidate(entry: Entry, present: Present, ask: Ask) -> Candidate:
     return Candidate(entry.passage, entry.lines, gone)
 
 
-def _richest(scope: Scope, rows: Sequence[int], limit: int) -> list[int]:
-    """At most `limit` of `rows`: those with the most specific terms for their length, in their order."""
-    if len(rows) <= limit:
-        return list(rows)
+def _richest(scope: Scope, rows: Sequence[int], most_chars: int) -> list[int]:
+    """As many of `rows` as `most_chars` hold: those with the most specific terms for their length, in their order."""
 
     def worth(row: int) -> float:
         passage = scope.entries[row].passage
         speaker = {"user": 1.0, "assistant": 0.6}.get(passage.speaker, 0.4)
         return speaker * (1 + len(passage.tags)) / (len(passage.text) + 40) ** 0.5
 
-    return sorted(sorted(rows, key=lambda row: (-worth(row), row))[:limit])
+    kept = []
+    for row in sorted(rows, key=lambda row: (-worth(row), row)):
+        most_chars -= len(scope.entries[row].passage.text)
+        if most_chars < 0:
+            break
+        kept.append(row)
+    return sorted(kept)
 
 
 def _offer(candidate: Candidate, scope: Scope, evidence: Evidence, question: Question, row: int) -> pack.Offer:

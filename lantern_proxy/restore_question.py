@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lantern_proxy.analyze import fences, informative, query_terms, sentences
 from lantern_proxy.rank import Floats
-from lantern_proxy.restore_loss import Line
+from lantern_proxy.restore_lines import Line
 from lantern_proxy.restore_scope import Scope
 from lantern_proxy.route import asks, looks_back, personal
 

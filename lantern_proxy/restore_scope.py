@@ -19,7 +19,7 @@ from lantern_proxy.analyze import terms
 from lantern_proxy.archive import Archive
 from lantern_proxy.bm25 import Index
 from lantern_proxy.rank import Floats, Ints
-from lantern_proxy.restore_loss import Anchors, Line, anchors, flat, lines
+from lantern_proxy.restore_lines import Anchors, Line, anchors, flat, lines
 from lantern_proxy.turn import Passage
 
 Vectors = npt.NDArray[np.float32]

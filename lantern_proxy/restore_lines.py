@@ -1,0 +1,186 @@
+"""Passages sentence by sentence: what the request holds of them, and how much each sentence would be missed. Pure."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, key, sentences, terms
+from lantern_proxy.turn import Passage, canonical
+
+_WORD = re.compile(r"\w+")
+
+Anchors = tuple[tuple[str, int], ...]
+"""A few long words of a text and where they stand in it: what finds the text in a longer one without reading all of it."""
+
+
+class Present:
+    """The text of a request, prepared once for many questions of the kind "does it hold this?"."""
+
+    def __init__(self, text: str) -> None:
+        if "\\" in text:  # arguments of calls stand there as JSON
+            text = text.replace("\\n", " ").replace('\\"', '"')
+        self.text = " ".join(text.split())
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(self.text.lower()))
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        return frozenset(terms(self.text))
+
+    @cached_property
+    def _anchors(self) -> dict[str, list[int]]:
+        """Long word -> where it stands."""
+        places: dict[str, list[int]] = {}
+        for match in _ANCHOR.finditer(self.text):
+            places.setdefault(match.group(), []).append(match.start())
+        return places
+
+    @cached_property
+    def _keys(self) -> tuple[list[str], dict[str, list[int]]]:
+        """The words of analyze.key(text) and where each stands among them."""
+        words = key(self.text).split(" ")
+        places: dict[str, list[int]] = {}
+        for n, word in enumerate(words):
+            places.setdefault(word, []).append(n)
+        return words, places
+
+    def holds(self, flat: str, anchors: Anchors) -> bool:
+        """Does the request hold `flat` (white space collapsed) as whole words? anchors: anchors(flat)"""
+        if not anchors:
+            at = self.text.find(flat)
+            while at >= 0 and not self._whole(at, at + len(flat)):
+                at = self.text.find(flat, at + 1)
+            return at >= 0
+        seen = [(self._anchors.get(word, ()), offset) for word, offset in anchors]
+        places, offset = min(seen, key=lambda pair: len(pair[0]))
+        return any(
+            place >= offset
+            and self.text.startswith(flat, place - offset)
+            and self._whole(place - offset, place - offset + len(flat))
+            for place in places
+        )
+
+    def _whole(self, start: int, end: int) -> bool:
+        text = self.text
+        opens = start == 0 or not (text[start - 1].isalnum() and text[start].isalnum())
+        return opens and (end == len(text) or not (text[end - 1].isalnum() and text[end].isalnum()))
+
+    def holds_term(self, term_key: str) -> bool:
+        """Does a specific term, in the form of analyze.key(), stand in the request?"""
+        words, places = self._keys
+        wanted = term_key.split(" ")
+        seen = [(places.get(word, ()), n) for n, word in enumerate(wanted)]
+        starts, offset = min(seen, key=lambda pair: len(pair[0]))
+        return any(words[at - offset : at - offset + len(wanted)] == wanted for at in starts if at >= offset)
+
+    def may_hold(self, term_key: str) -> bool:
+        """Do the words of a specific term stand in the request, together or apart?"""
+        return all(word in self.words for word in _WORD.findall(term_key))
+
+
+_ANCHOR = re.compile(r"\w{4,}")
+
+
+def anchors(flat: str) -> Anchors:
+    """The two longest words of at least four characters and where they stand; empty when there are none."""
+    words = sorted(set(_ANCHOR.findall(flat)), key=len)[-2:]
+    if not words:
+        return ()
+    longest = ((words[-1], flat.index(words[-1])),)
+    if len(words) == 1 or words[0] in words[1]:
+        return longest
+    return (*longest, (words[0], re.search(rf"\b{words[0]}\b", flat).start()))  # type: ignore[union-attr]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One sentence of a passage."""
+
+    start: int
+    end: int
+    flat: str
+    """Its text with white space collapsed."""
+    anchors: Anchors
+    keys: tuple[str, ...]
+    """Its specific terms in the form of analyze.key()."""
+    words: frozenset[str]
+    """Its content words, as index terms."""
+    salience: float
+    """About how likely it is to be asked for, as a factor: filler 0.05, a plain statement 1, a decision 2."""
+
+
+def lines(passage: Passage) -> tuple[Line, ...]:
+    """The sentences of a passage. Costs about 50 us for 300 characters: keep them."""
+    found = []
+    keyed = [(tag, key(tag)) for tag in passage.tags]
+    for start, end in sentences(passage.text):
+        text = passage.text[start:end]
+        keys = tuple(dict.fromkeys(k for tag, k in keyed if k and tag in text))
+        stems = frozenset(terms(text))
+        words = frozenset(term for term in stems - _COMMON if len(term) > 2)
+        flat = " ".join(text.split())
+        value = salience(text, stems, passage.speaker, specific=bool(keys))
+        found.append(Line(start, end, flat, anchors(flat), keys, words, value))
+    return tuple(found)
+
+
+_COMMON = frozenset(stem for word in STOP_WORDS | CHAT_WORDS for stem in terms(word))
+_FILLER = re.compile(
+    r"^\W*(?:ack\b|ok(?:ay)?\b|thanks?\b|thank you|you'?re welcome|great\b|sure\b|of course|certainly|absolutely|got it"
+    r"|understood|noted\b|will do\b|no problem|sounds|hello\b|hi\b|hey\b|bye\b|good (?:morning|night|luck)|glad|happy to"
+    r"|let me know|feel free|i(?:'d| would) be happy|i hope|i(?:'ll| will| have|'ve) (?:keep|remember|note|taken note)"
+    r"|if you (?:have|need|want)|wow\b|cool\b|nice\b|awesome|that'?s (?:great|awesome|cool|amazing|wonderful|good)|congrat"
+    r"|done with|here(?:'s| is| are)\b|please (?:do|go|let))",
+    re.I,
+)
+_DECIDED = frozenset(
+    terms(
+        "decide decided decision agreed chose choose chosen must should always never prefer preferred preference favourite"
+        " favorite important remember note deadline actually instead changed change switch switched longer renamed rename"
+        " moved set named name called password token key secret because cause fixed failed fails error exception requires"
+        " required allergic allergy born birthday live lives work works budget limit limited use uses"
+    )
+)
+_CHANGED = frozenset(terms("actually instead changed change switch switched longer correction update updated rather"))
+_WHEN = frozenset(terms("yesterday today tomorrow tonight last next ago since week month year weekend"))
+_FIRST = frozenset(terms("I I'm I've I'd my we we're we've our me mine"))
+_SPEAKERS = {"user": 1.0, "assistant": 0.6, "tool": 0.4}
+
+
+def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) -> float:
+    """How likely a sentence is to be asked for, from its form (hand-made; no model, nothing learned).
+
+    stems: its index terms. specific: whether it holds specific terms.
+    """
+    if len(text) > 100 and " " not in text and "\n" not in text and not text.startswith("http"):
+        return 0.02  # encoded data, minified code
+    if not specific and len(text) < 40 and len(text.split()) <= 2:
+        return 0.05
+    if len(text) < 160 and _FILLER.match(text):
+        return 0.3 if specific else 0.05
+    value = _SPEAKERS.get(speaker, 1.0)
+    if text.rstrip(")\"' *").endswith("?"):
+        value *= 0.35
+    if speaker != "tool" and not stems.isdisjoint(_FIRST):
+        value *= 1.4
+    for signs, factor in ((_DECIDED, 1.5), (_CHANGED, 1.3), (_WHEN, 1.2)):
+        if not stems.isdisjoint(signs):
+            value *= factor
+    return value
+
+
+def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:
+    """Which of the passage's lines the request lacks. A call counts as held when its words are."""
+    if passage.tools and passage.speaker != "tool":
+        words = _WORD.findall(passage.text.lower())
+        return () if sum(word in present.words for word in words) >= 0.9 * len(words) else tuple(range(len(of)))
+    return tuple(i for i, line in enumerate(of) if not present.holds(line.flat, line.anchors))
+
+
+def flat(text: str) -> str:
+    """`text` as the request's text is compared: canonical, in one line."""
+    short = canonical(text)
+    return text if short == text else short
