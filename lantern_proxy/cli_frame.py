@@ -28,27 +28,26 @@ class Terminal(click.Group):
         options["standalone_mode"] = False
         try:
             code = super().main(*args, **options)
+        except click.UsageError as error:
+            wrong = error.format_message().rstrip(".")
+            self._end(f"{wrong[:1].lower()}{wrong[1:]}; see `lantern --help`", error.exit_code)
         except click.ClickException as error:
-            hint = "; see `lantern --help`" if isinstance(error, click.UsageError) else ""
-            self._end(error.format_message().rstrip(".") + hint, error.exit_code)
+            self._end(error.format_message(), error.exit_code)
         except click.Abort:
             self._end("stopped", 1)
         except BrokenPipeError:  # lantern export | head
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(0)
         except Exception as error:
-            exits = [_EXITS[each.__name__] for each in type(error).__mro__ if each.__name__ in _EXITS]
-            if not exits or os.environ.get("LANTERN_DEBUG"):
+            if os.environ.get("LANTERN_DEBUG"):
                 raise
-            self._end(str(error), exits[0])
+            exits = [_EXITS[each.__name__] for each in type(error).__mro__ if each.__name__ in _EXITS]
+            fault = f"a fault in lantern itself, {type(error).__name__}: {error}; LANTERN_DEBUG=1 shows where"
+            self._end(str(error) if exits else fault, exits[0] if exits else 1)
         sys.exit(code if isinstance(code, int) else 0)
 
     def _end(self, message: str, code: int) -> None:
-        text = " ".join(message.split())
-        first = text.split(" ", 1)[0]
-        if not first.isupper():  # LANTERN_PORT keeps its case
-            text = text[:1].lower() + text[1:]
-        click.echo(f"lantern: {text}", err=True)
+        click.echo(f"lantern: {' '.join(message.split())}", err=True)
         sys.exit(code)
 
 
