@@ -1,11 +1,12 @@
 """Gather, rank, pack: what to put back into a request that lacks part of what its session held.
 
     at_compaction  no question is known: cover what was lost, most specific terms per character (the loss block)
-    for_question   a question is known: BM25 + vectors + keywords + neighbours, if the evidence is good (the question block)
+    for_question   a question is known: BM25, vectors, keywords, neighbours, if the evidence is good (the question block)
 
 Both are synchronous and may be called from several threads. Errors rise: the caller forwards the request as it came.
 """
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ POOL_TIMES = 12
 """Text that is looked at sentence by sentence when no question is known, as a multiple of the budget."""
 OFFERS = 48
 """Passages that the packer chooses from, when a question is known."""
-WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "vector": 0.8, "keywords": 0.2}
+WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "vector": 0.8, "keywords": 0.05}
 """Of the z-scores in the default recipe; `restore.weights` overrides."""
 TOOL_SHARE = 0.35
 """Most of a loss block that results of tools may take: they are full of specific terms that nobody asks for."""
@@ -152,6 +153,17 @@ class Restorer:
             updates[passage_id] = (confidence, success, passage.accesses + 1, now)
         return updates
 
+    def warm(self, tenant: str, project: str, session: str) -> None:
+        """Open the index that a restore of this session will use; about 40 us a passage, without a deadline.
+
+        Call it from a worker thread when a compaction is near, so that the first block need not wait for it.
+        """
+        ask = Ask(
+            tenant=tenant, project=project, session=session, present="", budget_chars=0, now=0.0, deadline=math.inf
+        )
+        with self._scope(ask):
+            pass
+
     def close(self) -> None:
         self._scopes.close()
 
@@ -167,7 +179,7 @@ class Restorer:
             ask.session if reach == "session" else None,
             unit,
         )
-        scope = self._scopes.use(key, max(0.0, ask.deadline - time.monotonic()))
+        scope = self._scopes.use(key, min(60.0, max(0.0, ask.deadline - time.monotonic())))
         if scope is None:
             ask.late()
             yield None
@@ -184,7 +196,7 @@ class Restorer:
 
     def _lost_rows(self, scope: Scope, present: Present, ask: Ask) -> list[int]:
         """Rows of the passages that the request does not hold whole."""
-        rows = []
+        rows: list[int] = []
         for row, entry in enumerate(scope.entries):
             if not present.holds(entry.flat, entry.anchors):
                 rows.append(row)
@@ -222,7 +234,7 @@ class Restorer:
     def _alive(
         self, ask: Ask, candidates: Sequence[Candidate], rows: Sequence[int]
     ) -> tuple[list[Candidate], list[int]]:
-        """Without those that were pruned since, or whose confidence is below the minimum; with what the archive says now."""
+        """Without what was pruned since or has too little confidence; as the archive has it now."""
         now = self._archive.of(ask.tenant).passages_by_id([c.passage.id for c in candidates])
         alive, kept = [], []
         for candidate, row in zip(candidates, rows, strict=False):
@@ -432,7 +444,7 @@ class Restorer:
 
 
 def _candidate(entry: Entry, present: Present, ask: Ask) -> Candidate:
-    """A passage with the lines that the request lacks. One that a replayed block shows counts only as far as it shows."""
+    """A passage with the lines that the request lacks; none when a replayed block shows it in other words."""
     gone = lost(entry.passage, entry.lines, present)
     if entry.passage.id in ask.shown and len(gone) == len(entry.lines):
         gone = ()
@@ -457,7 +469,7 @@ def _richest(scope: Scope, rows: Sequence[int], most_chars: int) -> list[int]:
 
 
 def _offer(candidate: Candidate, scope: Scope, evidence: Evidence, question: Question, row: int) -> pack.Offer:
-    """A candidate for the question block: its lost sentences without filler, weighed by what of the question they hold."""
+    """What the packer may take: lost sentences without filler, weighed by what of the question they hold."""
     kept = [candidate.lines[i] for i in candidate.lost]
     told = [line for line in kept if line.salience > FILLER or line.words & question.words] or kept
     return pack.Offer(
@@ -470,7 +482,7 @@ def _offer(candidate: Candidate, scope: Scope, evidence: Evidence, question: Que
 
 
 def _turn_lost(entry: Entry, present: Present) -> bool:
-    """Does the request lack anything of what a turn's summary says? `user: ...` lines are compared without the speaker."""
+    """Does the request lack anything that a turn's summary says? Its lines are compared without the speaker."""
     for line in entry.passage.text.split("\n"):
         said = line.partition(": ")[2] or line
         short = " ".join(said.split())

@@ -1,7 +1,7 @@
 """Which lost sentences to put back when no question is known. Pure.
 
-The chosen ones cover the most specific terms per character: lazy greedy on a submodular gain (Minoux 1978; with a budget
-in characters the better of this and the best single line is within 1 - 1/sqrt(e) of the best possible).
+The chosen ones cover the most specific terms per character: lazy greedy on a submodular gain (Minoux 1978; Leskovec et al.
+2007 bound what greedy by gain per cost can miss).
 """
 
 import heapq
@@ -34,7 +34,7 @@ def term_weight(term_key: str) -> float:
 
 
 def superseded(candidates: Sequence[Candidate]) -> frozenset[tuple[int, str]]:
-    """(candidate, term key) of named values that the user set anew later: of "port 8443", then "port 9443", the first."""
+    """(candidate, term key) of named values that the user set anew later: "port 8443" when "port 9443" follows."""
     newest: dict[str, str] = {}
     old: set[tuple[int, str]] = set()
     order = sorted(

@@ -11,7 +11,7 @@ from lantern_proxy.turn import Passage, canonical
 _WORD = re.compile(r"\w+")
 
 Anchors = tuple[tuple[str, int], ...]
-"""A few long words of a text and where they stand in it: what finds the text in a longer one without reading all of it."""
+"""A long word of a text and where it stands: finds the text in a longer one without reading all of that."""
 
 
 class Present:
@@ -85,14 +85,9 @@ _ANCHOR = re.compile(r"\w{4,}")
 
 
 def anchors(flat: str) -> Anchors:
-    """The two longest words of at least four characters and where they stand; empty when there are none."""
-    words = sorted(set(_ANCHOR.findall(flat)), key=len)[-2:]
-    if not words:
-        return ()
-    longest = ((words[-1], flat.index(words[-1])),)
-    if len(words) == 1 or words[0] in words[1]:
-        return longest
-    return (*longest, (words[0], re.search(rf"\b{words[0]}\b", flat).start()))  # type: ignore[union-attr]
+    """The longest word of at least four characters and where it stands first; empty when there is none."""
+    longest = max(_ANCHOR.findall(flat), key=len, default="")
+    return ((longest, flat.index(longest)),) if longest else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +124,19 @@ def lines(passage: Passage) -> tuple[Line, ...]:
 
 _COMMON = frozenset(stem for word in STOP_WORDS | CHAT_WORDS for stem in terms(word))
 _FILLER = re.compile(
-    r"^\W*(?:ack\b|ok(?:ay)?\b|thanks?\b|thank you|you'?re welcome|great\b|sure\b|of course|certainly|absolutely|got it"
-    r"|understood|noted\b|will do\b|no problem|sounds|hello\b|hi\b|hey\b|bye\b|good (?:morning|night|luck)|glad|happy to"
-    r"|let me know|feel free|i(?:'d| would) be happy|i hope|i(?:'ll| will| have|'ve) (?:keep|remember|note|taken note)"
-    r"|if you (?:have|need|want)|wow\b|cool\b|nice\b|awesome|that'?s (?:great|awesome|cool|amazing|wonderful|good)|congrat"
-    r"|done with|here(?:'s| is| are)\b|please (?:do|go|let))",
+    r"^\W*(?:ack\b|ok(?:ay)?\b|thanks?\b|thank you|you'?re welcome|great\b|sure\b|of course|certainly|absolutely"
+    r"|got it|understood|noted\b|will do\b|no problem|sounds|hello\b|hi\b|hey\b|bye\b|good (?:morning|night|luck)"
+    r"|glad|happy to|let me know|feel free|i(?:'d| would) be happy|i hope|i(?:'ll| will| have|'ve) (?:keep|remember|note|taken note)"
+    r"|if you (?:have|need|want)|wow\b|cool\b|nice\b|awesome|that'?s (?:great|awesome|cool|amazing|wonderful|good)"
+    r"|congrat|done with|here(?:'s| is| are)\b|please (?:do|go|let))",
     re.I,
 )
 _DECIDED = frozenset(
     terms(
-        "decide decided decision agreed chose choose chosen must should always never prefer preferred preference favourite"
-        " favorite important remember note deadline actually instead changed change switch switched longer renamed rename"
-        " moved set named name called password token key secret because cause fixed failed fails error exception requires"
-        " required allergic allergy born birthday live lives work works budget limit limited use uses"
+        "decide decided decision agreed chose choose chosen must should always never prefer preferred preference favorite"
+        " favourite important remember note deadline actually instead changed change switch switched longer renamed"
+        " moved set named name called password token key secret because cause fixed failed fails error exception"
+        " requires required allergic allergy born birthday live lives work works budget limit limited use uses rename"
     )
 )
 _CHANGED = frozenset(terms("actually instead changed change switch switched longer correction update updated rather"))

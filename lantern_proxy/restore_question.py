@@ -1,4 +1,4 @@
-"""Reading a question, and judging how good the evidence for an answer is. Pure but for the scope it looks things up in."""
+"""Reading a question, and judging how good the evidence for an answer is. No I/O, no clock."""
 
 import math
 from collections.abc import Sequence
@@ -74,8 +74,8 @@ def best_quality(
 ) -> float:
     """How good the best evidence among the first rows is, 0..1; 0.5 is where questions and other messages part.
 
-    Calibrated on LoCoMo and BEAM together: there .97 of the questions whose answer was lost reach 0.5, .15 and .25 of the
-    questions about other conversations, .01 of chit-chat and plain instructions.
+    Calibrated on LoCoMo and BEAM together: .97 of the questions whose answer was lost reach 0.5 there, .15 and .25 of
+    the questions about other conversations, .01 of chit-chat and plain instructions.
     """
     short = question.asks and len(question.terms) <= 6
     best = 0.0
@@ -101,8 +101,8 @@ def coverage(scope: Scope, question: Question, row: int) -> float:
 
 
 def _needed(question: Question) -> float:
-    """Coverage + cosine at which quality is 0.5: most for an instruction, more for a long message, less for one that points
-    back or asks about the user's own matters."""
+    """Coverage + cosine at which quality is 0.5: most for an instruction, more for a long message, less for one that
+    points back or asks about the user's own matters."""
     needed = 0.66 + 0.6 * max(0.0, math.log(max(1, len(question.terms)) / 8))
     if question.looks_back:
         needed -= 0.1

@@ -128,7 +128,7 @@ def test_the_newest_value_is_in_even_the_smallest_block(restorer):
 def test_an_echo_of_the_assistant_adds_nothing(restorer):
     restored = restorer.at_compaction(ask())
     assert restored.text.count("250 requests per minute") == 1
-    assert "[2023-11-14 22:20 user, turn 8] The rate limit" in restored.text
+    assert "[2023-11-14 22:20 user #8] The rate limit" in restored.text
 
 
 def test_what_the_request_holds_is_not_restored(restorer):
