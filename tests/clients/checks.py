@@ -55,9 +55,9 @@ def judge(client: Client, straight: Played, through: Played) -> Verdict:
     _same_answers(straight, through, verdict)
     for exchange in exchanges:
         verdict.problems += _fidelity(exchange)
-    main = [e for e in exchanges if e.received.kind == "main" and e.call.status == 200]
-    _sides(exchanges, _main_tools(main), verdict)
-    main = [e for e in main if _offered(e) == _main_tools(main)]
+    tools = _main_tools(exchanges)
+    _sides(exchanges, tools, verdict)
+    main = [e for e in exchanges if _is_main(e, tools) and e.call.status == 200]
     _memory(client, main, verdict)
     _archive(main, through, verdict)
     return verdict
@@ -71,7 +71,7 @@ def _exchanges(played: Played, verdict: Verdict) -> Iterator[Exchange]:
         if received is None:
             verdict.problems.append(f"request {call.number}: {call.path} never reached the upstream, status {call.status}")
             continue
-        sent = decoded(call.body, call.encoding).decode()
+        sent = decoded(call.body, call.asked.get("content-encoding", "")).decode()
         event, session = headers.get("x-lantern-event", "-"), headers.get("x-lantern-session", "-")
         yield Exchange(int(call.number), call, sent, received, event, session)
 
@@ -129,19 +129,24 @@ def _offered(exchange: Exchange) -> frozenset[str]:
     return frozenset(heard.tools) if heard else frozenset()
 
 
-def _main_tools(main: Sequence[Exchange]) -> frozenset[str]:
-    """The tools of the conversation: those of most of its requests. A sub-agent offers others."""
-    offers = [_offered(e) for e in main]
+def _main_tools(exchanges: Sequence[Exchange]) -> frozenset[str]:
+    """The tools of the conversation: those that most of its turns offer. A sub-agent offers others."""
+    offers = [_offered(e) for e in exchanges if e.received.kind == "main"]
     return max(set(offers), key=offers.count, default=frozenset())
+
+
+def _is_main(exchange: Exchange, tools: frozenset[str]) -> bool:
+    """Part of the conversation: a turn, or what the client says of its own accord with the conversation's tools."""
+    kind = exchange.received.kind
+    return _offered(exchange) == tools and (kind == "main" or (kind == "other" and bool(tools)))
 
 
 def _sides(exchanges: Sequence[Exchange], tools: frozenset[str], verdict: Verdict) -> None:
     for e in exchanges:
-        is_main = e.received.kind == "main" and _offered(e) == tools
-        if is_main and e.event in ("side", "passthrough"):
+        if _is_main(e, tools) and e.event in ("side", "passthrough"):
             verdict.problems.append(f"request {e.number} belongs to the conversation and was taken for {e.event}")
-        if e.received.kind == "summary" and e.event != "side":
-            verdict.problems.append(f"request {e.number} asks for a summary and was taken for {e.event}")
+        if not _is_main(e, tools) and e.event != "side":
+            verdict.problems.append(f"request {e.number} ({e.received.kind}) is a side call and was taken for {e.event}")
 
 
 def _memory(client: Client, main: Sequence[Exchange], verdict: Verdict) -> None:

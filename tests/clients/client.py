@@ -23,6 +23,8 @@ class Client:
     pip: tuple[str, ...] = ()
     """Pinned requirements; the first one is the client itself."""
     npm: tuple[str, ...] = ()
+    shares: str = ""
+    """Name of the client whose installation this one uses."""
     tools: bool = True
     """It can run a shell command for the model."""
     losses: frozenset[str]

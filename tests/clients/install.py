@@ -20,7 +20,8 @@ class InstallError(RuntimeError):
 
 def ensure(client: Client, cache: Path) -> Path:
     """The folder that holds `client`, installed when it is not there yet in the pinned versions."""
-    folder, stamp = cache / client.name, cache / client.name / ".installed"
+    folder = folder_of(client, cache)
+    stamp = folder / ".installed"
     wanted = "\n".join([*client.pip, *client.npm, sys.version.split()[0] if client.pip else ""])
     if stamp.is_file() and stamp.read_text() == wanted:
         return folder
@@ -35,8 +36,12 @@ def ensure(client: Client, cache: Path) -> Path:
     return folder
 
 
+def folder_of(client: Client, cache: Path) -> Path:
+    return cache / (client.shares or client.name)
+
+
 def installed(client: Client, cache: Path) -> bool:
-    return (cache / client.name / ".installed").is_file()
+    return (folder_of(client, cache) / ".installed").is_file()
 
 
 def _run(command: Sequence[str], client: Client) -> None:

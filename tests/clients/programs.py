@@ -8,13 +8,13 @@ from clients.client import Drive, Job
 _DRIVE = Path(__file__).with_name("drive")
 
 
-def program(name: str) -> Drive:
-    """A driver that runs drive/NAME, whose last line of output is a JSON list of answers."""
+def program(name: str, *arguments: str) -> Drive:
+    """A driver that runs drive/NAME with `arguments`, whose last line of output is a JSON list of answers."""
 
     def drive(job: Job) -> list[str]:
         said = json.dumps({"url": job.url, "lines": job.lines})
         interpreter = "node" if name.endswith(".mjs") else str(job.folder / "bin/python")
-        out = job.run([interpreter, str(_DRIVE / name)], {"CLIENT_FOLDER": str(job.folder)}, said)
+        out = job.run([interpreter, str(_DRIVE / name), *arguments], {"CLIENT_FOLDER": str(job.folder)}, said)
         answers: list[str] = json.loads(out.strip().splitlines()[-1])
         return answers
 

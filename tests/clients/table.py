@@ -1,9 +1,11 @@
 """The clients that `scripts/clients` knows, with the versions that were last seen to work."""
 
+from clients import agents
 from clients.client import Client
 from clients.programs import program
 
 COMPACTED = frozenset({"compacted"})
+LANGCHAIN = ("langchain==1.4.7", "langchain-openai==1.6.7")
 
 CLIENTS = (
     Client(
@@ -21,5 +23,49 @@ CLIENTS = (
     Client(
         name="anthropic-node", family="Anthropic SDK", protocol="messages", quick=True, losses=frozenset({"window"}),
         tools=False, compactions=4, npm=("@anthropic-ai/sdk@1.12.0",), drive=program("anthropic_node.mjs"),
+    ),
+    Client(
+        name="langchain-summary", family="LangChain", protocol="chat", quick=True, losses=COMPACTED, shares="langchain",
+        pip=LANGCHAIN, drive=program("langchain_agent.py", "summarise"),
+    ),
+    Client(
+        name="langchain-clear", family="LangChain", protocol="chat", quick=True, losses=frozenset({"cleared"}), shares="langchain",
+        pip=LANGCHAIN, drive=program("langchain_agent.py", "clear"),
+    ),
+    Client(
+        name="langchain-trim", family="LangChain", protocol="chat", quick=True, losses=frozenset({"window"}), shares="langchain",
+        compactions=3, pip=LANGCHAIN, drive=program("langchain_agent.py", "trim"),
+    ),
+    Client(
+        name="openai-agents", family="OpenAI Agents", protocol="responses", quick=True, losses=COMPACTED,
+        pip=("openai-agents==0.24.0",), drive=program("openai_agents.py"),
+    ),
+    Client(
+        name="pydantic-ai", family="pydantic-ai", protocol="chat", quick=True, losses=frozenset({"window"}), compactions=3,
+        pip=("pydantic-ai-slim[openai]==2.68.0",), drive=program("pydantic_ai_agent.py"),
+    ),
+    Client(
+        name="llama-index", family="LlamaIndex", protocol="chat", losses=COMPACTED, tools=False,
+        pip=("llama-index-core==0.14.25", "llama-index-llms-openai-like==0.8.1"), drive=program("llama_index_chat.py"),
+    ),
+    Client(
+        name="autogen", family="AutoGen", protocol="chat", losses=frozenset({"window", "compacted"}),
+        pip=("autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5"), drive=program("autogen_chat.py"),
+    ),
+    Client(
+        name="strands", family="Strands", protocol="chat", losses=COMPACTED,
+        pip=("strands-agents[openai]==1.62.0",), drive=program("strands_agent.py"),
+    ),
+    Client(
+        name="codex", family="Codex CLI", protocol="responses", losses=COMPACTED,
+        npm=("@openai/codex@0.169.0",), drive=agents.codex,
+    ),
+    Client(
+        name="claude-code", family="Claude Code", protocol="messages", losses=COMPACTED, full_tokens=190_000,
+        npm=("@anthropic-ai/claude-code@2.1.330",), drive=agents.claude_code,
+    ),
+    Client(
+        name="opencode", family="opencode", protocol="chat", losses=COMPACTED,
+        npm=("opencode-ai@1.18.33",), drive=agents.opencode,
     ),
 )  # fmt: skip

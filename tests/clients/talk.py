@@ -13,8 +13,7 @@ SUMMARY = (
     "The user and the assistant went through the state of a small project. Some facts were noted, files were read, and "
     "work goes on with the next question."
 )
-"""The vague summary. Its first sentence is how a compacted request is recognised."""
-SUMMARY_MARK = SUMMARY.split(".")[0]
+"""The vague summary; each new one also says its number."""
 
 FILES = {
     "deploy.txt": (
@@ -75,5 +74,5 @@ def turns(*, tools: bool) -> tuple[Turn, ...]:
     )
 
 
-OVERFLOW = 4
-"""From the turn of this index on, the scripted upstream reports a full window, until the client has compacted."""
+OVERFLOWS = (4, 6)
+"""From each of the turns of these indices on, the scripted upstream reports a full window until the client compacts."""

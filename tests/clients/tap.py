@@ -23,9 +23,9 @@ class Call:
     number: str
     method: str
     path: str
+    asked: dict[str, str]
+    """Headers of the request, names in lower case."""
     body: bytes
-    encoding: str
-    """content-encoding of the request."""
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     """Of the answer, names in lower case."""
@@ -49,8 +49,8 @@ class Tap:
             return
         body = await _body(receive)
         headers = [(k, v) for k, v in scope["headers"] if k not in _HOP]
-        encoding = next((v.decode() for k, v in headers if k == b"content-encoding"), "")
-        call = Call(str(next(self._numbers)), scope["method"], scope["raw_path"].decode(), body, encoding)
+        asked = {k.decode(): v.decode("latin-1") for k, v in headers}
+        call = Call(str(next(self._numbers)), scope["method"], scope["raw_path"].decode(), asked, body)
         self.calls.append(call)
         await self._relay(scope, call, [*headers, (b"x-tap", call.number.encode())], send)
 

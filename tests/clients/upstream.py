@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from clients.dialects import Heard, Reply, hear, say
-from clients.talk import OVERFLOW, RUN, SUMMARY, SUMMARY_MARK, Turn
+from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn
 
 BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
@@ -36,7 +36,7 @@ class Received:
     body: bytes
     heard: Heard | None
     kind: str
-    """main (part of the conversation), summary (the client asked for one), or other."""
+    """main (a turn of the conversation), summary (the client asked for one), or other (what it says of its own accord)."""
     answer: bytes = b""
 
 
@@ -48,6 +48,8 @@ class Script:
     full_tokens: int
     """Size to report when the window is to look full."""
     received: list[Received] = field(default_factory=list)
+    summaries: int = 0
+    """How many were asked for."""
 
     def app(self) -> Starlette:
         every = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"]
@@ -71,15 +73,18 @@ class Script:
         """(kind of request, what is answered)."""
         said = [(role, text) for role, text in ((r, _plain(t)) for r, t in heard.said) if text and role != "system"]
         if heard.api == "compact" or heard.triggers:
+            self.summaries += 1
             return "summary", Reply(compaction="b3BhcXVl")
         role, last = said[-1] if said else ("user", "")
         turn = self._turn(said)
-        full = turn >= OVERFLOW and not any(SUMMARY_MARK in text for _, text in heard.said)
+        full = self.summaries < sum(turn >= overflow for overflow in OVERFLOWS)
         tokens = self.full_tokens if full else 2_000
         if role == "tool":
             return "main", Reply(self.turns[turn].answer if turn >= 0 else "Done.", tokens=tokens)
         spoken = next((t for t in self.turns if _said(t, last)), None)
         instructions = next((text for role, text in heard.said if role == "system"), "") if not heard.tools else ""
+        if heard.tools and SUMMARY in last:  # the client goes on in the middle of a turn
+            return "main", Reply(self.turns[turn].answer, tokens=tokens)
         if spoken is None or _ASKS_SUMMARY.search(last) or _ASKS_SUMMARY.search(instructions):
             return self._aside(last, instructions)
         shell = next((name for name in _SHELLS if name in heard.tools), "")
@@ -94,11 +99,13 @@ class Script:
             return "other", Reply("State of the project")
         if not _ASKS_SUMMARY.search(last + instructions):
             return "other", Reply("There is nothing to do.")
+        self.summaries += 1
+        summary = f"{SUMMARY} This is summary number {self.summaries}."
         if "state_snapshot" in last + instructions:
-            return "summary", Reply(f"<state_snapshot><overall_goal>{SUMMARY}</overall_goal></state_snapshot>")
+            return "summary", Reply(f"<state_snapshot><overall_goal>{summary}</overall_goal></state_snapshot>")
         if "<analysis>" in last:
-            return "summary", Reply(f"<analysis>Nothing to add.</analysis>\n<summary>\n{SUMMARY}\n</summary>")
-        return "summary", Reply(SUMMARY)
+            return "summary", Reply(f"<analysis>Nothing to add.</analysis>\n<summary>\n{summary}\n</summary>")
+        return "summary", Reply(summary)
 
     def _turn(self, said: Sequence[tuple[str, str]]) -> int:
         """Index of the newest turn that the request holds, -1 for none."""
