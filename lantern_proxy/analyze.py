@@ -35,8 +35,8 @@ STOP_WORDS = frozenset(
 
 CHAT_WORDS = frozenset(
     """
-    ack noted ok okay yes yeah yep yup no nope sure thanks thank thx ty please pls great good nice cool perfect awesome fine
-    right alright hello hi hey bye goodbye morning evening welcome sorry continue proceed go goes going ahead next
+    ack noted ok okay yes yeah yep yup no nope sure thanks thank thx ty please pls great good nice cool perfect awesome
+    fine     right alright hello hi hey bye goodbye morning evening welcome sorry continue proceed go goes going ahead next
     keep do done do it that's well lgtm approved agree agreed correct exactly yay wow haha lol hmm oh ah great!
     works work worked stop wait start resume retry try again lot much appreciated job step sounds look looks make
     sense makes think say tell said told know remind remember recall mention mentioned question answer need want
@@ -122,11 +122,13 @@ _SPECIFIC = re.compile(
             "date": rf"\b\d{{4}}-\d\d-\d\d\b|\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?\b"
             rf"|\b\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}(?:,? \d{{4}})?\b|\b{_MONTH} \d{{4}}\b"
             r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b|\b\d{1,2}:\d\d(?::\d\d)?(?: ?[apAP]\.?[mM]\b)?"
-            r"|\b\d{1,2} ?[apAP][mM]\b|\b(?:last|next|this) (?:week|month|year|weekend|summer|winter|spring|fall|night)\b"
-            r"|\byesterday\b|\btomorrow\b|\b(?:\d+|a|an|one|two|three|four|five|six|few) (?:days?|weeks?|months?|years?) ago\b",
+            r"|\b\d{1,2} ?[apAP][mM]\b"
+            r"|\b(?:last|next|this) (?:week|month|year|weekend|summer|winter|spring|fall|night)\b|\byesterday\b"
+            r"|\btomorrow\b|\b(?:\d+|a|an|one|two|three|four|five|six|few) (?:days?|weeks?|months?|years?) ago\b",
             "flag": r"(?<![\w-])--[a-zA-Z][\w-]*(?:=[\w./:-]+)?",
             "version": r"\bv?\d+\.\d+(?:\.\d+)+(?:[-+][\w.]*\w)?(?::\d+)?\b|\bv\d+(?:\.\d+)*\b",
-            "id": r"\b[A-Za-z]\w*_\w+\b|\b[a-z]+[A-Z]\w*\b|\b[A-Z][a-z]+(?:[A-Z][a-z0-9]*)+\b|\b[A-Za-z_]\w+(?:\.[a-zA-Z_]\w+)+\b"
+            "id": r"\b[A-Za-z]\w*_\w+\b|\b[a-z]+[A-Z]\w*\b|\b[A-Z][a-z]+(?:[A-Z][a-z0-9]*)+\b"
+            r"|\b[A-Za-z_]\w+(?:\.[a-zA-Z_]\w+)+\b"
             r"|\b\w+\(\)|\b[A-Z][A-Z0-9]+(?:-[A-Z0-9]+)*\b|\b0x[0-9a-fA-F]+\b|\b[A-Za-z]+(?:-[A-Za-z0-9]+)*-?\d[\w-]*\b|#\d+\b"
             r"|\b[0-9a-f]{7,40}\b",
             "number": r"[$\u20ac\u00a3]?\b\d[\d,]*(?:\.\d+)?(?:%|[kKmMgG][bB]?\b|ms\b|s\b|h\b|px\b)?",
@@ -143,8 +145,8 @@ _STARTS = re.compile(r"(?:^|[.!?:;\n\"(*#>\]-])\s*$")
 def specifics(text: str) -> list[str]:
     """The specific terms of `text` as written, first come first, no repeats.
 
-    A number comes with the word it belongs to ("port 9443", "5 children"); a capitalised word counts as a name unless it
-    opens a sentence.
+    A number comes with the word it belongs to ("port 9443", "5 children"); a capitalised word counts as a name unless
+    it opens a sentence.
     """
     found: dict[str, None] = {}
     for match in _SPECIFIC.finditer(text):
@@ -211,7 +213,7 @@ _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|a
 def sentences(text: str) -> list[tuple[int, int]]:
     """Where the sentences of `text` stand: (start, end), in order, without the white space between them.
 
-    A line is a sentence of its own; numbers, versions and abbreviations do not end one. Text in ``` fences is one piece.
+    A line is a sentence of its own; numbers, versions and abbreviations do not end one. A ``` fence is one piece.
     """
     spans: list[tuple[int, int]] = []
     for start, end, fenced in fences(text):

@@ -27,7 +27,7 @@ def fuse(rankings: Mapping[str, Sequence[int]], weights: Mapping[str, float], *,
 
 
 def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
-    """Weighted sum of z-scores. signals: name -> (n,) scores of the same n candidates; a constant signal adds nothing."""
+    """Weighted sum of z-scores. signals: name -> (n,) of the same n candidates; a constant one adds nothing."""
     total: Floats | None = None
     for name, scores in signals.items():
         spread = float(scores.std())
@@ -110,5 +110,5 @@ def importance(
 
 
 def recency(age_s: float, *, gain: float = 0.005, tau_s: float = 30 * 86_400.0) -> float:
-    """AgentIR's bonus for new passages: gain * exp(-age / tau); tau of 120 days or more suits multi-session questions."""
+    """AgentIR's bonus for new passages: gain * exp(-age / tau); 120 days or more suit multi-session questions."""
     return gain * math.exp(-max(0.0, age_s) / tau_s)

@@ -1,4 +1,4 @@
-"""Confidence and success of a passage after it was restored. Pure (LANTERN section on reinforcement; DESIGN section 6)."""
+"""Confidence and success of a passage after it was restored. Pure (LANTERN paper; DESIGN section 6)."""
 
 import math
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Gather, rank, pack: what to put back into a request that lacks part of what its session held.
 
-    at_compaction  no question is known: cover what was lost, most specific terms per character (the loss block)
-    for_question   a question is known: BM25, vectors, keywords, neighbours, if the evidence is good (the question block)
+    at_compaction  no question is known: cover what was lost, most specific terms per character (loss block)
+    for_question   a question is known: BM25, vectors, keywords, neighbours, if the evidence is good (question block)
 
 Both are synchronous and may be called from several threads. Errors rise: the caller forwards the request as it came.
 """
@@ -22,10 +22,11 @@ from lantern_proxy.analyze import key as term_key
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
-from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap, smooth, zsum
+from lantern_proxy.rank import Floats, overlap, smooth, zsum
 from lantern_proxy.restore_cover import Candidate, Chosen, cover
 from lantern_proxy.restore_dense import Dense
-from lantern_proxy.restore_lines import Present, anchors, lost
+from lantern_proxy.restore_lines import Present, lost
+from lantern_proxy.restore_paper import rank_turns
 from lantern_proxy.restore_question import Evidence, Question, best_quality, read_question, sentence_worth
 from lantern_proxy.restore_scope import Entry, Key, Scope, Scopes
 from lantern_proxy.turn import Passage, Placed, Restored
@@ -208,7 +209,8 @@ class Restorer:
         self, scope: Scope, order: Sequence[int], present: Present, ask: Ask, limit: int
     ) -> tuple[list[Candidate], list[int]]:
         """The first `limit` of `order` that the request lacks, wholly or in part, and their rows."""
-        candidates, rows = [], []
+        candidates: list[Candidate] = []
+        rows: list[int] = []
         for row in order:
             if len(rows) >= limit or ask.late():
                 break
@@ -347,55 +349,22 @@ class Restorer:
     # the recipe of the paper
 
     def _paper(self, ask: Ask, kind: BlockKind) -> Restored | None:
-        """LANTERN as published: summaries of turns, four rankings, RRF, MMR, whole summaries into the budget."""
+        """LANTERN as published: see restore_paper.py."""
         started = time.perf_counter()
-        restore = self._config.restore
-        question = read_question(f"{ask.summary}\n{ask.question}", most_terms=256)
+        if ask.budget_chars <= pack.WRAPPER_CHARS:
+            return None
         with self._scope(ask, "turn") as scope:
             if scope is None or not len(scope):
                 return None
             present = Present(ask.present)
-            rows = [r for r, entry in enumerate(scope.entries) if _turn_lost(entry, present)]
-            rankings, signals = self._four_rankings(scope, rows, question, ask)
-            fused = fuse(rankings, {n: float(w) for n, w in restore.weights.items()}, k=restore.rrf_k)
-            entries = scope.entries
-            order = diversify(
-                fused, lambda a, b: overlap(entries[a].words, entries[b].words), lam=restore.mmr_lambda, limit=64
-            )
-            alive = self._archive.of(ask.tenant).passages_by_id([entries[row].passage.id for row in order])
-        choices, room = [], ask.budget_chars - pack.WRAPPER_CHARS
-        totals: dict[int, float] = {}
-        scores: dict[int, dict[str, float]] = {}
-        for row in order:
-            passage = alive.get(entries[row].passage.id)
-            if passage is None or not reinforce.retrievable(passage.confidence, self._rates):
-                continue
-            span = ((0, len(passage.text)),)
-            size = pack.entry_chars(passage, span, ask.session)
-            if size <= room:
-                room -= size
-                choices.append(pack.Choice(passage, span))
-                totals[passage.id] = fused[row]
-                scores[passage.id] = {name: float(values[row]) for name, values in signals.items()}
-        return self._block(ask, kind, choices, totals, scores, present, len(rows), started)
-
-    def _four_rankings(
-        self, scope: Scope, rows: Sequence[int], question: Question, ask: Ask
-    ) -> tuple[dict[str, list[int]], dict[str, Floats]]:
-        lexical = scope.lexical(question.terms)
-        wanted = frozenset(question.terms)
-        signals: dict[str, Floats] = {"bm25": lexical}
-        cosines = self._dense.cosines(scope, question, np.zeros(0), ask)
-        if cosines is not None:
-            signals["vector"] = cosines
-        signals["keywords"] = np.array([float(len(wanted & entry.tag_terms)) for entry in scope.entries])
-        signals["importance"] = np.array([_importance(e.passage, ask.now, self._config) for e in scope.entries])
-        chosen = np.array(rows, np.int64)
-        rankings = {}
-        for name, values in signals.items():
-            ranked = chosen[np.argsort(-values[chosen], kind="stable")].tolist()
-            rankings[name] = [row for row in ranked if values[row] > 0]
-        return rankings, signals
+            ranked = rank_turns(scope, present, ask, self._dense, self._config)
+            now = self._archive.of(ask.tenant).passages_by_id([scope.entries[row].passage.id for row in ranked.order])
+        alive = [(row, now[i]) for row in ranked.order if (i := scope.entries[row].passage.id) in now]
+        alive = [(row, p) for row, p in alive if reinforce.retrievable(p.confidence, self._rates)]
+        choices = pack.whole([p for _, p in alive], ask.budget_chars, ask.session)
+        totals = {p.id: ranked.fused[row] for row, p in alive}
+        scores = {p.id: {name: float(values[row]) for name, values in ranked.signals.items()} for row, p in alive}
+        return self._block(ask, kind, choices, totals, scores, present, ranked.considered, started)
 
     # the block
 
@@ -457,7 +426,7 @@ def _richest(scope: Scope, rows: Sequence[int], most_chars: int) -> list[int]:
     def worth(row: int) -> float:
         passage = scope.entries[row].passage
         speaker = {"user": 1.0, "assistant": 0.6}.get(passage.speaker, 0.4)
-        return speaker * (1 + len(passage.tags)) / (len(passage.text) + 40) ** 0.5
+        return float(speaker * (1 + len(passage.tags)) / (len(passage.text) + 40) ** 0.5)
 
     kept = []
     for row in sorted(rows, key=lambda row: (-worth(row), row)):
@@ -478,27 +447,4 @@ def _offer(candidate: Candidate, scope: Scope, evidence: Evidence, question: Que
         max(1e-6, evidence.score(row)),
         tuple(sentence_worth(line, question, scope) for line in told),
         scope.entries[row].words,
-    )
-
-
-def _turn_lost(entry: Entry, present: Present) -> bool:
-    """Does the request lack anything that a turn's summary says? Its lines are compared without the speaker."""
-    for line in entry.passage.text.split("\n"):
-        said = line.partition(": ")[2] or line
-        short = " ".join(said.split())
-        if not line.startswith(("tools:", "files:")) and not present.holds(short, anchors(short)):
-            return True
-    return False
-
-
-def _importance(passage: Passage, now: float, config: Config) -> float:
-    files = any("/" in tag or "." in tag[1:-1] for tag in passage.tags)
-    return importance(
-        now - passage.created_at,
-        passage.accesses,
-        bool(passage.tools),
-        files,
-        passage.confidence,
-        passage.success,
-        half_life_s=config.reinforce.half_life_s,
     )

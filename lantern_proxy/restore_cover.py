@@ -1,7 +1,7 @@
 """Which lost sentences to put back when no question is known. Pure.
 
-The chosen ones cover the most specific terms per character: lazy greedy on a submodular gain (Minoux 1978; Leskovec et al.
-2007 bound what greedy by gain per cost can miss).
+The chosen ones cover the most specific terms per character: lazy greedy on a submodular gain (Minoux 1978; Leskovec et
+al. 2007 bound what greedy by gain per cost can miss).
 """
 
 import heapq

@@ -126,15 +126,16 @@ _COMMON = frozenset(stem for word in STOP_WORDS | CHAT_WORDS for stem in terms(w
 _FILLER = re.compile(
     r"^\W*(?:ack\b|ok(?:ay)?\b|thanks?\b|thank you|you'?re welcome|great\b|sure\b|of course|certainly|absolutely"
     r"|got it|understood|noted\b|will do\b|no problem|sounds|hello\b|hi\b|hey\b|bye\b|good (?:morning|night|luck)"
-    r"|glad|happy to|let me know|feel free|i(?:'d| would) be happy|i hope|i(?:'ll| will| have|'ve) (?:keep|remember|note|taken note)"
+    r"|glad|happy to|let me know|feel free|i(?:'d| would) be happy|i hope"
+    r"|i(?:'ll| will| have|'ve) (?:keep|remember|note|taken note)"
     r"|if you (?:have|need|want)|wow\b|cool\b|nice\b|awesome|that'?s (?:great|awesome|cool|amazing|wonderful|good)"
     r"|congrat|done with|here(?:'s| is| are)\b|please (?:do|go|let))",
     re.I,
 )
 _DECIDED = frozenset(
     terms(
-        "decide decided decision agreed chose choose chosen must should always never prefer preferred preference favorite"
-        " favourite important remember note deadline actually instead changed change switch switched longer renamed"
+        "decide decided decision agreed chose choose chosen must should always never prefer preferred preference"
+        " favorite favourite important remember note deadline actually instead changed change switch switched longer renamed"
         " moved set named name called password token key secret because cause fixed failed fails error exception"
         " requires required allergic allergy born birthday live lives work works budget limit limited use uses rename"
     )

@@ -157,7 +157,7 @@ class Scope:
         return self._places
 
     def cosines(self, archive: Archive, vector: Floats32) -> Floats | None:
-        """(n,) cosine of each entry with `vector` (dim,), of length 1; the lowest where there is no vector. None: nowhere."""
+        """(n,) cosine of each entry with `vector`, (dim,) of length 1; the lowest where there is none. None: no vectors."""
         self._load_vectors(archive, len(vector))
         missing = np.fromiter((self._rows[i] for i in self._unembedded), np.int64, len(self._unembedded))
         if len(missing) == len(self.entries):

@@ -10,7 +10,8 @@ _TYPES: tuple[tuple[QueryType, str], ...] = (
     ("knowledge-update", r"current(?:ly)?|now|latest|newest|still|these days|most recent(?:ly)?|at the moment"),
     (
         "temporal",
-        r"when|what (?:time|date|day|year|month)|how long|how many (?:days|weeks|months|years)|since|before|after|first|last|ago|order",
+        r"when|what (?:time|date|day|year|month)|how long|how many (?:days|weeks|months|years)"
+        r"|since|before|after|first|last|ago|order",
     ),
     (
         "assistant",
@@ -28,8 +29,8 @@ _PATTERNS = tuple((name, re.compile(rf"\b(?:{words})\b", re.I)) for name, words 
 """In order of priority: the first that matches names the type."""
 
 _ASKS = re.compile(
-    r"\?|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall|tell me"
-    r"|give me|show me|list|name|repeat)\b",
+    r"\?|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
+    r"|tell me|give me|show me|list|name|repeat)\b",
     re.I,
 )
 _PAST = re.compile(
@@ -63,7 +64,7 @@ def personal(question: str) -> bool:
 
 
 def lexical_is_sure(scores: Sequence[float], *, tau: float = 0.5) -> bool:
-    """AgentIR's cascade: (s0 - s1) / s0 >= tau, for the two best lexical scores. Then the dense channel may be skipped."""
+    """AgentIR's cascade: (s0 - s1) / s0 >= tau for the two best lexical scores; then vectors may be skipped."""
     if not len(scores) or scores[0] <= 0:
         return False
     second = scores[1] if len(scores) > 1 else 0.0

@@ -418,7 +418,7 @@ def test_what_the_request_said_itself_proves_no_use(restorer):
 
 def test_a_passage_below_the_minimum_is_not_restored(archive, restorer):
     ids = [p.passage.id for p in restorer.at_compaction(ask()).placed]
-    archive.of("t").reinforce({id_: (0.1, 0.0, 9, 1.7e9) for id_ in ids})
+    archive.of("t").reinforce(dict.fromkeys(ids, (0.1, 0.0, 9, 1700000000.0)))
     restored = restorer.at_compaction(ask())
     assert restored is None or not set(ids) & {p.passage.id for p in restored.placed}
 
