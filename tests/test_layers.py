@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": set(),
     "restore": CORE | {"bm25", "embed", "rerank", "archive", "config"},
     "proxy": CORE | {"config", "restore", "archive", "bm25", "embed", "upstream"},
-    "app": {"config", "proxy", "admin", "embed", "upstream", "wire"},
+    "app": {"config", "proxy", "admin", "embed", "restore", "upstream", "wire"},
     "admin": {"turn", "config", "archive", "restore"},
     "bench": CORE | {"bm25", "embed", "rerank", "archive", "restore", "config"},
     "demo": {"turn", "config", "app"},
