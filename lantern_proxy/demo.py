@@ -42,7 +42,7 @@ SUMMARISE = (
 )
 MODEL = "scripted-1"
 _BLOCK = re.compile(re.escape(BLOCK_OPEN) + r"\b.*?" + re.escape(BLOCK_CLOSE), re.S)
-_HEADER = re.compile(r"^\[[^\]\n]*\bturn \d+\]\s*")
+_HEADER = re.compile(r"^\[\d{4}-\d\d-\d\d [^\]\n]*\]\s*")
 """Date, speaker and turn that a passage has in a block; a model would not quote it."""
 _KEPT_CHARS = 4_000
 """What the silently truncating client keeps: with 4,000 of 20,000 characters, the last fifth."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 import httpx
@@ -361,3 +363,17 @@ def test_the_console_script_and_the_module_are_the_same_command():
     )
     assert told.stdout.startswith("lantern, version ")
     assert isinstance(cli.cli, click.Group)
+
+
+def test_the_readme_names_only_commands_and_options_that_exist():
+    text = (Path(__file__).parent.parent / "README.md").read_text()
+    named = re.findall(r"(?:`|\$ )lantern ([a-z]+)([^`\n]*)", text)
+    assert {"serve", "demo", "why", "doctor"} <= {name for name, _ in named}
+    for name, rest in named:
+        options = {option for parameter in cli.cli.commands[name].params for option in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", rest)) <= options, name
+
+
+def test_the_example_configuration_serves_as_it_is(lantern):
+    example = Path(__file__).parent.parent / "config.example.yaml"
+    assert rows(lantern("status", "--json", "--config", example))
