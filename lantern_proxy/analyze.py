@@ -36,7 +36,7 @@ STOP_WORDS = frozenset(
 CHAT_WORDS = frozenset(
     """
     ack noted ok okay yes yeah yep yup no nope sure thanks thank thx ty please pls great good nice cool perfect awesome
-    fine     right alright hello hi hey bye goodbye morning evening welcome sorry continue proceed go goes going ahead next
+    fine right alright hello hi hey bye goodbye morning evening welcome sorry continue proceed go goes going ahead next
     keep do done do it that's well lgtm approved agree agreed correct exactly yay wow haha lol hmm oh ah great!
     works work worked stop wait start resume retry try again lot much appreciated job step sounds look looks make
     sense makes think say tell said told know remind remember recall mention mentioned question answer need want

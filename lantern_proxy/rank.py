@@ -86,7 +86,10 @@ def diversify(
 
 def overlap(a: frozenset[str] | set[str], b: frozenset[str] | set[str]) -> float:
     """Jaccard similarity of two sets of terms, in [0, 1]."""
-    return len(a & b) / len(a | b) if a and b else 0.0
+    if not a or not b:
+        return 0.0
+    shared = len(a & b)
+    return shared / (len(a) + len(b) - shared)
 
 
 def importance(

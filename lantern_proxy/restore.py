@@ -27,7 +27,15 @@ from lantern_proxy.restore_cover import Candidate, Chosen, cover
 from lantern_proxy.restore_dense import Dense
 from lantern_proxy.restore_lines import Present, lost
 from lantern_proxy.restore_paper import rank_turns
-from lantern_proxy.restore_question import Evidence, Question, best_quality, read_question, sentence_worth
+from lantern_proxy.restore_question import (
+    Evidence,
+    Question,
+    best_quality,
+    coverage,
+    masses,
+    read_question,
+    sentence_worth,
+)
 from lantern_proxy.restore_scope import Entry, Key, Scope, Scopes
 from lantern_proxy.turn import Passage, Placed, Restored
 
@@ -35,7 +43,7 @@ POOL = 400
 """Passages that are looked at, when a question is known."""
 POOL_TIMES = 12
 """Text that is looked at sentence by sentence when no question is known, as a multiple of the budget."""
-OFFERS = 48
+OFFERS = 40
 """Passages that the packer chooses from, when a question is known."""
 WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "vector": 0.8, "keywords": 0.05}
 """Of the z-scores in the default recipe; `restore.weights` overrides."""
@@ -135,7 +143,8 @@ class Restorer:
             candidates, rows = self._lost_of(scope, order, present, ask, limit=OFFERS)
             if best_quality(scope, evidence, question, rows) < self._config.restore.admission:
                 return None
-            offers = [_offer(c, scope, evidence, question, row) for c, row in zip(candidates, rows, strict=True)]
+            mass = masses(scope, question)
+            offers = [_offer(c, scope, evidence, mass, row) for c, row in zip(candidates, rows, strict=True)]
         return self._question_block(ask, candidates, rows, offers, evidence, present, started)
 
     def settle(
@@ -199,7 +208,7 @@ class Restorer:
         """Rows of the passages that the request does not hold whole."""
         rows: list[int] = []
         for row, entry in enumerate(scope.entries):
-            if not present.holds(entry.flat, entry.anchors):
+            if not present.holds(entry.flat, entry.anchor):
                 rows.append(row)
             if not row % 256 and ask.late():
                 break
@@ -215,7 +224,7 @@ class Restorer:
             if len(rows) >= limit or ask.late():
                 break
             entry = scope.entries[row]
-            if present.holds(entry.flat, entry.anchors):
+            if present.holds(entry.flat, entry.anchor):
                 continue
             candidate = _candidate(entry, present, ask)
             if any(entry.lines[i].salience > FILLER for i in candidate.lost):
@@ -423,13 +432,8 @@ def _candidate(entry: Entry, present: Present, ask: Ask) -> Candidate:
 def _richest(scope: Scope, rows: Sequence[int], most_chars: int) -> list[int]:
     """As many of `rows` as `most_chars` hold: those with the most specific terms for their length, in their order."""
 
-    def worth(row: int) -> float:
-        passage = scope.entries[row].passage
-        speaker = {"user": 1.0, "assistant": 0.6}.get(passage.speaker, 0.4)
-        return float(speaker * (1 + len(passage.tags)) / (len(passage.text) + 40) ** 0.5)
-
     kept = []
-    for row in sorted(rows, key=lambda row: (-worth(row), row)):
+    for row in sorted(rows, key=lambda row: (-scope.entries[row].richness, row)):
         most_chars -= len(scope.entries[row].passage.text)
         if most_chars < 0:
             break
@@ -437,14 +441,14 @@ def _richest(scope: Scope, rows: Sequence[int], most_chars: int) -> list[int]:
     return sorted(kept)
 
 
-def _offer(candidate: Candidate, scope: Scope, evidence: Evidence, question: Question, row: int) -> pack.Offer:
+def _offer(candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], row: int) -> pack.Offer:
     """What the packer may take: lost sentences without filler, weighed by what of the question they hold."""
     kept = [candidate.lines[i] for i in candidate.lost]
-    told = [line for line in kept if line.salience > FILLER or line.words & question.words] or kept
+    told = [line for line in kept if line.salience > FILLER or coverage(mass, line.words)] or kept
     return pack.Offer(
         candidate.passage,
         tuple((line.start, line.end) for line in told),
         max(1e-6, evidence.score(row)),
-        tuple(sentence_worth(line, question, scope) for line in told),
+        tuple(sentence_worth(line, mass) for line in told),
         scope.entries[row].words,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.embed import Embedder, EmbedError
 from lantern_proxy.rank import Floats
-from lantern_proxy.restore_question import Question, coverage
+from lantern_proxy.restore_question import Question, coverage, masses
 from lantern_proxy.restore_scope import Scope
 from lantern_proxy.route import lexical_is_sure
 
@@ -98,4 +98,7 @@ def _sure(scope: Scope, lexical: Floats, question: Question) -> bool:
     if len(question.terms) < 2 or len(lexical) < 2:
         return False
     first, second = np.argsort(-lexical, kind="stable")[:2].tolist()
-    return lexical_is_sure([lexical[first], lexical[second]], tau=TAU) and coverage(scope, question, first) >= 0.8
+    return (
+        lexical_is_sure([lexical[first], lexical[second]], tau=TAU)
+        and coverage(masses(scope, question), scope.entries[first].words) >= 0.8
+    )

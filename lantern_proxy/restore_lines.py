@@ -10,7 +10,7 @@ from lantern_proxy.turn import Passage, canonical
 
 _WORD = re.compile(r"\w+")
 
-Anchors = tuple[tuple[str, int], ...]
+Anchor = tuple[str, int] | None
 """A long word of a text and where it stands: finds the text in a longer one without reading all of that."""
 
 
@@ -47,21 +47,19 @@ class Present:
             places.setdefault(word, []).append(n)
         return words, places
 
-    def holds(self, flat: str, anchors: Anchors) -> bool:
-        """Does the request hold `flat` (white space collapsed) as whole words? anchors: anchors(flat)"""
-        if not anchors:
+    def holds(self, flat: str, anchor: Anchor) -> bool:
+        """Does the request hold `flat` (white space collapsed) as whole words? anchor: anchor(flat)"""
+        if anchor is None:
             at = self.text.find(flat)
             while at >= 0 and not self._whole(at, at + len(flat)):
                 at = self.text.find(flat, at + 1)
             return at >= 0
-        seen = [(self._anchors.get(word, ()), offset) for word, offset in anchors]
-        places, offset = min(seen, key=lambda pair: len(pair[0]))
-        return any(
-            place >= offset
-            and self.text.startswith(flat, place - offset)
-            and self._whole(place - offset, place - offset + len(flat))
-            for place in places
-        )
+        word, offset = anchor
+        for place in self._anchors.get(word, ()):
+            at = place - offset
+            if at >= 0 and self.text.startswith(flat, at) and self._whole(at, at + len(flat)):
+                return True
+        return False
 
     def _whole(self, start: int, end: int) -> bool:
         text = self.text
@@ -84,10 +82,10 @@ class Present:
 _ANCHOR = re.compile(r"\w{4,}")
 
 
-def anchors(flat: str) -> Anchors:
-    """The longest word of at least four characters and where it stands first; empty when there is none."""
+def anchor(flat: str) -> Anchor:
+    """The longest word of at least four characters and where it stands first; None when there is none."""
     longest = max(_ANCHOR.findall(flat), key=len, default="")
-    return ((longest, flat.index(longest)),) if longest else ()
+    return (longest, flat.index(longest)) if longest else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class Line:
     end: int
     flat: str
     """Its text with white space collapsed."""
-    anchors: Anchors
+    anchor: Anchor
     keys: tuple[str, ...]
     """Its specific terms in the form of analyze.key()."""
     words: frozenset[str]
@@ -118,7 +116,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         words = frozenset(term for term in stems - _COMMON if len(term) > 2)
         flat = " ".join(text.split())
         value = salience(text, stems, passage.speaker, specific=bool(keys))
-        found.append(Line(start, end, flat, anchors(flat), keys, words, value))
+        found.append(Line(start, end, flat, anchor(flat), keys, words, value))
     return tuple(found)
 
 
@@ -135,8 +133,8 @@ _FILLER = re.compile(
 _DECIDED = frozenset(
     terms(
         "decide decided decision agreed chose choose chosen must should always never prefer preferred preference"
-        " favorite favourite important remember note deadline actually instead changed change switch switched longer renamed"
-        " moved set named name called password token key secret because cause fixed failed fails error exception"
+        " favorite favourite important remember note deadline actually instead changed change switch switched"
+        " longer renamed moved set named name called password token key secret because cause fixed failed fails error exception"
         " requires required allergic allergy born birthday live lives work works budget limit limited use uses rename"
     )
 )
@@ -173,7 +171,7 @@ def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, .
     if passage.tools and passage.speaker != "tool":
         words = _WORD.findall(passage.text.lower())
         return () if sum(word in present.words for word in words) >= 0.9 * len(words) else tuple(range(len(of)))
-    return tuple(i for i, line in enumerate(of) if not present.holds(line.flat, line.anchors))
+    return tuple(i for i, line in enumerate(of) if not present.holds(line.flat, line.anchor))
 
 
 def flat(text: str) -> str:

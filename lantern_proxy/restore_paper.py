@@ -1,6 +1,6 @@
 """The recipe `lantern`: what the LANTERN paper does, so that its experiments can be run and beaten.
 
-Extractive summaries of turns, four rankings (vector, lexical, keywords, importance), reciprocal rank fusion with k = 60,
+Extractive summaries of turns, four rankings (vector, lexical, keywords, importance), reciprocal rank fusion (k = 60),
 MMR with lambda = 0.7, whole summaries into 6,000 characters; the query is the compaction's summary and the question.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from lantern_proxy.config import Config
 from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap
 from lantern_proxy.restore_dense import Dense
-from lantern_proxy.restore_lines import Present, anchors
+from lantern_proxy.restore_lines import Present, anchor
 from lantern_proxy.restore_question import Question, read_question
 from lantern_proxy.restore_scope import Entry, Scope
 from lantern_proxy.turn import Passage
@@ -78,7 +78,7 @@ def _lost(entry: Entry, present: Present) -> bool:
     """Does the request lack anything that a turn's summary says? Its lines are compared without the speaker."""
     for line in entry.passage.text.split("\n"):
         short = " ".join((line.partition(": ")[2] or line).split())
-        if not line.startswith(("tools:", "files:")) and not present.holds(short, anchors(short)):
+        if not line.startswith(("tools:", "files:")) and not present.holds(short, anchor(short)):
             return True
     return False
 

@@ -1,7 +1,7 @@
 """Reading a question, and judging how good the evidence for an answer is. No I/O, no clock."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lantern_proxy.analyze import fences, informative, query_terms, sentences
@@ -77,10 +77,11 @@ def best_quality(
     Calibrated on LoCoMo and BEAM together: .97 of the questions whose answer was lost reach 0.5 there, .15 and .25 of
     the questions about other conversations, .01 of chit-chat and plain instructions.
     """
+    mass = masses(scope, question)
     short = question.asks and len(question.terms) <= 6
     best = 0.0
     for row in rows[:look_at]:
-        held = coverage(scope, question, row)
+        held = coverage(mass, scope.entries[row].words)
         if evidence.cosines is None:
             best = max(best, LEXICAL_ALONE * held)
             continue
@@ -93,11 +94,16 @@ LEXICAL_ALONE, DENSE_ALONE = 1.7, 1.6
 """What coverage counts without a cosine, and a cosine without coverage (in a short question, asked in other words)."""
 
 
-def coverage(scope: Scope, question: Question, row: int) -> float:
-    """Share of the question's idf that one passage holds."""
-    words = scope.entries[row].words
+def masses(scope: Scope, question: Question) -> dict[str, float]:
+    """The question's terms -> their share of its idf."""
     mass = {term: scope.idf(term) for term in question.terms}
-    return sum(weight for term, weight in mass.items() if term in words) / (sum(mass.values()) or 1.0)
+    total = sum(mass.values()) or 1.0
+    return {term: weight / total for term, weight in mass.items()}
+
+
+def coverage(mass: Mapping[str, float], words: frozenset[str]) -> float:
+    """Share of the question's idf that a passage with these words holds."""
+    return sum(weight for term, weight in mass.items() if term in words)
 
 
 def _needed(question: Question) -> float:
@@ -111,7 +117,6 @@ def _needed(question: Question) -> float:
     return needed - 0.07 * (question.asks and question.personal)
 
 
-def sentence_worth(line: Line, question: Question, scope: Scope) -> float:
+def sentence_worth(line: Line, mass: Mapping[str, float]) -> float:
     """Which sentences of a passage to keep when not all fit."""
-    held = sum(scope.idf(term) for term in question.terms if term in line.words)
-    return held + 0.2 * line.salience + 0.05
+    return 3.0 * coverage(mass, line.words) + 0.2 * line.salience + 0.05

@@ -19,7 +19,7 @@ from lantern_proxy.analyze import terms
 from lantern_proxy.archive import Archive
 from lantern_proxy.bm25 import Index
 from lantern_proxy.rank import Floats, Ints
-from lantern_proxy.restore_lines import Anchors, Line, anchors, flat, lines
+from lantern_proxy.restore_lines import Anchor, Line, anchor, flat, lines
 from lantern_proxy.turn import Passage
 
 Vectors = npt.NDArray[np.float32]
@@ -42,7 +42,9 @@ class Entry:
     passage: Passage
     """Without its terms, which are in the index."""
     flat: str
-    anchors: Anchors
+    anchor: Anchor
+    richness: float
+    """Specific terms for its length: which passages to look at first when there are many."""
     _lines: tuple[Line, ...] | None = None
     _words: frozenset[str] | None = None
     _tag_terms: frozenset[str] | None = None
@@ -66,6 +68,12 @@ class Entry:
         if self._tag_terms is None:
             self._tag_terms = frozenset(terms(" ".join((*self.passage.tags, *self.passage.tools))))
         return self._tag_terms
+
+
+def richness(passage: Passage) -> float:
+    """What users say counts most, what tools print least: they are full of specific terms that nobody asks for."""
+    speaker = {"user": 1.0, "assistant": 0.6}.get(passage.speaker, 0.4)
+    return float(speaker * (1 + len(passage.tags)) / (len(passage.text) + 40) ** 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +143,7 @@ class Scope:
             self._rows[passage.id] = len(self.entries)
             self._unembedded[passage.id] = None
             whole = flat(passage.text)
-            self.entries.append(Entry(replace(passage, terms=()), whole, anchors(whole)))
+            self.entries.append(Entry(replace(passage, terms=()), whole, anchor(whole), richness(passage)))
             self._last_id = max(self._last_id, passage.id)
 
     @property
@@ -157,7 +165,7 @@ class Scope:
         return self._places
 
     def cosines(self, archive: Archive, vector: Floats32) -> Floats | None:
-        """(n,) cosine of each entry with `vector`, (dim,) of length 1; the lowest where there is none. None: no vectors."""
+        """(n,) cosine of each entry with `vector`, (dim,); the lowest where there is none. None: no vectors."""
         self._load_vectors(archive, len(vector))
         missing = np.fromiter((self._rows[i] for i in self._unembedded), np.int64, len(self._unembedded))
         if len(missing) == len(self.entries):
