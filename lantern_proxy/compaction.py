@@ -1,24 +1,29 @@
 """What does this request lack of what its session held, and how was it lost?
 
 The request is aligned, item by item, with what the session showed last (its head). What is gone, what is kept and what
-stands in the place of the gone decide; text that the proxy itself saw generated and that now stands in another role or
-message is the strongest sign of a summary. Words (history.MARKER) only break ties. Wire notes, section 3.
+stands in the place of the gone decide:
+
+    nothing gone, or only the last turn rewritten       turn, retry, branch
+    everything after some point replaced                branch, unless a summary stands there
+    gone from the front or the middle, the rest kept    window, or compacted when a summary stands there
+    a result or text that is short now                  cleared
+
+A summary is text that the proxy saw generated and that now stands in another role or message, or text of any origin that
+speaks of the gone in the words of the gone. Words of clients (history.MARKER) only break ties. Wire notes, section 3.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from functools import cached_property
 from typing import Literal
 
-from lantern_proxy.history import MARKER, SUMMARY_CHARS, Session
-from lantern_proxy.turn import LOSSES, Event, Item, Message, Request, canonical
+from lantern_proxy.compaction_align import Seat, align, is_alike, is_cleared, is_replaced_media, seats
+from lantern_proxy.history import MARKER, SUMMARY_CHARS, Session, chains, is_empty, place_key, plain, terms
+from lantern_proxy.turn import LOSSES, Event, Message, Request
 
-CLEARED_SHARE = 0.35
-"""A tool result that kept less than this share of its text was cleared."""
-_NO_WORD = re.compile(r"\W+")
-_CLEARED_MIN_CHARS = 80
-_SYSTEM_GREW_CHARS = 60
+_MIN_TERMS, _MIN_SHARE = 6, 0.4
+"""A text is about the gone when it has so many terms, and that share of them is theirs."""
+_CLEARED_TEXT_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,55 +45,22 @@ class Verdict:
         return self.event in LOSSES
 
 
-@dataclass(frozen=True, slots=True)
-class _Seat:
-    """An item and the message that it belongs to."""
-
-    at: int
-    item: Item
+Said = Sequence[tuple[str, str]]
+"""(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
 
 
-def compare(
-    session: Session, request: Request, *, said: Sequence[tuple[str, str]] = (), restart: bool = False
-) -> Verdict:
+def compare(session: Session, request: Request, *, said: Said = (), restart: bool = False) -> Verdict:
     """The verdict on `request` as the next one of `session`.
 
-    said:    (canonical text, who) of what the session's upstream produced; "side" for answers of side calls
     restart: nothing needs to be kept: an id or a summary alone linked the request
     """
     if request.delta:
         return _delta(request)
-    old, new = _seats([e.message for e in session.head]), _seats(request.messages)
-    pairs = _align(old, new)
-    moved = _moved(old, new, _without(old, pairs, 0), _without(new, pairs, 1))
-    kept = _kept_keys(session, request, old, new, [*pairs, *moved])
-    lost_old, fresh = _without(old, [*pairs, *moved], 0), _without(new, [*pairs, *moved], 1)
-    gone = tuple(
-        dict.fromkeys(session.head[old[a].at].key for a in lost_old if session.head[old[a].at].key not in kept)
-    )
-    cleared = [(a, b) for a, b in pairs if _is_cleared(old[a].item, new[b].item)] + _replaced_media(
-        old, new, lost_old, fresh
-    )
-    if not lost_old or (cleared and len(cleared) >= len(lost_old)):
-        return _nothing_gone(kept, gone, fresh, new, cleared)
-    tail_only = not any(a > min(lost_old) for a, _ in pairs)
-    summary = _summary_at(session, request, new, fresh, said, nothing_kept=not pairs, tail_only=tail_only)
-    in_gap = _fills_gap(pairs, fresh, lost_old)
-    if summary is not None or (in_gap is not None and not tail_only):
-        return Verdict(
-            event="compacted", kept=kept, gone=gone, anchor=summary if summary is not None else new[in_gap or 0].at
-        )
-    if tail_only and (pairs or not restart):
-        only_answer = not fresh and all(session.head[old[a].at].produced for a in lost_old)
-        return Verdict(event="retry" if only_answer else "branch", kept=kept, gone=gone, abandoned=gone)
-    if not pairs:
-        return Verdict(event="compacted", kept=kept, gone=gone, anchor=_first_spoken(request))
-    return Verdict(event="window", kept=kept, gone=gone, anchor=_first_kept_user(request, new, pairs))
-
-
-def _without(seats: Sequence[_Seat], pairs: Sequence[tuple[int, int]], side: int) -> list[int]:
-    paired = {pair[side] for pair in pairs}
-    return [at for at in range(len(seats)) if at not in paired]
+    seen = _Seen(session, request, said)
+    event, anchor = _event(seen, restart)
+    gone = seen.gone_keys
+    taken_back = event in ("turn", "retry", "branch")
+    return Verdict(event=event, kept=seen.kept, gone=gone, abandoned=gone if taken_back else (), anchor=anchor)
 
 
 def _delta(request: Request) -> Verdict:
@@ -99,160 +71,207 @@ def _delta(request: Request) -> Verdict:
     return Verdict(event="compacted", kept=kept, anchor=at)
 
 
-def _nothing_gone(kept: tuple[str | None, ...], gone: tuple[str, ...], fresh: Sequence[int], new: Sequence[_Seat],
-                  cleared: Sequence[tuple[int, int]]) -> Verdict:  # fmt: skip
-    if cleared:
-        return Verdict(event="cleared", kept=kept, gone=gone, anchor=new[max(b for _, b in cleared)].at)
-    return Verdict(event="turn" if fresh else "retry", kept=kept, gone=gone)
+def _event(seen: "_Seen", restart: bool) -> tuple[Event, int | None]:
+    cleared = seen.cleared
+    if not seen.gone or len(cleared) >= len(seen.gone) > 0:
+        return ("cleared", max(seen.new[b].at for _, b in cleared)) if cleared else (seen.forward, None)
+    summary = _summary_at(seen)
+    if summary is not None:
+        return "compacted", summary
+    if seen.pairs and seen.is_rewritten:
+        return seen.forward, None
+    if seen.is_rewound and (seen.pairs or seen.returned or seen.is_edited or not restart):
+        only_answer = not seen.fresh and all(seen.session.head[seen.old[a].at].produced for a in seen.gone)
+        return ("retry" if only_answer else "branch"), None
+    if not seen.pairs:
+        return "compacted", _first_spoken(seen.request)
+    return "window", _first_kept_user(seen)
 
 
-# --- alignment -----------------------------------------------------------------------------------------------------
+class _Seen:
+    """A session's head and a request, side by side. Indices count seats: items that are compared."""
+
+    def __init__(self, session: Session, request: Request, said: Said) -> None:
+        self.session, self.request, self.said = session, request, said
+        self.old, self.new = seats([e.message for e in session.head]), seats(request.messages)
+        self.pairs, moved = align(self.old, self.new, pending=self.pending, finished=self._is_finished)
+        self.matched = [*self.pairs, *moved]
+        paired_old, paired_new = {a for a, _ in self.matched}, {b for _, b in self.matched}
+        self.gone = [a for a in range(len(self.old)) if a not in paired_old]
+        unpaired = [b for b in range(len(self.new)) if b not in paired_new]
+        places = chains(request.messages) if self.gone and unpaired else []
+        self.returned = [b for b in unpaired if self.gone and place_key(places[self.new[b].at]) in session.keys]
+        self.fresh = [b for b in unpaired if b not in set(self.returned)]
+
+    @property
+    def pending(self) -> int:
+        """The first seat of the user message that waits for an answer."""
+        at = len(self.new)
+        while at and self.new[at - 1].at == self.new[-1].at and _is_user_text(self.new[at - 1]):
+            at -= 1
+        return at
+
+    @property
+    def _is_finished(self) -> bool:
+        """Did the head's last turn end in an answer that calls no tool?"""
+        head = self.session.head
+        return bool(head) and head[-1].message.role == "assistant" and not head[-1].message.calls
+
+    @property
+    def forward(self) -> Event:
+        return "turn" if self.fresh else "retry"
+
+    @cached_property
+    def kept(self) -> tuple[str | None, ...]:
+        """The key of each message of the request: that of the head's message which holds most of its items."""
+        shared: dict[int, int] = {}
+        for a, b in self.matched:
+            shared.setdefault(self.new[b].at, self.old[a].at)
+        taken: set[str] = set()
+        found: list[str | None] = []
+        for at in range(len(self.request.messages)):
+            key = self.session.head[shared[at]].key if at in shared else None
+            found.append(None if key in taken else key)
+            if key:
+                taken.add(key)
+        return tuple(found)
+
+    @property
+    def gone_keys(self) -> tuple[str, ...]:
+        keys = dict.fromkeys(self.session.head[self.old[a].at].key for a in self.gone)
+        held = {*self.kept}
+        return tuple(key for key in keys if key not in held)
+
+    @cached_property
+    def replaced(self) -> list[tuple[int, int]]:
+        """Pairs of seats that stand alone between the same neighbours, of one role, with another text each."""
+        exact = [(-1, -1), *self.pairs]
+        found = []
+        for (a, b), (next_a, next_b) in zip(exact, exact[1:], strict=False):
+            roles = [self.new[at].item.role for at in range(b + 1, next_b)]
+            if next_a - a == 2 and self.old[a + 1].item.role in roles and a + 1 in self.gone:
+                found.append((a + 1, b + 1 + roles.index(self.old[a + 1].item.role)))
+        return found
+
+    @cached_property
+    def cleared(self) -> list[tuple[int, int]]:
+        """Results that are short now, media and long texts for which a placeholder stands."""
+        shorter = [(a, b) for a, b in self.matched if is_cleared(self.old[a].item, self.new[b].item)]
+        emptied = [
+            (a, b) for a, b in self.replaced
+            if self.old[a].item.kind == "text" == self.new[b].item.kind
+            and len(self.old[a].item.text) >= _CLEARED_TEXT_CHARS and is_cleared(self.old[a].item, self.new[b].item)
+        ]  # fmt: skip
+        media = [
+            (a, b) for a in self.gone for b in self.fresh if is_replaced_media(self.old, self.new, a, b, len(self.gone))
+        ]
+        return shorter + emptied + media
+
+    @property
+    def is_rewound(self) -> bool:
+        """Is everything gone that the head showed after some point?"""
+        return not any(a > min(self.gone) for a, _ in self.pairs)
+
+    @property
+    def is_edited(self) -> bool:
+        """Is the text that waits for an answer one of the gone, with something added?"""
+        return any(
+            is_alike(self.old[a].item, self.new[b].item) for a in self.gone for b in self.fresh if b >= self.pending
+        )
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Is what is gone a note of the last turn that came and went, its answer, or texts replaced one by one?"""
+        last = max((n for n, s in enumerate(self.old) if _is_user_text(s) and self._follows_model(n)), default=0)
+        if set(self.gone) == {a for a, _ in self.replaced}:
+            return True
+        if min(self.gone) < last:
+            return False
+        if not self.is_rewound:
+            return True
+        answer = all(self.session.head[self.old[a].at].produced for a in self.gone)
+        return answer and any(self.new[b].item.role == "assistant" for b in (*self.fresh, *self.returned))
+
+    def _follows_model(self, n: int) -> bool:
+        return n == 0 or self.old[n - 1].item.role == "assistant" or self.old[n - 1].item.kind == "result"
 
 
-def _seats(messages: Sequence[Message]) -> list[_Seat]:
-    """Items that are compared: no system prompt, no reasoning, nothing empty."""
-    return [
-        _Seat(at, i)
-        for at, m in enumerate(messages)
-        if m.role not in ("system", "developer")
-        for i in m.items
-        if i.kind != "reasoning" and (i.kind != "text" or canonical(i.text))
-    ]
-
-
-def _align(old: Sequence[_Seat], new: Sequence[_Seat]) -> list[tuple[int, int]]:
-    """Pairs (index in old, index in new), rising in both: equal items first, then alike ones in the gaps between."""
-    start = 0
-    while start < min(len(old), len(new)) and old[start].item.print == new[start].item.print:
-        start += 1
-    pairs = [(i, i) for i in range(start)]
-    matcher = SequenceMatcher(
-        None, [s.item.print for s in old[start:]], [s.item.print for s in new[start:]], autojunk=False
-    )
-    for a, b, size in matcher.get_matching_blocks():
-        pairs += [(start + a + i, start + b + i) for i in range(size)]
-    exact = [(-1, -1), *pairs, (len(old), len(new))]
-    for (a, b), (next_a, next_b) in zip(exact, exact[1:], strict=False):
-        pairs += _align_gap(old, new, range(a + 1, next_a), range(b + 1, next_b))
-    return sorted(pairs)
-
-
-def _align_gap(old: Sequence[_Seat], new: Sequence[_Seat], gap_old: range, gap_new: range) -> Iterator[tuple[int, int]]:
-    at = gap_old.start
-    for b in gap_new:
-        for a in range(at, min(gap_old.stop, at + 400)):
-            if _alike(old[a].item, new[b].item):
-                yield a, b
-                at = a + 1
-                break
-
-
-def _alike(a: Item, b: Item) -> bool:
-    """The same item in another dress: same minted id, or text that lost or gained a suffix, or was tidied up."""
-    if b.kind == "ref":
-        return bool(set(a.ids) & set(b.ids))
-    if a.kind != b.kind or a.role != b.role:
-        return False
-    if a.ids and b.ids and a.kind != "text":
-        return bool(set(a.ids) & set(b.ids))
-    if a.kind != "text":
-        return False
-    short, long = sorted((canonical(a.text), canonical(b.text)), key=len)
-    if len(short) >= 8 and (long.startswith(short) or long.endswith(short)):
-        return True
-    return len(short) >= 8 and _NO_WORD.sub("", short) == _NO_WORD.sub("", long)
-
-
-def _moved(
-    old: Sequence[_Seat], new: Sequence[_Seat], gone: Sequence[int], fresh: Sequence[int]
-) -> list[tuple[int, int]]:
-    """Items that stand elsewhere in the request now: not gone, only out of their order."""
-    places: dict[bytes, list[int]] = {}
-    for b in reversed(fresh):
-        places.setdefault(new[b].item.print, []).append(b)
-    found = [(a, places[old[a].item.print].pop()) for a in gone if places.get(old[a].item.print)]
-    taken = {b for _, b in found}
-    for a in sorted(set(gone) - {a for a, _ in found}):
-        match = next((b for b in fresh if b not in taken and _alike(old[a].item, new[b].item)), None)
-        if match is not None:
-            found.append((a, match))
-            taken.add(match)
-    return found
-
-
-def _is_cleared(old: Item, new: Item) -> bool:
-    if old.kind != "result" or old.print == new.print:
-        return False
-    before, after = len(canonical(old.text)), len(canonical(new.text))
-    return before >= _CLEARED_MIN_CHARS and after < CLEARED_SHARE * before
-
-
-def _replaced_media(
-    old: Sequence[_Seat], new: Sequence[_Seat], gone: Sequence[int], fresh: Sequence[int]
-) -> list[tuple[int, int]]:
-    """Media for which a short text now stands in the same message."""
-    return [
-        (a, b)
-        for a in gone
-        if old[a].item.kind == "media"
-        for b in fresh
-        if new[b].item.kind == "text" and new[b].item.role == old[a].item.role and len(new[b].item.text) < 200
-        if (b and new[b - 1].at == new[b].at) or len(gone) == 1
-    ]
-
-
-def _kept_keys(session: Session, request: Request, old: Sequence[_Seat], new: Sequence[_Seat],
-               pairs: Sequence[tuple[int, int]]) -> tuple[str | None, ...]:  # fmt: skip
-    """The key of each message of the request: that of the head's message which holds most of its items."""
-    shared: dict[int, int] = {}
-    for a, b in pairs:
-        shared.setdefault(new[b].at, old[a].at)
-    taken: set[str] = set()
-    found: list[str | None] = []
-    for at in range(len(request.messages)):
-        key = session.head[shared[at]].key if at in shared else None
-        found.append(None if key in taken else key)
-        if key:
-            taken.add(key)
-    return tuple(found)
+def _is_user_text(seat: Seat) -> bool:
+    return seat.item.role == "user" and seat.item.kind == "text"
 
 
 # --- what stands in the place of the gone --------------------------------------------------------------------------
 
 
-def _summary_at(session: Session, request: Request, new: Sequence[_Seat], fresh: Sequence[int],
-                said: Sequence[tuple[str, str]], *, nothing_kept: bool, tail_only: bool) -> int | None:  # fmt: skip
+def _summary_at(seen: _Seen) -> int | None:
     """Index of the message that holds a summary of the gone; None when there is none to be seen."""
-    item = _compaction_item(request)
+    item = _compaction_item(seen.request)
     if item is not None:
         return item
-    last = max((s.at for s in new), default=-1)
-    pending = {last} if not nothing_kept and request.messages[last].role == "user" else set()
-    for b in fresh:
-        text = canonical(new[b].item.text)
-        for produced, who in said:
-            if len(produced) >= SUMMARY_CHARS and produced in text and (who == "side" or new[b].at not in pending):
-                return new[b].at
-    for b in fresh:
-        if new[b].at < 8 + _leading_system(request) and new[b].at not in pending and MARKER.search(new[b].item.text):
-            return new[b].at
-    return _summary_in_system(session, request, said, tail_only=tail_only)
+    candidates = [b for b in seen.fresh if seen.new[b].item.kind in ("text", "result")]
+    early = [b for b in candidates if b < seen.pending]
+    for b in candidates:
+        if _was_generated(seen, seen.new[b], before="", in_answer=b in early):
+            return seen.new[b].at
+    for a, b in seen.matched:
+        if seen.old[a].item.print != seen.new[b].item.print and _was_generated(
+            seen, seen.new[b], before=plain(seen.old[a].item.text), in_answer=False
+        ):
+            return seen.new[b].at
+    if seen.pairs and seen.is_rewritten:
+        return None
+    found = _marked(seen, early)
+    if found is None:
+        found = _about_the_gone(seen, early)
+    return found if found is not None else _summary_in_system(seen)
 
 
-def _summary_in_system(
-    session: Session, request: Request, said: Sequence[tuple[str, str]], *, tail_only: bool
-) -> int | None:
-    """A summary appended to the system prompt, or in a system message of its own."""
-    known = {print for print, _ in session.system_keys}
-    for at, m in enumerate(request.messages):
-        if m.role not in ("system", "developer") or m.print in known:
+def _was_generated(seen: _Seen, seat: Seat, *, before: str, in_answer: bool) -> bool:
+    """Does an answer that the proxy saw stand in this text, and did not `before`?
+
+    in_answer: an answer of the conversation itself counts too, as part of a longer text or in another role
+    """
+    text = plain(seat.item.text)
+    return any(
+        (who == "side" or (in_answer and (text != produced or who != seat.item.role)))
+        for produced, who in seen.said
+        if len(produced) >= SUMMARY_CHARS and produced in text and produced not in before
+    )
+
+
+def _marked(seen: _Seen, early: Sequence[int]) -> int | None:
+    first = _leading_system(seen.request)
+    return next(
+        (seen.new[b].at for b in early if seen.new[b].at < first + 8 and MARKER.search(seen.new[b].item.text)), None
+    )
+
+
+def _about_the_gone(seen: _Seen, early: Sequence[int]) -> int | None:
+    """The first new text, the pending one left out, that speaks of the gone in words that the kept does not have."""
+    lost = terms("\n".join(plain(seen.old[a].item.text) for a in seen.gone))
+    for b in early:
+        if len(plain(seen.new[b].item.text)) < SUMMARY_CHARS:
             continue
-        text = canonical(m.text)
-        if any(len(produced) >= SUMMARY_CHARS and produced in text for produced, _ in said):
+        found = terms(plain(seen.new[b].item.text))
+        if len(found) >= _MIN_TERMS and len(found & lost) >= _MIN_SHARE * len(found):
+            return seen.new[b].at
+    return None
+
+
+def _summary_in_system(seen: _Seen) -> int | None:
+    """A summary appended to the system prompt, or in a system message of its own."""
+    session, messages = seen.session, seen.request.messages
+    known = {print for print, _ in session.system_keys}
+    systems = [at for at, m in enumerate(messages) if m.role in ("system", "developer")]
+    for at in systems:
+        if messages[at].print in known:
+            continue
+        text = plain(messages[at].text)
+        if any(len(produced) >= SUMMARY_CHARS and produced in text for produced, _ in seen.said):
             return at
         added = text.removeprefix(session.system) if session.system and text.startswith(session.system) else ""
-        grew = len(added) >= _SYSTEM_GREW_CHARS or (not session.system and len(text) >= _SYSTEM_GREW_CHARS)
-        if (grew and not tail_only) or MARKER.search(added or (text if session.system not in text else "")):
+        of_its_own = at != systems[0] or not session.system
+        if len(text if of_its_own else added) >= SUMMARY_CHARS and not (seen.pairs and seen.is_rewound):
             return at
     return None
 
@@ -265,17 +284,10 @@ def _compaction_item(request: Request) -> int | None:
     return next((at for at, m in enumerate(request.messages) if any(i.kind == "compaction" for i in m.items)), None)
 
 
-def _fills_gap(pairs: Sequence[tuple[int, int]], fresh: Sequence[int], gone: Sequence[int]) -> int | None:
-    """The first new item that stands where something is gone and before something that was kept."""
-    last_kept = max((b for _, b in pairs), default=-1)
-    first_gone = min(gone)
-    before_gone = max((b for a, b in pairs if a < first_gone), default=-1)
-    return next((b for b in fresh if before_gone < b < last_kept), None)
-
-
-def _first_kept_user(request: Request, new: Sequence[_Seat], pairs: Sequence[tuple[int, int]]) -> int | None:
-    kept = [new[b].at for _, b in pairs if is_spoken(request.messages[new[b].at])]
-    return kept[0] if kept else _first_spoken(request)
+def _first_kept_user(seen: _Seen) -> int | None:
+    messages = seen.request.messages
+    kept = [seen.new[b].at for _, b in seen.pairs if is_spoken(messages[seen.new[b].at])]
+    return kept[0] if kept else _first_spoken(seen.request)
 
 
 def _first_spoken(request: Request) -> int | None:
@@ -288,7 +300,7 @@ def _first_spoken(request: Request) -> int | None:
 def is_spoken(m: Message) -> bool:
     """May a block ride inside this message? Only a user's text that carries no tool result."""
     kinds = {i.kind for i in m.items}
-    return m.role == "user" and "result" not in kinds and any(i.kind == "text" and canonical(i.text) for i in m.items)
+    return m.role == "user" and "result" not in kinds and any(i.kind == "text" and not is_empty(i) for i in m.items)
 
 
 def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"]] | None:
@@ -321,5 +333,5 @@ def question(request: Request) -> int | None:
 
 def is_summary_of(text: str, said: Sequence[tuple[str, str]]) -> bool:
     """Does `text` hold the answer of a side call?"""
-    whole = canonical(text)
+    whole = plain(text)
     return any(who == "side" and len(produced) >= SUMMARY_CHARS and produced in whole for produced, who in said)

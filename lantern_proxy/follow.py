@@ -33,6 +33,7 @@ def follow(known: Known, request: Request, identity: Identity, *, now: float, ne
     found = link(known, request, identity, now)
     step = _side(known, request, found, now, new_id) if found.side else _main(known, request, found, now, new_id)
     remember(known, step.session)
+    known.in_flight[step.session.id] += 1
     return step
 
 
@@ -75,6 +76,7 @@ def reply(known: Known, session_id: str, answer: Answer, *, now: float) -> tuple
     session = known.sessions.get(session_id)
     if session is None:
         return None, ()
+    known.in_flight[session_id] = max(0, known.in_flight[session_id] - 1)
     after, filed = answered(session, answer, now=now)
     remember(known, after, ids=answer.ids)
     return after, filed

@@ -1,6 +1,6 @@
 """One session as it is known: what its client showed last, everything it held, and how a request moves it on.
 
-    begin(request) -> Session; advance(session, request, kept) -> Session, new messages; answered(session, answer) -> ...
+    begin(request) -> Session; advance(session, request, kept) -> Session, new messages; answered(...)
 
 A message is named, within its session, by the chain hash under which it was first seen: the client sends it again with
 every request, and it is filed once.
@@ -9,8 +9,9 @@ every request, and it is filed once.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from lantern_proxy.turn import Answer, Api, Filed, Item, Message, Request, canonical, fingerprint
+from lantern_proxy.turn import Answer, Api, Filed, Item, Message, Request, Role, canonical, fingerprint, item
 
 SUMMARY_CHARS = 60
 """Shortest answer that may be a summary of something."""
@@ -65,6 +66,28 @@ class Session:
     last_seen_at: float = 0.0
 
 
+# --- texts ---------------------------------------------------------------------------------------------------------
+
+_ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
+_EMPTY = frozenset(item(role, "text", "").print for role in _ROLES)
+_TERM = re.compile(r"[^\W\u2e80-\U0003ffff]{4,}|(?=([\u2e80-\U0003ffff]{2}))")
+"""Words of four letters and more; of scripts without spaces, every two signs that stand together."""
+_SAME_OPENING_CHARS = 80
+
+plain = lru_cache(maxsize=16_384)(canonical)
+"""canonical(), remembered: clients send their whole history with every request."""
+
+
+def is_empty(i: Item) -> bool:
+    """A text with nothing in it but white space and reminders."""
+    return i.kind == "text" and i.print in _EMPTY
+
+
+def terms(text: str) -> set[str]:
+    """What a text is about, in any language: its longer words, in lower case."""
+    return {found[1] or found[0] for found in _TERM.finditer(text.lower())} - {""}
+
+
 # --- system prompts ------------------------------------------------------------------------------------------------
 
 
@@ -74,26 +97,22 @@ def system_text(request: Request) -> str:
     for m in request.messages:
         if m.role not in ("system", "developer"):
             break
-        found.append(canonical(m.text))
+        found.append(plain(m.text))
     return "\n".join(found)
 
 
+@lru_cache(maxsize=4096)
 def same_system(a: str, b: str) -> bool:
-    """Of one class: equal, or alike but for dates, git status, a summary appended. Empty is alike to empty only."""
+    """Of one class: equal, or alike but for dates, documents, a summary appended. Empty is alike to empty only."""
     if a == b:
         return True
     if not a or not b:
         return False
     short, long = sorted((a, b), key=len)
-    if long.startswith(short) or long.startswith(short[: max(200, len(short) * 2 // 3)]):
+    if long.startswith(short[:_SAME_OPENING_CHARS]):
         return True
     words_a, words_b = set(a.split()), set(b.split())
     return len(words_a & words_b) >= 0.6 * min(len(words_a), len(words_b)) and len(short) * 3 >= len(long)
-
-
-def extends_system(old: str, new: str) -> bool:
-    """The same system prompt, or the old one with something added (a summary may be)."""
-    return same_system(old, new) or (not old and bool(MARKER.search(new)))
 
 
 def has_marker(request: Request) -> bool:
@@ -110,14 +129,22 @@ def items_of(messages: Iterable[Message], *, system: bool = False) -> Iterator[I
             yield from m.items
 
 
-def chains(messages: Sequence[Message]) -> list[bytes]:
-    """Chain hash up to each message: h_i = H(h_(i-1), fingerprint_i); system messages and empty ones leave it as it is."""
+def chains(messages: Iterable[Message]) -> list[bytes]:
+    """Chain hash up to each message: h_i = H(h_(i-1), fingerprint_i); system and empty ones leave it as it is."""
     found, chain = [], b""
     for m in messages:
         if m.print and m.role not in ("system", "developer"):
-            chain = fingerprint(chain, m.print)
+            chain = _chain(chain, m.print)
         found.append(chain)
     return found
+
+
+_chain = lru_cache(maxsize=65_536)(fingerprint)
+
+
+def place_key(chain: bytes) -> str:
+    """The key of a message that was first seen at the end of `chain`."""
+    return _chain(b"", chain, b"").hex()
 
 
 def begin(
@@ -131,12 +158,12 @@ def begin(
     side: bool = False,
 ) -> Session:
     """A session that starts with `request`."""
-    spoken = [m for m in request.messages if m.role == "user" and canonical(m.text)]
+    spoken = [m for m in request.messages if m.role == "user" and plain(m.text)]
     return Session(
         id=session_id, api=request.api, family=family, agent=agent, side=side, parent=parent,
         system=system_text(request), tools=request.tools, created_at=now, last_seen_at=now,
         opening=frozenset(i.print for i in items_of(request.messages)),
-        title=canonical(spoken[-1].text)[:80] if spoken else "",
+        title=plain(spoken[-1].text)[:80] if spoken else "",
     )  # fmt: skip
 
 
@@ -149,59 +176,67 @@ def advance(
     """
     system_keys, head, filed = dict(session.system_keys), [], []
     position, turn, keys = session.position, session.turn, set(session.keys)
+    produced = {e.key for e in session.head if e.produced}
     previous = head_chain(session) if request.delta else b""
     for m, chain, known_key in zip(request.messages, chains(request.messages), kept, strict=True):
         is_system = m.role in ("system", "developer")
-        place = (
-            fingerprint("system", m.print or m.raw)
-            if is_system
-            else fingerprint(previous, chain, m.raw if not m.print else b"")
-        )
-        key = known_key or (system_keys.get(m.print) if is_system else None) or place.hex()
+        key = known_key or (system_keys.get(m.print) if is_system else None) or _first_key(m, chain, previous)
         if is_system:
             system_keys[m.print] = key
         if key not in keys:
-            turn += m.role == "user" and any(i.kind == "text" and canonical(i.text) for i in m.items)
+            turn += m.role == "user" and any(i.kind == "text" and not is_empty(i) for i in m.items)
             filed.append(Filed(key=key, position=position, turn=turn, message=m, side=session.side, created_at=now))
             position += 1
             keys.add(key)
-        head.append(Entry(key, m, any(e.key == key and e.produced for e in session.head) if known_key else False))
+        head.append(Entry(key, m, known_key in produced))
     if request.delta:
         head = [*session.head, *head]
     after = replace(
         session, head=tuple(head), answered=False, keys=frozenset(keys), position=position, turn=turn,
         system_keys=tuple(system_keys.items()), last_seen_at=now, tools=request.tools or session.tools,
-        system=system_text(request) or session.system, abandoned=(session.abandoned | set(abandoned)) - {e.key for e in head},
+        system=system_text(request) or session.system,
+        abandoned=(session.abandoned | set(abandoned)) - {e.key for e in head},
     )  # fmt: skip
     return after, tuple(filed)
 
 
+def _first_key(m: Message, chain: bytes, previous: bytes) -> str:
+    """The key of a message that was not held before. One without a fingerprint is named by its bytes."""
+    if m.role in ("system", "developer"):
+        return fingerprint("system", m.print or m.raw).hex()
+    if previous or not m.print:
+        return fingerprint(previous, chain, m.raw if not m.print else b"").hex()
+    return place_key(chain)
+
+
 def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, tuple[Filed, ...]]:
-    """The session after the upstream's answer, and that answer as it is filed. Of several choices the first one leads."""
-    chain = head_chain(session)
-    position, head, filed, keys = session.position, list(session.head), [], set(session.keys)
-    leading = answer.messages if session.api == "responses" else answer.messages[:1]
-    for m in answer.messages:
-        chain_here = fingerprint(chain, m.print) if m.print else fingerprint(chain, m.raw)
-        key = fingerprint(b"", chain_here, b"").hex() if m.print else chain_here.hex()
+    """The session after the upstream's answer, and that answer as it is filed. Of several choices the first one leads.
+
+    A second answer to the same request (sent twice at once) takes the place of the first one, which stays filed.
+    """
+    head = list(session.head)
+    while session.answered and answer.messages and head and head[-1].produced:
+        head.pop()
+    chain = (chains(e.message for e in head) or [b""])[-1]
+    position, filed, keys = session.position, [], set(session.keys)
+    leading = len(answer.messages) if session.api == "responses" else 1
+    for n, m in enumerate(answer.messages):
+        chain_here = _chain(chain, m.print) if m.print else fingerprint(chain, m.raw)
+        key = place_key(chain_here) if m.print else chain_here.hex()
         if key not in keys:
             filed.append(Filed(key=key, position=position, turn=session.turn, message=m, side=session.side,
                                partial=not answer.complete, created_at=now))  # fmt: skip
             position += 1
             keys.add(key)
-        if m in leading:
+        if n < leading:
             head.append(Entry(key, m, True))
             chain = chain_here if m.print else chain
     after = replace(
-        session,
-        head=tuple(head),
-        answered=bool(answer.messages),
-        keys=frozenset(keys),
-        position=position,
-        last_seen_at=now,
-    )
+        session, head=tuple(head), answered=session.answered or bool(answer.messages), keys=frozenset(keys),
+        position=position, last_seen_at=now,
+    )  # fmt: skip
     return after, tuple(filed)
 
 
 def head_chain(session: Session) -> bytes:
-    return (chains([e.message for e in session.head]) or [b""])[-1]
+    return (chains(e.message for e in session.head) or [b""])[-1]

@@ -1,0 +1,169 @@
+"""Which items of a request are those of a session's head? Equal ones, alike ones, moved ones.
+
+An item of the head that finds no partner is gone; an item of the request that finds none is new.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from lantern_proxy.history import is_empty, plain
+from lantern_proxy.turn import Item, Message
+
+CLEARED_SHARE = 0.35
+"""A tool result that kept less than this share of its text was cleared."""
+_CLEARED_MIN_CHARS = 80
+_PLACEHOLDER_CHARS = 200
+_ALIKE_SHARE = 0.6
+"""Two texts between the same neighbours are one when they share this much of the longer, from both ends."""
+_JUNK = 500
+"""Items from which on those that come very often are not matched one by one (difflib's autojunk)."""
+_NO_WORD = re.compile(r"\W+")
+
+Pairs = list[tuple[int, int]]
+"""(index in old, index in new)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """An item and the index of the message that it belongs to."""
+
+    at: int
+    item: Item
+
+
+def seats(messages: Sequence[Message]) -> list[Seat]:
+    """Items that are compared: no system prompt, no reasoning, nothing empty."""
+    return [
+        Seat(at, i)
+        for at, m in enumerate(messages)
+        if m.role not in ("system", "developer")
+        for i in m.items
+        if i.kind != "reasoning" and not is_empty(i)
+    ]
+
+
+def align(old: Sequence[Seat], new: Sequence[Seat], *, pending: int, finished: bool) -> tuple[Pairs, Pairs]:
+    """Pairs that rise in both, and pairs out of their order.
+
+    pending:  index in `new` of the first text that waits for an answer
+    finished: the head's last turn was answered, so a pending text that reads like an older one is a new one, unless the
+              request goes on just as the head did
+    """
+    pairs = _exact(old, new)
+    pairs += [pair for gap in _gaps(pairs, old, new) for pair in _alike_in_gap(old, new, *gap, pending)]
+    pairs.sort()
+    intact = next((n for n, (a, _) in enumerate(pairs) if a != n), len(pairs))
+    pairs = [
+        (a, b)
+        for n, (a, b) in enumerate(pairs)
+        if b < pending or n < intact or (not finished and _in_last_turn(old, a))
+    ]
+    return pairs, _moved(old, new, pairs, pending)
+
+
+def _in_last_turn(old: Sequence[Seat], a: int) -> bool:
+    """Does no user text that follows an answer come after old[a]?"""
+    return not any(s.item.role == "user" and s.item.kind == "text" for s in old[_first_model(old, a) :])
+
+
+def _first_model(old: Sequence[Seat], a: int) -> int:
+    return next((n for n in range(a, len(old)) if old[n].item.role != "user"), len(old))
+
+
+def _exact(old: Sequence[Seat], new: Sequence[Seat]) -> Pairs:
+    a_prints, b_prints = [s.item.print for s in old], [s.item.print for s in new]
+    start = 0
+    while start < min(len(old), len(new)) and a_prints[start] == b_prints[start]:
+        start += 1
+    pairs = [(i, i) for i in range(start)]
+    if start == len(old) or start == len(new):
+        return pairs
+    matcher = SequenceMatcher(None, a_prints[start:], b_prints[start:], autojunk=len(new) - start > _JUNK)
+    for a, b, size in matcher.get_matching_blocks():
+        pairs += [(start + a + i, start + b + i) for i in range(size)]
+    return pairs
+
+
+def _gaps(pairs: Pairs, old: Sequence[Seat], new: Sequence[Seat]) -> Iterator[tuple[range, range]]:
+    exact = [(-1, -1), *pairs, (len(old), len(new))]
+    for (a, b), (next_a, next_b) in zip(exact, exact[1:], strict=False):
+        if next_a - a > 1 and next_b - b > 1:
+            yield range(a + 1, next_a), range(b + 1, next_b)
+
+
+def _alike_in_gap(
+    old: Sequence[Seat], new: Sequence[Seat], gap_old: range, gap_new: range, pending: int
+) -> Iterator[tuple[int, int]]:
+    at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
+    for b in gap_new:
+        for a in range(at, min(gap_old.stop, at + 400)):
+            before, after = old[a].item, new[b].item
+            if b >= pending and len(plain(after.text)) > len(plain(before.text)):
+                continue  # what was added to a text that waits for its answer is new
+            if is_alike(before, after) or (alone and b < pending and _mostly_equal(before, after)):
+                yield a, b
+                at = a + 1
+                break
+
+
+def is_alike(a: Item, b: Item) -> bool:
+    """The same item in another dress: same minted id, or text that lost or gained a suffix, or was tidied up."""
+    if b.kind == "ref":
+        return bool(set(a.ids) & set(b.ids))
+    if a.kind != b.kind or a.role != b.role:
+        return False
+    if a.ids and b.ids and a.kind != "text":
+        return bool(set(a.ids) & set(b.ids))
+    if a.kind != "text":
+        return False
+    short, long = sorted((plain(a.text), plain(b.text)), key=len)
+    if len(short) >= 8 and (long.startswith(short) or long.endswith(short)):
+        return True
+    return 8 <= len(short) and len(long) < 2 * len(short) and _NO_WORD.sub("", short) == _NO_WORD.sub("", long)
+
+
+def _mostly_equal(a: Item, b: Item) -> bool:
+    """A text in which something in the middle changed: a time, the open files."""
+    if a.kind != "text" or b.kind != "text" or a.role != b.role:
+        return False
+    short, long = sorted((plain(a.text), plain(b.text)), key=len)
+    front = next((n for n in range(len(short)) if short[n] != long[n]), len(short))
+    back = next((n for n in range(len(short) - front) if short[-1 - n] != long[-1 - n]), len(short) - front)
+    return front + back >= _ALIKE_SHARE * len(long)
+
+
+def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int) -> Pairs:
+    """Items that stand elsewhere in the request now: not gone, only out of their order. What is pending is new."""
+    paired_old, paired_new = {a for a, _ in pairs}, {b for _, b in pairs}
+    gone = [a for a in range(len(old)) if a not in paired_old]
+    fresh = [b for b in range(min(pending, len(new))) if b not in paired_new]
+    places: dict[bytes, list[int]] = {}
+    for b in reversed(fresh):
+        places.setdefault(new[b].item.print, []).append(b)
+    found = [(a, places[old[a].item.print].pop()) for a in gone if places.get(old[a].item.print)]
+    taken, matched = {b for _, b in found}, {a for a, _ in found}
+    for a in gone:
+        match = next((b for b in fresh if b not in taken and is_alike(old[a].item, new[b].item)), None)
+        if a not in matched and match is not None:
+            found.append((a, match))
+            taken.add(match)
+    return found
+
+
+def is_cleared(old: Item, new: Item) -> bool:
+    """Has a result (or a text that was replaced) kept less than a third of its length?"""
+    if old.print == new.print or old.kind not in ("result", "text") or (old.kind == "text" and is_alike(old, new)):
+        return False
+    before, after = len(plain(old.text)), len(plain(new.text))
+    return before >= _CLEARED_MIN_CHARS and after < CLEARED_SHARE * before
+
+
+def is_replaced_media(old: Sequence[Seat], new: Sequence[Seat], a: int, b: int, gone: int) -> bool:
+    """Does a short text now stand in the message of some media?"""
+    before, after = old[a].item, new[b].item
+    if before.kind != "media" or after.kind != "text" or after.role != before.role:
+        return False
+    beside = (b > 0 and new[b - 1].at == new[b].at) or gone == 1
+    return beside and len(after.text) < _PLACEHOLDER_CHARS

@@ -1,0 +1,102 @@
+"""Side calls: a client's requests that are not its conversation, but a title, a summary, a sub-agent.
+
+Their form decides: another system prompt, no tools, the conversation's texts pasted together into one message, a prompt
+that the conversation's model wrote. Words only break ties, where a summarising call and a turn have the same form.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from lantern_proxy.history import Session, is_empty, items_of, plain, same_system, system_text
+from lantern_proxy.session_known import PROBE_CHARS, Known
+from lantern_proxy.turn import Message, Request
+
+_SUMMARISE = re.compile(
+    r"(?:summar|compact|condens|checkpoint|handoff|hand-off|snapshot).{0,80}?(?:conversation|session|context|chat|history)"
+    r"|(?:conversation|session|context|chat|history).{0,80}?(?:summar|compact|condens|checkpoint|handoff|snapshot)",
+    re.I | re.S,
+)
+_CHARS_PER_WORD = 800
+"""A text that is an instruction to summarise says so at least once in so many characters; a pasted article does not."""
+_TITLE = re.compile(r"\btitle\b", re.I)
+_GENERATE = re.compile(r"generat|creat|write|come up|respond with|output|provide|concise|brief|short", re.I)
+_PROBE_TEXTS, _PROBE_TEXT_CHARS = 60, 400
+
+
+def held_share(session: Session, request: Request) -> float:
+    """How much of the session's head, 0 to 1 by messages, stands in the request as messages of its own."""
+    prints = {i.print for i in items_of(request.messages)}
+    head = [e.message for e in session.head if e.message.print and e.message.role not in ("system", "developer")]
+    return sum(any(i.print in prints for i in m.items) for m in head) / len(head) if head else 0.0
+
+
+def holds_answer(session: Session, request: Request) -> bool:
+    """Does the request hold the last answer that the session got?"""
+    prints = {i.print for i in items_of(request.messages)}
+    last = next((e.message for e in reversed(session.head) if e.produced), None)
+    return last is not None and any(i.print in prints for i in last.items if not is_empty(i))
+
+
+def is_side_of(session: Session, request: Request, said: Mapping[str, str]) -> bool:
+    """Does this request use the session's content for something else than going on with it?"""
+    system = system_text(request)
+    other = not same_system(session.system, system)
+    share = held_share(session, request)
+    if not share:
+        return is_pasted(said, texts_of(request)) or (other and bool(session.system))
+    if not other:
+        return _is_summary_call(request, session)
+    if not holds_answer(session, request) and share <= 0.5 and system:
+        return True
+    return request.tools != session.tools or _is_summary_call(request, session)
+
+
+def texts_of(request: Request, *, system: bool = False) -> list[str]:
+    """Canonical texts of the request, calls and results left out."""
+    return [plain(i.text) for i in items_of(request.messages, system=system) if i.kind == "text"]
+
+
+def is_pasted(said: Mapping[str, str], texts: Iterable[str]) -> bool:
+    """Do texts of two speakers of a session stand together in one of `texts`?"""
+    long = [(text[:_PROBE_TEXT_CHARS], who) for text, who in said.items() if len(text) >= PROBE_CHARS and who != "side"]
+    pieces = long[-_PROBE_TEXTS:]
+    return any(
+        len({who for piece, who in pieces if piece in text}) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS
+    )
+
+
+def is_delegated(known: Known, session: Session, request: Request) -> bool:
+    """Is the first user text of this request a string that the session's model passed to a tool?"""
+    asked = next((plain(i.text) for i in items_of(request.messages) if i.role == "user" and i.kind == "text"), "")
+    return len(asked) >= PROBE_CHARS and any(
+        argument in asked or asked in argument for argument in known.arguments.get(session.id, ())
+    )
+
+
+def is_spoken_to(messages: Sequence[Message]) -> bool:
+    """Does a user speak last, after an answer? Sub-agents and titles are not spoken to again."""
+    answers = any(m.role == "assistant" for m in messages)
+    last = next((m for m in reversed(messages) if m.role not in ("system", "developer")), None)
+    return answers and last is not None and last.role == "user" and all(i.kind != "result" for i in last.items)
+
+
+def _is_summary_call(request: Request, session: Session) -> bool:
+    """A long instruction to summarise the conversation, as the last thing said, that the user did not write by hand."""
+    last = next((m for m in reversed(request.messages) if m.role == "user"), None)
+    texts = [plain(i.text) for i in last.items if i.kind == "text"] if last else []
+    said = texts[-1] if texts else ""
+    dropped = bool(session.tools) and not request.tools
+    other = not same_system(session.system, system_text(request))
+    if other and not request.tools:
+        said = f"{system_text(request)} {said}"
+    named = len(_SUMMARISE.findall(said))
+    return (len(said) >= 400 or dropped or other) and named * _CHARS_PER_WORD >= len(said)
+
+
+def is_title_call(request: Request) -> bool:
+    """A first request that asks for a title: no tools, few messages, and words that say so."""
+    if request.tools or len(request.messages) > 4:
+        return False
+    texts = [plain(m.text) for m in request.messages]
+    asked = [t for m, t in zip(request.messages, texts, strict=True) if m.role in ("system", "developer")] or texts[:1]
+    return any(_TITLE.search(text) and _GENERATE.search(text) and len(text) > 60 for text in asked)
