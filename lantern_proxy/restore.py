@@ -47,6 +47,8 @@ OFFERS = 40
 """Passages that the packer chooses from, when a question is known."""
 WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "vector": 0.8, "keywords": 0.05}
 """Of the z-scores in the default recipe; `restore.weights` overrides."""
+LINES_POWER = 0.3
+"""Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
 TOOL_SHARE = 0.35
 """Most of a loss block that results of tools may take: they are full of specific terms that nobody asks for."""
 FILLER = 0.1
@@ -282,7 +284,7 @@ class Restorer:
             scope.idf,
             cost,
             room,
-            power=self._config.restore.length_power,
+            power=min(1.0, self._config.restore.length_power + LINES_POWER),
             prior=prior,
             shares={"tool": int(TOOL_SHARE * room)},
         )

@@ -126,7 +126,7 @@ class _Part:
     speaker: str
     factor: float
     terms: list[tuple[str, str, float]]
-    """(key, its value, weight)"""
+    """("=" + key, its value, weight); the sign keeps keys and words apart among what is covered"""
     words: list[tuple[str, float]]
     alone: float = 0.0
     """Gain when nothing is covered yet."""
@@ -155,7 +155,7 @@ def _parts(candidates: Sequence[Candidate], weights: "_Weights", prior: Sequence
             line = candidate.lines[i]
             if line.salience * len(line.words) < MIN_GAIN and not line.keys:
                 continue
-            named = [(k, _value(k), weights.term(k) * (0.2 if (c, k) in old else 1.0)) for k in line.keys]
+            named = [("=" + k, _value(k), weights.term(k) * (0.2 if (c, k) in old else 1.0)) for k in line.keys]
             words = [(w, weights.word(w)) for w in sorted(line.words)]
             part = _Part(
                 c,
@@ -173,8 +173,8 @@ def _parts(candidates: Sequence[Candidate], weights: "_Weights", prior: Sequence
 
 
 def _value(term_key: str) -> str:
-    """The number in a named number, "250" of "corp 250"; empty when it has one digit only or there is none."""
-    return next((word for word in term_key.split(" ") if len(word) > 1 and word.replace(".", "").isdigit()), "")
+    """The number in a named number, "#250" of "corp 250"; empty when it has one digit only or there is none."""
+    return next(("#" + word for word in term_key.split(" ") if len(word) > 1 and word.replace(".", "").isdigit()), "")
 
 
 MIN_GAIN = 0.05

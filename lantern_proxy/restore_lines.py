@@ -132,16 +132,19 @@ _FILLER = re.compile(
 )
 _DECIDED = frozenset(
     terms(
-        "decide decided decision agreed chose choose chosen must should always never prefer preferred preference"
-        " favorite favourite important remember note deadline actually instead changed change switch switched"
-        " longer renamed moved set named name called password token key secret because cause fixed failed fails error exception"
-        " requires required allergic allergy born birthday live lives work works budget limit limited use uses rename"
+        "decide decided decision agreed chose choose chosen must should always never prefer preferred "
+        "preference favorite favourite important remember note deadline actually instead changed change "
+        "switch switched longer renamed moved set named name called password token key secret because cause "
+        "fixed failed fails error exception requires required allergic allergy born birthday live lives work "
+        "works budget limit limited use uses rename"
     )
 )
 _CHANGED = frozenset(terms("actually instead changed change switch switched longer correction update updated rather"))
 _WHEN = frozenset(terms("yesterday today tomorrow tonight last next ago since week month year weekend"))
 _FIRST = frozenset(terms("I I'm I've I'd my we we're we've our me mine"))
-_SPEAKERS = {"user": 1.0, "assistant": 0.6, "tool": 0.4}
+_SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4}
+_FIRST_PERSON = {"user": 1.4, "assistant": 2.4, "tool": 1.0}
+"""What an assistant says of itself or of both (a choice, a promise) is worth far more than its advice in general."""
 
 
 def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) -> float:
@@ -158,8 +161,10 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
     value = _SPEAKERS.get(speaker, 1.0)
     if text.rstrip(")\"' *").endswith("?"):
         value *= 0.35
-    if speaker != "tool" and not stems.isdisjoint(_FIRST):
-        value *= 1.4
+    if not stems.isdisjoint(_FIRST):
+        value *= _FIRST_PERSON.get(speaker, 1.4)
+    elif speaker == "assistant" and text.startswith(("-", "*", "#", "|", "`")):
+        value *= 0.7
     for signs, factor in ((_DECIDED, 1.5), (_CHANGED, 1.3), (_WHEN, 1.2)):
         if not stems.isdisjoint(signs):
             value *= factor
