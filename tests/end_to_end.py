@@ -1,0 +1,202 @@
+"""Scripted chats played through the real proxy, compacted, and asked about: what reached the model?
+
+with stage(told("family").chat, folder) as played:   # 60 turns through uvicorn, archived, embedded
+    with played.restarted("truncated") as client:    # a copy of the archive, a proxy that serves it
+        seen = client.ask(messages)                  # the body as the upstream got it, and its blocks
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from lantern_proxy import app, demo
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig, UpstreamConfig
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CACHE = Path(os.environ.get("LANTERN_TEST_CACHE") or REPOSITORY / ".cache" / "embed")
+CHATS = ("backend", "family", "research")
+KEY = "sk-of-the-client"
+STRANGER = "sk-of-somebody-else"
+NEUTRAL = "Right, where were we?"
+DEADLINE_MS = 3_000
+"""Of a restore: a busy machine must not decide what is found. How long it takes is measured elsewhere."""
+WORDS: tuple[demo.Words, ...] = ("literal", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A chat of tests/data/chats, or the one that ships."""
+
+    name: str
+    chat: demo.Chat
+    chatter: tuple[str, ...]
+    """Later messages that ask for nothing of what was lost."""
+
+
+def told(name: str) -> Told:
+    """`demo` or the name of a file in tests/data/chats."""
+    if name == "demo":
+        return Told(name, demo.chat(), told(CHATS[0]).chatter)
+    raw = json.loads((REPOSITORY / "tests" / "data" / "chats" / f"{name}.json").read_text("utf-8"))
+    chat = demo.Chat(
+        title=raw["title"],
+        system=raw["system"],
+        turns=tuple((turn["user"], turn["assistant"]) for turn in raw["turns"]),
+        summary=raw["summary"],
+        details=tuple(demo.Detail(**detail) for detail in raw["details"]),
+    )
+    return Told(name, chat, tuple(raw["chatter"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request: what the upstream got of it, and what Lantern says of it."""
+
+    text: str
+    """All messages of the body that reached the upstream."""
+    answer: str
+    event: str
+    chars: int
+    ms: float
+    degraded: str
+    blocks: tuple[tuple[str, str], ...]
+    """(kind, text) of the blocks that are new in this request."""
+
+    def by(self, answer: str) -> str:
+        """Which block brought `answer`: loss, question, both; "-" when it never reached the model."""
+        if answer not in self.text:
+            return "-"
+        kinds = [kind for kind, text in self.blocks if answer in text]
+        return "both" if len(kinds) > 1 else kinds[0] if kinds else "loss"  # replayed: from the compaction
+
+    @property
+    def asked(self) -> bool:
+        """Was a question block added?"""
+        return any(kind == "question" for kind, _ in self.blocks)
+
+
+@dataclass
+class Client:
+    """One program with one key, through a proxy that serves."""
+
+    http: httpx.Client
+    url: str
+    received: list[dict[str, Any]]
+    archive: Path
+    key: str = KEY
+    count: int = 0
+
+    def ask(self, messages: Sequence[demo.Wire]) -> Seen:
+        """Every other request is streamed."""
+        self.count += 1
+        stream = self.count % 2 == 0
+        body = {"model": demo.MODEL, "messages": list(messages), "stream": stream}
+        headers = {"authorization": f"Bearer {self.key}"}
+        reply = self.http.post(f"{self.url}/v1/chat/completions", json=body, headers=headers)
+        reply.raise_for_status()
+        told = reply.headers
+        sent = [each["content"] for each in self.received[-1]["messages"]]
+        chars = int(told["x-lantern-chars"])
+        return Seen(
+            text="\n".join(sent),
+            answer=demo._streamed(reply.text) if stream else reply.json()["choices"][0]["message"]["content"],
+            event=told["x-lantern-event"],
+            chars=chars,
+            ms=float(told["x-lantern-ms"]),
+            degraded=told.get("x-lantern-degraded", ""),
+            blocks=self._blocks(told["x-lantern-request"]) if chars else (),
+        )
+
+    def _blocks(self, request: str) -> tuple[tuple[str, str], ...]:
+        with Archive(self.archive, read_only=True) as archive:
+            why = archive.of(archive.tenant_of(self.key)).why(request)
+        return tuple((block.restored.kind, block.restored.text) for block in why.blocks) if why else ()
+
+
+@dataclass
+class Stage:
+    """A chat that was played: its archive after the last turn, to start other proxies with."""
+
+    chat: demo.Chat
+    folder: Path
+    http: httpx.Client
+    received: list[dict[str, Any]]
+    config: Config
+    copies: int = 0
+
+    @contextmanager
+    def restarted(self, shape: str, *, dense: bool = True) -> Iterator[Client]:
+        """A new proxy on a copy of the archive: the compaction is the first that it sees."""
+        self.copies += 1
+        path = self.folder / f"copy{self.copies}.db"
+        shutil.copy(self.folder / ("summarised.db" if shape in demo.SUMMARISED else "played.db"), path)
+        config = replace(self.config, archive=replace(self.config.archive, path=path))
+        if not dense:
+            config = replace(config, embed=EmbedConfig(enabled="off"))
+        with serving(config, self.http) as url:
+            yield Client(self.http, url, self.received, path)
+        path.unlink()
+
+    def compacted(self, shape: str, question: str) -> list[demo.Wire]:
+        return demo.SHAPES[shape](self.chat.history, self.chat.summary, question)
+
+
+@contextmanager
+def serving(config: Config, http: httpx.Client) -> Iterator[str]:
+    """The real proxy of `config` on loopback, with its embedder ready."""
+    with demo.serving(app.create(config)) as url:
+        deadline = time.monotonic() + 240
+        while (embedder := http.get(f"{url}/lantern/health").json()["embedder"])["state"] == "warming":
+            assert time.monotonic() < deadline, embedder
+            time.sleep(0.01)
+        assert embedder["state"] == ("off" if config.embed.enabled == "off" else "ready"), embedder
+        yield url
+
+
+@contextmanager
+def stage(chat: demo.Chat, folder: Path, *, dense: bool = True) -> Iterator[Stage]:
+    """Play `chat` turn by turn through the real proxy and keep its archive, with a vector for every passage.
+
+    Kept twice: after the last turn, and after the client's summarising call on top of that.
+    """
+    model = demo.upstream(chat)
+    received = model.state.received
+    with demo.serving(model) as model_url, httpx.Client(timeout=60) as http:
+        config = Config(
+            archive=ArchiveConfig(path=folder / "live.db"),
+            upstream=UpstreamConfig(openai=f"{model_url}/v1"),
+            restore=RestoreConfig(deadline_ms=DEADLINE_MS),
+            embed=EmbedConfig(enabled="on" if dense else "off", cache_dir=CACHE),
+        )
+        with serving(config, http) as url:
+            client = Client(http, url, received, config.archive.path)
+            for turn, (_, answer) in enumerate(chat.turns):
+                seen = client.ask(chat.history[: 2 * turn + 2])
+                assert seen.answer == answer
+                assert not seen.chars
+            await_vectors(config)
+        shutil.copy(config.archive.path, folder / "played.db")
+        with serving(config, http) as url:
+            summarising = [*chat.history, demo._say("user", demo.SUMMARISE)]
+            assert Client(http, url, received, config.archive.path).ask(summarising).answer == chat.summary
+            await_vectors(config)
+        shutil.copy(config.archive.path, folder / "summarised.db")
+        yield Stage(chat, folder, http, received, config)
+
+
+def await_vectors(config: Config) -> None:
+    """Until every passage has its vector."""
+    deadline = time.monotonic() + 120
+    with Archive(config.archive.path, read_only=True) as archive:
+        while config.embed.enabled == "on" and archive.unembedded(1):
+            assert time.monotonic() < deadline, "the embedder did not keep up"
+            time.sleep(0.02)
