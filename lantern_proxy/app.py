@@ -27,6 +27,13 @@ from lantern_proxy.wire.http import Arrival
 
 _STREAMED_BYTES = 1_048_576
 """A body of unknown length, or longer than this, goes on as it comes, where nobody has to read it first."""
+_LOST_BODY = {
+    "error": {
+        "message": "lantern did not get the body of this request, because it asks for an upgrade; send plain HTTP/1.1 "
+        "(Java: HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1))",
+        "type": "invalid_request_error",
+    }
+}
 _NO_WEBSOCKET = {"error": {"message": "lantern speaks HTTP here, no WebSocket; use POST", "type": "upgrade_required"}}
 
 
@@ -67,6 +74,10 @@ async def door(scope: Scope, receive: Receive, send: Send) -> None:
             arrival.body = b"".join([piece async for piece in pieces(receive)])
         except ClientLeft:
             return
+        if not arrival.body and arrival.header("upgrade") and _has_body(arrival):
+            # the server's parser stops at an upgrade, whatever follows
+            await answer_json(send, 400, _LOST_BODY, [(b"connection", b"close")])
+            return
     exchange = await state.proxy.prepare(arrival) if memory else None
     await Relay(state.proxy, state.upstream, arrival, exchange, send, upload).run(receive)
 
@@ -78,5 +89,11 @@ def _arrival(scope: Scope) -> Arrival:
 
 
 def _is_large(arrival: Arrival) -> bool:
+    if arrival.header("upgrade"):
+        return False
     length = arrival.header("content-length")
-    return int(length) > _STREAMED_BYTES if length.isdigit() else bool(arrival.header("transfer-encoding"))
+    return int(length) > _STREAMED_BYTES if length.isdigit() else _has_body(arrival)
+
+
+def _has_body(arrival: Arrival) -> bool:
+    return bool(arrival.header("transfer-encoding")) or arrival.header("content-length") not in ("", "0")

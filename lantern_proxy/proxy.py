@@ -11,11 +11,12 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 from lantern_proxy import bm25
 from lantern_proxy.compaction import place, question
@@ -30,32 +31,33 @@ from lantern_proxy.proxy_writer import Job, MakeRestorer, Writer
 from lantern_proxy.restore import Ask, Restorer
 from lantern_proxy.restore_dense import Breaker
 from lantern_proxy.turn import Answer, Block, Request, canonical
-from lantern_proxy.wire import protocol_of
+from lantern_proxy.wire import Protocol, protocol_of
 from lantern_proxy.wire.headers import identity
 from lantern_proxy.wire.http import Arrival, accept_readable, decoded, outgoing
 from lantern_proxy.wire.json import Insert, Place, WireError
 
 log = logging.getLogger("lantern.proxy")
 
-_INLINE_BYTES = 65_536
-"""Compressed bodies and answers beyond this are read in a thread."""
+_INLINE_BYTES = 262_144
+"""Bodies and answers beyond this, and compressed ones beyond an eighth, are read in a thread: other streams go on."""
 _LOOK_S = 0.1
 """Most seconds that a request waits for a new archive when the old one was deleted."""
 _GRACE_S = 0.02
 """How long after its deadline a restore may hand over what it has."""
 
 Kind = Literal["loss", "question"]
+T = TypeVar("T")
 
 
 class Proxy:
-    """What is known of every tenant's sessions, the ledgers and the one writer. Made in a running event loop. Close it.
+    """What is known of every tenant's sessions, the ledgers and the one writer. Close it.
 
     embedder, make_restorer: other ones than the config's; these are the seams for whoever embeds or restores in another
                              way. An embedder that is given has been started, and is closed with the proxy.
     """
 
     def __init__(
-        self, config: Config, *, embedder: Embedder | None = None, make_restorer: MakeRestorer = Restorer
+        self, config: Config, embedder: Embedder | None = None, *, make_restorer: MakeRestorer = Restorer
     ) -> None:
         self.config = config
         self.embedder = embedder or _embedder(config)
@@ -65,9 +67,9 @@ class Proxy:
         self._once = Once(log)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
+        self._file = 0
         self.tenants = Tenants(config)
-        self._loop = asyncio.get_running_loop()
-        self.writer = Writer(config, self.embedder, make_restorer, on_new_file=self._on_new_file)
+        self.writer = Writer(config, self.embedder, make_restorer)
         self.tenants.writer = self.writer
         if self.embedder is not None and embedder is None:
             self.embedder.start()
@@ -80,17 +82,15 @@ class Proxy:
             self.embedder.close()
 
     @property
+    def degraded(self) -> Counter[str]:
+        """What was skipped and why -> how often."""
+        return self.tallies.degraded
+
+    @property
     def hold_s(self) -> float:
         """How long the last bytes of an answer wait for their turn to be on disk; not at all when that is no use."""
         hold_s = self.config.archive.hold_ms / 1000
         return 0.0 if self.writer.is_stuck(hold_s) else hold_s
-
-    def _on_new_file(self) -> None:
-        self._loop.call_soon_threadsafe(self._forget_all)
-
-    def _forget_all(self) -> None:
-        self._ledgers.forget_all()
-        self.tenants.forget_all()
 
     def _read_ledger(self, key: Key) -> list[Block]:
         archive = self.writer.archive
@@ -139,11 +139,10 @@ class Proxy:
             return
         await self._look_at_the_archive(exchange)
         encoding = arrival.header("content-encoding")
-        in_thread = encoding and len(arrival.body) > _INLINE_BYTES
-        exchange.plain = (
-            await asyncio.to_thread(decoded, arrival.body, encoding) if in_thread else decoded(arrival.body, encoding)
+        exchange.plain, request = await _aside(
+            len(arrival.body) * (8 if encoding else 1), partial(_read, exchange.wire, arrival.body, encoding)
         )
-        exchange.request = request = exchange.wire.read(exchange.plain)
+        exchange.request = request
         exchange.tenant = self.tenants.of(arrival.credential())
         exchange.project = arrival.header("x-lantern-project")[:200]
         who = identity({name.decode("latin-1"): value.decode("latin-1") for name, value in arrival.headers})
@@ -158,6 +157,10 @@ class Proxy:
             await asyncio.wait([asyncio.wrap_future(writer.look())], timeout=_LOOK_S if writer.archive else 0)
         if writer.archive is None or writer.problem:
             exchange.degraded.append("archive:unavailable")
+        if writer.file != self._file:  # what is remembered is not in this file: all that comes is filed anew
+            self._file = writer.file
+            self._ledgers.forget_all()
+            self.tenants.forget_all()
         exchange.file = writer.file if writer.archive is not None else -1
 
     async def _restore(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
@@ -239,7 +242,7 @@ class Proxy:
         """The upstream refused the request for its length: let it go as it came, and do not repeat what was new."""
         self._ledgers.strike((exchange.tenant, exchange.session), exchange.blocks)
         exchange.drop_blocks(why)
-        self.tallies.degraded[why] += 1
+        self.degraded[why] += 1
 
     async def finish(
         self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str = ""
@@ -250,7 +253,7 @@ class Proxy:
         """
         with self._failing_open(exchange, "record"):
             return await self._finish(exchange, status, body, streamed=streamed, complete=complete, error=error)
-        self.tallies.degraded["record:error"] += 1
+        self.degraded["record:error"] += 1
         return False
 
     async def _finish(
@@ -261,17 +264,28 @@ class Proxy:
         answer = Answer(messages=())
         if 200 <= status < 300 and body:
             read = partial(exchange.wire.read_answer, body, streamed=streamed, complete=complete)
-            answer = await asyncio.to_thread(read) if len(body) > _INLINE_BYTES else read()
+            answer = await _aside(len(body), read)
         known = self.tenants.remembered((exchange.tenant, exchange.project))
         session, filed = reply(known, exchange.session, answer, now=time.time()) if known else (None, ())
         job = Job(
             build=partial(
-                record_of, exchange, exchange.step, session or exchange.step.session, answer, filed, status, error
+                record_of, exchange, exchange.step, session or exchange.step.session, answer, filed, status=status,
+                error=error, most_chars=self.config.archive.max_message_chars,
             ),
             file=exchange.file, answer=answer.text, at=exchange.at,
             restored=tuple(p.passage.id for block in exchange.blocks for p in block.restored.placed),
         )  # fmt: skip
         return await asyncio.wrap_future(self.writer.submit(job))
+
+
+def _read(wire: Protocol, body: bytes, encoding: str) -> tuple[bytes, Request]:
+    plain = decoded(body, encoding)
+    return plain, wire.read(plain)
+
+
+async def _aside(size_bytes: int, work: Callable[[], T]) -> T:
+    """`work`, in a thread when there is much of it."""
+    return await asyncio.to_thread(work) if size_bytes > _INLINE_BYTES else work()
 
 
 def _embedder(config: Config) -> Embedder | None:

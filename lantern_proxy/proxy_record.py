@@ -1,5 +1,8 @@
 """An answered exchange as the archive keeps it. Runs on the writer's thread, on values that no request changes."""
 
+import json
+from dataclasses import replace
+
 from lantern_proxy import chunk
 from lantern_proxy.archive import Record, RequestRow, SessionRow
 from lantern_proxy.compaction import question
@@ -12,10 +15,11 @@ _QUERY_CHARS = 2_000
 
 
 def record_of(
-    exchange: Exchange, step: Step, session: Session, answer: Answer, filed: tuple[Filed, ...], status: int, error: str
-) -> Record:
+    exchange: Exchange, step: Step, session: Session, answer: Answer, filed: tuple[Filed, ...], *, status: int,
+    error: str, most_chars: int,
+) -> Record:  # fmt: skip
     """session: as it is after the answer; filed: messages of the answer; status: what the client got, 0: nothing"""
-    messages = (*step.filed, *filed)
+    messages = tuple(_clipped(each, most_chars) for each in (*step.filed, *filed))
     named = [*answer.ids, *(value for f in messages for value in f.message.ids), session.family]
     return Record(
         tenant=exchange.tenant, project=exchange.project, session=_row(session), messages=messages,
@@ -23,6 +27,19 @@ def record_of(
         ids=tuple(dict.fromkeys(filter(None, named))), passages=_passages(step, session, messages),
         blocks=tuple(exchange.blocks),
     )  # fmt: skip
+
+
+def _clipped(filed: Filed, most_chars: int) -> Filed:
+    """A message that is longer than the archive takes, up to there; its fingerprint still stands for all of it."""
+    message = filed.message
+    if len(message.raw) <= most_chars or sum(len(i.text) for i in message.items) <= most_chars:
+        return filed
+    items, room = [], most_chars
+    for item in message.items:
+        items.append(replace(item, text=item.text[:room]))
+        room -= len(items[-1].text)
+    raw = json.dumps({"role": message.role, "content": "\n".join(i.text for i in items if i.text)}).encode()
+    return replace(filed, message=replace(message, items=tuple(items), raw=raw))
 
 
 def _row(session: Session) -> SessionRow:

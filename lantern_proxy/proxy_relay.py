@@ -163,13 +163,13 @@ class Relay:
             self.proxy.finish(self.exchange, self.status, body, streamed=self.streamed, complete=done, error=self.error)
         )
         if not (await asyncio.wait([writing], timeout=self.proxy.hold_s))[0]:
-            self.proxy.tallies.degraded["archive:slow"] += 1
+            self.proxy.degraded["archive:slow"] += 1
 
     def _answer(self) -> bytes:
         try:
             return decoded(bytes(self.kept), self.encoding, whole=False)
         except WireError:
-            self.proxy.tallies.degraded["answer:encoding"] += 1
+            self.proxy.degraded["answer:encoding"] += 1
             return b""
 
 

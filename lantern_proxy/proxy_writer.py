@@ -64,23 +64,18 @@ class _Waiting:
 
 
 class Writer:
-    """Owns the archive, its restorer and the two threads that write it. The first two are None while there is no file.
-
-    on_new_file: called (on the writer's thread) when another file is opened than before, so that what was remembered
-                 of the old one is dropped
-    """
+    """Owns the archive, its restorer and the two threads that write it. There are none while there is no file."""
 
     def __init__(
-        self, config: Config, embedder: Embedder | None, make_restorer: MakeRestorer, *, on_new_file: Callable[[], None]
+        self, config: Config, embedder: Embedder | None = None, make_restorer: MakeRestorer = Restorer
     ) -> None:
-        self._config, self._embedder, self._on_new_file = config, embedder, on_new_file
-        self._make_restorer = make_restorer
+        self._config, self._embedder, self._make_restorer = config, embedder, make_restorer
         self.archive: Archive | None = None
         self.restorer: Restorer | None = None
         self.problem = ""
         """What is wrong with the archive; empty while it can be written."""
         self.file = 0
-        """Counts the files that were opened; 0 before the first."""
+        """Counts the files that were opened; what was remembered of one is not in the next. 0 before the first."""
         self.faults: Counter[str] = Counter()
         self._once = Once(log)
         self._busy_since = 0.0
@@ -159,7 +154,6 @@ class Writer:
         before, self._inode = self._inode, archive.path.stat().st_ino
         if self._inode != before:
             self.file += 1
-            self._on_new_file()
         self.restorer = self._make_restorer(archive, self._config, self._embedder)
         self.archive, self.problem = archive, ""
         if self._once.is_over(["open", "deleted"]):

@@ -217,7 +217,7 @@ async def _read(reader: asyncio.StreamReader) -> Got | None:
 # --- the proxy -----------------------------------------------------------------------------------------------------
 
 
-def config_for(upstream: Upstream, folder: Path, **sections) -> Config:
+def config_for(upstream: Upstream, folder: Path, /, **sections) -> Config:
     """The defaults, without an embedder, with the archive in `folder`."""
     base = {
         "archive": ArchiveConfig(path=folder / "lantern.db"),
@@ -231,8 +231,9 @@ def config_for(upstream: Upstream, folder: Path, **sections) -> Config:
 def serving(config: Config, **parts) -> Iterator[str]:
     """The app on a free port, served as `lantern serve` does. Yields its URL."""
     settings = uvicorn.Config(
-        app.create(config, **parts), host="127.0.0.1", port=0, http="httptools", loop="uvloop", ws="none", lifespan="on",
-        log_config=None, access_log=False, server_header=False, date_header=False, timeout_graceful_shutdown=2,
+        app.create(config, **parts), host="127.0.0.1", port=0, http="httptools", loop="uvloop", ws="none",
+        lifespan="on", log_config=None, access_log=False, server_header=False, date_header=False,
+        timeout_graceful_shutdown=2,
     )  # fmt: skip
     server = uvicorn.Server(settings)
     thread = threading.Thread(target=server.run, daemon=True)

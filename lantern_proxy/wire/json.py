@@ -3,6 +3,7 @@
 Everything that is not touched keeps its bytes: key order, number formats, escapes, white space.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from json import JSONDecodeError, loads
@@ -19,6 +20,10 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _any = msgspec.json.Decoder()
 _canonical = msgspec.json.Encoder(order="sorted")
+
+
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.S)
+"""An escape within a string: a pair of surrogates, a lone one (group 1), any other."""
 
 
 class WireError(ValueError):
@@ -52,6 +57,8 @@ def members(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
     try:
         return _object.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if (seen := _without_lone_surrogates(data)) is not None:
+            return {key: _same_part(data, seen, raw) for key, raw in members(seen).items()}
         raise WireError(f"body is not a JSON object: {error}") from error
 
 
@@ -60,7 +67,24 @@ def elements(data: bytes | msgspec.Raw) -> list[msgspec.Raw]:
     try:
         return _array.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if (seen := _without_lone_surrogates(data)) is not None:
+            return [_same_part(data, seen, raw) for raw in elements(seen)]
         raise WireError(f"body is not a JSON array: {error}") from error
+
+
+def _without_lone_surrogates(data: bytes | msgspec.Raw) -> bytes | None:
+    """`data` with each lone surrogate made U+FFFD, every byte at its place; None when there is none.
+
+    JavaScript cuts texts between two halves of a character and escapes what is left. msgspec refuses that.
+    """
+    seen = _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], bytes(data))
+    return seen if seen != bytes(data) else None
+
+
+def _same_part(data: bytes | msgspec.Raw, seen: bytes, raw: msgspec.Raw) -> msgspec.Raw:
+    """The part of `data` that stands where `raw` stands in `seen`."""
+    start, end = span(seen, raw)
+    return msgspec.Raw(memoryview(data)[start:end])
 
 
 def first_byte(raw: msgspec.Raw) -> bytes:

@@ -1,0 +1,586 @@
+"""The door and the relay, over real sockets: what goes up, what comes back, byte for byte."""
+
+import gzip
+import http.client
+import json
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+import zstandard
+from openai import OpenAI
+from scripted import (
+    CHUNKED,
+    SSE,
+    Upstream,
+    ask,
+    body,
+    completion,
+    config_for,
+    echo,
+    events,
+    say,
+    serving,
+    stream,
+    told,
+    wait_for,
+)
+
+from lantern_proxy.config import UpstreamConfig
+
+CHAT, CONTINUE = "/v1/chat/completions", b"HTTP/1.1 100 Continue\r\n\r\n"
+PLAIN = {"content-type": "application/json", "authorization": "Bearer sk-one"}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path_factory.mktemp("app"))) as url:
+        yield upstream, url
+
+
+@pytest.fixture
+def upstream(running):
+    running[0].answer = echo
+    running[0].got.clear()
+    return running[0]
+
+
+@pytest.fixture
+def url(running, upstream):
+    return running[1]
+
+
+def raw(url: str, request: bytes, *, until_closed: bool = False) -> bytes:
+    """What comes back for `request` on a socket of its own, as far as it comes."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as sock:
+        sock.sendall(request)
+        answer = b""
+        while piece := sock.recv(65_536):
+            answer += piece
+            if not until_closed and b"\r\n\r\n" in answer.removeprefix(CONTINUE):
+                break
+        return answer
+
+
+# what goes up
+
+BODIES = {
+    "plain": b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}',
+    "white space": b' \n{ "messages" :\t[ {"content":"hi" , "role":"user"} ]\r\n, "model":"m"} \n',
+    "duplicate keys": b'{"messages": [], "messages": [{"role": "user", "content": "a", "content": "b"}], "model": "m"}',
+    "numbers": b'{"temperature": 1.0, "seed": 1E+2, "top_p": -0.0, "n": 12345678901234567890123, "messages": []}',
+    "escapes": b'{"messages": [{"role": "user", "content": "\\u00e9 \\/ \\ud83d\\ude00 \xc3\xa9"}]}',
+    "lone surrogate": b'{"messages": [{"role": "user", "content": "\\ud800 x"}], "model": "m"}',
+    "invalid UTF-8": b'{"messages": [{"role": "user", "content": "\xff\xfe"}]}',
+    "byte order mark": b'\xef\xbb\xbf{"messages": []}',
+    "UTF-16": '{"messages": []}'.encode("utf-16"),
+    "not JSON": b"messages=[]&model=m",
+    "half JSON": b'{"messages": [{"role": "user", "con',
+    "nothing": b"",
+    "no messages": b'{"model": "m"}',
+    "null messages": b'{"model": "m", "messages": null}',
+    "messages as text": b'{"model": "m", "messages": "hi"}',
+    "odd messages": b'{"messages": [null, 1, "x", [], {}]}',
+    "odd contents": b'{"messages": [{"role": "user"}, {"role": null, "content": {}}, {"role": 5, "content": [null, 1]}]}',
+    "a list": b'[{"messages": []}]',
+    "a number": b"17",
+    "deep": b'{"messages": ' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+    "deep content": b'{"messages": [{"role": "user", "content": ' + b'{"a":' * 3_000 + b"1" + b"}" * 3_000 + b"}]}",
+    "unknown fields": b'{"x": {"y": [1]}, "messages": [{"role": "robot", "content": "hi", "z": null}], "model": null}',
+    "large": b'{"model": "m", "messages": [{"role": "user", "content": "' + b"0123456789" * 1_000_000 + b'"}]}',
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_reaches_the_upstream_byte_for_byte(url, upstream, name):
+    upstream.answer = say(200, b'{"odd": true}', ("content-type", "application/json"))
+    response = httpx.post(url + CHAT, content=BODIES[name], headers=PLAIN, timeout=60)
+    assert upstream.got[-1].body == BODIES[name]
+    assert response.content == b'{"odd": true}'
+    assert {"request", "session", "event", "restored", "chars", "ms"} <= told(response).keys()
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
+)
+def test_a_wrong_content_type_changes_nothing(url, upstream, content_type):
+    sent = json.dumps(body(f"typed {content_type}")).encode()
+    response = httpx.post(url + CHAT, content=sent, headers={"content-type": content_type})
+    assert upstream.got[-1].body == sent
+    assert upstream.got[-1].header("content-type") == content_type
+    assert response.status_code == 200
+
+
+def zipped(data: bytes, encoding: str) -> bytes:
+    return gzip.compress(data) if encoding == "gzip" else zstandard.ZstdCompressor().compress(data)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_a_compressed_body_passes_as_it_is_and_is_understood(url, upstream, encoding):
+    sent = zipped(json.dumps(body(f"packed with {encoding}")).encode(), encoding)
+    upstream.answer = say(200, completion("fine"), ("content-type", "application/json"))
+    response = httpx.post(url + CHAT, content=sent, headers=PLAIN | {"content-encoding": encoding})
+    assert upstream.got[-1].body == sent
+    assert upstream.got[-1].header("content-encoding") == encoding
+    assert told(response)["event"] == "new"
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "br", "nonsense"])
+def test_a_body_that_cannot_be_unpacked_passes_as_it_came(url, upstream, encoding):
+    upstream.answer = say(400, b"what is this?")
+    response = httpx.post(url + CHAT, content=b"not packed at all", headers=PLAIN | {"content-encoding": encoding})
+    assert upstream.got[-1].body == b"not packed at all"
+    assert (response.status_code, response.content) == (400, b"what is this?")
+    assert told(response)["event"] == "passthrough"
+
+
+def test_a_chunked_body_arrives_whole(url, upstream):
+    sent = json.dumps(body("in pieces")).encode()
+    response = httpx.post(url + CHAT, content=(sent[at : at + 7] for at in range(0, len(sent), 7)), headers=PLAIN)
+    assert upstream.got[-1].body == sent
+    assert told(response)["event"] == "new"
+
+
+@pytest.mark.parametrize(
+    ("asked", "target"),
+    [
+        ("/v1/models", "/v1/models"),
+        ("/models?limit=5", "/v1/models?limit=5"),
+        ("/v1/files/a%2Fb%20c?x=%7B%22a%22%7D&x=2&x=&y", "/v1/files/a%2Fb%20c?x=%7B%22a%22%7D&x=2&x=&y"),
+        ("/v1/messages/count_tokens?beta=true", "/v1/messages/count_tokens?beta=true"),
+        ("/v1/responses/resp_1?include[]=a&include[]=b", "/v1/responses/resp_1?include[]=a&include[]=b"),
+        ("/v1/a/../b/./c//d", "/v1/a/../b/./c//d"),
+        ("/v1/x%0Ay%00", "/v1/x%0Ay%00"),
+        ("/v1/q?say=\"hi\"|'there'", "/v1/q?say=\"hi\"|'there'"),
+        ("/", "/"),
+        (
+            "/openai/deployments/d/chat/completions?api-version=1",
+            "/openai/deployments/d/chat/completions?api-version=1",
+        ),
+        ("/v1beta/models", "/v1beta/models"),
+        ("/lanterns", "/lanterns"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_path_and_query_are_kept_to_the_letter(url, upstream, method, asked, target):
+    upstream.answer = say(200, b"{}")
+    raw(url, f"{method} {asked} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n".encode())
+    assert upstream.got[-1].target == target
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "PUT", "PATCH", "OPTIONS", "POST", "PROPFIND"])
+def test_every_method_passes_with_its_body_and_answer(url, upstream, method):
+    upstream.answer = say(207, b"partial", ("x-is", "a"), ("x-is", "b"), ("content-type", "text/odd"))
+    sent = b"" if method in ("GET", "HEAD") else b"some \x00 bytes"
+    response = httpx.request(method, f"{url}/v1/unknown/thing?beta=true", content=sent)
+    assert (upstream.got[-1].method, upstream.got[-1].body) == (method, sent)
+    assert response.status_code == 207
+    assert response.content == (b"" if method == "HEAD" else b"partial")
+    assert response.headers.get_list("x-is") == ["a", "b"]
+    assert response.headers["content-length"] == "7"
+    assert not told(response)
+
+
+@pytest.mark.parametrize(("prefix", "target"), [("/api/v1", "/api/v1"), ("/deep/er", "/deep/er")])
+def test_a_base_path_of_the_upstream_is_kept(tmp_path, prefix, target):
+    with Upstream(answer=say(200, b"{}")) as upstream:
+        config = config_for(upstream, tmp_path, upstream=UpstreamConfig(openai=upstream.url + prefix))
+        with serving(config) as url:
+            httpx.get(f"{url}/v1/models")
+            httpx.get(f"{url}/models")
+            httpx.post(f"{url}/v1/chat/completions", json=body("x"))
+        assert [got.target for got in upstream.got] == [f"{target}/models"] * 2 + [f"{target}/chat/completions"]
+
+
+def test_headers_go_up_but_for_ours_and_those_of_the_connection(url, upstream):
+    upstream.answer = say(200, b"{}")
+    sent = [
+        ("host", "api.of-the-client.example"), ("authorization", "Bearer sk-1"), ("anthropic-beta", "a"), ("anthropic-beta", "b"),
+        ("x-lantern-session", "s"), ("x-lantern-project", "p"), ("x-lantern-restore", "off"), ("x-lantern-other", "o"),
+        ("connection", "keep-alive, x-hop"), ("x-hop", "1"), ("te", "trailers"), ("proxy-authorization", "Basic x"),
+        ("keep-alive", "5"), ("idempotency-key", "k"), ("x-codex-turn-state", "t"), ("user-agent", "some/1"),
+        ("expect", "100-continue"), ("x-empty", ""), ("openai-organization", "org"),
+    ]  # fmt: skip
+    lines = "".join(f"{name}: {value}\r\n" for name, value in sent)
+    for path in ("/v1/embeddings", CHAT):
+        answer = raw(url, f"POST {path} HTTP/1.1\r\n{lines}content-length: 2\r\n\r\n{{}}".encode())
+        assert answer.startswith(CONTINUE)
+        got = upstream.got[-1].headers
+        kept = ("authorization", "anthropic-beta", "idempotency-key", "x-codex-turn-state", "user-agent", "x-empty", "openai-organization")  # fmt: skip
+        assert [pair for pair in got if pair[0] in kept] == [pair for pair in sent if pair[0] in kept]
+        assert {name.lower() for name, _ in got} <= {*kept, "host", "content-length", "accept-encoding", "connection"}
+        assert upstream.got[-1].header("host") == upstream.url.removeprefix("http://")
+
+
+def test_nothing_that_the_client_did_not_say_is_said_for_it(url, upstream):
+    upstream.answer = say(200, b"{}")
+    raw(url, b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert {name.lower() for name, _ in upstream.got[-1].headers} <= {"host", "connection"}
+
+
+def test_a_large_upload_where_memory_is_off_goes_up_while_it_still_comes(url, upstream):
+    arriving, piece = threading.Event(), b"x" * 1_000_000
+
+    async def take(got, wire):
+        arriving.set()
+        await say(200, b"{}")(got, wire)
+
+    upstream.answer = take
+    half = []
+
+    async def serve_slowly(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        half.append((head, len(await reader.readexactly(len(piece)))))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        await reader.readexactly(len(piece))
+
+    seen = threading.Event()
+
+    def pieces():
+        yield piece
+        assert seen.wait(10), "the first half did not go up before the second came"
+        yield piece
+
+    with raw_upstream(serve_slowly, half, seen) as other, serving(config_for(other, other.folder)) as own:
+        headers = {"content-length": str(2 * len(piece))}
+        response = httpx.post(f"{own}/v1/files", content=pieces(), headers=headers, timeout=30)
+    assert response.content == b"{}"
+    assert b"content-length: 2000000" in half[0][0].lower()
+
+
+class raw_upstream:
+    """A socket server by one coroutine; sets `seen` when `log` has something in it."""
+
+    def __init__(self, serve, log, seen):
+        import tempfile
+        from pathlib import Path
+
+        self._tmp, self._serve, self._log, self._seen = tempfile.TemporaryDirectory(), serve, log, seen
+        self.folder = Path(self._tmp.name)
+
+    def __enter__(self):
+        self._upstream = Upstream()
+        self._upstream._serve = self._serve
+        self._upstream.__enter__()
+        self.url = self._upstream.url
+        threading.Thread(target=lambda: wait_for(lambda: self._log) and self._seen.set(), daemon=True).start()
+        return self
+
+    def __exit__(self, *error):
+        self._upstream.__exit__()
+        self._tmp.cleanup()
+
+
+# what comes back
+
+ANSWERS = {
+    "429": (429, b'{"error": {"message": "slow down"}}', [("retry-after", "7"), ("retry-after-ms", "7000")]),
+    "500": (500, b"oops", [("content-type", "text/plain"), ("x-should-retry", "true")]),
+    "503": (503, b"", [("retry-after", "1")]),
+    "529": (529, b'{"type":"error","error":{"type":"overloaded_error"}}', [("request-id", "req_1")]),
+    "400": (400, b'{"error": {"code": "context_length_exceeded", "message": "too long"}}', [("x-request-id", "r")]),
+    "401": (401, b"{}", [("www-authenticate", "Bearer")]),
+    "200": (200, completion("ok"), [("x-ratelimit-remaining-requests", "99"), ("openai-processing-ms", "3")]),
+    "cookies": (200, b"{}", [("set-cookie", "a=1; Path=/"), ("set-cookie", "b=2")]),
+    "redirect": (307, b"", [("location", "https://elsewhere.example/v1")]),
+    "204": (204, b"", []),
+    "odd": (200, b"\xff\x00not json", [("content-type", "application/json")]),
+}
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+@pytest.mark.parametrize("name", ANSWERS)
+def test_status_headers_and_body_come_back_as_they_are(url, upstream, name, path):
+    status, content, headers = ANSWERS[name]
+    upstream.answer = say(
+        status, content, *headers, ("x-lantern-event", "forged"), ("x-lantern-odd", "x"), length=status != 204
+    )
+    response = httpx.post(url + path, json=body(f"{name} by {path}"), headers=PLAIN)
+    assert (response.status_code, response.content) == (status, content)
+    assert [
+        (k, v) for k, v in response.headers.multi_items() if not k.startswith("x-lantern-") and k != "content-length"
+    ] == headers
+    assert bool(told(response)) == (path == CHAT)
+    assert told(response).get("event") != "forged"
+    assert "odd" not in told(response)
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_answer_that_has_no_body_but_tells_a_length_ends(url, upstream, status):
+    upstream.answer = say(status, b"", ("content-length", "1234"), ("etag", "x"), length=False)
+    response = httpx.get(f"{url}/v1/files/f", timeout=5)
+    assert (response.status_code, response.headers["etag"]) == (status, "x")
+
+
+def test_cookies_of_one_answer_are_not_sent_with_the_next_request(url, upstream):
+    upstream.answer = say(200, b"{}", ("set-cookie", "secret=1; Path=/"))
+    httpx.get(f"{url}/v1/models")
+    httpx.get(f"{url}/v1/models")
+    assert upstream.got[-1].header("cookie") is None
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_compressed_answer_comes_back_compressed_and_is_archived(running, upstream, encoding, streamed):
+    url, text = running[1], f"the answer came packed with {encoding} {streamed}"
+    plain = b"".join(events(text)) if streamed else completion(text)
+    packed = zipped(plain, encoding)
+    kind = SSE if streamed else ("content-type", "application/json")
+    upstream.answer = say(200, packed, kind, ("content-encoding", encoding))
+    sent = json.dumps(body(f"pack it, {encoding} {streamed}", stream=streamed)).encode()
+    request = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept-encoding: br;q=1, {encoding}\r\ncontent-length: {len(sent)}\r\n\r\n"
+    answer = raw(url, request.encode() + sent, until_closed=True)
+    assert answer.endswith(b"\r\n\r\n" + packed)
+    assert upstream.got[-1].header("accept-encoding") == encoding
+    assert found(url, f"packed {encoding} {streamed}")
+
+
+def found(url: str, words: str) -> list[dict]:
+    """What the archive finds for `words`."""
+    return httpx.get(f"{url}/lantern/api/search", params={"q": words}).json()
+
+
+CHUNKS = {
+    "comments and pings": [b": OPENROUTER PROCESSING\n\n", b"event: ping\ndata: {}\n\n", *events("fine")],
+    "CRLF": [event.replace(b"\n", b"\r\n") for event in events("fine")],
+    "split characters": [bytes([byte]) for byte in "".join(e.decode() for e in events("é😀漢字")).encode()],
+    "one chunk": [b"".join(events("fine"))],
+    "no [DONE]": events("fine")[:-1],
+    "error mid-stream": [*events("fine")[:2], b'event: error\ndata: {"error": {"message": "overloaded"}}\n\n'],
+    "[DONE] as text": events("say data: [DONE] and\n\ndata: [DONE]\n\n"),
+    "usage at the end": [
+        *events("x")[:-1],
+        b'data: {"choices": [], "usage": {"total_tokens": 3}}\n\n',
+        b"data: [DONE]\n\n",
+    ],
+    "more after the end": [*events("x"), b": bye\n\n", b"data: {}\n\n"],
+    "nothing": [],
+    "not events": [b"<html>", b"oops"],
+}
+
+
+@pytest.mark.parametrize("name", CHUNKS)
+def test_a_stream_comes_back_byte_for_byte(url, upstream, name):
+    upstream.answer = stream(*CHUNKS[name])
+    response = ask(url, body(f"stream {name}", stream=True))
+    assert response.content == b"".join(CHUNKS[name])
+    assert response.headers["content-type"] == SSE[1]
+
+
+def test_ten_thousand_chunks_come_back_and_are_one_answer(url, upstream):
+    upstream.answer = stream(*events("x" * 10_000, pieces=10_000))
+    response = ask(url, body("ten thousand pieces please", stream=True))
+    assert response.content == b"".join(events("x" * 10_000, pieces=10_000))
+    session = httpx.get(f"{url}/lantern/api/sessions/{told(response)['session']}").json()
+    assert [len(m["text"]) for m in session["messages"]][-1] == 10_000
+
+
+def test_the_head_and_each_event_reach_the_client_before_the_upstream_says_more(url, upstream):
+    read, pieces = threading.Semaphore(0), events("one two three four five six", pieces=20)
+
+    async def answer(got, wire):
+        import asyncio
+
+        async def client_has_read():
+            assert await asyncio.to_thread(read.acquire, True, 10), "the client has not got what was sent"
+
+        await wire.head(200, SSE, CHUNKED)
+        await client_has_read()
+        for piece in pieces:
+            await wire.chunk(piece)
+            if piece is not pieces[-1]:
+                await client_has_read()
+        await wire.send(b"0\r\n\r\n")
+
+    upstream.answer = answer
+    with httpx.stream("POST", url + CHAT, json=body("step by step", stream=True), timeout=20) as response:
+        read.release()
+        came = iter(response.iter_raw())
+        for piece in pieces[:-1]:
+            assert next(came) == piece
+            read.release()
+        assert b"".join(came) == pieces[-1]
+
+
+def test_the_openai_sdk_sees_what_the_upstream_said(url, upstream):
+    client = OpenAI(base_url=f"{url}/v1", api_key="sk-one", max_retries=0)
+    messages = [{"role": "user", "content": "hello from the SDK"}]
+    answer = client.chat.completions.create(model="m", messages=messages)
+    assert answer.choices[0].message.content == "I heard: hello from the SDK"
+    messages += [
+        {"role": "assistant", "content": answer.choices[0].message.content},
+        {"role": "user", "content": "go on"},
+    ]
+    pieces = client.chat.completions.create(model="m", messages=messages, stream=True)
+    assert "".join(p.choices[0].delta.content or "" for p in pieces) == "I heard: go on"
+    raw_answer = client.chat.completions.with_raw_response.create(model="m", messages=messages)
+    assert raw_answer.headers["x-lantern-event"] == "retry"
+
+
+# ends
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+def test_a_client_that_leaves_before_the_head_ends_the_upstreams_work(url, upstream, path):
+    ended = threading.Event()
+
+    async def answer(got, wire):
+        await wire.closed()
+        ended.set()
+
+    upstream.answer = answer
+    sock = send(url, path, body(f"I leave early {path}"))
+    assert wait_for(lambda: upstream.got)
+    assert not ended.wait(0.05)
+    sock.close()
+    assert ended.wait(5)
+
+
+def send(url: str, path: str, request: dict) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    sock = socket.create_connection((host, int(port)), timeout=10)
+    data = json.dumps(request).encode()
+    sock.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
+    return sock
+
+
+def test_a_client_that_leaves_mid_stream_ends_the_upstreams_work_and_the_part_is_archived(url, upstream):
+    ended, pieces = threading.Event(), events("the beginning of the tale and its end", pieces=2)
+
+    async def answer(got, wire):
+        await wire.head(200, SSE, CHUNKED)
+        await wire.chunk(pieces[0] + pieces[1])
+        await wire.closed()
+        ended.set()
+
+    upstream.answer = answer
+    sock = send(url, CHAT, body("tell me a tale and I leave", stream=True))
+    data = b""
+    while b"beginning" not in data:
+        data += sock.recv(65_536)
+    sock.close()
+    assert ended.wait(5)
+    session = data.split(b"x-lantern-session: ")[1].split(b"\r\n")[0].decode()
+    path = f"{url}/lantern/api/sessions/{session}"
+    shown = wait_for(lambda: (s := httpx.get(path).json()).get("messages") and len(s["messages"]) == 2 and s)
+    assert shown["messages"][1]["text"] == "the beginning of the t"[: len(shown["messages"][1]["text"])]
+    assert shown["messages"][1]["text"]
+    assert shown["requests"][0]["error"] == "the client hung up"
+
+
+def test_an_upstream_that_is_down_is_told_as_502(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+    with serving(config) as url:
+        for path in (CHAT, "/v1/models"):
+            response = httpx.post(url + path, json=body("anyone there?"), headers=PLAIN)
+            assert response.status_code == 502
+            assert "cannot be reached" in response.json()["error"]["message"]
+        assert told(ask(url, body("anyone?")))["event"] == "new"
+
+
+def test_an_upstream_that_is_silent_is_told_as_504(tmp_path):
+    async def silent(got, wire):
+        await wire.closed()
+
+    with Upstream(answer=silent) as upstream:
+        settings = UpstreamConfig(openai=f"{upstream.url}/v1", read_timeout_s=1)
+        with serving(config_for(upstream, tmp_path, upstream=settings)) as url:
+            response = ask(url, body("hello?"))
+    assert (response.status_code, response.json()["error"]["type"]) == (504, "upstream_error")
+    assert told(response)["event"] == "new"
+
+
+@pytest.mark.parametrize("when", ["before the head", "in the head"])
+def test_an_upstream_that_breaks_off_before_its_answer_is_told_as_502(url, upstream, when):
+    async def answer(got, wire):
+        if when == "in the head":
+            await wire.send(b"HTTP/1.1 200 OK\r\ncontent-")
+        wire.reset()
+
+    upstream.answer = answer
+    assert ask(url, body(f"break {when}")).status_code == 502
+
+
+@pytest.mark.parametrize("kind", ["stream", "length", "no length"])
+def test_an_upstream_that_breaks_off_mid_answer_is_never_a_clean_end(url, upstream, kind):
+    async def answer(got, wire):
+        if kind == "length":
+            await wire.head(200, ("content-length", "1000"))
+            await wire.send(b"some")
+        else:
+            await wire.head(200, SSE if kind == "stream" else ("x", "y"), CHUNKED)
+            await wire.chunk(events("half an answer")[1])
+        wire.reset()
+
+    upstream.answer = answer
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask(url, body(f"break in {kind}", stream=True))
+
+
+def test_after_a_broken_answer_the_next_one_comes(url, upstream):
+    async def broken(got, wire):
+        await wire.head(200, SSE, CHUNKED)
+        wire.reset()
+
+    upstream.answer = broken
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask(url, body("first", stream=True))
+    upstream.answer = echo
+    assert "I heard: second" in ask(url, body("second")).text
+
+
+def test_a_slow_reader_holds_the_upstream_back_and_loses_nothing(url, upstream):
+    sent, piece = [], b": " + b"x" * 65_000 + b"\n\n"
+
+    async def answer(got, wire):
+        await wire.head(200, SSE, CHUNKED)
+        for _ in range(1_000):
+            await wire.chunk(piece)
+            sent.append(len(piece))
+        await wire.send(b"0\r\n\r\n")
+
+    upstream.answer = answer
+    with httpx.stream("POST", f"{url}/v1/embeddings", json={}, timeout=60) as response:
+        came = response.iter_raw()
+        first = next(came)
+        time.sleep(0.5)
+        assert len(sent) < 1_000, "the proxy swallowed 65 MB that nobody read"
+        assert len(first) + sum(map(len, came)) == 1_000 * len(piece)
+
+
+# the rest of the door
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/realtime", "/anything"])
+def test_a_websocket_upgrade_is_answered_426(url, upstream, path):
+    ask_up = f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: WebSocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\n\r\n"
+    assert raw(url, ask_up.encode()).startswith(b"HTTP/1.1 426 ")
+    assert not upstream.got
+
+
+def test_an_upgrade_to_http_2_is_refused_with_the_remedy(url, upstream):
+    """As Java sends it with each first request. The body of one is lost in the server, so it must not go up empty."""
+    data = json.dumps(body("from Java")).encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\ncontent-length: {len(data)}\r\n\r\n"
+    answer = raw(url, head.encode() + data)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"HTTP_1_1" in answer
+    assert not upstream.got
+
+
+def test_two_requests_on_one_connection_are_both_answered(url, upstream):
+    connection = http.client.HTTPConnection(url.removeprefix("http://"))
+    for text in ("one", "two"):
+        connection.request("POST", CHAT, json.dumps(body(text)), PLAIN)
+        assert f"I heard: {text}" in connection.getresponse().read().decode()
+    connection.close()
+
+
+@pytest.mark.parametrize("path", ["/lantern", "/lantern/nothing", "/lantern/api/nothing"])
+def test_what_is_under_lantern_never_goes_upstream(url, upstream, path):
+    assert httpx.get(url + path).status_code == 404
+    assert not upstream.got
