@@ -10,19 +10,16 @@ One routine checks everything: it walks the fields and their types (`Within` hol
 the same for people; tests/test_config.py proves that it names every key with its default.
 """
 
-import math
 import os
 import re
-import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from difflib import get_close_matches
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Literal
 
 import yaml
+
+from lantern_proxy.config_check import ConfigError, Like, Section, Url, Within, bare, convert, hints_of, shown
 
 ENVIRONMENT: Mapping[str, str] = {
     "LANTERN_PORT": "server.port",
@@ -34,55 +31,6 @@ ENVIRONMENT: Mapping[str, str] = {
 
 Signal = Literal["bm25", "vector", "keywords", "importance"]
 """Kinds of evidence that `restore.weights` may weigh."""
-
-
-class ConfigError(ValueError):
-    """A setting that cannot be used. The message names the place, the value and the way out.
-
-    place: dotted, "restore.budget_chars"; empty when the whole file is meant
-    """
-
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(f"{place} {problem}".strip())
-        self.place, self.problem = place, problem
-
-    def under(self, parent: str) -> "ConfigError":
-        """The same error, its place seen from `parent`."""
-        glue = "." if parent and self.place and not self.place.startswith("[") else ""
-        return ConfigError(parent + glue + self.place, self.problem)
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """Bounds of a number, both allowed. `unit` is told in the error."""
-
-    low: float
-    high: float
-    unit: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Like:
-    """A text that must match `pattern`. `secret`: an error does not repeat the value, which may be a credential."""
-
-    pattern: str
-    remedy: str
-    secret: bool = False
-
-
-class Url:
-    """Marks a text as an http(s) URL; it loses its trailing slashes."""
-
-
-class Section:
-    """Checks and converts every field by its type, whoever builds it."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        section: Any = type(self)
-        for name, hint in _hints(section).items():
-            object.__setattr__(self, name, _convert(getattr(self, name), hint, name))
 
 
 def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -118,6 +66,33 @@ class ArchiveConfig(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RouteConfig(Section):
+    """One entry of `upstream.routes`: requests that go elsewhere."""
+
+    model: str = "*"
+    """The client's model, with * for anything: "claude-*". Requests that name no model match "*" only."""
+    path: str = "*"
+    """The client's path, with * for anything: "/azure/*"."""
+    kind: Literal["openai", "anthropic", "litellm"] = "openai"
+    """What speaks there. litellm: any provider, called through that package (extra `litellm`)."""
+    url: Annotated[str, Url(optional=True)] = ""
+    """Base URL, /v1 included where it has one; for litellm the provider's own when empty."""
+    target: str = ""
+    """litellm: its name of the model, "bedrock/anthropic.claude-sonnet-4"; empty: the client's."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """litellm: more arguments of its call, which win over the client's: {api_version: ..., timeout: 60}."""
+
+    def __post_init__(self) -> None:
+        Section.__post_init__(self)
+        if self.kind != "litellm" and not self.url:
+            raise ConfigError("url", f"is empty; an upstream of kind {self.kind} needs http://host/path")
+        if self.kind != "litellm" and (self.target or self.params):
+            raise ConfigError(
+                "target" if self.target else "params", f"is for kind litellm, not {self.kind}; leave it out"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamConfig(Section):
     """The `upstream:` section: whom Lantern calls. Keys are the client's own and pass through."""
 
@@ -133,6 +108,8 @@ class UpstreamConfig(Section):
     """Most calls to upstreams at once; more wait their turn."""
     http2: bool = False
     """HTTP/1.1 has the lower latency here; needs the package `h2` when true."""
+    routes: Sequence[RouteConfig] = ()
+    """Requests that go elsewhere by model or path; the first that fits is taken. None: all go to the two above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +232,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Config:
     """The settings of `path` (None: the defaults), with what `environ` overrides. Raises ConfigError."""
     raw: dict[str, Any] = {} if path is None else _read(path)
     try:
-        _convert(raw, Config, "")
+        convert(raw, Config, "")
     except ConfigError as error:
         raise ConfigError(f"{path}:", str(error)) from None
     for variable, place in ENVIRONMENT.items():
@@ -263,16 +240,16 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Config:
             raw = _override(raw, place, value, variable)
     if not (raw.get("embed") or {}).get("cache_dir"):
         raw = raw | {"embed": (raw.get("embed") or {}) | {"cache_dir": default_cache_dir(environ)}}
-    final: Config = _convert(raw, Config, "")
+    final: Config = convert(raw, Config, "")
     return final
 
 
 def _override(raw: dict[str, Any], place: str, text: str, variable: str) -> dict[str, Any]:
     """`raw` with the setting at `place` taken from an environment variable; the error names the variable."""
     section, key = place.split(".")
-    hint = _hints(_hints(Config)[section])[key]
+    hint = hints_of(hints_of(Config)[section])[key]
     try:
-        value = _convert(int(text) if _bare(hint) is int and re.fullmatch(r"\s*-?\d+\s*", text) else text, hint, "")
+        value = convert(int(text) if bare(hint) is int and re.fullmatch(r"\s*-?\d+\s*", text) else text, hint, "")
     except ConfigError as error:
         raise ConfigError(variable, f"{error.problem} (it overrides {place})") from None
     return raw | {section: (raw.get(section) or {}) | {key: value}}
@@ -303,122 +280,5 @@ def _read(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}:", f"is not YAML: {' '.join(str(error).split())}") from None
     if raw is not None and not isinstance(raw, dict):
-        raise ConfigError(f"{path}:", f"holds {_show(raw)}; use sections, such as `restore:`, with settings in them")
+        raise ConfigError(f"{path}:", f"holds {shown(raw)}; use sections, such as `restore:`, with settings in them")
     return raw or {}
-
-
-@cache
-def _hints(section: type) -> dict[str, Any]:
-    """Field -> type of a section, in order."""
-    hints = get_type_hints(section, include_extras=True)
-    return {f.name: hints[f.name] for f in fields(section)}
-
-
-def _convert(value: Any, hint: Any, place: str) -> Any:
-    """`value` as the type `hint` says, or ConfigError at `place`."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _limit(_convert(value, arguments[0], place), arguments[1], place)
-    if is_dataclass(hint) and isinstance(hint, type):
-        return value if isinstance(value, hint) else _section(value, hint, place)
-    if origin is Literal:
-        return _choice(value, arguments, place)
-    if origin is not None and issubclass(origin, Mapping):
-        return _mapping(value, arguments, place)
-    if origin is not None and issubclass(origin, Sequence):
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            raise ConfigError(place, f"is {_show(value)}; use a list")
-        return tuple(_convert(each, arguments[0], f"{place}[{at}]") for at, each in enumerate(value))
-    return _scalar(value, hint, place)
-
-
-def _section(value: Any, section: type, place: str) -> Any:
-    known = list(_hints(section))
-    if value is None:
-        return section()
-    if not isinstance(value, Mapping):
-        raise ConfigError(place, f"is {_show(value)}; use settings: {', '.join(known)}")
-    for key in value:
-        if key not in known:
-            raise ConfigError(_join(place, key), f"is not a setting; did you mean {_nearest(key, known)}?")
-    try:
-        return section(**{key: each for key, each in value.items() if each is not None})
-    except ConfigError as error:
-        raise error.under(place) from None
-
-
-def _mapping(value: Any, arguments: tuple[Any, ...], place: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(place, f"is {_show(value)}; use `name: value` pairs, or {{}} for none")
-    if get_origin(arguments[0]) is Literal:
-        known = [str(each) for each in get_args(arguments[0])]
-        for key in value:
-            if key not in known:
-                raise ConfigError(_join(place, key), f"is not known; did you mean {_nearest(key, known)}?")
-    return {
-        _convert(key, arguments[0], _join(place, key)): _convert(each, arguments[1], _join(place, key))
-        for key, each in value.items()
-    }
-
-
-def _scalar(value: Any, hint: Any, place: str) -> Any:
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    if hint is Path and isinstance(value, str | Path) and str(value).strip():
-        return Path(value).expanduser()
-    if isinstance(value, hint) and hint is not float and not (hint is int and isinstance(value, bool)):
-        return value
-    wanted = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path", str: "text"}[hint]
-    raise ConfigError(place, f"is {_show(value)}; use {wanted}")
-
-
-def _choice(value: Any, choices: tuple[Any, ...], place: str) -> Any:
-    if isinstance(value, bool):  # YAML reads a bare on or off as a truth value
-        value = "on" if value else "off"
-    if value in choices:
-        return value
-    close = get_close_matches(str(value), choices, n=1)
-    raise ConfigError(place, f"is {_show(value)}; use {' or '.join(close or choices)}")
-
-
-def _limit(value: Any, rule: object, place: str) -> Any:
-    if isinstance(rule, Within) and not rule.low <= value <= rule.high:
-        unit = f" {rule.unit}" if rule.unit else ""
-        raise ConfigError(place, f"is {value}; use {rule.low:,.15g} to {rule.high:,.15g}{unit}")
-    if isinstance(rule, Like) and not re.fullmatch(rule.pattern, value):
-        shown = "is not in its form" if rule.secret else f"is {_show(value)}"
-        raise ConfigError(place, f"{shown}; {rule.remedy}")
-    return _url(value, place) if isinstance(rule, Url) else value
-
-
-def _url(value: str, place: str) -> str:
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or re.search(r"\s", value) or parts.query or parts.fragment:
-        raise ConfigError(place, f"is {_show(value)}; use http://host/path or https://host/path")
-    if "@" in parts.netloc:
-        raise ConfigError(place, "has a password in it; leave it out, keys are the client's own")
-    return value.rstrip("/")
-
-
-def _bare(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
-
-
-def _join(place: str, key: object) -> str:
-    return f"{place}.{key}" if place else str(key)
-
-
-def _nearest(key: object, known: Sequence[str]) -> str:
-    """The closest known key, else all of them."""
-    return " or ".join(get_close_matches(str(key), known, n=1) or known)
-
-
-def _show(value: Any) -> str:
-    text = "empty" if value is None or value == "" else repr(value)
-    if isinstance(value, dict | list | types.MappingProxyType):
-        text = "settings" if not isinstance(value, list) else "a list"
-    return text if len(text) <= 60 else text[:57] + "..."

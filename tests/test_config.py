@@ -182,3 +182,17 @@ def test_sections_check_themselves_when_built_in_code():
         RestoreConfig(budget_chars=-1)
     with pytest.raises(ConfigError, match="admission is 2"):
         replace(RestoreConfig(), admission=2)
+
+
+def test_routes_are_checked_entry_by_entry(write):
+    text = "upstream: {routes: [{model: 'claude-*', kind: litellm, target: bedrock/claude, params: {timeout: 5}}]}"
+    (route,) = load(write(text), {}).upstream.routes
+    assert (route.model, route.path, route.kind, route.target) == ("claude-*", "*", "litellm", "bedrock/claude")
+    for wrong, told in [
+        ("{kind: openai}", r"upstream.routes\[0\].url is empty"),
+        ("{kind: azure, url: http://h}", r"upstream.routes\[0\].kind is 'azure'; use"),
+        ("{url: http://h, target: x}", r"upstream.routes\[0\].target is for kind litellm"),
+        ("{modell: x, url: http://h}", r"upstream.routes\[0\].modell is not a setting; did you mean model"),
+    ]:
+        with pytest.raises(ConfigError, match=told):
+            load(write(f"upstream: {{routes: [{wrong}]}}"), {})
