@@ -26,7 +26,7 @@ _KEPT_BYTES = 64 * 1024 * 1024
 _REFUSALS = (400, 413, 422)
 _TOO_LONG = (
     "context_length", "context length", "context window", "context limit", "maximum context", "prompt is too long",
-    "too many tokens", "input is too long", "maximum number of tokens", "token limit", "too large", "tokens > ",
+    "too many tokens", "input is too long", "maximum number of tokens", "token limit", "too_large", "tokens > ",
 )  # fmt: skip
 """How upstreams say that a request does not fit its model's window."""
 

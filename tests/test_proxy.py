@@ -1,0 +1,499 @@
+"""One request's story, through the real app: headers, blocks, the ledger, tenants, many at once."""
+
+import asyncio
+import gzip
+import hashlib
+import json
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import httpx
+import pytest
+from scripted import Upstream, ask, body, completion, config_for, echo, say, serving, stream, told, wait_for
+
+from lantern_proxy.config import Config, RestoreConfig, TenantConfig
+from lantern_proxy.follow import follow
+from lantern_proxy.proxy_ledger import Ledgers
+from lantern_proxy.proxy_tenants import Tenants
+from lantern_proxy.turn import Identity
+from lantern_proxy.wire import chat
+
+BLOCK = re.compile(r"(?:\n\n)?<restored_context.*?</restored_context>", re.S)
+CONTRACT = {"request", "session", "event", "restored", "chars", "ms"}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path_factory.mktemp("proxy"))) as url:
+        yield upstream, url
+
+
+@pytest.fixture
+def upstream(running):
+    running[0].answer = echo
+    running[0].got.clear()
+    return running[0]
+
+
+@pytest.fixture
+def url(running, upstream):
+    return running[1]
+
+
+def fact(name: str, n: int) -> str:
+    return (
+        f"The {name} relay number {n} listens on port {20_000 + 37 * n} and its keeper is Agent-{name}-{n * 7919:05d}."
+    )
+
+
+def talk(
+    url: str, name: str, turns: int = 8, *, key: str = "sk-one", tools: list | None = None, **headers: str
+) -> list[dict]:
+    """A conversation of `turns` turns, each with a fact of its own; the messages as its client has them then."""
+    messages: list[dict] = []
+    for n in range(turns):
+        messages.append({"role": "user", "content": fact(name, n)})
+        answer = ask(url, body(*messages, **({"tools": tools} if tools else {})), key, **headers)
+        assert answer.status_code == 200, answer.text
+        messages.append(answer.json()["choices"][0]["message"])
+    return messages
+
+
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+
+
+def cut(messages: list[dict], question: str, keep: int = 4) -> list[dict]:
+    """What a client sends that silently drops the oldest messages."""
+    return [*messages[-keep:], {"role": "user", "content": question}]
+
+
+def without_blocks(value):
+    """A parsed request without our blocks, and without the parts that held nothing else."""
+    if isinstance(value, str):
+        return BLOCK.sub("", value)
+    if isinstance(value, list):
+        kept = [without_blocks(each) for each in value]
+        return [new for old, new in zip(value, kept, strict=True) if not _was_only_a_block(old)]
+    return {key: without_blocks(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def _was_only_a_block(value) -> bool:
+    return isinstance(value, dict) and value.get("type") == "text" and not BLOCK.sub("", value.get("text", "x")).strip()
+
+
+# headers
+
+
+def test_every_answer_of_a_memory_path_carries_our_headers(url, upstream):
+    for n, (status, content) in enumerate(
+        [(200, completion("ok")), (429, b"{}"), (500, b"no"), (400, b"bad"), (200, b"?")]
+    ):
+        upstream.answer = say(status, content)
+        found = told(ask(url, body(f"headers {n}")))
+        assert found.keys() == CONTRACT
+        assert re.fullmatch(r"req_[0-9a-f]{16}", found["request"])
+        assert (found["event"], found["restored"], found["chars"]) == ("new", "0", "0")
+        assert float(found["ms"]) >= 0
+    upstream.answer = stream(b"data: [DONE]\n\n")
+    assert told(ask(url, body("streamed", stream=True))).keys() == CONTRACT
+    malformed = told(httpx.post(f"{url}/chat/completions", content=b"{"))
+    assert malformed.keys() == CONTRACT
+    assert (malformed["event"], malformed["session"]) == ("passthrough", "-")
+
+
+def test_events_follow_the_conversation(url, upstream):
+    messages = talk(url, "events", 2)
+    first = told(ask(url, body(*messages, "one more thing")))
+    again = told(ask(url, body(*messages, "one more thing")))
+    other = told(ask(url, body(*messages[:2], "something else instead")))
+    assert [first["event"], again["event"], other["event"]] == ["turn", "retry", "branch"]
+    assert len({found["session"] for found in (first, again, other)}) == 1
+    assert len({found["request"] for found in (first, again, other)}) == 3
+
+
+def test_resends_do_not_double_the_archive(url, upstream):
+    messages = talk(url, "resend", 2)
+    sent = body(*messages, "the same again")
+    upstream.answer = say(200, completion("always the same answer"))
+    session = [told(ask(url, sent))["session"] for _ in range(4)][-1]
+    texts = [m["text"] for m in httpx.get(f"{url}/lantern/api/sessions/{session}").json()["messages"]]
+    assert len(texts) == len(set(texts)) == 6
+
+
+def test_an_explicit_session_holds_what_its_content_does_not_show(url, upstream):
+    one = told(ask(url, body("alpha"), x_lantern_session="mine"))
+    two = told(ask(url, body("an entirely different text"), x_lantern_session="mine"))
+    three = told(ask(url, body("alpha"), x_lantern_session="another"))
+    assert one["session"] == two["session"] != three["session"]
+    assert upstream.got[-1].header("x-lantern-session") is None
+
+
+# blocks
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions", "/deep/er/chat/completions?beta=1"])
+def test_what_was_lost_is_back_and_the_request_is_the_clients_but_for_the_block(url, upstream, path):
+    name = f"block{len(path)}"
+    messages = talk(url, name, tools=TOOLS)
+    sent = {
+        "model": "m", "temperature": 1.0, "n": 2, "unknown": {"x": [1e3, None]},
+        "tools": TOOLS,
+        "messages": cut(messages, f"Who keeps the {name} relay number 1?"),
+    }  # fmt: skip
+    response = httpx.post(url + path, json=sent, headers={"authorization": "Bearer sk-one"})
+    found, got = told(response), upstream.got[-1]
+    assert found["event"] == "window"
+    assert int(found["restored"]) > 0
+    assert fact(name, 1).split("keeper is ")[1] in got.texts
+    assert without_blocks(got.data) == sent
+    blocks = BLOCK.findall(json.dumps(got.data, ensure_ascii=False).replace("\\n", "\n"))
+    assert blocks
+    assert sum(len(m["content"]) for m in got.data["messages"]) - sum(
+        len(m["content"]) for m in sent["messages"]
+    ) == int(found["chars"]) + 2 * len(blocks)
+
+
+SHAPES = {
+    "text": lambda text: text,
+    "parts": lambda text: [{"type": "text", "text": text}],
+    "cache_control": lambda text: [
+        {"type": "text", "text": "look"}, {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}],
+    "image first": lambda text: [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}, {"type": "text", "text": text}],
+    "odd white space": lambda text: f"\n  {text}\t\u00a0\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_block_finds_its_place_in_every_shape_of_content(url, upstream, shape):
+    name = "shape" + re.sub(r"\W", "", shape)
+    messages = talk(url, name)
+    for each in messages[-4:]:
+        if each["role"] == "user":
+            each["content"] = SHAPES[shape](each["content"])
+            each["name"] = "ann"
+    sent = cut(messages, "")
+    sent[-1]["content"] = SHAPES[shape](f"Who keeps the {name} relay number 2?")
+    sent.insert(-1, {"role": "user", "content": "two in a row"})
+    found = told(ask(url, body(*sent)))
+    got = upstream.got[-1]
+    assert int(found["restored"]) > 0
+    assert without_blocks(got.data)["messages"] == sent
+    assert fact(name, 2).split("keeper is ")[1] in got.texts
+    for was, now in zip(sent, got.data["messages"], strict=True):
+        if isinstance(was["content"], list):  # parts that were there keep their order, cache_control its last place
+            assert [part for part in now["content"] if part in was["content"]] == was["content"]
+
+
+def test_all_bytes_outside_the_block_are_the_clients(url, upstream):
+    messages = cut(talk(url, "bytes"), "Who keeps the bytes relay number 3?")
+    sent = json.dumps({"temperature": 0.10, "messages": messages, "model": "m"}, indent=3).replace("0.1", "1.0E-1")
+    sent = sent.replace('"relay', '"\\u0072elay').encode()
+    response = httpx.post(f"{url}/v1/chat/completions", content=sent, headers={"authorization": "Bearer sk-one"})
+    assert int(told(response)["restored"]) > 0
+    assert re.sub(rb"(?:\\n\\n)?<restored_context.*?</restored_context>", b"", upstream.got[-1].body) == sent
+
+
+def test_restore_off_adds_nothing_to_this_request_only(url, upstream):
+    messages = talk(url, "off")
+    sent = body(*cut(messages, "Who keeps the off relay number 1?"))
+    off = told(ask(url, sent, x_lantern_restore="off"))
+    assert (off["restored"], off["chars"], upstream.got[-1].data) == ("0", "0", sent)
+    assert off["event"] == "window"
+    again = told(ask(url, body(*sent["messages"], "hm", "And who keeps the off relay number 1 then?")))
+    assert int(again["restored"]) > 0
+
+
+@pytest.mark.parametrize("text", ["Please generate a short title for this conversation, 3-7 words.", ""])
+def test_a_side_call_is_never_restored_into(url, upstream, text):
+    messages = talk(url, "side" + str(len(text)))
+    system = "Generate a concise title for the conversation. Respond with the title only, in plain text, nothing else."
+    first = messages[0]["content"]
+    found = told(
+        ask(
+            url,
+            {
+                "model": "m",
+                "messages": [{"role": "system", "content": system}, {"role": "user", "content": f"{first} {text}"}],
+            },
+        )
+    )
+    assert (found["restored"], found["chars"]) == ("0", "0")
+
+
+def shared(a: bytes, b: bytes) -> int:
+    """Length of the common beginning."""
+    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def prefix_kept(sent: list[bytes], got: list[bytes]) -> float:
+    """Least share of what two following requests have in common that is still common in what went up."""
+    pairs = zip(pairwise(sent), pairwise(got), strict=True)
+    return min((shared(*went) + 1) / (shared(*came) + 1) for came, went in pairs)
+
+
+def dump(messages: list[dict]) -> bytes:
+    return json.dumps(messages, ensure_ascii=False).encode()
+
+
+def test_blocks_are_replayed_byte_for_byte_for_twenty_turns_and_after_a_restart(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        sent, got, blocks = [], [], []
+
+        def go_on(url: str, messages: list[dict], turns: range) -> None:
+            for n in turns:
+                messages.append(
+                    {"role": "user", "content": f"Thanks. Next, line {n}: who keeps the cache relay number {n % 4}?"}
+                )
+                answer = ask(url, body(*messages))
+                sent.append(dump(messages))
+                got.append(dump(upstream.got[-1].data["messages"]))
+                blocks.append(BLOCK.findall(got[-1].decode().replace("\\n", "\n")))
+                assert told(answer)["restored"] != "0"
+                messages.append(answer.json()["choices"][0]["message"])
+
+        with serving(config) as url:
+            messages = talk(url, "cache")[-4:]
+            go_on(url, messages, range(10))
+        with serving(config) as url:
+            go_on(url, messages, range(10, 21))
+            health = httpx.get(f"{url}/lantern/health").json()
+    for before, after in pairwise(blocks):
+        assert after[: len(before)] == before
+    assert prefix_kept(sent, got) >= 0.99
+    assert health["events"] == {"turn": 11}
+
+
+REFUSALS = [
+    (400, "This model's maximum context length is 8192 tokens, context_length_exceeded"),
+    (400, "prompt is too long: 210000 tokens > 200000 maximum"),
+    (413, "request_too_large: Request exceeds the maximum size"),
+]
+
+
+@pytest.mark.parametrize(("status", "message"), REFUSALS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_refusal_for_length_that_a_block_caused_is_asked_again_without_it(url, upstream, status, message, packed):
+    name = f"length{status}{len(message)}{packed}"
+    messages = talk(url, name)
+    upstream.got.clear()
+
+    async def answer(got, wire):
+        if "restored_context" not in got.texts:
+            await echo(got, wire)
+        else:
+            content = json.dumps({"error": {"message": message}}).encode()
+            content = gzip.compress(content) if packed else content
+            await say(status, content, *([("content-encoding", "gzip")] if packed else []))(got, wire)
+
+    upstream.answer = answer
+    sent = body(*cut(messages, f"Who keeps the {name} relay number 1?"))
+    response = ask(url, sent)
+    assert response.status_code == 200
+    assert [got.data == sent for got in upstream.got] == [False, True]
+    assert (told(response)["degraded"], told(response)["restored"], told(response)["chars"]) == (
+        "restore:length",
+        "0",
+        "0",
+    )
+
+
+def test_a_refusal_of_the_clients_own_making_passes(url, upstream):
+    refusal = b'{"error": {"code": "context_length_exceeded", "message": "maximum context length"}}'
+    messages = talk(url, "own")
+    upstream.got.clear()
+    upstream.answer = say(400, refusal)
+    response = ask(url, body(*messages, "too much"))
+    assert (response.status_code, response.content, len(upstream.got)) == (400, refusal, 1)
+    other = b'{"error": {"message": "tools[0].name is not valid"}}'
+    upstream.answer = say(400, other)
+    response = ask(url, body(*cut(messages, "Who keeps the own relay number 1?")))
+    assert (response.status_code, response.content, len(upstream.got)) == (400, other, 2)
+    assert "restored_context" in upstream.got[-1].texts
+
+
+# whose it is
+
+
+def test_projects_are_apart(url, upstream):
+    messages = talk(url, "project", x_lantern_project="one")
+    question = cut(messages, "Who keeps the project relay number 1?")
+    there = told(ask(url, body(*question), x_lantern_project="two"))
+    here = told(ask(url, body(*question), x_lantern_project="one"))
+    assert (there["event"], there["restored"]) == ("new", "0")
+    assert here["event"] == "window"
+    assert int(here["restored"]) > 0
+
+
+def test_nothing_of_one_tenant_ever_reaches_another(url, upstream):
+    """Two credentials take turns with the same texts but for their secrets, then both lose and ask."""
+    keys = {"sk-red": "CANARY-RED-4711", "sk-blue": "CANARY-BLUE-0815"}
+    talks: dict[str, list] = {key: [] for key in keys}
+    sessions: dict[str, set[str]] = {key: set() for key in keys}
+    upstream.got.clear()
+    for n in range(6):
+        for key, secret in keys.items():
+            text = f"Our vault number {n} opens with {secret}-{n}, ask the night porter."
+            answer = ask(url, body(*talks[key], {"role": "user", "content": text}), key)
+            talks[key] += [{"role": "user", "content": text}, answer.json()["choices"][0]["message"]]
+            sessions[key].add(told(answer)["session"])
+    for key in keys:
+        answer = ask(url, body(*cut(talks[key], "What does vault number 1 open with?", keep=2)), key)
+        sessions[key].add(told(answer)["session"])
+        assert int(told(answer)["restored"]) > 0
+        thief = ask(
+            url,
+            body("What does vault number 1 open with? Tell me CANARY-RED or CANARY-BLUE."),
+            key,
+            x_lantern_session="shared",
+        )
+        assert told(thief)["restored"] == "0"
+    assert len(sessions["sk-red"]) == len(sessions["sk-blue"]) == 1
+    assert sessions["sk-red"] != sessions["sk-blue"]
+    for got in upstream.got:
+        other = {"Bearer sk-red": "CANARY-BLUE-", "Bearer sk-blue": "CANARY-RED-"}[got.header("authorization")]
+        assert other not in got.body.decode()
+    for key, secret in keys.items():
+        mine = [t["id"] for t in httpx.get(f"{url}/lantern/api/tenants").json()]
+        hits = {
+            t: json.dumps(httpx.get(f"{url}/lantern/api/search", params={"q": secret, "tenant": t}).json())
+            for t in mine
+        }
+        assert sum(f"{secret}-1" in text for text in hits.values()) == 1, key
+
+
+def test_credentials_of_one_configured_tenant_share_and_others_do_not(tmp_path):
+    digests = [hashlib.sha256(key.encode()).hexdigest() for key in ("sk-a", "sk-b")]
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, tenants={"team": TenantConfig(keys_sha256=digests)})
+        with serving(config) as url:
+            messages = talk(url, "team", 2, key="sk-a")
+            events = [told(ask(url, body(*messages, "and now?"), key))["event"] for key in ("sk-b", "sk-c")]
+            tenants = {t["id"] for t in httpx.get(f"{url}/lantern/api/tenants").json()}
+    assert events == ["turn", "new"]
+    assert "team" in tenants
+    assert len(tenants) == 2
+
+
+@pytest.mark.parametrize("header", ["x-api-key", "api-key"])
+def test_the_key_counts_wherever_it_stands(url, upstream, header):
+    first, said = f"hello by {header}", f"I heard: hello by {header}"
+    steps = [("k1", body(first)), ("k1", body(first, said, "go on")), ("k2", body(first, said, "go on"))]
+    answers = [httpx.post(f"{url}/v1/chat/completions", json=sent, headers={header: key}) for key, sent in steps]
+    assert [told(a)["event"] for a in answers] == ["new", "turn", "new"]
+    assert upstream.got[-1].header(header) == "k2"
+
+
+def test_no_credential_is_stored_or_logged(tmp_path, caplog):
+    caplog.set_level("DEBUG")
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        talk(url, "secret", 2, key="sk-very-secret-key-123")
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"relay number 1" in stored
+    assert b"sk-very-secret" not in stored
+    assert "sk-very-secret" not in caplog.text
+
+
+# many at once
+
+
+def test_many_conversations_at_once_are_neither_mixed_nor_lost(running):
+    upstream, url = running
+    upstream.answer = echo
+    conversations, turns = 64, 10
+
+    async def converse(client: httpx.AsyncClient, name: str) -> tuple[set[str], list[dict]]:
+        messages, sessions = [], set()
+        for n in range(turns):
+            messages.append({"role": "user", "content": f"{name} says line {n} of its own"})
+            async with client.stream(
+                "POST", f"{url}/v1/chat/completions", json=body(*messages, stream=True)
+            ) as response:
+                came = (await response.aread()).decode()
+            parts = [json.loads(line[6:]) for line in came.split("\n\n") if line.startswith("data: {")]
+            text = "".join(part["choices"][0]["delta"].get("content", "") for part in parts)
+            assert text == f"I heard: {name} says line {n} of its own"
+            assert told(response)["event"] == ("turn" if n else "new")
+            sessions.add(told(response)["session"])
+            messages.append({"role": "assistant", "content": text})
+        return sessions, messages
+
+    async def everyone():
+        headers = {"authorization": "Bearer sk-crowd"}
+        async with httpx.AsyncClient(headers=headers, timeout=120, limits=httpx.Limits(max_connections=64)) as client:
+            return await asyncio.gather(*(converse(client, f"speaker {n:03d}") for n in range(conversations)))
+
+    results = asyncio.run(everyone())
+    assert all(len(sessions) == 1 for sessions, _ in results)
+    assert len(set.union(*(sessions for sessions, _ in results))) == conversations
+    for (session,), messages in results:
+        kept = httpx.get(f"{url}/lantern/api/sessions/{session}").json()["messages"]
+        assert [(m["role"], m["text"]) for m in kept] == [(m["role"], m["content"]) for m in messages]
+
+
+def test_parallel_requests_of_one_session_share_its_ledger(url, upstream):
+    messages = talk(url, "parallel")
+    sent = body(*cut(messages, "Who keeps the parallel relay number 1?"))
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: ask(url, sent), range(8)))
+    assert len({told(a)["session"] for a in answers}) == 1
+    assert sorted(told(a)["event"] for a in answers) == ["retry"] * 7 + ["window"]
+    assert len({got.body for got in upstream.got[-8:]}) == 1
+
+
+def test_ledgers_and_their_queues_do_not_grow_without_end():
+    async def through() -> tuple[int, int]:
+        ledgers = Ledgers(lambda key: [], kept=10)
+
+        async def one(n: int) -> None:
+            async with ledgers.of(("t", f"s{n % 300}")):
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(one(n) for n in range(900)))
+        return len(ledgers), len(ledgers._queues)
+
+    assert asyncio.run(through()) == (10, 0)
+
+
+def test_tenants_seen_longest_ago_make_room(tmp_path):
+    async def through() -> tuple[bool, bool, int]:
+        tenants = Tenants(Config(), sessions=50)
+        for n in range(200):
+            request = chat.read(json.dumps(body(f"text {n}")).encode())
+            known = await tenants.known((f"t{n}", ""), request, Identity(), float(n))
+            follow(known, request, Identity(), now=float(n), new_id=lambda n=n: f"s{n}")
+        return tenants.remembered(("t0", "")) is None, tenants.remembered(("t199", "")) is not None, len(tenants._mine)
+
+    gone, kept, held = asyncio.run(through())
+    assert gone
+    assert kept
+    assert held <= 52
+
+
+def test_after_a_restart_a_conversation_goes_on_in_its_session(tmp_path):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        messages = talk(url, "again", 3)
+        before = told(ask(url, body(*messages, "now?")))
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        after = told(ask(url, body(*messages, "now?", "I heard: now?", "then?")))
+    assert after["session"] == before["session"]
+    assert after["event"] == "turn"
+
+
+def test_a_restore_that_is_turned_off_archives_all_the_same(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(enabled=False))
+        with serving(config) as url:
+            messages = talk(url, "quiet")
+            found = told(ask(url, body(*cut(messages, "Who keeps the quiet relay number 1?"))))
+            assert (found["event"], found["restored"]) == ("window", "0")
+            assert wait_for(lambda: httpx.get(f"{url}/lantern/api/search", params={"q": "Agent-quiet"}).json())
+
+
+def test_time_spent_in_us_is_told_and_no_more_than_the_whole(url, upstream):
+    started = time.perf_counter()
+    spent = float(told(ask(url, body("how long?")))["ms"])
+    assert 0 < spent < (time.perf_counter() - started) * 1000
