@@ -8,21 +8,34 @@ stands in the place of the gone decide:
     gone from the front or the middle, the rest kept    window, or compacted when a summary stands there
     a result or text that is short now                  cleared
 
-A summary is text that the proxy saw generated and that now stands in another role or message, or text of any origin that
-speaks of the gone in the words of the gone. Words of clients (history.MARKER) only break ties. Wire notes, section 3.
+A summary is text that the proxy saw generated and that now stands in another role or message, or text of any origin
+that speaks of the gone in the words of the gone. Words of clients (history.MARKER) only break ties (wire notes, 3).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 from lantern_proxy.compaction_align import Seat, align, is_alike, is_cleared, is_replaced_media, seats
-from lantern_proxy.history import MARKER, SUMMARY_CHARS, Session, chains, is_empty, place_key, plain, terms
-from lantern_proxy.turn import LOSSES, Event, Message, Request
+from lantern_proxy.history import (
+    MARKER,
+    MARKER_CHARS,
+    SUMMARY_CHARS,
+    Session,
+    chains,
+    is_empty,
+    place_key,
+    plain,
+    terms,
+)
+from lantern_proxy.turn import LOSSES, Event, Item, Message, Request
 
 _MIN_TERMS, _MIN_SHARE = 6, 0.4
 """A text is about the gone when it has so many terms, and that share of them is theirs."""
+_LOST_TEXTS, _LOST_CHARS = 400, 400
+"""Of how many gone items, and of how much of each, the terms are taken."""
 _CLEARED_TEXT_CHARS = 400
 
 
@@ -147,7 +160,7 @@ class _Seen:
         """Pairs of seats that stand alone between the same neighbours, of one role, with another text each."""
         exact = [(-1, -1), *self.pairs]
         found = []
-        for (a, b), (next_a, next_b) in zip(exact, exact[1:], strict=False):
+        for (a, b), (next_a, next_b) in pairwise(exact):
             roles = [self.new[at].item.role for at in range(b + 1, next_b)]
             if next_a - a == 2 and self.old[a + 1].item.role in roles and a + 1 in self.gone:
                 found.append((a + 1, b + 1 + roles.index(self.old[a + 1].item.role)))
@@ -172,12 +185,21 @@ class _Seen:
         """Is everything gone that the head showed after some point?"""
         return not any(a > min(self.gone) for a, _ in self.pairs)
 
+    def is_lost(self, text: str) -> bool:
+        """Does `text` speak of the gone, in the words of the gone?"""
+        found = terms(text)
+        return len(found) >= _MIN_TERMS and len(found & self._lost_terms) >= _MIN_SHARE * len(found)
+
+    @cached_property
+    def _lost_terms(self) -> set[str]:
+        gone = [self.old[a].item for a in self.gone[:_LOST_TEXTS]]
+        return terms("\n".join(plain(i.text)[:_LOST_CHARS] for i in gone if i.kind in ("text", "result")))
+
     @property
     def is_edited(self) -> bool:
         """Is the text that waits for an answer one of the gone, with something added?"""
-        return any(
-            is_alike(self.old[a].item, self.new[b].item) for a in self.gone for b in self.fresh if b >= self.pending
-        )
+        asked = [self.new[b].item for b in self.fresh if b >= self.pending]
+        return any(is_alike(self.old[a].item, text) for a in self.gone for text in asked)
 
     @property
     def is_rewritten(self) -> bool:
@@ -240,22 +262,25 @@ def _was_generated(seen: _Seen, seat: Seat, *, before: str, in_answer: bool) -> 
 
 
 def _marked(seen: _Seen, early: Sequence[int]) -> int | None:
-    first = _leading_system(seen.request)
-    return next(
-        (seen.new[b].at for b in early if seen.new[b].at < first + 8 and MARKER.search(seen.new[b].item.text)), None
-    )
+    end = _leading_system(seen.request) + 8
+    places = [
+        seen.new[b].at for b in early if seen.new[b].at < end and MARKER.search(seen.new[b].item.text[:MARKER_CHARS])
+    ]
+    return places[0] if places else None
 
 
 def _about_the_gone(seen: _Seen, early: Sequence[int]) -> int | None:
-    """The first new text, the pending one left out, that speaks of the gone in words that the kept does not have."""
-    lost = terms("\n".join(plain(seen.old[a].item.text) for a in seen.gone))
-    for b in early:
-        if len(plain(seen.new[b].item.text)) < SUMMARY_CHARS:
-            continue
-        found = terms(plain(seen.new[b].item.text))
-        if len(found) >= _MIN_TERMS and len(found & lost) >= _MIN_SHARE * len(found):
+    """The first text that is new, or was rewritten, and speaks of the gone; the last one waits for an answer."""
+    rewritten = [b for a, b in seen.matched if _is_rewritten(seen.old[a].item, seen.new[b].item)]
+    for b in sorted([*early, *rewritten]):
+        text = plain(seen.new[b].item.text)
+        if len(text) >= SUMMARY_CHARS and seen.is_lost(text):
             return seen.new[b].at
     return None
+
+
+def _is_rewritten(old: Item, new: Item) -> bool:
+    return old.kind == "text" and old.print != new.print and plain(new.text) not in plain(old.text)
 
 
 def _summary_in_system(seen: _Seen) -> int | None:
@@ -269,9 +294,11 @@ def _summary_in_system(seen: _Seen) -> int | None:
         text = plain(messages[at].text)
         if any(len(produced) >= SUMMARY_CHARS and produced in text for produced, _ in seen.said):
             return at
-        added = text.removeprefix(session.system) if session.system and text.startswith(session.system) else ""
-        of_its_own = at != systems[0] or not session.system
-        if len(text if of_its_own else added) >= SUMMARY_CHARS and not (seen.pairs and seen.is_rewound):
+        if seen.pairs and seen.is_rewound:
+            continue
+        added = text.removeprefix(session.system)
+        extended = len(added) < len(text) or not session.system or at != systems[0]
+        if (extended and len(added) >= SUMMARY_CHARS) or seen.is_lost(added):
             return at
     return None
 
@@ -286,7 +313,8 @@ def _compaction_item(request: Request) -> int | None:
 
 def _first_kept_user(seen: _Seen) -> int | None:
     messages = seen.request.messages
-    kept = [seen.new[b].at for _, b in seen.pairs if is_spoken(messages[seen.new[b].at])]
+    same = [b for a, b in seen.pairs if seen.old[a].item.print == seen.new[b].item.print]
+    kept = [seen.new[b].at for b in same if is_spoken(messages[seen.new[b].at])]
     return kept[0] if kept else _first_spoken(seen.request)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import pairwise
 
 from lantern_proxy.history import is_empty, plain
 from lantern_proxy.turn import Item, Message
@@ -88,7 +89,7 @@ def _exact(old: Sequence[Seat], new: Sequence[Seat]) -> Pairs:
 
 def _gaps(pairs: Pairs, old: Sequence[Seat], new: Sequence[Seat]) -> Iterator[tuple[range, range]]:
     exact = [(-1, -1), *pairs, (len(old), len(new))]
-    for (a, b), (next_a, next_b) in zip(exact, exact[1:], strict=False):
+    for (a, b), (next_a, next_b) in pairwise(exact):
         if next_a - a > 1 and next_b - b > 1:
             yield range(a + 1, next_a), range(b + 1, next_b)
 
@@ -121,7 +122,7 @@ def is_alike(a: Item, b: Item) -> bool:
     short, long = sorted((plain(a.text), plain(b.text)), key=len)
     if len(short) >= 8 and (long.startswith(short) or long.endswith(short)):
         return True
-    return 8 <= len(short) and len(long) < 2 * len(short) and _NO_WORD.sub("", short) == _NO_WORD.sub("", long)
+    return len(short) >= 8 and len(long) < 2 * len(short) and _NO_WORD.sub("", short) == _NO_WORD.sub("", long)
 
 
 def _mostly_equal(a: Item, b: Item) -> bool:

@@ -54,7 +54,7 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
 
 
 def _side(known: Known, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:
-    """A side call is filed under a session of its own: one for each sub-agent, one for all other side calls of a session."""
+    """A side call is filed under a session of its own: one for each sub-agent, one for all others of a session."""
     parent = found.session.id if found.session and not found.session.side else found.parent
     own = found.session if found.session and found.session.side else None
     if own is None and parent:

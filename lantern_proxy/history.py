@@ -25,6 +25,10 @@ MARKER = re.compile(
 )
 
 
+MARKER_CHARS = 2_000
+"""Such words open a text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One message of a session's head."""
@@ -117,7 +121,7 @@ def same_system(a: str, b: str) -> bool:
 
 def has_marker(request: Request) -> bool:
     """Do words that clients put around summaries stand in the first eight messages?"""
-    return any(MARKER.search(m.text) for m in request.messages[:8])
+    return any(MARKER.search(m.text[:MARKER_CHARS]) for m in request.messages[:8])
 
 
 # --- the head ------------------------------------------------------------------------------------------------------
@@ -193,7 +197,8 @@ def advance(
         head = [*session.head, *head]
     after = replace(
         session, head=tuple(head), answered=False, keys=frozenset(keys), position=position, turn=turn,
-        system_keys=tuple(system_keys.items()), last_seen_at=now, tools=request.tools or session.tools,
+        system_keys=tuple(system_keys.items()), last_seen_at=now,
+        tools=request.tools or (session.tools if request.delta else request.tools),
         system=system_text(request) or session.system,
         abandoned=(session.abandoned | set(abandoned)) - {e.key for e in head},
     )  # fmt: skip

@@ -23,7 +23,6 @@ from lantern_proxy.history import (
     chains,
     has_marker,
     items_of,
-    plain,
     same_system,
     system_text,
     terms,
@@ -57,7 +56,7 @@ class Link:
     """Where a request belongs."""
 
     session: Session | None = None
-    """None: a session that was never seen. With `side` the conversation that the side call is about, or a sub-agent's own."""
+    """None: one that was never seen. With `side` the conversation that the side call is about, or a sub-agent's own."""
     side: bool = False
     agent: str = ""
     restart: bool = False
@@ -137,9 +136,9 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
     side = known.sessions.get(f"{session.id}.side")
     if side is None or not side.answered or not is_spoken_to(request.messages) or not held_share(session, request):
         return False
-    prints = {i.print for i in items_of(request.messages)}
-    asked = next((n for n in range(len(side.head) - 1, -1, -1) if side.head[n].message.role == "user"), 0)
-    return all(i.print in prints for e in side.head[asked:] for i in e.message.items)
+    prints = [m.print for m in request.messages if m.print]
+    asked_and_answered = [e.message.print for e in side.head[-2:]]
+    return any(prints[n : n + 2] == asked_and_answered for n in range(len(prints) - 1))
 
 
 # --- content -------------------------------------------------------------------------------------------------------
@@ -235,10 +234,8 @@ def _by_words(known: Known, request: Request, weak: Sequence[str], now: float) -
     if len(found) < 2 * _MIN_TERMS:
         return None
     system = system_text(request)
-    fit = [
-        s for s in reversed(known.sessions.values())
-        if s.api == request.api and not s.side and s.turn > 1 and now - s.last_seen_at < RECENT_S and _extends(s.system, system)
-    ]  # fmt: skip
+    recent = [s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side]
+    fit = [s for s in recent if s.api == request.api and s.turn > 1 and _extends(s.system, system)]
     fit = ([s for s in fit if s.family in weak] or fit)[:_CANDIDATES]
     held = {s.id: found & vocabulary(known, s.id) for s in fit}
     common = set.intersection(*held.values()) if len(held) > 1 else set()
@@ -264,10 +261,13 @@ def _claimed(known: Known, request: Request) -> str:
         return ""
     system, others = system_text(request), {s.system for s in known.sessions.values()}
     if system not in others:
-        return system.removeprefix(
-            max((other for other in others if system.startswith(other)), key=len, default=system)
-        )
+        return system[max((_shared(system, other) for other in others), default=len(system)) :]
     return texts[0] if has_marker(request) else ""
+
+
+def _shared(a: str, b: str) -> int:
+    """How many characters two texts have in common from their start."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _is_opening(known: Known, text: str) -> bool:

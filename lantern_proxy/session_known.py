@@ -43,24 +43,24 @@ class Known:
     """session -> requests that wait for their answer"""
 
 
-def main_of(known: Known, sid: str) -> str:
+def main_of(session: Session) -> str:
     """The conversation that a side session belongs to; itself for any other."""
-    session = known.sessions.get(sid)
-    return session.parent if session and session.side and session.parent in known.sessions else sid
+    return session.parent if session.side and session.parent else session.id
 
 
-def quoted(known: Known, texts: Iterable[str], *, most: int = 20_000) -> list[str]:
+def quoted(known: Known, texts: Sequence[str], *, most: int = 20_000) -> list[str]:
     """Main sessions whose texts may stand within `texts` (only their beginnings are compared), most of them first.
 
-    most: characters of each text that are searched
+    most: characters of each text that are searched; of a long history the first texts and the last
     """
     hits: defaultdict[str, int] = defaultdict(int)
-    for text in texts:
+    for text in texts if len(texts) <= 12 else (*texts[:8], *texts[-4:]):
         for at in range(min(len(text), most)):
             if (at == 0 or not text[at - 1].isalnum()) and (found := known.by_start.get(text[at : at + PROBE_CHARS])):
                 for sid in found:
                     hits[sid] += 1
-    return sorted(hits, key=lambda sid: (hits[sid], known.sessions[sid].last_seen_at), reverse=True)
+    alive = [sid for sid in hits if sid in known.sessions]
+    return sorted(alive, key=lambda sid: (hits[sid], known.sessions[sid].last_seen_at), reverse=True)
 
 
 def vocabulary(known: Known, sid: str) -> set[str]:
@@ -94,7 +94,7 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = ()) -> None
 
 
 def _index(known: Known, session: Session, entry: Entry) -> None:
-    main = main_of(known, session.id)
+    main = main_of(session)
     for i in entry.message.items:
         for value in i.ids:
             known.by_id[value].add(session.id)

@@ -97,6 +97,6 @@ def is_title_call(request: Request) -> bool:
     """A first request that asks for a title: no tools, few messages, and words that say so."""
     if request.tools or len(request.messages) > 4:
         return False
-    texts = [plain(m.text) for m in request.messages]
+    texts = [m.text[:2_000] for m in request.messages]
     asked = [t for m, t in zip(request.messages, texts, strict=True) if m.role in ("system", "developer")] or texts[:1]
     return any(_TITLE.search(text) and _GENERATE.search(text) and len(text) > 60 for text in asked)

@@ -107,6 +107,10 @@ def user(text: str) -> Wire:
     return {"role": "user", "content": text}
 
 
+def parts(*texts: str) -> Wire:
+    return {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
+
+
 def assistant(text: str) -> Wire:
     return {"role": "assistant", "content": text}
 
@@ -195,11 +199,11 @@ _SUBJECTS = (
 _SAID = {
     "en": (
         "In project {project} the {subject} lives in {path}; please set its {knob} to {number} and tell me why.",
-        "Done: {path} of {project} now has {knob} = {number}. The {subject} reads it once at start, so restart the worker.",
+        "Done: {path} of {project} now has {knob} = {number}. It is read once at start, so restart the worker.",
         "Summary: in {project} the {subject} in {path} got {knob} {number}; the worker has to be restarted after it.",
     ),
     "de": (
-        "Im Projekt {project} liegt das Modul {subject} in {path}; bitte setze dort {knob} auf {number} und begründe es.",
+        "Im Projekt {project} liegt das Modul {subject} in {path}; bitte setze {knob} auf {number} und begründe es.",
         "Erledigt: {path} von {project} enthält jetzt {knob} = {number}. Der Wert wird nur beim Start gelesen.",
         "Bisher: im Projekt {project} wurde {subject} in {path} auf {knob} {number} gestellt, danach Neustart nötig.",
     ),
@@ -216,8 +220,10 @@ def turns(project: str, count: int, language: str = "en", *, start: int = 0) -> 
     return [(_say(0, project, n, language), _say(1, project, n, language)) for n in range(start, start + count)]
 
 
-def summary_of(project: str, count: int, language: str = "en") -> str:
-    return " ".join(_say(2, project, n, language) for n in range(0, count, 2))
+def summary_of(project: str, numbers: int | Iterable[int], language: str = "en") -> str:
+    """A summary of the turns `numbers` (so many, when it is one number) that leaves out every other one."""
+    told = range(numbers) if isinstance(numbers, int) else list(numbers)
+    return " ".join(_say(2, project, n, language) for n in told[::2])
 
 
 def _say(which: int, project: str, n: int, language: str) -> str:
@@ -229,8 +235,10 @@ def _say(which: int, project: str, n: int, language: str) -> str:
 # --- how clients ask for a summary ---------------------------------------------------------------------------------
 
 _ASK = {
-    "instruction": "Your task is to create a detailed summary of the conversation so far, so that work can go on from it "
-    "without the history. " + "Keep every path, name, decision and open task, in the order in which they came up. " * 6,
+    "instruction": "Your task is to create a detailed summary of the conversation so far, so that work can go on "
+    "from it without the history. "
+    + "Keep every path, name, decision and open task, in the order in which they came up. "
+    * 6,
     "other system": "Summarize the conversation for a colleague who goes on with it. Keep facts and names.",
     "German": "Fasse das bisherige Gespräch für die Fortsetzung zusammen. "
     + "Behalte Pfade, Namen und Entscheidungen bei. " * 10,
@@ -270,10 +278,16 @@ def _tail(history: Sequence[Wire], count: int) -> list[Wire]:
     return kept
 
 
+def _first_text(message: Wire) -> str:
+    content = message["content"]
+    return str(content if isinstance(content, str) else content[0]["text"])
+
+
 def _spoken(history: Sequence[Wire]) -> list[Wire]:
     return [m for m in history if m["role"] == "user"]
 
 
+_CONTINUED = "This session is being continued from a previous conversation that ran out of context."
 STYLES: dict[str, Style] = {
     "summary as user message, tail": lambda c, s, q: (c.system, [user(s), *_tail(c.history, 3), user(q)]),
     "summary as user message, acknowledged, tail": lambda c, s, q: (
@@ -291,16 +305,13 @@ STYLES: dict[str, Style] = {
     "first message, untagged user summary, tail": lambda c, s, q: (
         c.system, [c.history[0], user(s), *_tail(c.history, 3), user(q)]),
     "first message and summary in one, tail": lambda c, s, q: (
-        c.system, [{"role": "user", "content": [{"type": "text", "text": c.history[0]["content"]}, {"type": "text", "text": s}]},
-                   *_tail(c.history, 3), user(q)]),
+        c.system, [parts(_first_text(c.history[0]), s), *_tail(c.history, 3), user(q)]),
     "user messages replayed, summary last": lambda c, s, q: (c.system, [*_spoken(c.history), user(s), user(q)]),
     "user messages replayed": lambda c, s, q: (c.system, [*_spoken(c.history), user(q)]),
     "skipped messages": lambda c, s, q: (
         c.system, [*c.history[:2], user(f"Skipped {len(c.history) - 6} messages."), *_tail(c.history, 4), user(q)]),
-    "session continued and the last message": lambda c, s, q: (
-        c.system, [user(f"This session is being continued from a previous conversation that ran out of context.\n{s}"), user(q)]),
-    "session continued, all in one message": lambda c, s, q: (
-        c.system, [user(f"This session is being continued from a previous conversation that ran out of context.\n{s}\n\n{q}")]),
+    "session continued and the last message": lambda c, s, q: (c.system, [user(f"{_CONTINUED}\n{s}"), user(q)]),
+    "session continued, all in one message": lambda c, s, q: (c.system, [user(f"{_CONTINUED}\n{s}\n\n{q}")]),
     "summary and question in one message": lambda c, s, q: (c.system, [user(f"{s}\n\n{q}")]),
     "summary, then the question": lambda c, s, q: (c.system, [user(s), user(q)]),
     "summary, acknowledged, question": lambda c, s, q: (c.system, [user(s), assistant("Understood."), user(q)]),
@@ -311,8 +322,10 @@ STYLES: dict[str, Style] = {
     "last message only": lambda c, s, q: (c.system, [user(q)]),
 }  # fmt: skip
 
-SILENT = {"user messages replayed", "last six only", "window from an assistant message", "the last pair", "last answer only",
-          "last message only", "skipped messages"}  # fmt: skip
+SILENT = {
+    "user messages replayed", "last six only", "window from an assistant message", "the last pair", "last answer only",
+    "last message only", "skipped messages",
+}  # fmt: skip
 """Styles without a summary."""
 
 UNLINKABLE = {"last message only"}

@@ -1,0 +1,422 @@
+"""What was lost: every way in which clients are known to compact, and what must not be taken for it."""
+
+import pytest
+from chats import (
+    CODER,
+    SILENT,
+    STYLES,
+    SUMMARY_CALLS,
+    SYSTEM,
+    TOOLS,
+    Chat,
+    Lab,
+    Wire,
+    assistant,
+    called,
+    result,
+    summary_of,
+    turns,
+    user,
+)
+
+from lantern_proxy.compaction import place
+from lantern_proxy.follow import Step
+from lantern_proxy.history import plain
+from lantern_proxy.turn import LOSSES
+from lantern_proxy.wire import chat as wire
+
+LANGUAGES = ("en", "de", "zh")
+NAMED_TOOLS_OTHERS = ((False, False, 0), (False, True, 2), (True, False, 2), (True, True, 0))
+"""With an explicit id or not, an agent with tools or a plain chat, and how many other chats go on at the same time."""
+BY_WORDS_ALONE = {"summary and question in one message"}
+"""Without an id these look like the first message of a new chat, unless the proxy saw the summary made."""
+CASES = [(style, how) for style in STYLES for how in (SUMMARY_CALLS if style not in SILENT else ("made elsewhere",))]
+
+
+def talk(
+    lab: Lab, language: str, *, named: bool, tools: bool, others: int, count: int = 6, system: bool = True
+) -> Chat:
+    """A chat of `count` turns about the project zephyr, others about other projects between its turns."""
+
+    def new(project: str) -> Chat:
+        prompt = (CODER.format(date="2026-01-02") if tools else SYSTEM) if system else ""
+        return Chat(lab, system=prompt, tools=TOOLS if tools else (), named=project if named else "")
+
+    chats = {project: new(project) for project in (*("amber", "birch")[:others], "zephyr")}
+    for n in range(count):
+        for project, chat in chats.items():
+            said, answer = turns(project, 1, language, start=n)[0]
+            chat.turn(said, answer, reads=file_of(project, n) if tools and n % 2 else "")
+    assert len({chat.session for chat in chats.values()}) == others + 1
+    return chats["zephyr"]
+
+
+def file_of(project: str, n: int) -> str:
+    return f"{project} {n}: " + " ".join(f"{project}{n}row{k}" for k in range(60))
+
+
+def held(step: Step, at: int | None) -> str:
+    """Canonical text of the message at the anchor."""
+    return plain(step.session.head[at].message.text) if at is not None else ""
+
+
+@pytest.mark.parametrize(("style", "how"), CASES)
+@pytest.mark.parametrize("system", [True, False], ids=["", "no system prompt"])
+def test_every_style_of_compaction_is_found_in_its_session_three_times_over(style, how, system):
+    for n, (named, tools, others) in enumerate(NAMED_TOOLS_OTHERS):
+        if not named and (style == "last message only" or (style in BY_WORDS_ALONE and how == "made elsewhere")):
+            continue
+        language = "de" if how == "German transcript" else LANGUAGES[n % 3]
+        lab = Lab()
+        chat = talk(lab, language, named=named, tools=tools, others=others, system=system)
+        for round_ in range(3):
+            told = [*range(6), *(20 + 5 * r + k for r in range(round_) for k in range(4))]
+            summary = summary_of("zephyr", told[-8:], language)
+            if style not in SILENT:
+                chat.summarise(how, summary)
+            if others and round_ == 1:
+                lab.restart()
+            said, answer = turns("zephyr", 1, language, start=20 + 5 * round_)[0]
+            step = chat.compact(STYLES[style], summary, said, answer)
+            case = (named, tools, others, round_, step.link.why)
+            assert step.session.id == chat.session, case
+            assert step.event in ({"compacted"} if style not in SILENT else LOSSES), case
+            assert style in SILENT or plain(summary) in held(step, step.verdict.anchor), case
+            for k in range(1, 4):
+                said, answer = turns("zephyr", 1, language, start=20 + 5 * round_ + k)[0]
+                later = chat.turn(said, answer, reads=file_of("zephyr", 20 + k) if tools and k % 2 else "")
+                assert (later.event, later.session.id) == ("turn", chat.session), case
+
+
+@pytest.mark.parametrize("how", [how for how in SUMMARY_CALLS if how not in ("made elsewhere", "German transcript")])
+@pytest.mark.parametrize("named", [False, True])
+def test_the_summarising_call_is_a_side_call_of_its_session(how, named):
+    for tools in (False, True):
+        lab = Lab()
+        chat = talk(lab, "en", named=named, tools=tools, others=2)
+        step = chat.summarise(how, summary_of("zephyr", 6))
+        assert step is not None
+        assert step.event == "side"
+        assert step.session.parent == chat.session
+
+
+# --- losses without a summary --------------------------------------------------------------------------------------
+
+
+def reading_chat(lab: Lab, named: str = "") -> Chat:
+    chat = Chat(lab, system=CODER.format(date="2026-01-02"), tools=TOOLS, named=named)
+    for n, (said, answer) in enumerate(turns("zephyr", 4)):
+        chat.turn(said, answer, reads=file_of("zephyr", n))
+    return chat
+
+
+@pytest.mark.parametrize("placeholder", ["[cleared]", "", "[Old tool result content cleared]", "zephyr 0: zephyr0row0"])
+def test_tool_results_that_were_emptied_are_cleared_and_the_anchor_is_the_last_of_them(placeholder):
+    chat = reading_chat(Lab())
+    results = [n for n, m in enumerate(chat.history) if m["role"] == "tool"]
+    for n in results[:2]:
+        chat.history[n] = {**chat.history[n], "content": placeholder}
+    step = chat.turn("go on with the next file", "going on with it")
+    assert (step.event, step.session.id) == ("cleared", chat.session)
+    assert step.verdict.anchor == results[1] + 1  # the system prompt is message 0
+    assert chat.turn("and on", "on and on").event == "turn"
+
+
+def test_media_for_which_a_placeholder_stands_were_cleared():
+    chat = reading_chat(Lab())
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    chat.history.append({"role": "user", "content": [{"type": "text", "text": "what is in this?"}, image]})
+    chat.lab.answer(chat.send(), assistant("A blue heron at a pond, in the rain."))
+    chat.history.append(assistant("A blue heron at a pond, in the rain."))
+    text = [{"type": "text", "text": "what is in this?"}, {"type": "text", "text": "[image removed]"}]
+    chat.history[-2] = {"role": "user", "content": text}
+    assert chat.turn("thanks", "welcome").event == "cleared"
+
+
+def test_results_that_are_dropped_with_their_calls_are_a_window():
+    chat = reading_chat(Lab())
+    chat.history = [m for m in chat.history[:-4] if m["role"] != "tool" and not m.get("tool_calls")] + chat.history[-4:]
+    step = chat.turn("go on", "going on with it")
+    assert (step.event, step.session.id) == ("window", chat.session)
+    assert len(step.verdict.gone) == 6
+
+
+def test_a_long_text_cut_to_a_placeholder_is_cleared():
+    chat = Chat(Lab())
+    chat.turn("Look at this log:\n" + file_of("zephyr", 1), "It shows that the worker restarts every hour.")
+    chat.turn("and why?", "A timer in ops/restart.timer does it.")
+    chat.history[0] = user("[message truncated to save space]")
+    assert chat.turn("thanks, go on", "going on").event == "cleared"
+
+
+def test_the_anchor_of_a_window_is_the_first_user_text_that_was_kept():
+    chat = talk(Lab(), "en", named=False, tools=False, others=0)
+    chat.history = chat.history[-5:]
+    step = chat.turn("go on", "going on")
+    assert step.event == "window"
+    assert held(step, step.verdict.anchor) == plain(chat.history[1]["content"])
+
+
+# --- false alarms: nothing was lost --------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[(named, tools) for named in (False, True) for tools in (False, True)],
+                ids=["plain", "tools", "id", "id and tools"])  # fmt: skip
+def chat(request: pytest.FixtureRequest) -> Chat:
+    named, tools = request.param
+    return talk(Lab(), "en", named=named, tools=tools, others=2)
+
+
+def last_said(chat: Chat) -> int:
+    return max(n for n, m in enumerate(chat.history) if m["role"] == "user")
+
+
+def goes_on(chat: Chat, event: str = "turn") -> Step:
+    """The next turn is what it should be, and so is the one after it."""
+    step = chat.turn("and what comes next in it?", "The next thing is the review of it.")
+    assert (step.event, step.session.id) == (event, chat.session), step.link.why
+    after = chat.turn("and then?", "Then it ships.")
+    assert (after.event, after.session.id) == ("turn", chat.session), after.link.why
+    return step
+
+
+def test_an_answer_that_is_asked_for_again_is_a_retry(chat):
+    step = chat.send(chat.history[:-1])
+    assert (step.event, step.session.id) == ("retry", chat.session)
+    chat.lab.answer(step, assistant("Another answer, with backoff 77."))
+    chat.history[-1] = assistant("Another answer, with backoff 77.")
+    goes_on(chat)
+
+
+@pytest.mark.parametrize("words", [
+    "No, forget that: use a queue instead of a lock in otter.py",
+    "Instead explain what the previous conversation history summary in memory.py is for.",
+])  # fmt: skip
+def test_an_edit_of_the_last_message_is_a_branch(chat, words):
+    chat.history = chat.history[: last_said(chat)]
+    step = chat.turn(words, "Fine, a queue it is.")
+    assert (step.event, step.session.id) == ("branch", chat.session)
+    assert words in chat.lab.texts(chat.session)
+    goes_on(chat)
+
+
+def test_an_edit_that_only_adds_to_a_message_is_a_branch_and_the_new_words_are_filed(chat):
+    words = chat.history[last_said(chat)]["content"] + " And name the owner of it."
+    chat.history = chat.history[: last_said(chat)]
+    step = chat.turn(words, "The owner is Rita.")
+    assert (step.event, step.session.id) == ("branch", chat.session)
+    assert words in chat.lab.texts(chat.session)
+
+
+def test_a_rewind_is_a_branch_and_what_it_left_is_abandoned_not_lost(chat):
+    left = [m["content"] for m in chat.history[6:] if m["role"] == "user"]
+    chat.history = chat.history[:2]
+    step = goes_on(chat, "branch")
+    assert not step.session.lost
+    abandoned = {f.message.text for f in chat.lab.kept[chat.session].filed if f.key in step.session.abandoned}
+    assert abandoned.issuperset(left)
+
+
+def test_going_back_to_a_branch_that_was_left_loses_nothing_and_files_nothing_twice(chat):
+    first = list(chat.history)
+    chat.history = chat.history[:2]
+    chat.turn("another way", "Another way it is.")
+    chat.history = first
+    step = chat.turn("back to the first way", "Back on it.")
+    assert (step.event, step.session.id) == ("branch", chat.session)
+    assert [f.message.text for f in step.filed] == ["back to the first way"]
+    goes_on(chat)
+
+
+ASKED = (
+    "Please summarise our conversation so far.",
+    "Bitte fasse unser Gespräch zusammen.",
+    "请总结到目前为止的对话。",
+)
+
+
+@pytest.mark.parametrize("words", ASKED)
+def test_a_user_who_asks_for_a_summary_stays_in_the_conversation(chat, words):
+    step = chat.turn(words, summary_of("zephyr", 6))
+    assert (step.event, step.session.id) == ("turn", chat.session)
+    goes_on(chat)
+
+
+def test_a_pasted_article_with_please_summarise_this_is_a_turn(chat):
+    article = "The history of that discussion is long, and the state of the art has moved on since. " * 30
+    step = chat.turn(f"Please summarise this for me:\n{article}", "It says that much has moved.")
+    assert (step.event, step.session.id) == ("turn", chat.session)
+    step = chat.turn(f"{article}\nPlease summarise this state of the discussion.", "It says the same again.")
+    assert (step.event, step.session.id) == ("turn", chat.session)
+    goes_on(chat)
+
+
+def test_an_answer_pasted_back_into_its_own_chat_is_a_turn(chat):
+    said = chat.history[-1]["content"]
+    assert chat.turn(f"You said:\n{said}\nAre you sure?", "Yes, I am sure about that.").event == "turn"
+    chat.history = chat.history[:-2]
+    assert chat.turn(f"You said before:\n{said}\nReally?", "Really, yes.").event == "branch"
+
+
+def test_a_switch_of_model_of_tools_or_of_the_system_prompt_is_a_turn(chat):
+    chat.history.append(user("go on with the bigger model"))
+    step = chat.send(model="bigger")
+    assert (step.event, step.session.id) == ("turn", chat.session)
+    chat.lab.answer(step, assistant("bigger it is"))
+    chat.history.append(assistant("bigger it is"))
+    chat.tools = (*chat.tools, "mcp_search")
+    goes_on(chat)
+    chat.tools = ()
+    goes_on(chat)
+    chat.system = "Sprich wie ein Pirat und antworte nur in Reimen, egal was gefragt wird."
+    goes_on(chat)
+
+
+def test_a_system_prompt_that_grows_is_no_summary_while_nothing_else_is_gone(chat):
+    chat.system += "\n\n# Memory\nThe user likes tea, works at night, and wants short sentences without any jokes."
+    assert chat.send(chat.history[:-1]).event == "retry"
+    chat.system += "\nThe summary of the conversation is shown in the side bar of the editor, so do not repeat it."
+    chat.history = chat.history[: last_said(chat)]
+    goes_on(chat, "branch")
+
+
+def test_a_switch_of_mode_is_the_conversation_again_as_soon_as_its_user_goes_on(chat):
+    chat.system = "You are in ACT mode now: carry out the plan that was agreed on, with the tools that you have."
+    chat.tools = ("apply_patch", "shell")
+    chat.turn("do it", "Doing it now, as agreed.")
+    goes_on(chat)
+    assert chat.lab.texts(chat.session).count("do it") == 1
+
+
+@pytest.mark.parametrize("note", [
+    "\n\n# environment\nopen files: a{k}.py\ntime 12:0{k}",
+    "<environment>open files: a{k}.py, time is 12:0{k}</environment>",
+    "[System notice: {k} tool calls left.]",
+])  # fmt: skip
+def test_a_tail_that_changes_with_every_request_is_no_loss(chat, note):
+    for k in range(4):
+        said, answer = turns("zephyr", 1, start=30 + k)[0]
+        text = note.format(k=k)
+        pending = [user(said + text)] if text.startswith("\n") else [user(said), user(text)]
+        step = chat.send([*chat.history, *pending])
+        assert (step.event, step.session.id) == ("turn", chat.session)
+        chat.lab.answer(step, assistant(answer))
+        chat.history += [user(said), assistant(answer)]
+
+
+def test_a_first_message_that_changes_with_every_request_is_no_loss():
+    lab, history, sessions = Lab(), [], set()
+    for k in range(4):
+        said, answer = turns("zephyr", 1, start=k)[0]
+        context = user(f"<environment>cwd /home/me, branch main, time is 12:0{k}</environment>")
+        step = Chat(lab).send([context, *history, user(said)])
+        assert step.event == ("turn" if k else "new")
+        sessions.add(step.session.id)
+        lab.answer(step, assistant(answer))
+        history += [user(said), assistant(answer)]
+    assert len(sessions) == 1
+
+
+def test_documents_that_change_with_every_request_are_no_loss(chat):
+    for k in range(4):
+        said, answer = turns("zephyr", 1, start=30 + k)[0]
+        documents = "Context:\n" + " ".join(f"doc{k}word{n}" for n in range(120))
+        step = chat.send([*chat.history, user(f"{documents}\n\nQuestion: {said}")])
+        assert (step.event, step.session.id) == ("turn", chat.session)
+        chat.lab.answer(step, assistant(answer))
+        chat.history += [user(said), assistant(answer)]
+
+
+@pytest.mark.parametrize("at", [1, -1])
+def test_an_answer_that_the_client_rewrote_is_a_turn(chat, at):
+    answers = [n for n, m in enumerate(chat.history) if m["role"] == "assistant" and m["content"]]
+    chat.history[answers[at]] = assistant("I, the user, rewrote this answer: zstd, level 19.")
+    goes_on(chat)
+
+
+def test_an_answer_without_its_thoughts_is_the_same_answer(chat):
+    chat.turn("think first", "<think>\nlet me think about that for a while\n</think>\n\nThe result of it is 42 sheep.")
+    chat.history[-1] = assistant("The result of it is 42 sheep.")
+    step = goes_on(chat)
+    assert not any("42 sheep" in f.message.text for f in step.filed)
+
+
+def dressed(history: list[Wire], how: str) -> list[Wire]:
+    if how == "white space":
+        return [{**m, "content": f"\n {m['content']}  \n"} if m.get("content") else m for m in history]
+    if how == "lists":
+        return [{**m, "content": [{"type": "text", "text": m["content"]}]} if m.get("content") else m for m in history]
+    if how == "empty for null":
+        return [{**m, "content": m.get("content") or ""} for m in history]
+    return [
+        {
+            **m,
+            **({"tool_calls": [{**c, "id": f"x{c['id']}"} for c in m["tool_calls"]]} if m.get("tool_calls") else {}),
+            **({"tool_call_id": f"x{m['tool_call_id']}"} if "tool_call_id" in m else {}),
+        }
+        for m in history
+    ]
+
+
+@pytest.mark.parametrize("how", ["white space", "lists", "empty for null", "other call ids"])
+def test_a_history_in_another_dress_is_the_same_history(chat, how):
+    chat.history = dressed(chat.history, how)
+    step = goes_on(chat)
+    assert len(step.filed) == 1
+
+
+def test_calls_in_another_order_and_a_message_split_in_two_are_no_loss():
+    chat = reading_chat(Lab())
+    one, two = chat.lab.call_id(), chat.lab.call_id()
+    calls = [called(one, "read_file", path="a")["tool_calls"][0], called(two, "read_file", path="b")["tool_calls"][0]]
+    chat.history.append(user("read a and b"))
+    chat.lab.answer(chat.send(), {"role": "assistant", "content": "I will read both.", "tool_calls": calls})
+    chat.history += [assistant("I will read both."), {"role": "assistant", "content": None, "tool_calls": calls[::-1]},
+                     result(two, "bbb"), result(one, "aaa")]  # fmt: skip
+    step = chat.send()
+    assert (step.event, step.session.id) == ("turn", chat.session)
+    chat.lab.answer(step, assistant("I have read both."))
+    chat.history.append(assistant("I have read both."))
+    goes_on(chat)
+
+
+def test_the_parts_of_a_message_in_another_order_are_no_loss(chat):
+    text, image = {"type": "text", "text": "look at this"}, {"type": "image_url", "image_url": {"url": "data:,AAAA"}}
+    chat.history.append({"role": "user", "content": [text, image]})
+    chat.lab.answer(chat.send(), assistant("It is blue."))
+    chat.history[-1] = {"role": "user", "content": [image, text]}
+    chat.history.append(assistant("It is blue."))
+    goes_on(chat)
+
+
+def test_a_system_message_that_comes_and_goes_is_no_loss(chat):
+    note = {"role": "system", "content": "Remember the rules: short sentences, no jokes, cite the files, and be kind."}
+    chat.history.append(user("do the next step"))
+    step = chat.send([*chat.history, note])
+    assert step.event == "turn"
+    chat.lab.answer(step, assistant("I did the next step."))
+    chat.history.append(assistant("I did the next step."))
+    note = {"role": "system", "content": "The summary of the conversation is shown to the user in the side bar."}
+    assert chat.send([*chat.history[:-1], note]).event == "retry"
+    goes_on(chat)
+
+
+# --- where a block goes --------------------------------------------------------------------------------------------
+
+
+def spot(messages: list[Wire], anchor: int) -> tuple[int, str] | None:
+    import json
+
+    return place(wire.read(json.dumps({"messages": messages}).encode()), anchor)
+
+
+def test_a_block_never_stands_between_a_call_and_its_result():
+    open_call = [assistant("S"), called("c1", "run", cmd="ls")]
+    assert spot(open_call, 0) is None
+    assert spot([*open_call, result("c1", "a.txt")], 0) == (2, "after")
+    assert spot([*open_call, result("c1", "a.txt"), user("and?")], 0) == (3, "inside")
+
+
+def test_a_block_rides_in_the_summary_when_a_user_message_holds_it():
+    assert spot([user("S"), assistant("ok"), user("go on")], 0) == (0, "inside")
+    assert spot([assistant("S"), user("go on")], 0) == (1, "inside")
