@@ -43,13 +43,23 @@ enabled = false
 def claude_code(job: Job) -> list[str]:
     """`claude -p`, then `claude -p --continue`; it compacts of itself when the reported usage fills the window."""
     env = {
-        "ANTHROPIC_BASE_URL": job.url, "ANTHROPIC_API_KEY": "sk-ant-dummy-claude-code", "ANTHROPIC_MODEL": "claude-sonnet-4-5",
+        "ANTHROPIC_BASE_URL": job.url, "ANTHROPIC_API_KEY": "sk-ant-dummy-claude-code",
+        "ANTHROPIC_MODEL": "claude-sonnet-4-5", "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000",
         "CLAUDE_CONFIG_DIR": str(job.home / ".claude"), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_ERROR_REPORTING": "1", "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000",
+        "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_ERROR_REPORTING": "1",
     }  # fmt: skip
     answers = []
     for i, line in enumerate(job.lines):
-        command = ["claude", "-p", line, "--output-format", "json", "--allowedTools", "Bash(cat:*)", *(["--continue"] if i else [])]
+        command = [
+            "claude",
+            "-p",
+            line,
+            "--output-format",
+            "json",
+            "--allowedTools",
+            "Bash(cat:*)",
+            *(["--continue"] if i else []),
+        ]
         answers.append(str(json.loads(job.run(command, env))["result"]))
     return answers
 
@@ -60,7 +70,8 @@ def opencode(job: Job) -> list[str]:
     folder.mkdir()
     limit = {"context": 100_000, "output": 4_000}
     provider = {
-        "npm": "@ai-sdk/openai-compatible", "name": "scripted", "options": {"baseURL": f"{job.url}/v1", "apiKey": "sk-dummy-opencode"},
+        "npm": "@ai-sdk/openai-compatible", "name": "scripted",
+        "options": {"baseURL": f"{job.url}/v1", "apiKey": "sk-dummy-opencode"},
         "models": {"scripted": {"name": "scripted", "limit": limit, "tool_call": True}},
     }  # fmt: skip
     config = {
@@ -70,4 +81,73 @@ def opencode(job: Job) -> list[str]:
     (folder / "opencode.json").write_text(json.dumps(config))
     off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
     env = {f"OPENCODE_DISABLE_{name}": "1" for name in off} | {"XDG_DATA_HOME": f"{job.home}/.local/share"}
-    return [job.run(["opencode", "run", *(["--continue"] if i else []), line], env).strip() for i, line in enumerate(job.lines)]
+    return [
+        job.run(["opencode", "run", *(["--continue"] if i else []), line], env).strip()
+        for i, line in enumerate(job.lines)
+    ]
+
+
+def qwen_code(job: Job) -> list[str]:
+    """`qwen`, then `qwen --continue`; its memory agent runs beside the conversation, as it does by default."""
+    folder = job.home / ".qwen"
+    folder.mkdir()
+    settings = {
+        "security": {"auth": {"selectedType": "openai"}}, "general": {"enableAutoUpdate": False},
+        "privacy": {"usageStatisticsEnabled": False}, "telemetry": {"enabled": False}, "model": {"name": "scripted"},
+    }  # fmt: skip
+    (folder / "settings.json").write_text(json.dumps(settings))
+    env = {"OPENAI_API_KEY": "sk-dummy-qwen-code", "OPENAI_BASE_URL": f"{job.url}/v1", "OPENAI_MODEL": "scripted"}
+    options = ["--approval-mode", "yolo", "--auth-type", "openai"]
+    return [
+        job.run(["qwen", *options, *(["--continue"] if i else []), line], env).strip()
+        for i, line in enumerate(job.lines)
+    ]
+
+
+def aider(job: Job) -> list[str]:
+    """`aider --message`, each run restoring the chat history from its file; it summarises what is over its limit."""
+    env = {"OPENAI_API_BASE": f"{job.url}/v1", "OPENAI_API_KEY": "sk-dummy-aider"}
+    options = [
+        "--model", "openai/scripted", "--no-git", "--yes-always", "--no-check-update", "--analytics-disable",
+        "--no-auto-lint", "--no-show-model-warnings", "--no-show-release-notes", "--no-pretty",
+        "--no-suggest-shell-commands", "--map-tokens", "0", "--restore-chat-history",
+        "--max-chat-history-tokens", "150",
+    ]  # fmt: skip
+    return [_last_words(job.run(["aider", *options, "--message", line], env)) for line in job.lines]
+
+
+def _last_words(out: str) -> str:
+    """The answer in aider's output: the last line that is neither empty nor its count of tokens."""
+    return next(line for line in reversed(out.splitlines()) if line.strip() and not line.startswith("Tokens:"))
+
+
+def pi(job: Job) -> list[str]:
+    """`pi -p`, then `pi -p --continue`, with a provider of its own that speaks chat completions."""
+    folder = job.home / ".pi/agent"
+    folder.mkdir(parents=True)
+    model = {"id": "scripted", "name": "scripted", "reasoning": False, "input": ["text"], "contextWindow": 100_000,
+             "maxTokens": 4_000, "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}  # fmt: skip
+    provider = {"baseUrl": f"{job.url}/v1", "apiKey": "sk-dummy-pi", "api": "openai-completions", "models": [model]}
+    (folder / "models.json").write_text(json.dumps({"providers": {"scripted": provider}}))
+    compaction = {"enabled": True, "reserveTokens": 16_000, "keepRecentTokens": 60}
+    (folder / "settings.json").write_text(json.dumps({"compaction": compaction, "enableInstallTelemetry": False}))
+    options = ["--provider", "scripted", "--model", "scripted", "--offline", "-p"]
+    env = {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
+    return [
+        job.run(["pi", *options, *(["--continue"] if i else []), line], env).strip() for i, line in enumerate(job.lines)
+    ]
+
+
+def cline(job: Job) -> list[str]:
+    """`cline`, then `cline --id` with the session of its history; its window is two million tokens."""
+    env = {"CLINE_SESSION_BACKEND_MODE": "local", "CLINE_TELEMETRY_DISABLED": "1"}
+    provider = ["-p", "openai-compatible", "-k", "sk-dummy-cline", "-m", "scripted", "-b", f"{job.url}/v1"]
+    job.run(["cline", "auth", *provider], env)
+    answers, resumed = [], []
+    for line in job.lines:
+        out = job.run(["cline", "--json", *resumed, line], env)
+        events = [json.loads(row) for row in out.splitlines() if row.startswith("{")]
+        answers.append(next(e["text"] for e in reversed(events) if e["type"] == "run_result"))
+        history = json.loads(job.run(["cline", "history", "--json"], env))
+        resumed = ["--id", history[0]["sessionId"]]
+    return answers

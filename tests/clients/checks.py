@@ -11,7 +11,7 @@ import zstandard
 
 from clients.client import Client
 from clients.play import Played
-from clients.talk import DETAILS, turns
+from clients.talk import DETAILS, numbered, turns
 from clients.tap import Call
 from clients.upstream import Received
 
@@ -69,7 +69,9 @@ def _exchanges(played: Played, verdict: Verdict) -> Iterator[Exchange]:
             continue
         received, headers = played.received.get(call.number), call.headers
         if received is None:
-            verdict.problems.append(f"request {call.number}: {call.path} never reached the upstream, status {call.status}")
+            verdict.problems.append(
+                f"request {call.number}: {call.path} never reached the upstream, status {call.status}"
+            )
             continue
         sent = decoded(call.body, call.asked.get("content-encoding", "")).decode()
         event, session = headers.get("x-lantern-event", "-"), headers.get("x-lantern-session", "-")
@@ -87,7 +89,9 @@ def decoded(body: bytes, encoding: str) -> bytes:
 def _same_answers(straight: Played, through: Played, verdict: Verdict) -> None:
     if straight.answers != through.answers:
         pairs = zip(straight.answers, through.answers, strict=False)
-        first = next((f"{a[:120]!r} straight, {b[:120]!r} through" for a, b in pairs if a != b), "another number of answers")
+        first = next(
+            (f"{a[:120]!r} straight, {b[:120]!r} through" for a, b in pairs if a != b), "another number of answers"
+        )
         verdict.problems.append(f"the client told its user something else: {first}")
     if not any(through.answers):
         verdict.problems.append("the client told its user nothing")
@@ -146,12 +150,15 @@ def _sides(exchanges: Sequence[Exchange], tools: frozenset[str], verdict: Verdic
         if _is_main(e, tools) and e.event in ("side", "passthrough"):
             verdict.problems.append(f"request {e.number} belongs to the conversation and was taken for {e.event}")
         if not _is_main(e, tools) and e.event != "side":
-            verdict.problems.append(f"request {e.number} ({e.received.kind}) is a side call and was taken for {e.event}")
+            verdict.problems.append(
+                f"request {e.number} ({e.received.kind}) is a side call and was taken for {e.event}"
+            )
 
 
 def _memory(client: Client, main: Sequence[Exchange], verdict: Verdict) -> None:
     """Every loss is told, none is invented, and what a request lacks has reached the upstream."""
     units = [*DETAILS, *(text for turn in turns(tools=client.tools) for text in (turn.said, turn.answer))]
+    units += [numbered(n) for n in range(1, len(main))]
     held: set[str] = set()
     before: set[str] = set()
     for e in main:
@@ -185,7 +192,9 @@ def _archive(main: Sequence[Exchange], through: Played, verdict: Verdict) -> Non
     sessions = {e.session for e in main}
     verdict.sessions = len(sessions)
     if len(sessions) != 1:
-        verdict.problems.append(f"the conversation was split into {len(sessions)} sessions: {', '.join(sorted(sessions))}")
+        verdict.problems.append(
+            f"the conversation was split into {len(sessions)} sessions: {', '.join(sorted(sessions))}"
+        )
     filed = {request["id"]: request["event"] for row in through.sessions for request in row["requests"]}
     for e in main:
         if filed.get(e.call.headers.get("x-lantern-request", "")) != e.event:

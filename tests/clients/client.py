@@ -72,9 +72,14 @@ class Job:
         path = f"{self.folder / 'bin'}:{self.folder / 'node_modules/.bin'}:{os.environ['PATH']}"
         home = str(self.home)
         quiet = {"DO_NOT_TRACK": "1", "CI": "1", "NO_COLOR": "1", "TERM": "dumb", "NO_PROXY": "127.0.0.1,localhost"}
-        return kept | {"PATH": path, "HOME": home, "XDG_CONFIG_HOME": f"{home}/.config", "TMPDIR": f"{home}/tmp"} | quiet | extra
+        return (
+            kept
+            | {"PATH": path, "HOME": home, "XDG_CONFIG_HOME": f"{home}/.config", "TMPDIR": f"{home}/tmp"}
+            | quiet
+            | extra
+        )
 
-    def run(self, command: Sequence[str], env: Mapping[str, str] = {}, said: str = "") -> str:  # noqa: B006
+    def run(self, command: Sequence[str], env: Mapping[str, str] = {}, said: str = "") -> str:
         """Standard output of `command`, run in the working directory; `said` goes to its standard input."""
         process = subprocess.Popen(
             command, cwd=self.work, env=self.environment(env), text=True, start_new_session=True,

@@ -40,7 +40,11 @@ class Reply:
 
 def hear(path: str, body: Json) -> Heard:
     if path.endswith("/chat/completions"):
-        tools = {t["function"]["name"]: t["function"].get("parameters", {}) for t in body.get("tools") or [] if "function" in t}
+        tools = {
+            t["function"]["name"]: t["function"].get("parameters", {})
+            for t in body.get("tools") or []
+            if "function" in t
+        }
         said = tuple(part for m in body["messages"] for part in _parts(_role(m["role"]), m.get("content")))
         return Heard("chat", said, tools, bool(body.get("stream")))
     if path.endswith("/messages"):
@@ -50,7 +54,9 @@ def hear(path: str, body: Json) -> Heard:
         return Heard("messages", said, tools, bool(body.get("stream")))
     given = body.get("input") or []
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    tools = {t["name"]: t.get("parameters", {}) for t in body.get("tools") or [] if t.get("type") in ("function", "custom")}
+    tools = {
+        t["name"]: t.get("parameters", {}) for t in body.get("tools") or [] if t.get("type") in ("function", "custom")
+    }
     said = (*_parts("system", body.get("instructions")), *(part for item in items for part in _item(item)))
     last = items[-1].get("type") if items else ""
     api = "compact" if path.endswith("/compact") else "responses"
@@ -117,7 +123,9 @@ def _chat(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
     why = "tool_calls" if reply.tool else "stop"
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": why}
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
-    deltas += [{"tool_calls": [{"index": 0, **call}]}] if reply.tool else [{"content": piece} for piece in _words(reply.text)]
+    deltas += (
+        [{"tool_calls": [{"index": 0, **call}]}] if reply.tool else [{"content": piece} for piece in _words(reply.text)]
+    )
     chunk = base | {"object": "chat.completion.chunk"}
     chunks = [chunk | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
     chunks += [chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": why}]}]
@@ -132,12 +140,16 @@ def _chat(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
 
 def _responses(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
     item = _output(n, reply)
-    start = {"id": f"resp_{n:08x}", "object": "response", "created_at": 1_700_000_000, "model": body["model"], "error": None,
-             "status": "in_progress", "output": [], "previous_response_id": body.get("previous_response_id"),
-             "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "usage": None}  # fmt: skip
+    start = {"id": f"resp_{n:08x}", "object": "response", "created_at": 1_700_000_000, "model": body["model"],
+             "error": None, "status": "in_progress", "output": [],
+             "previous_response_id": body.get("previous_response_id"), "parallel_tool_calls": True,
+             "tool_choice": "auto", "tools": [], "usage": None}  # fmt: skip
     whole = start | {"status": "completed", "output": [item], "usage": _usage(reply)}
     place = {"output_index": 0, "item_id": item["id"]}
-    events: list[Json] = [{"type": "response.created", "response": start}, {"type": "response.in_progress", "response": start}]
+    events: list[Json] = [
+        {"type": "response.created", "response": start},
+        {"type": "response.in_progress", "response": start},
+    ]
     events += [{"type": "response.output_item.added", "output_index": 0, "item": _begun(item)}]
     if reply.tool:
         events += [{"type": "response.function_call_arguments.delta", **place, "delta": reply.arguments}]
@@ -146,7 +158,9 @@ def _responses(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
         part = {"type": "output_text", "text": "", "annotations": []}
         at = place | {"content_index": 0}
         events += [{"type": "response.content_part.added", **at, "part": part}]
-        events += [{"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []} for piece in _words(reply.text)]
+        events += [
+            {"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []} for piece in _words(reply.text)
+        ]
         events += [{"type": "response.output_text.done", **at, "text": reply.text, "logprobs": []}]
         events += [{"type": "response.content_part.done", **at, "part": part | {"text": reply.text}}]
     events += [{"type": "response.output_item.done", "output_index": 0, "item": item}]
@@ -177,7 +191,11 @@ def _usage(reply: Reply) -> Json:
 def _compacted(n: int, body: Json, reply: Reply) -> Json:
     """The user's messages and one compaction item, as POST /responses/compact answers."""
     given = body.get("input") or []
-    kept = [item for item in given if isinstance(item, dict) and item.get("role") == "user"] if isinstance(given, list) else []
+    kept = (
+        [item for item in given if isinstance(item, dict) and item.get("role") == "user"]
+        if isinstance(given, list)
+        else []
+    )
     return {"id": f"resp_{n:08x}", "object": "response.compaction", "created_at": 1_700_000_000,
             "output": [*kept, _output(n, reply)], "usage": _usage(reply)}  # fmt: skip
 
@@ -192,7 +210,12 @@ def _messages(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
     if reply.tool:
         block = {"type": "tool_use", "id": f"toolu_{n:08x}", "name": reply.tool, "input": json.loads(reply.arguments)}
         deltas, empty = [{"type": "input_json_delta", "partial_json": reply.arguments}], block | {"input": {}}
-    usage = {"input_tokens": reply.tokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 20}
+    usage = {
+        "input_tokens": reply.tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 20,
+    }
     start = {"id": f"msg_{n:08x}", "type": "message", "role": "assistant", "model": body["model"], "content": [],
              "stop_reason": None, "stop_sequence": None, "usage": usage}  # fmt: skip
     ended = {"stop_reason": "tool_use" if reply.tool else "end_turn", "stop_sequence": None}

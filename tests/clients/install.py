@@ -1,4 +1,4 @@
-"""Each client in a folder of its own below the cache: a venv for PyPI's, an npm prefix for npm's. Made once, then reused."""
+"""Each client in a folder of its own below the cache: a venv for PyPI's, an npm prefix for npm's. Made once."""
 
 import os
 import shutil
@@ -47,7 +47,9 @@ def installed(client: Client, cache: Path) -> bool:
 def _run(command: Sequence[str], client: Client) -> None:
     env = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=INSTALL_S, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=INSTALL_S, stdin=subprocess.DEVNULL
+        )
     except subprocess.TimeoutExpired:
         raise InstallError(f"{client.name}: {command[0]} took more than {INSTALL_S} s; try again") from None
     except FileNotFoundError:

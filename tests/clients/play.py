@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,18 @@ class Played:
 def play(client: Client, folder: Path, *, lantern: bool) -> Played:
     """One run. Raises ClientError when the client ends with an error or takes longer than its limit."""
     script = Script(turns(tools=client.tools), client.full_tokens)
-    with _scratch() as scratch, _serving(script.app()) as upstream, _proxied(upstream, scratch, wanted=lantern) as target:
+    with (
+        _scratch() as scratch,
+        _serving(script.app()) as upstream,
+        _proxied(upstream, scratch, wanted=lantern) as target,
+    ):
         tap = Tap(target)
         with _serving(tap) as url:
-            answers = client.drive(_job(client, folder, scratch, url))
+            job = _job(client, folder, scratch, url)
+            try:
+                answers = client.drive(job)
+            finally:
+                _end_left_behind(job.home)
         rows = _archived(target) if lantern else []
         log = (scratch / "lantern.log").read_text() if lantern else ""
     return Played(answers, tap.calls, {r.tap: r for r in script.received}, rows, log)
@@ -65,6 +74,15 @@ def _job(client: Client, folder: Path, scratch: Path, url: str) -> Job:
     return Job(client=client, folder=folder, home=home, url=url, lines=lines, deadline=deadline)
 
 
+def _end_left_behind(home: Path) -> None:
+    """Ends the processes that the client left, a daemon for instance: those whose HOME is this run's own folder."""
+    mine = f"HOME={home}".encode()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mine in entry.read_bytes().split(b"\0"):
+                os.kill(int(entry.parent.name), signal.SIGKILL)
+
+
 @contextmanager
 def _scratch() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="lantern-client-"))
@@ -78,7 +96,9 @@ def _scratch() -> Iterator[Path]:
 def _serving(app: Any) -> Iterator[str]:
     """`app` on a free port of loopback, in a thread; its URL."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", access_log=False, timeout_graceful_shutdown=2))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="error", ws="none", access_log=False, timeout_graceful_shutdown=2)
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

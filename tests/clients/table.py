@@ -29,20 +29,20 @@ CLIENTS = (
         pip=LANGCHAIN, drive=program("langchain_agent.py", "summarise"),
     ),
     Client(
-        name="langchain-clear", family="LangChain", protocol="chat", quick=True, losses=frozenset({"cleared"}), shares="langchain",
-        pip=LANGCHAIN, drive=program("langchain_agent.py", "clear"),
+        name="langchain-clear", family="LangChain", protocol="chat", quick=True, losses=frozenset({"cleared"}),
+        shares="langchain", pip=LANGCHAIN, drive=program("langchain_agent.py", "clear"),
     ),
     Client(
-        name="langchain-trim", family="LangChain", protocol="chat", quick=True, losses=frozenset({"window"}), shares="langchain",
-        compactions=3, pip=LANGCHAIN, drive=program("langchain_agent.py", "trim"),
+        name="langchain-trim", family="LangChain", protocol="chat", quick=True, losses=frozenset({"window"}),
+        shares="langchain", compactions=3, pip=LANGCHAIN, drive=program("langchain_agent.py", "trim"),
     ),
     Client(
         name="openai-agents", family="OpenAI Agents", protocol="responses", quick=True, losses=COMPACTED,
         pip=("openai-agents==0.24.0",), drive=program("openai_agents.py"),
     ),
     Client(
-        name="pydantic-ai", family="pydantic-ai", protocol="chat", quick=True, losses=frozenset({"window"}), compactions=3,
-        pip=("pydantic-ai-slim[openai]==2.68.0",), drive=program("pydantic_ai_agent.py"),
+        name="pydantic-ai", family="pydantic-ai", protocol="chat", quick=True, losses=frozenset({"window"}),
+        compactions=3, pip=("pydantic-ai-slim[openai]==2.68.0",), drive=program("pydantic_ai_agent.py"),
     ),
     Client(
         name="llama-index", family="LlamaIndex", protocol="chat", losses=COMPACTED, tools=False,
@@ -67,5 +67,21 @@ CLIENTS = (
     Client(
         name="opencode", family="opencode", protocol="chat", losses=COMPACTED,
         npm=("opencode-ai@1.18.33",), drive=agents.opencode,
+    ),
+    Client(
+        name="qwen-code", family="qwen-code", protocol="chat", losses=COMPACTED, full_tokens=169_000,
+        npm=("@qwen-code/qwen-code@0.24.4", "node@22.23.3"), drive=agents.qwen_code,
+    ),
+    Client(
+        name="aider", family="aider", protocol="chat", losses=COMPACTED, tools=False,
+        pip=("aider-chat==0.86.2",), drive=agents.aider,
+    ),
+    Client(
+        name="pi", family="pi", protocol="chat", losses=COMPACTED,
+        npm=("@mariozechner/pi-coding-agent@0.73.1",), drive=agents.pi,
+    ),
+    Client(
+        name="cline", family="Cline", protocol="chat", losses=COMPACTED, full_tokens=1_990_000,
+        npm=("cline@3.0.65",), drive=agents.cline,
     ),
 )  # fmt: skip

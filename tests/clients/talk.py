@@ -13,7 +13,13 @@ SUMMARY = (
     "The user and the assistant went through the state of a small project. Some facts were noted, files were read, and "
     "work goes on with the next question."
 )
-"""The vague summary; each new one also says its number."""
+"""The vague summary, without its number."""
+
+
+def numbered(number: int) -> str:
+    """What ends the summary of that number, from 1; no two summaries are the same."""
+    return f"This is summary number {number}."
+
 
 FILES = {
     "deploy.txt": (

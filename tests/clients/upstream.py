@@ -1,8 +1,8 @@
 """A scripted upstream on loopback: it answers by simple rules and keeps every request that reached it.
 
-Where a client asks for a summary it gets a vague one; where the user wrote `RUN: command` it calls the client's shell tool;
-from a certain turn on it reports a full window until the client has compacted. It does not read restored blocks, so that
-its answers are the same with and without Lantern.
+Where a client asks for a summary it gets a vague one; where the user wrote `RUN: command` it calls the client's shell
+tool; from certain turns on it reports a full window until the client has compacted. It does not read restored blocks,
+so that its answers are the same with and without Lantern.
 """
 
 import json
@@ -17,13 +17,23 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from clients.dialects import Heard, Reply, hear, say
-from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn
+from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn, numbered
 
 BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
 _ASKS_SUMMARY = re.compile(r"summar|snapshot|checkpoint|compact", re.I)
 _TITLE = re.compile(r"\btitle\b", re.I)
-_SHELLS = ("exec_command", "shell", "shell_command", "Bash", "bash", "run_shell_command", "run_commands", "run_command", "execute_command")
+_SHELLS = (
+    "exec_command",
+    "shell",
+    "shell_command",
+    "Bash",
+    "bash",
+    "run_shell_command",
+    "run_commands",
+    "run_command",
+    "execute_command",
+)
 
 
 @dataclass(slots=True)
@@ -36,7 +46,7 @@ class Received:
     body: bytes
     heard: Heard | None
     kind: str
-    """main (a turn of the conversation), summary (the client asked for one), or other (what it says of its own accord)."""
+    """main (a turn of the conversation), summary (the client asked for one), other (what it says of its own accord)."""
     answer: bytes = b""
 
 
@@ -100,7 +110,7 @@ class Script:
         if not _ASKS_SUMMARY.search(last + instructions):
             return "other", Reply("There is nothing to do.")
         self.summaries += 1
-        summary = f"{SUMMARY} This is summary number {self.summaries}."
+        summary = f"{SUMMARY} {numbered(self.summaries)}"
         if "state_snapshot" in last + instructions:
             return "summary", Reply(f"<state_snapshot><overall_goal>{summary}</overall_goal></state_snapshot>")
         if "<analysis>" in last:
@@ -129,7 +139,10 @@ def _arguments(schema: dict[str, Any], command: str) -> str:
     words = ["bash", "-lc", command] if name == "command" else [command]
     given: dict[str, Any] = {name: words if takes_list else command}
     for other in schema.get("required", []):
-        given.setdefault(other, {"boolean": False, "integer": 1, "number": 1}.get(properties.get(other, {}).get("type"), "read a file"))
+        given.setdefault(
+            other,
+            {"boolean": False, "integer": 1, "number": 1}.get(properties.get(other, {}).get("type"), "read a file"),
+        )
     return json.dumps(given)
 
 

@@ -1,4 +1,4 @@
-"""The Anthropic SDK for Python, Messages, streamed, a shell tool; a summary replaces everything before the newest turn."""
+"""The Anthropic SDK for Python, Messages, streamed, a shell tool; a summary replaces all before the newest turn."""
 
 import json
 import subprocess
@@ -8,13 +8,15 @@ from anthropic import Anthropic
 
 JOB = json.load(sys.stdin)
 WISH = (
-    "Our context window is nearly full. Write a summary of the conversation so far, from which the work can go on without "
-    "its history. Cover, in this order: what the user wants, what was decided and why, which files and machines were looked "
-    "at, what is still open, and what the next step is. Keep names and numbers. Answer with the summary alone, and call no "
-    "tool."
+    "Our context window is nearly full. Write a summary of the conversation so far, from which the work can go on "
+    "without its history. Cover, in this order: what the user wants, what was decided and why, which files and "
+    "machines were looked at, what is still open, and what the next step is. Keep names and numbers as they were given, "
+    "leave out greetings and everything that was settled without a trace. Answer with the summary alone, and call no tool."
 )
 CLIENT = Anthropic(base_url=JOB["url"], api_key="sk-ant-dummy-anthropic-python")
-SYSTEM = [{"type": "text", "text": "You help a small team to run its services.", "cache_control": {"type": "ephemeral"}}]
+SYSTEM = [
+    {"type": "text", "text": "You help a small team to run its services.", "cache_control": {"type": "ephemeral"}}
+]
 SHELL = {
     "name": "bash",
     "description": "Runs a command.",
@@ -31,8 +33,8 @@ def ask(messages):
 
 def summarise(messages):
     message = CLIENT.messages.create(
-        model="claude-sonnet-4-5", max_tokens=1000, system=SYSTEM, messages=[*messages, {"role": "user", "content": WISH}],
-        tools=[SHELL],
+        model="claude-sonnet-4-5", max_tokens=1000, system=SYSTEM, tools=[SHELL],
+        messages=[*messages, {"role": "user", "content": WISH}],
     )  # fmt: skip
     return message.content[0].text
 
@@ -54,7 +56,9 @@ def main():
         history.append({"role": "user", "content": [{"type": "text", "text": line}]})
         message = ask(history)
         while message.stop_reason == "tool_use":
-            history.append({"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in message.content]})
+            history.append(
+                {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in message.content]}
+            )
             history.append({"role": "user", "content": list(results(message))})
             message = ask(history)
         history.append({"role": "assistant", "content": message.content[0].text})

@@ -10,10 +10,16 @@ from autogen_core.model_context import HeadAndTailChatCompletionContext
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 JOB = json.load(sys.stdin)
-INFO = {"vision": False, "function_calling": True, "json_output": False, "family": "unknown", "structured_output": False}
+INFO = {
+    "vision": False,
+    "function_calling": True,
+    "json_output": False,
+    "family": "unknown",
+    "structured_output": False,
+}
 
 
-async def shell(command: str) -> str:
+def shell(command: str) -> str:
     """Runs a command."""
     return subprocess.run(command, shell=True, capture_output=True, text=True).stdout
 
@@ -23,7 +29,8 @@ async def main():
         model="gpt-5-mini", base_url=JOB["url"] + "/v1", api_key="sk-dummy-autogen", model_info=INFO
     )
     agent = AssistantAgent(
-        "operator", model_client=client, tools=[shell], system_message="You help a small team.", reflect_on_tool_use=True,
+        "operator", model_client=client, tools=[shell], system_message="You help a small team.",
+        reflect_on_tool_use=True,
         model_context=HeadAndTailChatCompletionContext(head_size=1, tail_size=5),
     )  # fmt: skip
     answers = [(await agent.run(task=line)).messages[-1].content for line in JOB["lines"]]

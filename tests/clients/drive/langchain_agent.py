@@ -1,4 +1,4 @@
-"""A LangChain agent that forgets in one of three ways, by the first argument: summarise, clear (tool results) or trim."""
+"""A LangChain agent that forgets in one of three ways, by its argument: summarise, clear (tool results) or trim."""
 
 import json
 import subprocess
@@ -16,7 +16,9 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 JOB = json.load(sys.stdin)
-MODEL = ChatOpenAI(model="gpt-5-mini", base_url=JOB["url"] + "/v1", api_key="sk-dummy-langchain", use_responses_api=False)
+MODEL = ChatOpenAI(
+    model="gpt-5-mini", base_url=JOB["url"] + "/v1", api_key="sk-dummy-langchain", use_responses_api=False
+)
 
 
 @tool
@@ -42,7 +44,10 @@ FORGETS = {
 
 def main():
     agent = create_agent(
-        MODEL, tools=[shell], system_prompt="You help a small team to run its services.", middleware=[FORGETS[sys.argv[1]]()]
+        MODEL,
+        tools=[shell],
+        system_prompt="You help a small team to run its services.",
+        middleware=[FORGETS[sys.argv[1]]()],
     )
     messages, answers = [], []
     for line in JOB["lines"]:

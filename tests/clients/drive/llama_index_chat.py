@@ -12,7 +12,11 @@ JOB = json.load(sys.stdin)
 
 def main():
     llm = OpenAILike(
-        model="gpt-5-mini", api_base=JOB["url"] + "/v1", api_key="sk-dummy-llama-index", is_chat_model=True, context_window=128_000
+        model="gpt-5-mini",
+        api_base=JOB["url"] + "/v1",
+        api_key="sk-dummy-llama-index",
+        is_chat_model=True,
+        context_window=128_000,
     )
     memory = ChatSummaryMemoryBuffer.from_defaults(llm=llm, token_limit=130, tokenizer_fn=str.split)
     engine = SimpleChatEngine.from_defaults(llm=llm, memory=memory, system_prompt="You help a small team.")

@@ -25,7 +25,11 @@ def ask(messages):
     """The assistant's message, put together from its stream."""
     text, calls = "", {}
     stream = CLIENT.chat.completions.create(
-        model="gpt-5-mini", messages=[SYSTEM, *messages], tools=[SHELL], stream=True, stream_options={"include_usage": True}
+        model="gpt-5-mini",
+        messages=[SYSTEM, *messages],
+        tools=[SHELL],
+        stream=True,
+        stream_options={"include_usage": True},
     )
     full = False
     for chunk in stream:

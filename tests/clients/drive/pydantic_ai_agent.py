@@ -24,7 +24,9 @@ def newest(messages: list[ModelMessage]) -> list[ModelMessage]:
 def main():
     provider = OpenAIProvider(base_url=JOB["url"] + "/v1", api_key="sk-dummy-pydantic-ai")
     model = OpenAIChatModel("gpt-5-mini", provider=provider)
-    agent = Agent(model, instructions="You help a small team to run its services.", capabilities=[ProcessHistory(newest)])
+    agent = Agent(
+        model, instructions="You help a small team to run its services.", capabilities=[ProcessHistory(newest)]
+    )
 
     @agent.tool_plain
     def shell(command: str) -> str:

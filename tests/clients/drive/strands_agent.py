@@ -22,7 +22,11 @@ def main():
     model = OpenAIModel(client_args=arguments, model_id="gpt-5-mini", context_window_limit=128_000)
     manager = SummarizingConversationManager(summary_ratio=0.7, preserve_recent_messages=3, proactive_compression=True)
     agent = Agent(
-        model=model, tools=[shell], system_prompt="You help a small team.", conversation_manager=manager, callback_handler=None
+        model=model,
+        tools=[shell],
+        system_prompt="You help a small team.",
+        conversation_manager=manager,
+        callback_handler=None,
     )
     print(json.dumps([str(agent(line)).strip() for line in JOB["lines"]]))
 
