@@ -20,6 +20,7 @@ import httpx
 from lantern_proxy import app, demo
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig, UpstreamConfig
+from lantern_proxy.turn import BLOCK_OPEN
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("LANTERN_TEST_CACHE") or REPOSITORY / ".cache" / "embed")
@@ -61,27 +62,23 @@ def told(name: str) -> Told:
 class Seen:
     """One request: what the upstream got of it, and what Lantern says of it."""
 
-    text: str
-    """All messages of the body that reached the upstream."""
+    sent: tuple[str, ...]
+    """The messages of the body that reached the upstream."""
     answer: str
     event: str
     chars: int
     ms: float
     degraded: str
-    blocks: tuple[tuple[str, str], ...]
-    """(kind, text) of the blocks that are new in this request."""
+    request: str
 
-    def by(self, answer: str) -> str:
-        """Which block brought `answer`: loss, question, both; "-" when it never reached the model."""
-        if answer not in self.text:
-            return "-"
-        kinds = [kind for kind, text in self.blocks if answer in text]
-        return "both" if len(kinds) > 1 else kinds[0] if kinds else "loss"  # replayed: from the compaction
+    @property
+    def text(self) -> str:
+        return "\n".join(self.sent)
 
     @property
     def asked(self) -> bool:
-        """Was a question block added?"""
-        return any(kind == "question" for kind, _ in self.blocks)
+        """Does the last message carry a block? A turn after the compaction this can only be a question block."""
+        return BLOCK_OPEN in self.sent[-1]
 
 
 @dataclass
@@ -104,22 +101,21 @@ class Client:
         reply = self.http.post(f"{self.url}/v1/chat/completions", json=body, headers=headers)
         reply.raise_for_status()
         told = reply.headers
-        sent = [each["content"] for each in self.received[-1]["messages"]]
-        chars = int(told["x-lantern-chars"])
         return Seen(
-            text="\n".join(sent),
+            sent=tuple(each["content"] for each in self.received[-1]["messages"]),
             answer=demo._streamed(reply.text) if stream else reply.json()["choices"][0]["message"]["content"],
             event=told["x-lantern-event"],
-            chars=chars,
+            chars=int(told["x-lantern-chars"]),
             ms=float(told["x-lantern-ms"]),
             degraded=told.get("x-lantern-degraded", ""),
-            blocks=self._blocks(told["x-lantern-request"]) if chars else (),
+            request=told["x-lantern-request"],
         )
 
-    def _blocks(self, request: str) -> tuple[tuple[str, str], ...]:
+    def blocks(self, seen: Seen) -> dict[str, str]:
+        """Kind -> text of the blocks that are new in this request."""
         with Archive(self.archive, read_only=True) as archive:
-            why = archive.of(archive.tenant_of(self.key)).why(request)
-        return tuple((block.restored.kind, block.restored.text) for block in why.blocks) if why else ()
+            why = archive.of(archive.tenant_of(self.key)).why(seen.request)
+        return {block.restored.kind: block.restored.text for block in why.blocks} if why else {}
 
 
 @dataclass
@@ -172,7 +168,7 @@ def stage(chat: demo.Chat, folder: Path, *, dense: bool = True) -> Iterator[Stag
     received = model.state.received
     with demo.serving(model) as model_url, httpx.Client(timeout=60) as http:
         config = Config(
-            archive=ArchiveConfig(path=folder / "live.db"),
+            archive=ArchiveConfig(path=folder / "live.db", synchronous="normal"),
             upstream=UpstreamConfig(openai=f"{model_url}/v1"),
             restore=RestoreConfig(deadline_ms=DEADLINE_MS),
             embed=EmbedConfig(enabled="on" if dense else "off", cache_dir=CACHE),
