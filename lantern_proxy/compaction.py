@@ -32,7 +32,7 @@ from lantern_proxy.history import (
 )
 from lantern_proxy.turn import LOSSES, Event, Item, Message, Request
 
-_MIN_TERMS, _MIN_SHARE = 6, 0.4
+_MIN_TERMS, _MIN_SHARE = 6, 1 / 3
 """A text is about the gone when it has so many terms, and that share of them is theirs."""
 _LOST_TEXTS, _LOST_CHARS = 400, 400
 """Of how many gone items, and of how much of each, the terms are taken."""

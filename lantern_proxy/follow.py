@@ -91,7 +91,7 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Sequence[st
     by_key = {f.key: f for f in filed}
     shown = [by_key[key] for key in head if key in by_key]
     first_answer = next((n for n, f in enumerate(filed) if f.message.role == "assistant"), len(filed))
-    request = Request(api=row.api, model="", messages=tuple(f.message for f in shown))
+    request = Request(api=row.api, model="", messages=tuple(f.message for f in sorted(filed, key=_position)))
     session = replace(
         row, head=tuple(map(_entry, filed)), keys=frozenset(by_key), system=system_text(request),
         opening=frozenset(i.print for f in filed[:first_answer] for i in f.message.items),
@@ -105,6 +105,10 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Sequence[st
     )
     remember(known, session)
     return session
+
+
+def _position(filed: Filed) -> int:
+    return filed.position
 
 
 def _entry(filed: Filed) -> Entry:

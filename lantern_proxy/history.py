@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 
 from lantern_proxy.turn import Answer, Api, Filed, Item, Message, Request, Role, canonical, fingerprint, item
 
@@ -49,7 +50,7 @@ class Session:
     parent: str = ""
     side: bool = False
     system: str = ""
-    """Canonical text of its system prompt."""
+    """Canonical text of its system prompt, without what was appended to it later."""
     tools: frozenset[str] = frozenset()
     head: tuple[Entry, ...] = ()
     """What the client showed last, and the answer that it got."""
@@ -97,12 +98,8 @@ def terms(text: str) -> set[str]:
 
 def system_text(request: Request) -> str:
     """Canonical text of the system and developer messages that open the request."""
-    found = []
-    for m in request.messages:
-        if m.role not in ("system", "developer"):
-            break
-        found.append(plain(m.text))
-    return "\n".join(found)
+    opening = takewhile(lambda m: m.role in ("system", "developer"), request.messages)
+    return "\n".join(plain(m.text) for m in opening)
 
 
 @lru_cache(maxsize=4096)
@@ -117,6 +114,20 @@ def same_system(a: str, b: str) -> bool:
         return True
     words_a, words_b = set(a.split()), set(b.split())
     return len(words_a & words_b) >= 0.6 * min(len(words_a), len(words_b)) and len(short) * 3 >= len(long)
+
+
+def shows_system_of(session: Session, request: Request) -> bool:
+    """Does the request open with system messages that the session showed before, or with ones of their class?"""
+    known = {print for print, _ in session.system_keys}
+    opening = list(takewhile(lambda m: m.role in ("system", "developer"), request.messages))
+    if opening and all(m.print in known for m in opening):
+        return True
+    return same_system(session.system, system_text(request))
+
+
+def _base(old: str, new: str) -> str:
+    """What stays of a system prompt: without the summaries that were appended to it later."""
+    return old if not new or new.startswith(old) else new
 
 
 def has_marker(request: Request) -> bool:
@@ -199,7 +210,7 @@ def advance(
         session, head=tuple(head), answered=False, keys=frozenset(keys), position=position, turn=turn,
         system_keys=tuple(system_keys.items()), last_seen_at=now,
         tools=request.tools or (session.tools if request.delta else request.tools),
-        system=system_text(request) or session.system,
+        system=system_text(request) if session.side or not session.keys else _base(session.system, system_text(request)),
         abandoned=(session.abandoned | set(abandoned)) - {e.key for e in head},
     )  # fmt: skip
     return after, tuple(filed)

@@ -23,7 +23,7 @@ from lantern_proxy.history import (
     chains,
     has_marker,
     items_of,
-    same_system,
+    shows_system_of,
     system_text,
     terms,
 )
@@ -119,8 +119,7 @@ def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence
 
 
 def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link:
-    system = system_text(request)
-    alike = [s for s in mains if same_system(s.system, system)]
+    alike = [s for s in mains if shows_system_of(s, request)]
     session = (alike or list(mains))[-1]
     if is_delegated(known, session, request) and not held_share(session, request):
         return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
@@ -169,7 +168,7 @@ def _continued(known: Known, request: Request) -> Session | None:
         holders = known.by_head.get(chain)
         alive = [known.sessions[sid] for sid in holders or () if known.sessions[sid].api == request.api]
         alive = [s for s in alive if s.answered or (chain == found[-1] and not _is_twin(known, s))]
-        same = [s for s in alive if same_system(s.system, system_text(request))]
+        same = [s for s in alive if shows_system_of(s, request)]
         if same or alive:
             return max(same or alive, key=lambda s: (not s.side, s.last_seen_at))
     return None
@@ -211,10 +210,10 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
         if session.api != request.api:
             continue
         said = known.said.get(sid, {})
-        other = not same_system(session.system, system_text(request)) or request.tools != session.tools
+        other = not shows_system_of(session, request) or request.tools != session.tools
         pasted = is_pasted(said, texts) and (other or not (session.system or session.tools))
         if any(who == "side" and len(text) >= SUMMARY_CHARS and text in whole for text, who in said.items()):
-            side = pasted or not _extends(session.system, system_text(request))
+            side = pasted or not _extends(session, request)
             return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
         if pasted:
             return Link(session=session, side=True, why="its texts stand together in one message")
@@ -223,9 +222,9 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     return _by_words(known, request, weak, now)
 
 
-def _extends(old: str, new: str) -> bool:
+def _extends(session: Session, request: Request) -> bool:
     """The same system prompt, or the old one with something added (a summary may be)."""
-    return same_system(old, new) or not old
+    return not session.system or shows_system_of(session, request)
 
 
 def _by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
@@ -233,9 +232,8 @@ def _by_words(known: Known, request: Request, weak: Sequence[str], now: float) -
     found = terms(_claimed(known, request))
     if len(found) < 2 * _MIN_TERMS:
         return None
-    system = system_text(request)
     recent = [s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side]
-    fit = [s for s in recent if s.api == request.api and s.turn > 1 and _extends(s.system, system)]
+    fit = [s for s in recent if s.api == request.api and s.turn > 1 and _extends(s, request)]
     fit = ([s for s in fit if s.family in weak] or fit)[:_CANDIDATES]
     held = {s.id: found & vocabulary(known, s.id) for s in fit}
     common = set.intersection(*held.values()) if len(held) > 1 else set()

@@ -7,7 +7,7 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from lantern_proxy.history import Session, is_empty, items_of, plain, same_system, system_text
+from lantern_proxy.history import Session, is_empty, items_of, plain, shows_system_of, system_text
 from lantern_proxy.session_known import PROBE_CHARS, Known
 from lantern_proxy.turn import Message, Request
 
@@ -39,14 +39,13 @@ def holds_answer(session: Session, request: Request) -> bool:
 
 def is_side_of(session: Session, request: Request, said: Mapping[str, str]) -> bool:
     """Does this request use the session's content for something else than going on with it?"""
-    system = system_text(request)
-    other = not same_system(session.system, system)
+    other = not shows_system_of(session, request)
     share = held_share(session, request)
     if not share:
         return is_pasted(said, texts_of(request)) or (other and bool(session.system))
     if not other:
         return _is_summary_call(request, session)
-    if not holds_answer(session, request) and share <= 0.5 and system:
+    if not holds_answer(session, request) and share <= 0.5 and system_text(request):
         return True
     return request.tools != session.tools or _is_summary_call(request, session)
 
@@ -86,7 +85,7 @@ def _is_summary_call(request: Request, session: Session) -> bool:
     texts = [plain(i.text) for i in last.items if i.kind == "text"] if last else []
     said = texts[-1] if texts else ""
     dropped = bool(session.tools) and not request.tools
-    other = not same_system(session.system, system_text(request))
+    other = not shows_system_of(session, request)
     if other and not request.tools:
         said = f"{system_text(request)} {said}"
     named = len(_SUMMARISE.findall(said))

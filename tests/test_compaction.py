@@ -71,7 +71,7 @@ def test_every_style_of_compaction_is_found_in_its_session_three_times_over(styl
         chat = talk(lab, language, named=named, tools=tools, others=others, system=system)
         for round_ in range(3):
             told = [*range(6), *(20 + 5 * r + k for r in range(round_) for k in range(4))]
-            summary = summary_of("zephyr", told[-8:], language)
+            summary = summary_of("zephyr", told[-6:], language)
             if style not in SILENT:
                 chat.summarise(how, summary)
             if others and round_ == 1:
