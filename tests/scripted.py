@@ -256,7 +256,8 @@ def process(config: Config, **options) -> Iterator[tuple[subprocess.Popen, str]]
         "LANTERN_ANTHROPIC_UPSTREAM": config.upstream.anthropic, "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
     settings = config.archive.path.parent / "lantern.yaml"
-    settings.write_text("embed: {enabled: 'off'}\n")
+    archive = f"archive: {{hold_ms: {config.archive.hold_ms}, synchronous: {config.archive.synchronous}}}\n"
+    settings.write_text("embed: {enabled: 'off'}\n" + archive)
     command = [sys.executable, "-m", "lantern_proxy", "serve", "--port", "0", "--json", "--config", str(settings)]
     serve = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
     try:

@@ -1,0 +1,410 @@
+"""Whatever fails in Lantern costs the restore or the record, never the answer."""
+
+import contextlib
+import logging
+import os
+import re
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import httpx
+import numpy as np
+import pytest
+from scripted import Upstream, ask, body, config_for, process, serving, told, wait_for
+
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import ArchiveConfig, EmbedConfig, RestoreConfig
+from lantern_proxy.restore import Restorer
+
+SAID = re.compile(rb'"id": "[^"]*"')
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    with Upstream() as made:
+        yield made
+
+
+def converse(ask_one, turns: int = 4, start: int = 0, messages: list | None = None) -> list[bytes]:
+    """The answers to a conversation, streamed and not in turn, then to what is left of it after a loss."""
+    messages, answers = [] if messages is None else messages, []
+    for n in range(start, start + turns):
+        messages.append(
+            {"role": "user", "content": f"Line {n}: gauge G-{n * 7919} stands at {n * 13} bar in hall H{n}."}
+        )
+        answer = ask_one(body(*messages, stream=bool(n % 2)))
+        assert answer.status_code == 200
+        answers.append(SAID.sub(b"", answer.content))
+        messages.append({"role": "assistant", "content": f"I heard: {messages[-1]['content']}"})
+    answer = ask_one(body(*messages[-2:], "At how many bar stands gauge G-7919 in hall H1?"))
+    return [*answers, SAID.sub(b"", answer.content)]
+
+
+def health(url: str) -> dict:
+    return httpx.get(f"{url}/lantern/health").json()
+
+
+def direct(upstream: Upstream):
+    return lambda request: httpx.post(f"{upstream.url}/v1/chat/completions", json=request)
+
+
+@pytest.fixture
+def expected(upstream):
+    """What the client gets without Lantern."""
+    return converse(direct(upstream))
+
+
+def sessions(url: str) -> list[dict]:
+    return httpx.get(f"{url}/lantern/api/sessions").json()
+
+
+def archived(url: str) -> set[str]:
+    """All texts of all sessions."""
+    each = [httpx.get(f"{url}/lantern/api/sessions/{row['id']}").json() for row in sessions(url)]
+    return {m["text"] for session in each for m in session["messages"]}
+
+
+# the archive
+
+
+def damage_deleted(path):
+    for part in (path, f"{path}-wal", f"{path}-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(part)
+
+
+def damage_replaced(path):
+    damage_deleted(path)
+    path.write_bytes(b"")
+
+
+def damage_overwritten(path):
+    damage_deleted(path)
+    path.write_bytes(b"this is not a database, but a diary " * 1_000)
+
+
+@pytest.mark.parametrize("damage", [damage_deleted, damage_replaced, damage_overwritten])
+def test_an_archive_that_vanishes_under_it_costs_no_answer(upstream, expected, tmp_path, damage):
+    config = config_for(upstream, tmp_path)
+    with serving(config) as url:
+        assert converse(lambda request: ask(url, request)) == expected
+        damage(config.archive.path)
+        assert converse(lambda request: ask(url, request)) == expected
+        assert health(url)["faults"]["deleted"] >= 1
+
+
+def test_a_deleted_archive_is_made_anew_and_filled_by_what_clients_resend(upstream, tmp_path, caplog):
+    config, messages = config_for(upstream, tmp_path), []
+    with serving(config) as url:
+        converse(lambda request: ask(url, request), 4, 0, messages)
+        old = {row["id"] for row in sessions(url)}
+        damage_deleted(config.archive.path)
+        converse(lambda request: ask(url, request), 2, 4, messages)
+        assert archived(url) >= {m["content"] for m in messages}
+        assert not old & {row["id"] for row in sessions(url)}
+        assert health(url)["archive"]["ok"]
+        found = told(ask(url, body(*messages[-2:], "At how many bar stands gauge G-7919 in hall H1?")))
+        assert int(found["restored"]) > 0
+    assert (
+        len([r for r in caplog.records if "was deleted or replaced" in r.getMessage() and r.levelno >= logging.ERROR])
+        == 1
+    )
+
+
+def locking(path) -> subprocess.Popen:
+    """Another process that holds the write lock until something is said to it."""
+    code = (
+        "import sqlite3, sys; held = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        "held.execute('BEGIN IMMEDIATE'); print('held', flush=True); sys.stdin.read(1)"
+    )
+    lock = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert lock.stdout.readline() == "held\n"
+    return lock
+
+
+def test_an_archive_that_another_process_locks_costs_no_answer_and_nothing_is_lost(upstream, expected, tmp_path):
+    config, messages = config_for(upstream, tmp_path), []
+    with serving(config) as url:
+        converse(lambda request: ask(url, request), 1, 0, messages)
+        lock = locking(config.archive.path)
+        started = time.monotonic()
+        assert converse(lambda request: ask(url, request), 3, 1, messages)
+        answer = ask(url, body(*messages, "still there?"))
+        held_s = time.monotonic() - started
+        assert "I heard: still there?" in answer.text
+        assert held_s < 5 * (config.archive.hold_ms / 1000 + 1)
+        assert wait_for(lambda: not health(url)["archive"]["ok"], 15)
+        answer = ask(url, body(*messages, "still there?", "I heard: still there?", "sure?"))
+        assert told(answer)["degraded"] == "archive:unavailable"
+        assert "is locked by another process" in health(url)["archive"]["problem"]
+        assert archived(url)
+        lock.communicate("done", timeout=10)
+        assert wait_for(lambda: health(url)["archive"]["ok"], 15)
+        assert wait_for(lambda: archived(url) >= {m["content"] for m in messages})
+        assert "degraded" not in told(ask(url, body(*messages, "and now?")))
+
+
+def corrupt(path, upstream):
+    path.write_bytes(os.urandom(100_000))
+
+
+def half_corrupt(path, upstream):
+    with serving(config_for(upstream, path.parent)) as url:
+        converse(lambda request: ask(url, request))
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(path.stat().st_size - 8192))
+
+
+def newer(path, upstream):
+    Archive(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        table = next(t for (t,) in db.execute("SELECT name FROM sqlite_schema WHERE name LIKE '%migrations%'"))
+        db.execute(
+            f"INSERT INTO {table} (migration_set, name, applied_at) VALUES ('lantern.archive', 'm999_later', '2099')"
+        )
+
+
+def not_ours(path, upstream):
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE diary (entry TEXT)")
+
+
+def a_folder(path, upstream):
+    path.mkdir()
+
+
+@pytest.mark.parametrize("spoil", [corrupt, half_corrupt, newer, not_ours, a_folder])
+def test_an_archive_that_cannot_be_used_at_the_start_costs_no_answer_and_is_left_alone(
+    upstream, expected, tmp_path, spoil, caplog
+):
+    config = config_for(upstream, tmp_path)
+    spoil(config.archive.path, upstream)
+    before = config.archive.path.read_bytes() if config.archive.path.is_file() else b""
+    with serving(config) as url:
+        assert converse(lambda request: ask(url, request)) == expected
+        found = told(ask(url, body("one more")))
+        state = health(url)
+        assert "lantern_archive_up 0.0" in httpx.get(f"{url}/lantern/metrics").text
+    assert found["degraded"] == "archive:unavailable"
+    assert found["event"] == "new"
+    assert not state["archive"]["ok"]
+    assert str(config.archive.path) in state["archive"]["problem"]
+    assert state["degraded"]["archive:unavailable"] == 6
+    errors = [r for r in caplog.records if r.name.startswith("lantern") and r.levelno >= logging.ERROR]
+    assert len(errors) == 1
+    if config.archive.path.is_file() and spoil is not half_corrupt:
+        assert config.archive.path.read_bytes() == before
+
+
+def test_an_archive_that_becomes_usable_is_used(upstream, tmp_path):
+    config, messages = config_for(upstream, tmp_path / "later"), []
+    with serving(config) as url:
+        converse(lambda request: ask(url, request), 2, 0, messages)
+        assert not health(url)["archive"]["ok"]
+        config.archive.path.parent.mkdir()
+        assert wait_for(lambda: "degraded" not in told(ask(url, body(*messages, "now?"))), 15)
+        assert wait_for(lambda: archived(url) >= {m["content"] for m in messages})
+
+
+@pytest.fixture
+def shut_folder(tmp_path):
+    """A folder with an archive that nobody may write: of a read-only mount for root, who may write anywhere else."""
+    folder = tmp_path / "shut"
+    folder.mkdir()
+    root = os.getuid() == 0
+    if (
+        root
+        and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder], capture_output=True).returncode
+    ):
+        pytest.skip("root may not mount here")
+    Archive(folder / "lantern.db").close()
+    if root:
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+    else:
+        (folder / "lantern.db").chmod(0o400)
+        folder.chmod(0o500)
+    yield folder
+    if root:
+        subprocess.run(["umount", "-l", folder], check=True)
+    else:
+        folder.chmod(0o700)
+
+
+def test_an_archive_that_may_not_be_written_costs_no_answer(upstream, expected, shut_folder):
+    with serving(config_for(upstream, shut_folder)) as url:
+        assert converse(lambda request: ask(url, request)) == expected
+        assert not health(url)["archive"]["ok"]
+        assert told(ask(url, body("more")))["degraded"] == "archive:unavailable"
+
+
+def test_a_full_disk_costs_no_answer_and_what_waits_is_written_later(upstream, expected, tmp_path):
+    """A limit on the size of files stands for the end of the disk."""
+    config, messages = config_for(upstream, tmp_path), []
+
+    def little_room():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
+
+    with process(config, preexec_fn=little_room) as (serve, url):
+        assert converse(lambda request: ask(url, request)) == expected
+        filler = "".join(f"word{n} " for n in range(8_000))
+        for n in range(12):
+            assert ask(url, body(f"{n} {filler}")).status_code == 200
+        assert wait_for(lambda: not health(url)["archive"]["ok"], 15)
+        converse(lambda request: ask(url, request), 3, 10, messages)
+        assert told(ask(url, body("full?")))["degraded"] == "archive:unavailable"
+        assert health(url)["faults"]
+        resource.prlimit(serve.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert wait_for(lambda: health(url)["archive"]["ok"], 15)
+        assert wait_for(lambda: archived(url) >= {m["content"] for m in messages}, 15)
+
+
+# restore and the embedder
+
+
+class BrokenRestorer(Restorer):
+    """Fails at everything."""
+
+    def at_compaction(self, ask):
+        raise RuntimeError("no luck at the compaction")
+
+    def for_question(self, ask):
+        raise MemoryError("no luck with the question")
+
+    def learn(self, *_):
+        raise ValueError("will not learn")
+
+    def settle(self, *_):
+        raise ValueError("will not settle")
+
+
+class SlowRestorer(Restorer):
+    def at_compaction(self, ask):
+        time.sleep(1.0)
+        return super().at_compaction(ask)
+
+    for_question = at_compaction
+
+
+def test_a_restore_that_raises_costs_no_answer(upstream, expected, tmp_path, caplog):
+    with serving(config_for(upstream, tmp_path), make_restorer=BrokenRestorer) as url:
+        messages: list[dict] = []
+        assert converse(lambda request: ask(url, request), 4, 0, messages) == expected
+        lost = body(*messages[-2:], "At how many bar stands gauge G-7919 in hall H1?", "Hm.", "And G-0?")
+        found = told(ask(url, lost))
+        assert found["degraded"] == "restore:error"
+        assert upstream.got[-1].data == lost
+        assert archived(url) >= {m["content"] for m in messages}
+        state = health(url)
+        assert state["degraded"]["restore:error"] == 2
+        assert state["faults"]["learn:ValueError"] >= 1
+        metrics = httpx.get(f"{url}/lantern/metrics").text
+        assert 'lantern_degraded_total{reason="restore:error"} 2.0' in metrics
+    told_of = [r for r in caplog.records if "restore failed" in r.getMessage() and r.levelno >= logging.ERROR]
+    assert len(told_of) == 1
+
+
+def test_a_restore_that_keeps_failing_is_left_alone_for_a_while(upstream, tmp_path):
+    with serving(config_for(upstream, tmp_path), make_restorer=BrokenRestorer) as url:
+        messages: list[dict] = []
+        converse(lambda request: ask(url, request), 4, 0, messages)
+        tail = messages[-2:]
+        reasons = []
+        for n in range(6):
+            tail += [{"role": "user", "content": f"what of gauge G-{n}?"}]
+            answer = ask(url, body(*tail))
+            reasons.append(told(answer).get("degraded"))
+            tail += [answer.json()["choices"][0]["message"]]
+        assert reasons[0] == "restore:error"
+        assert reasons[-1] == "restore:resting"
+
+
+def test_a_restore_that_is_too_slow_is_not_waited_for(upstream, expected, tmp_path):
+    config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=50))
+    with serving(config, make_restorer=SlowRestorer) as url:
+        started = time.monotonic()
+        assert converse(lambda request: ask(url, request)) == expected
+        assert health(url)["degraded"]["restore:deadline"] == 1
+        assert time.monotonic() - started > 0
+
+
+def test_blocks_of_before_are_replayed_while_restoring_fails(upstream, tmp_path):
+    config, messages = config_for(upstream, tmp_path), []
+    with serving(config) as url:
+        converse(lambda request: ask(url, request), 5, 0, messages)
+        tail = [*messages[-2:], {"role": "user", "content": "At how many bar stands gauge G-7919 in hall H1?"}]
+        answer = ask(url, body(*tail))
+        assert int(told(answer)["restored"]) > 0
+        before = upstream.got[-1].data["messages"]
+        tail.append(answer.json()["choices"][0]["message"])
+    with serving(config, make_restorer=BrokenRestorer) as url:
+        found = told(ask(url, body(*tail, "and G-15838?")))
+        assert found["degraded"] == "restore:error"
+        assert upstream.got[-1].data["messages"][: len(before)] == before
+
+
+class BrokenEmbedder:
+    """Ready, it says."""
+
+    state, detail, name, dim = "ready", "", "broken", 4
+
+    def __init__(self):
+        self.asked = 0
+
+    def start(self):
+        pass
+
+    def embed(self, texts):
+        self.asked += 1
+        raise RuntimeError("the model fell over")
+
+    def close(self):
+        pass
+
+
+class WrongEmbedder(BrokenEmbedder):
+    def embed(self, texts):
+        self.asked += 1
+        return np.zeros((len(texts), 7), np.float32)
+
+
+@pytest.mark.parametrize("make", [BrokenEmbedder, WrongEmbedder])
+def test_an_embedder_that_fails_costs_no_answer(upstream, expected, tmp_path, make, caplog):
+    embedder = make()
+    config = config_for(upstream, tmp_path, embed=EmbedConfig(enabled="on"))
+    with serving(config, embedder=embedder) as url:
+        messages: list[dict] = []
+        answers = converse(lambda request: ask(url, request), 4, 0, messages)
+        assert answers == expected
+        assert wait_for(lambda: embedder.asked)
+        assert wait_for(lambda: any(kind.startswith("embed") for kind in health(url)["faults"]))
+        question = [*messages[-2:], {"role": "user", "content": "At how many bar stands gauge G-7919 in hall H1?"}]
+        found = told(ask(url, body(*question)))
+        assert int(found["restored"]) > 0
+        assert archived(url) >= {m["content"] for m in messages}
+    errors = [r for r in caplog.records if r.name == "lantern.writer" and r.levelno >= logging.ERROR]
+    assert len(errors) == 1
+
+
+def test_hold_zero_waits_for_nothing(upstream, expected, tmp_path):
+    config = config_for(upstream, tmp_path, archive=ArchiveConfig(path=tmp_path / "l.db", hold_ms=0))
+    with serving(config) as url:
+        assert converse(lambda request: ask(url, request)) == expected
+    with Archive(config.archive.path) as archive:
+        assert archive.tenants()[0].messages >= 9
+
+
+def test_a_stop_writes_all_that_waits(upstream, tmp_path):
+    config = config_for(upstream, tmp_path, archive=ArchiveConfig(path=tmp_path / "l.db", hold_ms=0))
+    with serving(config) as url:
+        for n in range(100):
+            assert ask(url, body(f"the last words, number {n}")).status_code == 200
+    with Archive(config.archive.path) as archive:
+        assert archive.tenants()[0].messages == 200
