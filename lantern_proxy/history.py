@@ -125,9 +125,10 @@ def shows_system_of(session: Session, request: Request) -> bool:
     return same_system(session.system, system_text(request))
 
 
-def _base(old: str, new: str) -> str:
+def _base(session: Session, now: str) -> str:
     """What stays of a system prompt: without the summaries that were appended to it later."""
-    return old if not new or new.startswith(old) else new
+    is_first = session.side or not session.keys
+    return session.system if not is_first and (not now or now.startswith(session.system)) else now
 
 
 def has_marker(request: Request) -> bool:
@@ -210,7 +211,7 @@ def advance(
         session, head=tuple(head), answered=False, keys=frozenset(keys), position=position, turn=turn,
         system_keys=tuple(system_keys.items()), last_seen_at=now,
         tools=request.tools or (session.tools if request.delta else request.tools),
-        system=system_text(request) if session.side or not session.keys else _base(session.system, system_text(request)),
+        system=_base(session, system_text(request)),
         abandoned=(session.abandoned | set(abandoned)) - {e.key for e in head},
     )  # fmt: skip
     return after, tuple(filed)

@@ -144,16 +144,18 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
 
 
 def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    session = _continued(known, request) or _scored(known, request, weak)
+    continued = _continued(known, request)
+    session = continued or _scored(known, request, weak)
     if session is None:
         return _by_text(known, request, weak, now)
     if session.side and session.agent:
         return Link(session=session, side=True, agent=session.agent, why="continues a sub-agent")
     if session.side:  # a side call that is continued was none, or belongs to what it was taken from
         parent = known.sessions.get(session.parent)
-        if parent is not None and is_spoken_to(request.messages) and not held_share(parent, request):
+        own = continued is not None and any(e.message.role == "user" and not e.produced for e in continued.head)
+        if parent and own and is_spoken_to(request.messages) and not held_share(parent, request):
             return Link(why="a side call that became a conversation", parent=parent.id)
-        if parent is not None and _is_taken_up(known, request, parent):
+        if parent and _is_taken_up(known, request, parent):
             return Link(session=parent, why="a side call that goes on")
         session = parent or replace(session, side=False)
     if is_side_of(session, request, known.said.get(session.id, {})):
