@@ -14,8 +14,8 @@ ENTRY = re.compile(r"^\[[^\]\n]*#\d+[^\]\n]*\] ", re.M)
 
 def passage(text, *, at=1.7e9, position=0, speaker="user", part=0, session="s"):
     return Passage(
-        id=position * 10 + part + 1, session=session, message=f"m{position}", position=position, part=part, turn=position + 1,
-        speaker=speaker, text=text, created_at=at,
+        id=position * 10 + part + 1, session=session, message=f"m{position}", position=position, part=part,
+        turn=position + 1, speaker=speaker, text=text, created_at=at,
     )  # fmt: skip
 
 

@@ -20,34 +20,44 @@ LEXICAL = EmbedConfig(enabled="off")
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 SUMMARY = "The user and the assistant set up a billing service and settled a few things."
 CHAT = [
-    ("Hi! I'm starting on a billing service called LedgerFox. The API listens on port 8443 in staging.", "Great, LedgerFox it is."),
+    (
+        "Hi! I'm starting on a billing service called LedgerFox. The API listens on port 8443 in staging.",
+        "LedgerFox it is.",
+    ),
     ("We use PostgreSQL 15.4 and the database is named ledger_main.", "Noted: ledger_main on PostgreSQL 15.4."),
     ("Please always write commit messages in the imperative mood.", "Sure, I will do that."),
     ("Our launch is on 2026-03-14, and Priya Raman signs off on releases.", "ACK. I have taken note of that."),
-    ("Can you explain how pooling works?", "A pool keeps connections open so that requests need not wait for a new one. It lends them out."),
+    (
+        "Can you explain how pooling works?",
+        "A pool keeps connections open so that requests need not wait. It lends them out.",
+    ),
     ("I ran the migration and got error LF-2047 in 0007_invoices.sql.", "The file was edited. Run `flyway repair`."),
     ("flyway repair fixed it, thanks!", "Wonderful! Happy to help."),
     ("The rate limit for Acme Corp is 250 requests per minute.", "Okay, 250 requests per minute for Acme Corp."),
     ("Actually, use port 9443 for staging instead, 8443 is taken.", "Changed."),
     ("Store uploads under /var/lib/ledgerfox/uploads.", "Will do."),
     ("I am allergic to peanuts, if we plan the team lunch.", "Thanks for telling me."),
-]  # fmt: skip
+]
 TAIL = [("Now sort the imports.", "Done, the imports are sorted."), ("And format the file.", "The file is formatted.")]
 FACTS = [
-    "LedgerFox", "9443", "15.4", "ledger_main", "imperative", "2026-03-14", "Priya Raman", "LF-2047", "0007_invoices.sql",
-    "flyway repair", "250 requests", "/var/lib/ledgerfox/uploads", "peanuts",
+    "LedgerFox", "9443", "15.4", "ledger_main", "imperative", "2026-03-14", "Priya Raman", "LF-2047",
+    "0007_invoices.sql", "flyway repair", "250 requests", "/var/lib/ledgerfox/uploads", "peanuts",
 ]  # fmt: skip
 
 
 def filed(turns, session="s") -> list[Filed]:
-    found = []
-    for turn, pair in enumerate(turns, start=1):
-        for role, text in zip(("user", "assistant"), pair, strict=True):
-            n = len(found)
-            found.append(
-                Filed(key=f"{session}-{n}", position=n, turn=turn, message=message(role, [item(role, "text", text)], b"{}"), created_at=1.7e9 + 30 * n)
-            )  # fmt: skip
-    return found
+    """Pairs of what the user and the assistant said, as archived messages half a minute apart."""
+    said = [(turn, role, text) for turn, pair in enumerate(turns, 1) for role, text in zip(("user", "assistant"), pair)]  # noqa: B905
+    return [
+        Filed(
+            key=f"{session}-{n}",
+            position=n,
+            turn=turn,
+            message=message(role, [item(role, "text", text)], b"{}"),
+            created_at=1.7e9 + 30 * n,
+        )
+        for n, (turn, role, text) in enumerate(said)
+    ]
 
 
 def write(archive, messages, *, tenant="t", session="s", project="", request="r1"):
