@@ -149,11 +149,17 @@ def specifics(text: str) -> list[str]:
     it opens a sentence.
     """
     found: dict[str, None] = {}
-    for match in _SPECIFIC.finditer(text):
-        term = _named(match, text)
-        if term and len(term) <= 120:
-            found.setdefault(term)
+    for window in _WINDOW.findall(_ENDLESS.sub(" ", text)):
+        for match in _SPECIFIC.finditer(window):
+            term = _named(match, window)
+            if term and len(term) <= 120:
+                found.setdefault(term)
     return list(found)
+
+
+_ENDLESS = re.compile(r"\S{301,}|\s{301,}")
+_WINDOW = re.compile(r".{1,1000}(?=\s|\Z)|.{1,1000}", re.S)
+"""The pattern above looks ahead: windows keep its time linear in the text, whatever the text."""
 
 
 def _named(match: re.Match[str], text: str) -> str:
@@ -222,7 +228,11 @@ def sentences(text: str) -> list[tuple[int, int]]:
             continue
         at = start
         for border in _SENTENCE_END.finditer(text, start, end):
-            if border.group() and "\n" not in border.group() and _ABBREVIATION.search(text, at, border.start()):
+            if (
+                border.group()
+                and "\n" not in border.group()
+                and _ABBREVIATION.search(text, max(at, border.start() - 8), border.start())
+            ):
                 continue
             spans.append(
                 (at, border.start() + len(border.group().rstrip()) if border.group().strip() else border.start())

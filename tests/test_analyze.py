@@ -99,3 +99,15 @@ def test_any_text_has_terms_and_sentences_that_stand_in_it_in_order(text):
     assert all(spans[i][1] <= spans[i + 1][0] for i in range(len(spans) - 1))
     said = "".join(text[a:b] for a, b in spans)
     assert "".join(said.split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "a_", "1.", "/a", "A ", "`", "https://", "-", "<", "x=y", " ", "\n", '"', "Aa", "a-", "1,", "@.", "e.g. "],
+)
+def test_endless_text_takes_time_in_proportion(piece):
+    """Quadratic patterns would take hours here; pytest's timeout is the judge."""
+    text = piece * (120_000 // len(piece))
+    terms(text)
+    specifics(text)
+    sentences(text)
