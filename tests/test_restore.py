@@ -29,7 +29,7 @@ CHAT = [
     ("Our launch is on 2026-03-14, and Priya Raman signs off on releases.", "ACK. I have taken note of that."),
     (
         "Can you explain how pooling works?",
-        "A pool keeps connections open so that requests need not wait. It lends them out.",
+        "A pool keeps connections open for later requests. It lends them out.",
     ),
     ("I ran the migration and got error LF-2047 in 0007_invoices.sql.", "The file was edited. Run `flyway repair`."),
     ("flyway repair fixed it, thanks!", "Wonderful! Happy to help."),
