@@ -14,7 +14,7 @@ Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from lantern_proxy.history import (
@@ -27,7 +27,7 @@ from lantern_proxy.history import (
     system_text,
     terms,
 )
-from lantern_proxy.session_known import PROBE_CHARS, Known, forget, quoted, remember, vocabulary
+from lantern_proxy.session_known import PROBE_CHARS, Known, forget, main_of, quoted, remember, vocabulary
 from lantern_proxy.session_side import (
     held_share,
     is_delegated,
@@ -182,22 +182,28 @@ def _is_twin(known: Known, session: Session) -> bool:
 
 
 def _scored(known: Known, request: Request, weak: Sequence[str]) -> Session | None:
+    """The session with the most evidence; that of a side call counts for its conversation, but for sub-agents."""
     scores: defaultdict[str, float] = defaultdict(float)
     for i in items_of(request.messages):
-        for sid in {sid for value in i.ids for sid in known.by_id.get(value, ())}:
-            scores[sid] += 5.0
-        holders = known.by_answer.get(i.print, ())
-        for sid in holders:
-            if i.print not in known.sessions[sid].opening:
-                scores[sid] += 3.0 / len(holders)
+        for value in i.ids:
+            _credit(known, scores, known.by_id.get(value, ()), 5.0)
+        made = [sid for sid in known.by_answer.get(i.print, ()) if i.print not in known.sessions[sid].opening]
+        _credit(known, scores, made, 3.0 * len(made) / len(known.by_answer.get(i.print, ()) or [0]))
         users = known.by_user.get(i.print, ())
-        if len(users) == 1:
-            scores[next(iter(users))] += 1.0
+        _credit(known, scores, users if len(users) == 1 else (), 1.0)
     alive = [(score, known.sessions[sid]) for sid, score in scores.items() if known.sessions[sid].api == request.api]
-    ranked = [(score + (s.family in weak), s.last_seen_at, s.id) for score, s in alive if not s.side or s.agent]
-    ranked += [(score, s.last_seen_at, s.parent) for score, s in alive if s.side and s.parent in known.sessions]
+    ranked = [(score + (s.family in weak), s.last_seen_at, s.id) for score, s in alive]
     best = max(ranked, default=(0.0, 0.0, ""))
     return known.sessions[best[2]] if best[0] >= 1.0 else None
+
+
+def _credit(known: Known, scores: dict[str, float], holders: Collection[str], weight: float) -> None:
+    """Share `weight` among the sessions that hold a thing."""
+    for sid in holders:
+        session = known.sessions[sid]
+        main = sid if session.agent else main_of(session)
+        if main in known.sessions and not (known.sessions[main].side and not session.agent):
+            scores[main] += weight / len(holders)
 
 
 # --- texts within texts --------------------------------------------------------------------------------------------

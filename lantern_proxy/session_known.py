@@ -85,9 +85,9 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = ()) -> None
         known.by_head[head_chain(session)].append(session.id)
     for value in ids:
         known.by_id[value].add(session.id)
-    shown = {e.message.print for e in before.head} if before else set()
+    shown = {(e.message.print, e.message.ids) for e in before.head} if before else set()
     for entry in session.head:
-        if entry.message.print not in shown:  # new, or known in another dress
+        if (entry.message.print, entry.message.ids) not in shown:  # new, or known in another dress
             _index(known, session, entry)
     while len(known.sessions) > _SIZE:
         forget(known, next(iter(known.sessions)))
