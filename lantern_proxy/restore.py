@@ -32,6 +32,7 @@ from lantern_proxy.restore_question import (
     Question,
     best_quality,
     coverage,
+    lexical_trust,
     masses,
     read_question,
     sentence_worth,
@@ -53,6 +54,8 @@ TOOL_SHARE = 0.35
 """Most of a loss block that results of tools may take: they are full of specific terms that nobody asks for."""
 FILLER = 0.1
 """Sentences of at most this salience say nothing ("You're welcome!")."""
+NEIGHBOURS = 0.3
+"""How much of its neighbours' cosines flows into a passage, against all of it for BM25: vectors already see context."""
 REMEMBERED = 10_000
 """Restored passages whose own terms are kept until their answer is known."""
 
@@ -319,8 +322,8 @@ class Restorer:
         if not ask.late():
             cosines = self._dense.cosines(scope, question, lexical, ask)
         if cosines is not None:
-            floor = float(cosines.min())
-            signals["vector"] = smooth(cosines - floor, scope.places) if len(scope) else cosines
+            raised = cosines - float(cosines.min())
+            signals["vector"] = raised + NEIGHBOURS * (smooth(raised, scope.places) - raised)
         wanted = frozenset(question.terms)
         matched = np.flatnonzero(lexical)
         if len(matched) and self._weight("keywords"):
@@ -329,6 +332,8 @@ class Restorer:
                 tagged[row] = len(wanted & scope.entries[row].tag_terms) / len(wanted)
             signals["keywords"] = tagged
         weights = {name: self._weight(name) for name in signals}
+        if cosines is not None:
+            weights["bm25"] *= lexical_trust(scope, lexical, masses(scope, question))
         return Evidence(lexical, cosines, zsum(signals, weights), signals)
 
     def _weight(self, signal: str) -> float:

@@ -33,6 +33,14 @@ _ASKS = re.compile(
     r"|tell me|give me|show me|list|name|repeat)\b",
     re.I,
 )
+_ORDER = re.compile(
+    r"\b(?:can|could|would|will) you (?:please |just |also |now |then )*"
+    r"(?!tell|remind|recall|remember|give|show|list|name|repeat|say|find|look)\w+[^.?!]*\?"
+    r"|\b(?:tell|give|show) me (?:a|an|another|some) [^.?!]*"
+    r"|\bhow do (?:you|i) (?:say|spell|write|translate) [^.?!]*\?",
+    re.I,
+)
+"""Questions in form only: orders, and wishes that the past cannot answer."""
 _PAST = re.compile(
     r"\b(?:remind|recall|remember|earlier|previous(?:ly)?|again\?|already|last time|agreed|decided|the same|from before"
     r"|we (?:chose|picked|set|used|had|said|discussed|talked)|i (?:told|said|mentioned|gave|asked|wanted|chose|set)"
@@ -49,8 +57,8 @@ def query_type(question: str) -> QueryType:
 
 
 def asks(question: str) -> bool:
-    """Does it read as a question or a request to tell?"""
-    return bool(_ASKS.search(question))
+    """Does it want to be told something? A polite order does not: "can you shorten that?"."""
+    return bool(_ASKS.search(_ORDER.sub(" ", question)))
 
 
 def looks_back(question: str) -> bool:
