@@ -247,7 +247,7 @@ def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, 
             keys.add(key)
         if n < leading:
             head.append(Entry(key, m, True))
-            chain = chain_here if m.print else chain
+            chain = chain_here if m.print and leading > 1 else chain
     after = replace(
         session, head=tuple(head), answered=session.answered or bool(answer.messages), keys=frozenset(keys),
         position=position, last_seen_at=now,

@@ -16,7 +16,7 @@ PROBE_CHARS = 20
 """Shortest text that is looked for within other texts, and how much of its beginning finds it."""
 _SAID = 2_000
 """Texts remembered of one session, to find them within other texts."""
-_SIZE = 512
+SIZE = 512
 """Sessions kept in memory for one tenant; older ones are found again in the archive."""
 _TERM_TEXTS, _TERM_CHARS = 200, 300
 """Of how many texts of a session, and of how much of each, the terms are taken."""
@@ -89,7 +89,7 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = ()) -> None
     for entry in session.head:
         if (entry.message.print, entry.message.ids) not in shown:  # new, or known in another dress
             _index(known, session, entry)
-    while len(known.sessions) > _SIZE:
+    while len(known.sessions) > SIZE:
         forget(known, next(iter(known.sessions)))
 
 

@@ -65,11 +65,13 @@ class Lab:
         self._keep(step.session, step.filed)
         return step
 
-    def answer(self, step: Step, *messages: Wire) -> tuple[Filed, ...]:
-        """The upstream's answer to the request of `step`, one message a choice."""
+    def answer(self, step: Step, *messages: Wire, complete: bool = True) -> tuple[Filed, ...]:
+        """The upstream's answer to the request of `step`, one message a choice; not `complete` when it broke off."""
         found = {"id": f"chatcmpl-{next(self._calls)}", "choices": [{"message": m} for m in messages]}
         self.now += 1
-        answer: Answer = wire.read_answer(json.dumps(found, ensure_ascii=False).encode(), streamed=False)
+        answer: Answer = wire.read_answer(
+            json.dumps(found, ensure_ascii=False).encode(), streamed=False, complete=complete
+        )
         session, filed = reply(self.known, step.session.id, answer, now=self.now)
         assert session is not None
         self._keep(session, filed)

@@ -1,0 +1,176 @@
+"""The life of a turn: everything is filed once, in order, and found again after a restart."""
+
+import pytest
+from chats import STYLES, Chat, Lab, assistant, called, result, summary_of, turns, user
+
+from lantern_proxy import session_known
+from lantern_proxy.follow import reply
+from lantern_proxy.session import forget
+from lantern_proxy.turn import Answer
+
+
+def chat_of(lab: Lab, count: int = 4, project: str = "zephyr", named: str = "") -> Chat:
+    chat = Chat(lab, named=named)
+    for said, answer in turns(project, count):
+        chat.turn(said, answer)
+    return chat
+
+
+def filed(chat: Chat, text: str) -> int:
+    return chat.lab.texts(chat.session).count(text)
+
+
+def test_every_message_is_filed_once_in_the_order_in_which_it_came():
+    chat = chat_of(Lab())
+    assert chat.lab.texts(chat.session) == [chat.system, *(m["content"] for m in chat.history)]
+    kept = chat.lab.kept[chat.session].filed
+    assert [f.position for f in kept] == list(range(9))
+    assert [f.turn for f in kept] == [0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
+@pytest.mark.parametrize("how", ["all of it", "a window", "a compaction", "the last message"])
+def test_the_same_words_again_are_a_new_message(how):
+    chat = chat_of(Lab(), named="one")
+    for n in range(4):
+        chat.turn("continue", f"Part {n} is written now, and checked.")
+    if how == "a window":
+        chat.history = chat.history[-4:]
+    elif how == "a compaction":
+        chat.history = [user(f"Summary of the conversation: {summary_of('zephyr', 4)}"), chat.history[-1]]
+    elif how == "the last message":
+        chat.history = []
+    step = chat.turn("continue", "Part 4 is written now.")
+    assert step.session.id == chat.session
+    assert filed(chat, "continue") == 5
+    assert filed(chat, "Part 4 is written now.") == 1
+
+
+def test_a_task_that_a_compaction_in_the_middle_of_a_turn_keeps_is_not_filed_again():
+    chat = chat_of(Lab())
+    chat.history.append(user("rename the module, and run the tests"))
+    call = called("call_x", "run", cmd="pytest")
+    chat.lab.answer(chat.send(), call)
+    summary = user(f"Summary of the conversation: {summary_of('zephyr', 4)}")
+    chat.history = [summary, user("rename the module, and run the tests"), call, result("call_x", "2 passed")]
+    step = chat.send()
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+    assert filed(chat, "rename the module, and run the tests") == 1
+
+
+def test_a_request_that_failed_and_is_sent_again_compacted_files_its_question_once():
+    chat = chat_of(Lab())
+    chat.history.append(user("this one is too long for the model"))
+    chat.lab.fail(chat.send())
+    step = chat.send([user(f"Summary of the conversation: {summary_of('zephyr', 4)}"), chat.history[-1]])
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+    assert filed(chat, "this one is too long for the model") == 1
+
+
+def test_a_byte_identical_request_files_nothing_and_neither_does_the_same_answer():
+    chat = chat_of(Lab())
+    step = chat.send(chat.history[:-1])
+    assert (step.event, step.filed) == ("retry", ())
+    assert chat.lab.answer(step, chat.history[-1]) == ()
+
+
+def test_of_two_answers_to_one_request_both_are_filed_and_either_may_go_on():
+    for chosen in (0, 1):
+        chat = chat_of(Lab())
+        chat.history.append(user("write a poem"))
+        steps = [chat.send(), chat.send()]
+        answers = [assistant("Roses are red, as far as I know."), assistant("Violets are blue, as far as I see.")]
+        for step, answer in zip(steps, answers, strict=True):
+            assert len(chat.lab.answer(step, answer)) == 1
+        chat.history.append(answers[chosen])
+        after = chat.turn("go on", "And so are you.")
+        assert (after.event, after.session.id) == ("turn", chat.session)
+        assert [f.message.text for f in after.filed] == ["go on"]
+
+
+def test_any_of_several_choices_may_go_on():
+    chat = chat_of(Lab())
+    chat.history.append(user("two variants please"))
+    chat.lab.answer(chat.send(), assistant("Variant one is blue."), assistant("Variant two is green."))
+    chat.history.append(assistant("Variant two is green."))
+    step = chat.turn("go with it", "Going with green.")
+    assert (step.event, step.session.id, len(step.filed)) == ("turn", chat.session, 1)
+
+
+def test_an_answer_that_broke_off_is_filed_as_partial_and_the_client_goes_on_without_it():
+    chat = chat_of(Lab())
+    chat.history.append(user("write a long poem"))
+    kept = chat.lab.answer(chat.send(), assistant("Roses are red, viol"), complete=False)
+    assert [f.partial for f in kept] == [True]
+    chat.history.append(user("no, stop that"))
+    after = chat.send()
+    assert after.session.id == chat.session
+    assert after.event in ("turn", "branch")
+
+
+# --- a restart -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("named", ["", "one"])
+def test_after_a_restart_every_session_goes_on_and_nothing_is_filed_again(named):
+    lab = Lab()
+    chats = [chat_of(lab, project=project, named=named and project) for project in ("amber", "birch", "zephyr")]
+    lab.restart()
+    for chat in chats:
+        step = chat.turn("and after the restart?", f"It goes on in {chat.session}.")
+        assert (step.event, step.session.id) == ("turn", chat.session)
+        assert [f.message.text for f in step.filed] == ["and after the restart?"]
+
+
+@pytest.mark.parametrize("style", [
+    "last six only", "first message, assistant summary, last three", "bare assistant summary",
+    "appended to the system prompt only", "summary, then the question",
+])  # fmt: skip
+def test_a_compaction_right_after_a_restart_is_found(style):
+    lab = Lab()
+    chat = chat_of(lab, 6)
+    lab.restart()
+    step = chat.compact(STYLES[style], summary_of("zephyr", 6), "go on with it", "Going on.")
+    assert (step.verdict.is_loss, step.session.id) == (True, chat.session), step.link.why
+
+
+def test_after_a_restart_a_summary_that_was_made_before_it_links_and_old_texts_are_still_known():
+    lab = Lab()
+    chat = chat_of(lab, 6)
+    chat.summarise(
+        "transcript under another system prompt", "Bisher: alles bestens, es fehlt nur noch der Rest, siehe oben."
+    )
+    chat.history = chat.history[-4:]
+    chat.turn("go on", "Going on with it.")
+    lab.restart()
+    step = chat.send([user(summary), user("weiter")])
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+    assert step.session.lost
+
+
+# --- eviction ------------------------------------------------------------------------------------------------------
+
+
+def test_forgotten_sessions_leave_nothing_behind_and_do_not_disturb_the_others():
+    lab = Lab()
+    first, second = chat_of(lab, project="amber", named="one"), chat_of(lab, project="birch", named="two")
+    step = first.summarise("transcript under another system prompt", summary_of("amber", 4))
+    assert step is not None
+    for gone in (step.session.id, first.session):
+        forget(lab.known, gone)
+    forget(lab.known, "never seen")
+    held = [sid for index in (lab.known.by_id, lab.known.by_answer, lab.known.by_user, lab.known.by_start) for
+            holders in index.values() for sid in holders]  # fmt: skip
+    assert set(held) <= {second.session}
+    assert reply(lab.known, first.session, Answer(messages=()), now=1.0) == (None, ())
+    assert second.turn("still there?", "Still here.").session.id == second.session
+    assert first.turn("and I?", "You are new to me.").event == "new"
+
+
+def test_the_session_seen_longest_ago_makes_room():
+    lab = Lab()
+    chats = [Chat(lab, named=f"n{n}") for n in range(session_known.SIZE + 2)]
+    for n, chat in enumerate(chats):
+        lab.answer(chat.send([user(f"hello {n}")]), assistant(f"hello to you, {n}"))
+    assert len(lab.known.sessions) == session_known.SIZE
+    assert "ses_1" not in lab.known.sessions
+    assert chats[-1].send([user("again")]).session.id == f"ses_{session_known.SIZE + 2}"

@@ -1,0 +1,272 @@
+"""Which session: conversations stay together, and apart from each other and from side calls."""
+
+import pytest
+from chats import CODER, SYSTEM, TOOLS, Chat, Lab, assistant, called, result, summary_of, transcript, turns, user
+
+from lantern_proxy.follow import Step
+
+KINDS = [(named, tools) for named in (False, True) for tools in (False, True)]
+
+
+@pytest.fixture(params=KINDS, ids=["plain", "tools", "id", "id and tools"])
+def chat(request: pytest.FixtureRequest) -> Chat:
+    """One of three chats that went on at the same time, under one system prompt."""
+    lab = Lab()
+    chats = [another(Chat(lab, named="x" if request.param[0] else ""), f"c{n}", request.param[1]) for n in range(3)]
+    for n in range(4):
+        for project, chat in zip(("amber", "birch", "zephyr"), chats, strict=True):
+            chat.turn(*turns(project, 1, start=n)[0])
+    assert len({chat.session for chat in chats}) == 3
+    return chats[-1]
+
+
+def another(chat: Chat, named: str = "fresh", tools: bool | None = None) -> Chat:
+    """A new chat of the same program: the same system prompt and tools, an id of its own if it sends any."""
+    tools = bool(chat.tools) if tools is None else tools
+    system = CODER.format(date="2026-01-02") if tools else SYSTEM
+    return Chat(chat.lab, system=system, tools=TOOLS if tools else (), named=named if chat.named else "")
+
+
+def is_new(chat: Chat, said: str, answer: str, *, apart_from: Chat) -> None:
+    """`said` opens a session of its own, which goes on as one."""
+    step = chat.turn(said, answer)
+    assert (step.event, step.session.id != apart_from.session) == ("new", True), step.link.why
+    goes_on(chat)
+    goes_on(apart_from)
+
+
+def goes_on(chat: Chat) -> Step:
+    step = chat.turn("and what comes next in it?", f"The next thing is the review in {chat.session}.")
+    assert (step.event, step.session.id) == ("turn", chat.session), step.link.why
+    return step
+
+
+# --- new conversations ---------------------------------------------------------------------------------------------
+
+
+def test_a_new_chat_under_a_known_system_prompt_is_a_session_of_its_own(chat):
+    is_new(another(chat), "Which port does the staging database use?", "It uses 5432.", apart_from=chat)
+
+
+def test_a_new_chat_about_the_same_project_is_a_session_of_its_own(chat):
+    said, answer = turns("zephyr", 1, start=2)[0]
+    is_new(another(chat), f"New task: {said}", f"{answer} And checked.", apart_from=chat)
+
+
+def test_a_new_chat_with_the_same_first_message_is_a_session_of_its_own(chat):
+    is_new(another(chat), chat.history[0]["content"], "Another answer than before: jitter.", apart_from=chat)
+
+
+@pytest.mark.parametrize("said", [
+    "Give me a summary of the conversation between Romeo and Juliet on the balcony.",
+    "Summarise this earlier conversation for me: they met, they spoke of the weather for long, and they parted.",
+    "The history of the conversation between science and religion is long. " * 30 + "\n\nGive me a summary of it.",
+])  # fmt: skip
+def test_the_words_of_a_summary_do_not_link_a_new_chat(chat, said):
+    is_new(another(chat), said, "They are in love, and it rains.", apart_from=chat)
+
+
+def test_an_answer_pasted_into_a_new_chat_does_not_link_it(chat):
+    said = f"A colleague told me this:\n{chat.history[1]['content']}\nIs that right?"
+    is_new(another(chat), said, "Yes, it seems right to me.", apart_from=chat)
+
+
+def test_a_question_and_its_answer_pasted_into_a_new_chat_do_not_link_it(chat):
+    fresh = another(chat)
+    said = f"From another chat:\n{chat.history[0]['content']}\n{chat.history[1]['content']}\nWhat do you think of it?"
+    is_new(fresh, said, "It is fine, I think.", apart_from=chat)
+
+
+def test_pasted_into_a_chat_without_system_prompt_and_tools_they_are_a_conversation_once_it_goes_on():
+    lab = Lab()
+    first, second = Chat(lab, system=""), Chat(lab, system="")
+    for said, answer in turns("zephyr", 3):
+        first.turn(said, answer)
+    second.turn(f"{transcript(first.history)}\nWhat do you think of it?", "It is fine, I think.")
+    ids = [second.turn(f"and why {n}?", f"For reason {n}.").session.id for n in range(3)]
+    assert len(set(ids)) == 1
+    assert ids[0] != first.session
+    goes_on(first)
+
+
+def test_many_chats_with_one_greeting_and_one_generic_answer_stay_apart(chat):
+    chats = [another(chat, f"g{n}") for n in range(6)]
+    for each in chats:
+        assert each.turn("hi", "Hello! How can I help you today?").event == "new"
+    assert len({each.session for each in chats}) == 6
+    for n, each in enumerate(chats):
+        each.session = each.turn(f"tell me about topic {n}", f"Topic {n} is a fine topic of its own.").session.id
+    assert len({each.session for each in chats}) == 6
+    for each in chats:
+        goes_on(each)
+
+
+def test_two_chats_that_begin_with_the_same_five_messages_stay_apart_once_they_differ(chat):
+    one, two = another(chat, "one"), another(chat, "two")
+    for each in (one, two):
+        for said, answer in turns("maple", 2):
+            each.turn(said, answer)
+    assert one.session != two.session
+    for each, letter in ((one, "A"), (two, "B")):
+        each.session = each.turn(f"let us do {letter} now", f"{letter} it is then.").session.id
+    assert one.session != two.session
+    goes_on(one)
+    goes_on(two)
+
+
+def test_identical_first_requests_at_once_are_conversations_of_their_own(chat):
+    chats = [another(chat, f"p{n}") for n in range(3)]
+    for each in chats:
+        each.history = [user("Fix the failing test in core/test_loop.py")]
+    steps = [each.send() for each in chats]
+    for n, (each, step) in enumerate(zip(chats, steps, strict=True)):
+        chat.lab.answer(step, assistant(f"Attempt {n}: I changed the loop bound to {n + 7}."))
+        each.history.append(assistant(f"Attempt {n}: I changed the loop bound to {n + 7}."))
+        each.session = step.session.id
+    assert len({each.session for each in chats}) == 3
+    for each in (*chats, *chats):
+        goes_on(each)
+
+
+def test_a_first_request_that_failed_and_comes_again_is_a_retry(chat):
+    fresh = another(chat)
+    fresh.history = [user("the upstream is down when this comes")]
+    step = fresh.send()
+    chat.lab.fail(step)
+    again = fresh.send()
+    assert (again.event, again.session.id, again.filed) == ("retry", step.session.id, ())
+
+
+def test_one_shot_requests_of_a_batch_are_sessions_of_their_own():
+    lab, ids = Lab(), set()
+    for n in range(20):
+        review = f"Review: product {n} broke after {n + 2} days. Summary of the conversation with support: bad."
+        step = lab.ask([{"role": "system", "content": "Classify the sentiment of the review."}, user(review)])
+        lab.answer(step, assistant("negative"))
+        assert step.event == "new"
+        ids.add(step.session.id)
+    assert len(ids) == 20
+
+
+def test_summaries_that_a_program_asks_for_are_no_side_calls_of_anything():
+    lab = Lab()
+    for n in range(10):
+        text = f"Article {n}: {'lorem ipsum dolor sit amet ' * 20} about subject {n}"
+        step = lab.ask([user(f"Write a concise summary of the following:\n\n{text}\n\nCONCISE SUMMARY:")])
+        assert step.event == "new"
+        lab.answer(step, assistant(f"Article {n} is a text about subject {n} with many words that mean little."))
+
+
+def test_two_agents_that_talk_to_each_other_are_two_sessions():
+    lab = Lab()
+    planner, critic = Chat(lab, system="You are Alice, a planner."), Chat(lab, system="You are Bob, a critic.")
+    said = "Plan the release of zephyr 9."
+    for n in range(5):
+        plan = f"Alice's plan {n}: first freeze, then tag v{n}.9, then ship to ring {n}."
+        assert planner.turn(said, plan).event == ("turn" if n else "new")
+        said = f"Bob's critique {n}: plan {n} lacks a rollback for ring {n}, and the tag is wrong."
+        assert critic.turn(plan, said).event == ("turn" if n else "new")
+    assert planner.session != critic.session
+
+
+# --- ids -----------------------------------------------------------------------------------------------------------
+
+
+def test_known_content_under_a_new_id_is_a_session_of_its_own():
+    lab = Lab()
+    chat = Chat(lab, named="one")
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    fork = Chat(lab, named="two", history=list(chat.history))
+    step = fork.turn("in the fork: use redis", "Redis it is, in the fork.")
+    assert (step.event, step.session.parent) == ("new", chat.session)
+    goes_on(fork)
+    goes_on(chat)
+
+
+def test_a_cache_key_that_many_conversations_share_does_not_join_them():
+    lab = Lab()
+    ids = []
+    for project in ("amber", "birch"):
+        step = Chat(lab).send([user(turns(project, 1)[0][0])], prompt_cache_key="my-program")
+        lab.answer(step, assistant(turns(project, 1)[0][1]))
+        ids.append(step.session.id)
+    assert len(set(ids)) == 2
+
+
+def test_one_id_and_only_the_last_message_is_a_session_that_goes_on():
+    lab = Lab()
+    chat = Chat(lab, named="one")
+    ids = set()
+    for said, answer in turns("zephyr", 4):
+        step = chat.send([user(said)])
+        lab.answer(step, assistant(answer))
+        ids.add(step.session.id)
+    assert len(ids) == 1
+    assert len(lab.texts(ids.pop())) == 1 + 8  # the system prompt, four questions, four answers
+
+
+# --- side calls ----------------------------------------------------------------------------------------------------
+
+TITLE = "Write a short title for this chat, five words at most, no quotes, nothing else."
+FOLLOW_UP = "### Task:\nSuggest 3-5 questions that the user might ask next.\n<chat_history>\n{talk}\n</chat_history>"
+TITLE_OF = "### Task:\nGenerate a concise, 3-5 word title with an emoji.\n<chat_history>\n{talk}\n</chat_history>"
+GERMAN = "Nenne ein Thema für dieses Gespräch:\n{talk}"
+
+
+@pytest.mark.parametrize("prompt", [FOLLOW_UP, TITLE_OF, GERMAN], ids=["follow-ups", "title", "German"])
+def test_a_task_about_the_pasted_conversation_is_a_side_call_of_it(chat, prompt):
+    step = chat.lab.ask([user(prompt.format(talk=transcript(chat.history)))], headers=chat.headers)
+    assert (step.event, step.session.parent) == ("side", chat.session)
+    chat.lab.answer(step, assistant("Retry policy of zephyr, and what the worker does when it is restarted then."))
+    goes_on(chat)
+
+
+def test_a_title_call_with_the_first_message_is_a_side_call(chat):
+    step = chat.lab.ask([{"role": "system", "content": TITLE}, user(chat.history[0]["content"])], headers=chat.headers)
+    assert step.event == "side"
+    chat.lab.answer(step, assistant("Retry policy"))
+    goes_on(chat)
+
+
+def test_a_summary_after_every_turn_is_a_side_call_and_no_compaction(chat):
+    for n in range(3):
+        goes_on(chat)
+        step = chat.summarise("transcript under another system prompt", summary_of("zephyr", 2 + n))
+        assert step is not None
+        assert (step.event, step.session.parent) == ("side", chat.session)
+    goes_on(chat)
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["own system prompt", "the same system prompt"])
+def test_a_sub_agent_is_a_side_call_and_its_calls_stay_together(chat, same):
+    prompt = "Explore the repository and report where the retry policy is configured and who calls it."
+    system = chat.system if same else "You are an exploring sub-agent. Report what you find, in short."
+    call = called(chat.lab.call_id(), "task", prompt=prompt)
+    chat.history.append(user("find out with a sub-agent"))
+    chat.lab.answer(chat.send(), call)
+    own = [{"role": "system", "content": system}, user(prompt)]
+    first = chat.lab.ask(own, tools=("grep", "glob"), headers=chat.headers)
+    look = called(chat.lab.call_id(), "grep", pattern="retry")
+    chat.lab.answer(first, look)
+    own += [look, result(look["tool_calls"][0]["id"], "gateway/retry.py:3 retry")]
+    second = chat.lab.ask(own, tools=("grep", "glob"), headers=chat.headers)
+    chat.lab.answer(second, assistant("It is in gateway/retry.py, and main.py calls it."))
+    assert (first.event, second.event, second.session.id) == ("side", "side", first.session.id)
+    chat.history += [call, result(call["tool_calls"][0]["id"], "It is in gateway/retry.py, and main.py calls it.")]
+    step = chat.send()
+    assert (step.event, step.session.id) == ("turn", chat.session)
+
+
+def test_an_agent_named_in_a_header_is_a_side_call_of_the_session_that_the_other_header_names():
+    lab = Lab()
+    headers = {"x-claude-code-session-id": "s-1"}
+    main = lab.ask([user("explore the repository")], headers=headers)
+    lab.answer(main, assistant("I send an agent."))
+    agents = [
+        lab.ask([user("you explore")], headers={**headers, "x-claude-code-agent-id": name})
+        for name in ("a1", "a2", "a1")
+    ]
+    assert [step.event for step in agents] == ["side"] * 3
+    assert [step.session.parent for step in agents] == [main.session.id] * 3
+    assert agents[0].session.id == agents[2].session.id != agents[1].session.id
