@@ -9,33 +9,44 @@ import json
 from clients.client import Job
 
 
-def codex(job: Job) -> list[str]:
-    """`codex exec`, then `codex exec resume --last`, with a provider of its own that speaks Responses."""
-    home = job.home / ".codex"
-    home.mkdir()
-    (home / "config.toml").write_text(
-        f"""model = "gpt-5.1-codex"
-model_provider = "scripted"
+_CODEX = """model = "gpt-5.1-codex"
 model_context_window = 100000
 model_auto_compact_token_limit = 60000
 check_for_update_on_startup = false
-[model_providers.scripted]
-name = "scripted"
-base_url = "{job.url}/v1"
-env_key = "SCRIPTED_KEY"
-wire_api = "responses"
+{provider}
 [analytics]
 enabled = false
 [feedback]
 enabled = false
 """
-    )
-    last = job.home / "last.txt"
+_CODEX_SCRIPTED = """model_provider = "scripted"
+[model_providers.scripted]
+name = "scripted"
+base_url = "{url}/v1"
+env_key = "SCRIPTED_KEY"
+wire_api = "responses"
+"""
+
+
+def codex(job: Job) -> list[str]:
+    """`codex exec`, then `codex exec resume --last`, with a provider of its own: it compacts by a summary."""
+    return _codex(job, _CODEX_SCRIPTED.format(url=job.url), {"SCRIPTED_KEY": "sk-dummy-codex"})
+
+
+def codex_openai(job: Job) -> list[str]:
+    """The same with its provider `openai`: it tries a WebSocket first and compacts by an encrypted item."""
+    return _codex(job, f'openai_base_url = "{job.url}/v1"', {"CODEX_API_KEY": "sk-dummy-codex"})
+
+
+def _codex(job: Job, provider: str, env: dict[str, str]) -> list[str]:
+    home, last = job.home / ".codex", job.home / "last.txt"
+    home.mkdir()
+    (home / "config.toml").write_text(_CODEX.format(provider=provider))
     options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-o", str(last)]
     answers = []
-    for i, line in enumerate(job.lines):
-        command = ["codex", "exec", *options, line] if i == 0 else ["codex", "exec", "resume", "--last", *options, line]
-        job.run(command, {"CODEX_HOME": str(home), "SCRIPTED_KEY": "sk-dummy-codex"})
+    for line in job.lines:
+        resumed = ["resume", "--last"] if answers else []
+        job.run(["codex", "exec", *resumed, *options, line], {"CODEX_HOME": str(home)} | env)
         answers.append(last.read_text())
     return answers
 
@@ -136,18 +147,3 @@ def pi(job: Job) -> list[str]:
     return [
         job.run(["pi", *options, *(["--continue"] if i else []), line], env).strip() for i, line in enumerate(job.lines)
     ]
-
-
-def cline(job: Job) -> list[str]:
-    """`cline`, then `cline --id` with the session of its history; its window is two million tokens."""
-    env = {"CLINE_SESSION_BACKEND_MODE": "local", "CLINE_TELEMETRY_DISABLED": "1"}
-    provider = ["-p", "openai-compatible", "-k", "sk-dummy-cline", "-m", "scripted", "-b", f"{job.url}/v1"]
-    job.run(["cline", "auth", *provider], env)
-    answers, resumed = [], []
-    for line in job.lines:
-        out = job.run(["cline", "--json", *resumed, line], env)
-        events = [json.loads(row) for row in out.splitlines() if row.startswith("{")]
-        answers.append(next(e["text"] for e in reversed(events) if e["type"] == "run_result"))
-        history = json.loads(job.run(["cline", "history", "--json"], env))
-        resumed = ["--id", history[0]["sessionId"]]
-    return answers

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -79,30 +80,39 @@ class Job:
             | extra
         )
 
-    def run(self, command: Sequence[str], env: Mapping[str, str] = {}, said: str = "") -> str:
-        """Standard output of `command`, run in the working directory; `said` goes to its standard input."""
-        process = subprocess.Popen(
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline, at least one."""
+        return max(1.0, self.deadline - time.monotonic())
+
+    def start(self, command: Sequence[str], env: Mapping[str, str], *, silent: bool = False) -> "subprocess.Popen[str]":
+        """`command` in the working directory, in a process group of its own. `silent`: nothing is said to it."""
+        return subprocess.Popen(
             command, cwd=self.work, env=self.environment(env), text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL if silent else subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=(self.home / "stderr").open("w"),
         )  # fmt: skip
+
+    def run(self, command: Sequence[str], env: Mapping[str, str], said: str = "") -> str:
+        """Standard output of `command` to its end; `said` goes to its standard input."""
+        process = self.start(command, env, silent=not said)
         try:
-            out, err = process.communicate(said, timeout=max(1.0, self.deadline - time.monotonic()))
+            out, _ = process.communicate(said or None, timeout=self.left_s)
         except subprocess.TimeoutExpired:
             raise ClientError(f"{command[0]} did not end in time") from None
         finally:
-            _end(process)
+            end(process)
         if process.returncode:
-            raise ClientError(f"{command[0]} ended with {process.returncode}: {(err or out).strip()[-600:]}")
+            complaint = (self.home / "stderr").read_text().strip() or out.strip()
+            raise ClientError(f"{command[0]} ended with {process.returncode}: {complaint[-600:]}")
         return out
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
-    """Ends what the process may have left in its own group, and nothing else."""
-    try:
+def end(process: "subprocess.Popen[str]") -> None:
+    """Ends a process that we started, and what it left in its own group."""
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    process.communicate()
+    process.wait()
 
 
 Drive = Callable[[Job], list[str]]

@@ -61,6 +61,10 @@ CLIENTS = (
         npm=("@openai/codex@0.169.0",), drive=agents.codex,
     ),
     Client(
+        name="codex-openai", family="Codex CLI", protocol="responses", losses=COMPACTED, shares="codex",
+        npm=("@openai/codex@0.169.0",), drive=agents.codex_openai,
+    ),
+    Client(
         name="claude-code", family="Claude Code", protocol="messages", losses=COMPACTED, full_tokens=190_000,
         npm=("@anthropic-ai/claude-code@2.1.330",), drive=agents.claude_code,
     ),
@@ -79,9 +83,5 @@ CLIENTS = (
     Client(
         name="pi", family="pi", protocol="chat", losses=COMPACTED,
         npm=("@mariozechner/pi-coding-agent@0.73.1",), drive=agents.pi,
-    ),
-    Client(
-        name="cline", family="Cline", protocol="chat", losses=COMPACTED, full_tokens=1_990_000,
-        npm=("cline@3.0.65",), drive=agents.cline,
     ),
 )  # fmt: skip

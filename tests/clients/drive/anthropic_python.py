@@ -10,8 +10,9 @@ JOB = json.load(sys.stdin)
 WISH = (
     "Our context window is nearly full. Write a summary of the conversation so far, from which the work can go on "
     "without its history. Cover, in this order: what the user wants, what was decided and why, which files and "
-    "machines were looked at, what is still open, and what the next step is. Keep names and numbers as they were given, "
-    "leave out greetings and everything that was settled without a trace. Answer with the summary alone, and call no tool."
+    "machines were looked at, what is still open, and what the next step is. Keep names and numbers as they were "
+    "given, leave out greetings and everything that was settled without a trace. Answer with the summary alone, and "
+    "call no tool."
 )
 CLIENT = Anthropic(base_url=JOB["url"], api_key="sk-ant-dummy-anthropic-python")
 SYSTEM = [
