@@ -65,6 +65,10 @@ def raw(url: str, request: bytes, *, until_closed: bool = False) -> bytes:
         return answer
 
 
+def head_of(method: str, path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "host: x", *headers, "", ""]).encode()
+
+
 # what goes up
 
 BODIES = {
@@ -84,12 +88,12 @@ BODIES = {
     "null messages": b'{"model": "m", "messages": null}',
     "messages as text": b'{"model": "m", "messages": "hi"}',
     "odd messages": b'{"messages": [null, 1, "x", [], {}]}',
-    "odd contents": b'{"messages": [{"role": "user"}, {"role": null, "content": {}}, {"role": 5, "content": [null, 1]}]}',
+    "odd contents": b'{"messages": [{"role": "user"}, {"role": null, "content": {}}, {"role": 5, "content": [1]}]}',
     "a list": b'[{"messages": []}]',
     "a number": b"17",
     "deep": b'{"messages": ' + b"[" * 5_000 + b"]" * 5_000 + b"}",
     "deep content": b'{"messages": [{"role": "user", "content": ' + b'{"a":' * 3_000 + b"1" + b"}" * 3_000 + b"}]}",
-    "unknown fields": b'{"x": {"y": [1]}, "messages": [{"role": "robot", "content": "hi", "z": null}], "model": null}',
+    "unknown fields": b'{"x": {"y": [1]}, "messages": [{"role": "robot", "content": "hi", "z": null}]}',
     "large": b'{"model": "m", "messages": [{"role": "user", "content": "' + b"0123456789" * 1_000_000 + b'"}]}',
 }
 
@@ -198,18 +202,40 @@ def test_a_base_path_of_the_upstream_is_kept(tmp_path, prefix, target):
 def test_headers_go_up_but_for_ours_and_those_of_the_connection(url, upstream):
     upstream.answer = say(200, b"{}")
     sent = [
-        ("host", "api.of-the-client.example"), ("authorization", "Bearer sk-1"), ("anthropic-beta", "a"), ("anthropic-beta", "b"),
-        ("x-lantern-session", "s"), ("x-lantern-project", "p"), ("x-lantern-restore", "off"), ("x-lantern-other", "o"),
-        ("connection", "keep-alive, x-hop"), ("x-hop", "1"), ("te", "trailers"), ("proxy-authorization", "Basic x"),
-        ("keep-alive", "5"), ("idempotency-key", "k"), ("x-codex-turn-state", "t"), ("user-agent", "some/1"),
-        ("expect", "100-continue"), ("x-empty", ""), ("openai-organization", "org"),
-    ]  # fmt: skip
+        ("host", "api.of-the-client.example"),
+        ("authorization", "Bearer sk-1"),
+        ("anthropic-beta", "a"),
+        ("anthropic-beta", "b"),
+        ("x-lantern-session", "s"),
+        ("x-lantern-project", "p"),
+        ("x-lantern-restore", "off"),
+        ("x-lantern-other", "o"),
+        ("connection", "keep-alive, x-hop"),
+        ("x-hop", "1"),
+        ("te", "trailers"),
+        ("proxy-authorization", "Basic x"),
+        ("keep-alive", "5"),
+        ("idempotency-key", "k"),
+        ("x-codex-turn-state", "t"),
+        ("user-agent", "some/1"),
+        ("expect", "100-continue"),
+        ("x-empty", ""),
+        ("openai-organization", "org"),
+    ]
     lines = "".join(f"{name}: {value}\r\n" for name, value in sent)
     for path in ("/v1/embeddings", CHAT):
         answer = raw(url, f"POST {path} HTTP/1.1\r\n{lines}content-length: 2\r\n\r\n{{}}".encode())
         assert answer.startswith(CONTINUE)
         got = upstream.got[-1].headers
-        kept = ("authorization", "anthropic-beta", "idempotency-key", "x-codex-turn-state", "user-agent", "x-empty", "openai-organization")  # fmt: skip
+        kept = (
+            "authorization",
+            "anthropic-beta",
+            "idempotency-key",
+            "x-codex-turn-state",
+            "user-agent",
+            "x-empty",
+            "openai-organization",
+        )
         assert [pair for pair in got if pair[0] in kept] == [pair for pair in sent if pair[0] in kept]
         assert {name.lower() for name, _ in got} <= {*kept, "host", "content-length", "accept-encoding", "connection"}
         assert upstream.got[-1].header("host") == upstream.url.removeprefix("http://")
@@ -331,8 +357,10 @@ def test_a_compressed_answer_comes_back_compressed_and_is_archived(running, upst
     kind = SSE if streamed else ("content-type", "application/json")
     upstream.answer = say(200, packed, kind, ("content-encoding", encoding))
     sent = json.dumps(body(f"pack it, {encoding} {streamed}", stream=streamed)).encode()
-    request = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept-encoding: br;q=1, {encoding}\r\ncontent-length: {len(sent)}\r\n\r\n"
-    answer = raw(url, request.encode() + sent, until_closed=True)
+    head = head_of(
+        "POST", CHAT, "connection: close", f"accept-encoding: br;q=1, {encoding}", f"content-length: {len(sent)}"
+    )
+    answer = raw(url, head + sent, until_closed=True)
     assert answer.endswith(b"\r\n\r\n" + packed)
     assert upstream.got[-1].header("accept-encoding") == encoding
     assert found(url, f"packed {encoding} {streamed}")
@@ -557,16 +585,16 @@ def test_a_slow_reader_holds_the_upstream_back_and_loses_nothing(url, upstream):
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/realtime", "/anything"])
 def test_a_websocket_upgrade_is_answered_426(url, upstream, path):
-    ask_up = f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: WebSocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\n\r\n"
-    assert raw(url, ask_up.encode()).startswith(b"HTTP/1.1 426 ")
+    upgrade = ("connection: Upgrade", "upgrade: WebSocket", "sec-websocket-version: 13", "sec-websocket-key: x")
+    assert raw(url, head_of("GET", path, *upgrade)).startswith(b"HTTP/1.1 426 ")
     assert not upstream.got
 
 
 def test_an_upgrade_to_http_2_is_refused_with_the_remedy(url, upstream):
     """As Java sends it with each first request. The body of one is lost in the server, so it must not go up empty."""
     data = json.dumps(body("from Java")).encode()
-    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\ncontent-length: {len(data)}\r\n\r\n"
-    answer = raw(url, head.encode() + data)
+    upgrade = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABk")
+    answer = raw(url, head_of("POST", CHAT, *upgrade, f"content-length: {len(data)}") + data)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"HTTP_1_1" in answer
     assert not upstream.got

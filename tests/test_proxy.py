@@ -138,10 +138,13 @@ def test_what_was_lost_is_back_and_the_request_is_the_clients_but_for_the_block(
     name = f"block{len(path)}"
     messages = talk(url, name, tools=TOOLS)
     sent = {
-        "model": "m", "temperature": 1.0, "n": 2, "unknown": {"x": [1e3, None]},
+        "model": "m",
+        "temperature": 1.0,
+        "n": 2,
+        "unknown": {"x": [1e3, None]},
         "tools": TOOLS,
         "messages": cut(messages, f"Who keeps the {name} relay number 1?"),
-    }  # fmt: skip
+    }
     response = httpx.post(url + path, json=sent, headers={"authorization": "Bearer sk-one"})
     found, got = told(response), upstream.got[-1]
     assert found["event"] == "window"
@@ -159,11 +162,15 @@ SHAPES = {
     "text": lambda text: text,
     "parts": lambda text: [{"type": "text", "text": text}],
     "cache_control": lambda text: [
-        {"type": "text", "text": "look"}, {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}],
+        {"type": "text", "text": "look"},
+        {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}},
+    ],
     "image first": lambda text: [
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}, {"type": "text", "text": text}],
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+        {"type": "text", "text": text},
+    ],
     "odd white space": lambda text: f"\n  {text}\t\u00a0\n",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -11,6 +12,8 @@ from prometheus_client.registry import Collector
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
+
+from lantern_proxy.archive_file import size_bytes
 
 
 def snapshot(state: State) -> dict[str, Any]:
@@ -59,7 +62,11 @@ class _Tallies(Collector):
         )
         yield GaugeMetricFamily("lantern_queue_depth", "Records that wait for the writer.", proxy.writer.depth)
         yield GaugeMetricFamily("lantern_archive_up", "1 while the archive can be written.", not proxy.writer.problem)
-        yield GaugeMetricFamily("lantern_archive_bytes", "Size of the archive file.", _size(proxy.config.archive.path))
+        yield GaugeMetricFamily(
+            "lantern_archive_bytes",
+            "Size of the archive, its write-ahead log included.",
+            _size(proxy.config.archive.path),
+        )
         yield GaugeMetricFamily("lantern_uptime_seconds", "Seconds since start.", time.time() - self._state.started_at)
         histogram = HistogramMetricFamily(
             "lantern_prepare_seconds", "Time a request spends here before it goes upstream."
@@ -75,8 +82,8 @@ def _counter(name: str, text: str, label: str, counts: dict[str, int]) -> Metric
     return family
 
 
-def _size(path: Any) -> int:
+def _size(path: Path) -> int:
     try:
-        return int(path.stat().st_size)
+        return size_bytes(path)
     except OSError:
         return 0

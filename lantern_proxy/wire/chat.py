@@ -5,6 +5,7 @@ read(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}').message
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from json import dumps
 from typing import Any
 
 import msgspec
@@ -163,9 +164,9 @@ def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer
     try:
         top = members(body)
         raws = [members(choice).get("message") for choice in elements(top["choices"])]
+        found = tuple(_read_message(bytes(raw)) for raw in raws if raw is not None)
     except (WireError, KeyError):
         return Answer(messages=(), complete=complete)
-    found = tuple(_read_message(bytes(raw)) for raw in raws if raw is not None)
     return Answer(messages=found, ids=(_text(top, "id"),) if "id" in top else (), complete=complete)
 
 
@@ -182,23 +183,41 @@ def _assemble(chunks: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
     choices: dict[int, dict[str, Any]] = {}
     finished = False
     for chunk in chunks:
-        for choice in chunk.get("choices") or ():
-            if isinstance(choice, dict):
-                _merge(choices.setdefault(choice.get("index") or 0, {"role": "assistant"}), choice.get("delta") or {})
-                finished = finished or bool(choice.get("finish_reason"))
-    raws = [msgspec.json.encode(_settle(choices[index])) for index in sorted(choices)]
+        for choice in _dicts(chunk.get("choices")):
+            delta = choice.get("delta")
+            into = choices.setdefault(_index(choice), {"role": "assistant"})
+            _merge(into, delta if isinstance(delta, dict) else {})
+            finished = finished or bool(choice.get("finish_reason"))
+    raws = [_encode(_settle(choices[index])) for index in sorted(choices)]
     ids = tuple({str(chunk["id"]) for chunk in chunks if chunk.get("id")})
     return Answer(messages=tuple(_read_message(raw) for raw in raws), ids=ids, complete=complete and finished)
+
+
+def _encode(message: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:  # half a character; two halves from two chunks make a whole one
+        return dumps(message).encode()
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _index(part: Mapping[str, Any]) -> int:
+    index = part.get("index")
+    return index if isinstance(index, int) else 0
 
 
 def _merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
     for key, value in delta.items():
         if key == "tool_calls":
             calls = into.setdefault("tool_calls", {})
-            for part in value or ():
-                _merge_call(calls.setdefault(part.get("index") or 0, {}), part)
+            for part in _dicts(value):
+                _merge_call(calls.setdefault(_index(part), {}), part)
         elif isinstance(value, str) and key not in ("role", "id"):
-            into[key] = (into.get(key) or "") + value
+            before = into.get(key)
+            into[key] = (before if isinstance(before, str) else "") + value
         elif value is not None:
             into[key] = value
 
@@ -207,8 +226,9 @@ def _merge_call(into: dict[str, Any], part: Mapping[str, Any]) -> None:
     for key, value in part.items():
         if key == "function" and isinstance(value, dict):
             inner = into.setdefault("function", {"name": "", "arguments": ""})
-            inner["name"] = inner["name"] or value.get("name") or ""
-            inner["arguments"] += value.get("arguments") or ""
+            name, more = value.get("name"), value.get("arguments")
+            inner["name"] = inner["name"] or (name if isinstance(name, str) else "")
+            inner["arguments"] += more if isinstance(more, str) else ""
         elif key != "index" and value is not None:
             into[key] = value
 

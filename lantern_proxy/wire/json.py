@@ -94,16 +94,18 @@ def first_byte(raw: msgspec.Raw) -> bytes:
 
 def canonical_json(value: Any) -> str:
     """One text for equal values: keys sorted, no white space. A string that holds JSON counts as that JSON."""
-    if isinstance(value, str):
-        text = value
-        try:
-            value = _any.decode(text)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            return text
+    as_sent = value if isinstance(value, str) else None
     try:
-        return str(_canonical.encode(value), "utf-8")
-    except (TypeError, ValueError, RecursionError):
+        return str(_canonical.encode(value if as_sent is None else _any.decode(as_sent)), "utf-8")
+    except (msgspec.DecodeError, UnicodeError, RecursionError):  # no JSON; half a character; too deep
+        return as_sent if as_sent is not None else _bare(value)
+
+
+def _bare(value: Any) -> str:
+    try:
         return repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deeply"
 
 
 def span(whole: bytes, part: msgspec.Raw) -> tuple[int, int]:

@@ -1,0 +1,121 @@
+"""Health, metrics and the read-only API, served by the real app."""
+
+import httpx
+import pytest
+from scripted import Upstream, ask, body, config_for, serving, told
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path_factory.mktemp("admin"))) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def talk(url):
+    """What was told of two turns of one conversation, and of a question of somebody else."""
+    first = ask(url, body("The admin password hint is BLUEBERRY-7."))
+    second = ask(
+        url, body("The admin password hint is BLUEBERRY-7.", "I heard: The admin password hint is BLUEBERRY-7.", "ok")
+    )
+    other = ask(url, body("somebody else's CRANBERRY-8"), key="sk-two")
+    httpx.post(f"{url}/v1/chat/completions", content=b"not JSON")
+    return [told(each) for each in (first, second, other)]
+
+
+def get(url: str, path: str, status: int = 200, **headers: str):
+    response = httpx.get(f"{url}/lantern{path}", headers=headers)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_health_tells_what_serves(url, talk):
+    found = get(url, "/health")
+    assert found["status"] == "ok"
+    assert found["archive"]["ok"]
+    assert found["archive"]["path"].endswith("lantern.db")
+    assert found["embedder"] == {"state": "off", "detail": "not installed or turned off"}
+    assert found["bm25"]["kernel"] in ("avx2", "scalar", "numpy")
+    assert found["degraded"] == {}
+    assert found["events"] == {"new": 2, "turn": 1, "passthrough": 1}
+    assert found["uptime_s"] > 0
+    assert found["version"]
+
+
+def test_metrics_are_prometheus_text(url, talk):
+    response = httpx.get(f"{url}/lantern/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    lines = response.text.splitlines()
+    for line in (
+        'lantern_requests_total{event="new"} 2.0',
+        'lantern_requests_total{event="turn"} 1.0',
+        "lantern_archive_up 1.0",
+        "lantern_queue_depth 0.0",
+        "lantern_restored_chars_total 0.0",
+        "lantern_prepare_seconds_count 4.0",
+        'lantern_prepare_seconds_bucket{le="+Inf"} 4.0',
+    ):
+        assert line in lines
+    sizes = [float(line.split()[1]) for line in lines if line.startswith("lantern_archive_bytes ")]
+    assert sizes[0] > 4096
+    buckets = [float(line.split()[1]) for line in lines if line.startswith("lantern_prepare_seconds_bucket")]
+    assert buckets == sorted(buckets)
+
+
+def test_sessions_messages_and_requests_can_be_looked_at(url, talk):
+    rows = get(url, "/api/sessions")
+    assert {row["id"] for row in rows} == {talk[0]["session"], talk[2]["session"]}
+    shown = get(url, f"/api/sessions/{talk[0]['session']}")
+    assert [(m["role"], m["text"]) for m in shown["messages"]] == [
+        ("user", "The admin password hint is BLUEBERRY-7."),
+        ("assistant", "I heard: The admin password hint is BLUEBERRY-7."),
+        ("user", "ok"),
+        ("assistant", "I heard: ok"),
+    ]
+    assert {r["id"] for r in shown["requests"]} == {talk[0]["request"], talk[1]["request"]}
+    assert get(url, f"/api/requests/{talk[1]['request']}")["request"]["event"] == "turn"
+    assert len(get(url, "/api/sessions?limit=1")) <= 2
+
+
+def test_a_search_can_be_kept_to_one_tenant(url, talk):
+    tenants = [row["id"] for row in get(url, "/api/tenants")]
+    assert len(tenants) == 2
+    hits = {tenant: get(url, f"/api/search?q=BLUEBERRY-7&tenant={tenant}") for tenant in tenants}
+    assert sorted(bool(found) for found in hits.values()) == [False, True]
+    everyone = get(url, "/api/search?q=BLUEBERRY-7")
+    assert {hit["tenant"] for hit in everyone} == {tenant for tenant, found in hits.items() if found}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/sessions/ses_none", 404),
+        ("/api/requests/req_none", 404),
+        ("/api/nothing", 404),
+        ("/nothing", 404),
+        ("/api/sessions?limit=many", 400),
+        ("/api/search?q=", 200),
+        ('/api/search?q="unclosed AND (', 200),
+    ],
+)
+def test_what_is_not_there_or_not_meant_is_told(url, talk, path, status):
+    get(url, path, status)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8484", "localhost.evil.example"])
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/api/sessions", "/api/search?q=x"])
+def test_a_page_that_rebinds_its_name_to_this_machine_learns_nothing(url, talk, host, path):
+    response = httpx.get(f"{url}/lantern{path}", headers={"host": host})
+    assert response.status_code == 403
+    assert "BLUEBERRY" not in response.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1234", "[::1]:8484", "192.168.1.5"])
+def test_this_machine_may_ask_by_any_of_its_addresses(url, host):
+    assert httpx.get(f"{url}/lantern/health", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_the_api_is_read_only(url, talk, method):
+    assert httpx.request(method, f"{url}/lantern/api/sessions").status_code in (404, 405)
+    assert get(url, "/api/sessions")

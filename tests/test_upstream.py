@@ -1,0 +1,154 @@
+"""Who gets a request, and what becomes of a call that fails."""
+
+import asyncio
+import time
+
+import pytest
+from scripted import CHUNKED, Upstream, say
+
+from lantern_proxy.config import UpstreamConfig
+from lantern_proxy.upstream import Upstream as Client
+from lantern_proxy.upstream import UpstreamError
+
+DEFAULT = UpstreamConfig()
+DEEP = UpstreamConfig(openai="https://router.example/api/v1", anthropic="https://claude.example/proxy")
+LOCAL = UpstreamConfig(openai="http://127.0.0.1:11434")
+ANTHROPIC = ((b"anthropic-version", b"2023-06-01"),)
+
+
+def where(config: UpstreamConfig, path: str, query: bytes = b"", headers=()) -> str:
+    async def ask() -> str:
+        async with Client(config) as client:
+            base, target = client.target(path, query, headers)
+            return f"{base.scheme}://{base.netloc.decode()}{target.decode()}"
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("config", "path", "url"),
+    [
+        (DEFAULT, "/v1/chat/completions", "https://api.openai.com/v1/chat/completions"),
+        (DEFAULT, "/chat/completions", "https://api.openai.com/v1/chat/completions"),
+        (DEFAULT, "/v1/models", "https://api.openai.com/v1/models"),
+        (DEFAULT, "/v1/messages", "https://api.anthropic.com/v1/messages"),
+        (DEFAULT, "/messages", "https://api.anthropic.com/v1/messages"),
+        (DEFAULT, "/v1/messages/batches/b_1", "https://api.anthropic.com/v1/messages/batches/b_1"),
+        (DEFAULT, "/v1/threads/t/messages", "https://api.openai.com/v1/threads/t/messages"),
+        (DEFAULT, "/", "https://api.openai.com/"),
+        (DEFAULT, "/v1", "https://api.openai.com/v1"),
+        (DEFAULT, "/dashboard/billing", "https://api.openai.com/dashboard/billing"),
+        (DEFAULT, "/v1/something/new", "https://api.openai.com/v1/something/new"),
+        (DEEP, "/v1/chat/completions", "https://router.example/api/v1/chat/completions"),
+        (DEEP, "/responses", "https://router.example/api/v1/responses"),
+        (DEEP, "/v1/messages", "https://claude.example/proxy/v1/messages"),
+        (DEEP, "/credits", "https://router.example/api/credits"),
+        (LOCAL, "/v1/chat/completions", "http://127.0.0.1:11434/chat/completions"),
+        (LOCAL, "/api/tags", "http://127.0.0.1:11434/api/tags"),
+    ],
+)
+def test_a_path_goes_to_its_upstream(config, path, url):
+    assert where(config, path) == url
+    assert where(config, path, b"a=%2F&a=1") == f"{url}?a=%2F&a=1"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/files", "/v1/messages", "/v1/skills"])
+def test_whatever_an_anthropic_sdk_sends_goes_to_anthropic(path):
+    assert where(DEFAULT, path, headers=ANTHROPIC) == f"https://api.anthropic.com{path}"
+
+
+def call(upstream: Upstream, **settings) -> bytes:
+    """The answer to a small request."""
+
+    async def through() -> bytes:
+        async with Client(UpstreamConfig(openai=f"{upstream.url}/v1", **settings)) as client:
+            answer = await client.send("POST", "/v1/chat/completions", b"", [], b"{}")
+            try:
+                return b"".join([chunk async for chunk in answer.chunks()])
+            finally:
+                await answer.close()
+
+    return asyncio.run(through())
+
+
+async def nothing(got, wire):
+    await wire.closed()
+
+
+async def half(got, wire):
+    await wire.head(200, CHUNKED)
+    await wire.chunk(b"half")
+    await wire.closed()
+
+
+async def cut(got, wire):
+    await wire.head(200, ("content-length", "10"))
+    await wire.send(b"half")
+    wire.reset()
+
+
+async def babble(got, wire):
+    await wire.send(b"220 mail.example ESMTP\r\n\r\n")
+    wire.reset()
+
+
+@pytest.mark.parametrize(("answer", "status"), [(nothing, 504), (half, 504), (cut, 502), (babble, 502)])
+def test_a_failure_is_told_with_its_status(answer, status):
+    with Upstream(answer=answer) as upstream, pytest.raises(UpstreamError) as failure:
+        call(upstream, read_timeout_s=1)
+    assert failure.value.status == status
+    assert str(failure.value).startswith("upstream ")
+
+
+def test_nobody_there_is_a_502_and_comes_before_the_timeout():
+    with Upstream() as upstream:
+        pass
+    started = time.monotonic()
+    with pytest.raises(UpstreamError, match=r"upstream 127\.0\.0\.1 cannot be reached") as failure:
+        call(upstream, connect_timeout_s=30)
+    assert failure.value.status == 502
+    assert time.monotonic() - started < 30
+
+
+def test_a_name_that_does_not_exist_is_a_502():
+    async def through():
+        async with Client(UpstreamConfig(openai="http://no-such-host.invalid/v1")) as client:
+            await client.send("GET", "/v1/models", b"", [], b"")
+
+    with pytest.raises(UpstreamError) as failure:
+        asyncio.run(through())
+    assert failure.value.status in (502, 504)
+
+
+def test_connections_are_used_again_and_a_dead_one_is_replaced():
+    async def through(upstream: Upstream) -> int:
+        async with Client(UpstreamConfig(openai=f"{upstream.url}/v1")) as client:
+            for n in range(6):
+                answer = await client.send("GET", f"/v1/models/{n}", b"", [], b"")
+                assert [chunk async for chunk in answer.chunks()] == [b"{}"]
+                await answer.close()
+                await asyncio.sleep(0.05)
+        return upstream.connections
+
+    with Upstream(answer=say(200, b"{}")) as upstream:
+        assert asyncio.run(through(upstream)) == 1
+
+    async def once(got, wire):
+        await say(200, b"{}")(got, wire)
+        wire.writer.close()
+
+    with Upstream(answer=once) as upstream:
+        assert asyncio.run(through(upstream)) == 6
+
+
+def test_an_answer_that_was_read_ahead_can_be_read_again():
+    async def through(upstream: Upstream) -> tuple[bytes, list[bytes]]:
+        async with Client(UpstreamConfig(openai=f"{upstream.url}/v1")) as client:
+            answer = await client.send("GET", "/v1/models", b"", [], b"")
+            ahead = await answer.read()
+            chunks = [chunk async for chunk in answer.chunks()]
+            await answer.close()
+            return ahead, chunks
+
+    with Upstream(answer=say(400, b"too long")) as upstream:
+        assert asyncio.run(through(upstream)) == (b"too long", [b"too long"])
