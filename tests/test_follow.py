@@ -136,9 +136,8 @@ def test_a_compaction_right_after_a_restart_is_found(style):
 def test_after_a_restart_a_summary_that_was_made_before_it_links_and_old_texts_are_still_known():
     lab = Lab()
     chat = chat_of(lab, 6)
-    chat.summarise(
-        "transcript under another system prompt", "Bisher: alles bestens, es fehlt nur noch der Rest, siehe oben."
-    )
+    summary = "Bisher: alles bestens, es fehlt nur noch der Rest, siehe oben."
+    chat.summarise("transcript under another system prompt", summary)
     chat.history = chat.history[-4:]
     chat.turn("go on", "Going on with it.")
     lab.restart()
