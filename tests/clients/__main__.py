@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def drive(client: Client, cache: Path = CACHE) -> Outcome:
     try:
         folder = ensure(client, cache)
         began = time.monotonic()
-        verdict = judge(client, play(client, folder, lantern=False), play(client, folder, lantern=True))
+        with ThreadPoolExecutor(2) as both:
+            straight, through = (both.submit(play, client, folder, lantern=lantern) for lantern in (False, True))
+            verdict = judge(client, straight.result(), through.result())
     except (InstallError, ClientError) as error:
         verdict = Verdict(problems=[str(error)])
     return Outcome(client, verdict, time.monotonic() - began)

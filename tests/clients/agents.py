@@ -8,7 +8,6 @@ import json
 
 from clients.client import Job
 
-
 _CODEX = """model = "gpt-5.1-codex"
 model_context_window = 100000
 model_auto_compact_token_limit = 60000

@@ -22,10 +22,12 @@ class Client:
     protocol: Protocol
     drive: "Drive"
     pip: tuple[str, ...] = ()
-    """Pinned requirements; the first one is the client itself."""
+    """Pinned requirements."""
     npm: tuple[str, ...] = ()
+    package: str = ""
+    """Which of the requirements is the client itself; by default the first."""
     shares: str = ""
-    """Name of the client whose installation this one uses."""
+    """Name of an installation that it shares with others, whose requirements are the same."""
     tools: bool = True
     """It can run a shell command for the model."""
     losses: frozenset[str]
@@ -41,7 +43,8 @@ class Client:
     @property
     def version(self) -> str:
         """Of the package that is the client."""
-        return (self.pip or self.npm)[0].rpartition("==" if self.pip else "@")[2]
+        requirement = next(each for each in (*self.pip, *self.npm) if each.startswith(self.package))
+        return requirement.rpartition("==" if self.pip else "@")[2]
 
 
 class ClientError(RuntimeError):

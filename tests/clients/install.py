@@ -28,8 +28,9 @@ def ensure(client: Client, cache: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     if client.pip:
-        _run([sys.executable, "-m", "venv", str(folder)], client)
-        _run([str(folder / "bin/python"), "-m", "pip", "install", "--quiet", *client.pip], client)
+        _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], client)
+        python = ["--python", str(folder / "bin/python")]
+        _run([sys.executable, "-m", "pip", *python, "install", "--quiet", *client.pip], client)
     if client.npm:
         _run(["npm", "install", "--prefix", str(folder), *_QUIET_NPM, *client.npm], client)
     stamp.write_text(wanted)

@@ -1,55 +1,54 @@
 """The clients that `scripts/clients` knows, with the versions that were last seen to work."""
 
+from typing import Any
+
 from clients import agents
-from clients.client import Client
+from clients.client import Client, Drive
 from clients.programs import program
 
-COMPACTED = frozenset({"compacted"})
-LANGCHAIN = ("langchain==1.4.7", "langchain-openai==1.6.7")
+COMPACTED, WINDOW, CLEARED = frozenset({"compacted"}), frozenset({"window"}), frozenset({"cleared"})
+
+LIBRARIES = (
+    "openai==3.54.0", "anthropic==2.12.0", "langchain==1.4.7", "langchain-openai==1.6.7", "openai-agents==0.24.0",
+    "pydantic-ai-slim[openai]==2.68.0",
+)  # fmt: skip
+"""Python libraries that install in seconds and agree with each other: one environment for all of them."""
+
+
+def library(name: str, family: str, package: str, drive: Drive, losses: frozenset[str], **more: Any) -> Client:
+    """A client out of LIBRARIES; it speaks chat completions unless `more` says otherwise."""
+    settings = {"protocol": "chat", "quick": True, "shares": "libraries", "pip": LIBRARIES} | more
+    return Client(name=name, family=family, package=package, drive=drive, losses=losses, **settings)
+
+
+_LANGCHAIN = "langchain_agent.py"
 
 CLIENTS = (
-    Client(
-        name="openai-python", family="OpenAI SDK", protocol="chat", quick=True, losses=COMPACTED,
-        pip=("openai==3.54.0",), drive=program("openai_python.py"),
-    ),
-    Client(
-        name="anthropic-python", family="Anthropic SDK", protocol="messages", quick=True, losses=COMPACTED,
-        pip=("anthropic==2.12.0",), drive=program("anthropic_python.py"),
+    library("openai-python", "OpenAI SDK", "openai==", program("openai_python.py"), COMPACTED),
+    library(
+        "anthropic-python", "Anthropic SDK", "anthropic", program("anthropic_python.py"), COMPACTED, protocol="messages"
     ),
     Client(
         name="openai-node", family="OpenAI SDK", protocol="responses", quick=True, losses=COMPACTED, tools=False,
         npm=("openai@7.57.0",), drive=program("openai_node.mjs"),
     ),
     Client(
-        name="anthropic-node", family="Anthropic SDK", protocol="messages", quick=True, losses=frozenset({"window"}),
-        tools=False, compactions=4, npm=("@anthropic-ai/sdk@1.12.0",), drive=program("anthropic_node.mjs"),
+        name="anthropic-node", family="Anthropic SDK", protocol="messages", quick=True, losses=WINDOW, tools=False,
+        compactions=4, npm=("@anthropic-ai/sdk@1.12.0",), drive=program("anthropic_node.mjs"),
     ),
-    Client(
-        name="langchain-summary", family="LangChain", protocol="chat", quick=True, losses=COMPACTED, shares="langchain",
-        pip=LANGCHAIN, drive=program("langchain_agent.py", "summarise"),
+    library("langchain-summary", "LangChain", "langchain==", program(_LANGCHAIN, "summarise"), COMPACTED),
+    library("langchain-clear", "LangChain", "langchain==", program(_LANGCHAIN, "clear"), CLEARED),
+    library("langchain-trim", "LangChain", "langchain==", program(_LANGCHAIN, "trim"), WINDOW, compactions=3),
+    library(
+        "openai-agents", "OpenAI Agents", "openai-agents", program("openai_agents.py"), COMPACTED, protocol="responses"
     ),
-    Client(
-        name="langchain-clear", family="LangChain", protocol="chat", quick=True, losses=frozenset({"cleared"}),
-        shares="langchain", pip=LANGCHAIN, drive=program("langchain_agent.py", "clear"),
-    ),
-    Client(
-        name="langchain-trim", family="LangChain", protocol="chat", quick=True, losses=frozenset({"window"}),
-        shares="langchain", compactions=3, pip=LANGCHAIN, drive=program("langchain_agent.py", "trim"),
-    ),
-    Client(
-        name="openai-agents", family="OpenAI Agents", protocol="responses", quick=True, losses=COMPACTED,
-        pip=("openai-agents==0.24.0",), drive=program("openai_agents.py"),
-    ),
-    Client(
-        name="pydantic-ai", family="pydantic-ai", protocol="chat", quick=True, losses=frozenset({"window"}),
-        compactions=3, pip=("pydantic-ai-slim[openai]==2.68.0",), drive=program("pydantic_ai_agent.py"),
-    ),
+    library("pydantic-ai", "pydantic-ai", "pydantic-ai", program("pydantic_ai_agent.py"), WINDOW, compactions=3),
     Client(
         name="llama-index", family="LlamaIndex", protocol="chat", losses=COMPACTED, tools=False,
         pip=("llama-index-core==0.14.25", "llama-index-llms-openai-like==0.8.1"), drive=program("llama_index_chat.py"),
     ),
     Client(
-        name="autogen", family="AutoGen", protocol="chat", losses=frozenset({"window", "compacted"}),
+        name="autogen", family="AutoGen", protocol="chat", losses=COMPACTED | WINDOW,
         pip=("autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5"), drive=program("autogen_chat.py"),
     ),
     Client(
