@@ -42,7 +42,7 @@ from lantern_proxy.turn import Passage, Placed, Restored
 
 POOL = 400
 """Passages that are looked at, when a question is known."""
-POOL_TIMES = 12
+POOL_TIMES = 6
 """Text that is looked at sentence by sentence when no question is known, as a multiple of the budget."""
 OFFERS = 40
 """Passages that the packer chooses from, when a question is known."""

@@ -1,6 +1,7 @@
 """Passages sentence by sentence: what the request holds of them, and how much each sentence would be missed. Pure."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,6 +110,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
     """The sentences of a passage. Costs about 50 us for 300 characters: keep them."""
     found = []
     keyed = [(tag, key(tag)) for tag in passage.tags]
+    rows = _rows(passage.text)
     for start, end in sentences(passage.text):
         text = passage.text[start:end]
         keys = tuple(dict.fromkeys(k for tag, k in keyed if k and tag in text))
@@ -116,8 +118,27 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         words = frozenset(term for term in stems - _COMMON if len(term) > 2)
         flat = " ".join(text.split())
         value = salience(text, stems, passage.speaker, specific=bool(keys))
+        if rows and sum(_template(row) in rows for row in text.splitlines()) * 2 >= text.count("\n") + 1:
+            value *= _ROW.get(passage.speaker, 0.1)
         found.append(Line(start, end, flat, anchor(flat), keys, words, value))
     return tuple(found)
+
+
+_LETTERS, _DIGITS = re.compile(r"[^\W\d]+(?:[ _'-]+[^\W\d]+)*"), re.compile(r"[-+]?\d+(?:[.,]\d+)*")
+_MANY_ROWS = 4
+_ROW = {"user": 0.4}
+"""What a row of a table or a log counts: they are full of specific terms, and hardly one is ever asked for."""
+
+
+def _template(row: str) -> str:
+    """A row without its words and numbers: "| 2011 | 331 |" -> "| # | # |"."""
+    return _DIGITS.sub("#", _LETTERS.sub("w", " ".join(row.split())))
+
+
+def _rows(text: str) -> frozenset[str]:
+    """Templates with several numbers or cells that at least four lines of a text share."""
+    counts = Counter(map(_template, text.splitlines())) if text.count("\n") >= _MANY_ROWS - 1 else Counter()
+    return frozenset(t for t, n in counts.items() if n >= _MANY_ROWS and (t.count("#") >= 2 or t.count("|") >= 2))
 
 
 _COMMON = frozenset(stem for word in STOP_WORDS | CHAT_WORDS for stem in terms(word))
@@ -142,6 +163,9 @@ _DECIDED = frozenset(
 _CHANGED = frozenset(terms("actually instead changed change switch switched longer correction update updated rather"))
 _WHEN = frozenset(terms("yesterday today tomorrow tonight last next ago since week month year weekend"))
 _FIRST = frozenset(terms("I I'm I've I'd my we we're we've our me mine"))
+_PROSE = re.compile(r"[(\"'*]*[^\W\d_][^\W\d_']+[.,;:!?)\"'*]*")
+_FIGURES = {"user": 0.7}
+"""What a line counts that is mostly figures and signs, printed rather than said."""
 _SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4}
 _FIRST_PERSON = {"user": 1.4, "assistant": 2.4, "tool": 1.0}
 """What an assistant says of itself or of both (a choice, a promise) is worth far more than its advice in general."""
@@ -159,6 +183,9 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
     if len(text) < 160 and _FILLER.match(text):
         return 0.3 if specific else 0.05
     value = _SPEAKERS.get(speaker, 1.0)
+    pieces = text.split()
+    if len(pieces) >= 4 and sum(_PROSE.fullmatch(piece) is not None for piece in pieces) < 0.35 * len(pieces):
+        value *= _FIGURES.get(speaker, 0.3)
     if text.rstrip(")\"' *").endswith("?"):
         value *= 0.35
     if not stems.isdisjoint(_FIRST):

@@ -29,6 +29,7 @@ STEP = 500
 """Passages read from the archive between two looks at the clock: about 10 ms."""
 VECTORS_A_TIME = 10_000
 """Vectors read from the archive for one restore: about 20 ms, once."""
+RICH = 8
 MAX_WAITING = 5_000
 """A scope that nobody asks is closed when this many passages wait for it."""
 MAX_PASSAGES, MAX_SCOPES = 50_000, 64
@@ -71,9 +72,10 @@ class Entry:
 
 
 def richness(passage: Passage) -> float:
-    """What users say counts most, what tools print least: they are full of specific terms that nobody asks for."""
-    speaker = {"user": 1.0, "assistant": 0.6}.get(passage.speaker, 0.4)
-    return float(speaker * (1 + len(passage.tags)) / (len(passage.text) + 40) ** 0.5)
+    """What users say counts most, what tools print least. Beyond a few specific terms more of them prove nothing: tables
+    and logs are full of terms that nobody asks for."""
+    speaker = {"user": 1.0, "assistant": 0.4}.get(passage.speaker, 0.3)
+    return float(speaker * (1 + min(len(passage.tags), RICH)) / (len(passage.text) + 40) ** 0.75)
 
 
 @dataclass(frozen=True, slots=True)
