@@ -7,6 +7,7 @@ Telemetry, update checks and whatever else would leave loopback are switched off
 import json
 
 from clients.client import Job
+from clients.talk import OVERFLOWS
 
 _CODEX = """model = "gpt-5.1-codex"
 model_context_window = 100000
@@ -42,7 +43,7 @@ def _codex(job: Job, provider: str, env: dict[str, str]) -> list[str]:
     home.mkdir()
     (home / "config.toml").write_text(_CODEX.format(provider=provider))
     options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-o", str(last)]
-    answers = []
+    answers: list[str] = []
     for line in job.lines:
         resumed = ["resume", "--last"] if answers else []
         job.run(["codex", "exec", *resumed, *options, line], {"CODEX_HOME": str(home)} | env)
@@ -52,26 +53,28 @@ def _codex(job: Job, provider: str, env: dict[str, str]) -> list[str]:
 
 def claude_code(job: Job) -> list[str]:
     """`claude -p`, then `claude -p --continue`; it compacts of itself when the reported usage fills the window."""
+    return [_claude(job, line, first=line == job.lines[0]) for line in job.lines]
+
+
+def claude_code_manual(job: Job) -> list[str]:
+    """The same, but its user asks for it: `/compact` after the turns that make the others run full."""
+    answers = []
+    for i, line in enumerate(job.lines):
+        answers.append(_claude(job, line, first=i == 0))
+        if i in OVERFLOWS:
+            _claude(job, "/compact", first=False)
+    return answers
+
+
+def _claude(job: Job, line: str, *, first: bool) -> str:
     env = {
         "ANTHROPIC_BASE_URL": job.url, "ANTHROPIC_API_KEY": "sk-ant-dummy-claude-code",
         "ANTHROPIC_MODEL": "claude-sonnet-4-5", "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000",
         "CLAUDE_CONFIG_DIR": str(job.home / ".claude"), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_ERROR_REPORTING": "1",
     }  # fmt: skip
-    answers = []
-    for i, line in enumerate(job.lines):
-        command = [
-            "claude",
-            "-p",
-            line,
-            "--output-format",
-            "json",
-            "--allowedTools",
-            "Bash(cat:*)",
-            *(["--continue"] if i else []),
-        ]
-        answers.append(str(json.loads(job.run(command, env))["result"]))
-    return answers
+    options = ["--output-format", "json", "--allowedTools", "Bash(cat:*)", *([] if first else ["--continue"])]
+    return str(json.loads(job.run(["claude", "-p", line, *options], env))["result"])
 
 
 def opencode(job: Job) -> list[str]:

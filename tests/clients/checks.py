@@ -17,6 +17,8 @@ from clients.upstream import Received
 
 LOSSES = frozenset({"compacted", "window", "cleared"})
 MEMORY_PATHS = re.compile(r"/(chat/completions|responses|responses/compact|messages)$")
+_MINTED = re.compile(r'"id": ?"((?:msg|fc)_\w+)"')
+_REFERENCE = re.compile(r'"type": ?"item_reference", ?"id": ?"(\w+)"')
 _BLOCK = re.compile(r"\n*<restored_context\b.*?</restored_context>\n*", re.S)
 
 
@@ -28,6 +30,8 @@ class Exchange:
     call: Call
     sent: str
     """The client's body as text."""
+    held: str
+    """The same with the answers that it names by their ids alone."""
     received: Received
     event: str
     session: str
@@ -64,6 +68,7 @@ def judge(client: Client, straight: Played, through: Played) -> Verdict:
 
 
 def _exchanges(played: Played, verdict: Verdict) -> Iterator[Exchange]:
+    minted: dict[str, str] = {}
     for call in played.calls:
         if call.method != "POST" or not MEMORY_PATHS.search(call.path):
             continue
@@ -74,8 +79,10 @@ def _exchanges(played: Played, verdict: Verdict) -> Iterator[Exchange]:
             )
             continue
         sent = decoded(call.body, call.asked.get("content-encoding", "")).decode()
+        minted |= {item: received.answer.decode() for item in _MINTED.findall(received.answer.decode())}
         event, session = headers.get("x-lantern-event", "-"), headers.get("x-lantern-session", "-")
-        yield Exchange(int(call.number), call, sent, received, event, session)
+        held = "\n".join([sent, *(minted.get(item, "") for item in _REFERENCE.findall(sent))])
+        yield Exchange(int(call.number), call, sent, held, received, event, session)
 
 
 def decoded(body: bytes, encoding: str) -> bytes:
@@ -109,7 +116,7 @@ def _fidelity(exchange: Exchange) -> Iterator[str]:
         return
     if "<restored_context" not in came or without_block(json.loads(came)) != without_block(json.loads(exchange.sent)):
         yield f"{name}: the upstream got another request than the client sent"
-    if exchange.event == "side":
+    if exchange.event == "side" or received.kind == "summary":
         yield f"{name}: a side call was added to"
 
 
@@ -140,9 +147,12 @@ def _main_tools(exchanges: Sequence[Exchange]) -> frozenset[str]:
 
 
 def _is_main(exchange: Exchange, tools: frozenset[str]) -> bool:
-    """Part of the conversation: a turn, or what the client says of its own accord with the conversation's tools."""
-    kind = exchange.received.kind
-    return _offered(exchange) == tools and (kind == "main" or (kind == "other" and bool(tools)))
+    """Part of the conversation: a turn, or what the client says of its own accord with the conversation's tools.
+
+    A client may leave tools out where the model shall only speak of a result.
+    """
+    kind, offered = exchange.received.kind, _offered(exchange)
+    return (kind == "main" and offered <= tools) or (kind == "other" and offered == tools != frozenset())
 
 
 def _sides(exchanges: Sequence[Exchange], tools: frozenset[str], verdict: Verdict) -> None:
@@ -162,7 +172,7 @@ def _memory(client: Client, main: Sequence[Exchange], verdict: Verdict) -> None:
     held: set[str] = set()
     before: set[str] = set()
     for e in main:
-        present = {unit for unit in units if unit in e.sent}
+        present = {unit for unit in units if unit in e.held}
         gone, newly = held - present, before - present
         if e.event in LOSSES:
             verdict.losses.append(e.event)

@@ -71,17 +71,18 @@ class Job:
         return self.home / "work"
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """A bare environment: no key, token or setting of the person who runs this reaches a client."""
+        """A bare environment: nothing of the person who runs this reaches a client, and only loopback is reached by it.
+
+        The proxy that it names does not exist: what asks for an outside address is refused at once.
+        """
         kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TZ") if name in os.environ}
         path = f"{self.folder / 'bin'}:{self.folder / 'node_modules/.bin'}:{os.environ['PATH']}"
         home = str(self.home)
-        quiet = {"DO_NOT_TRACK": "1", "CI": "1", "NO_COLOR": "1", "TERM": "dumb", "NO_PROXY": "127.0.0.1,localhost"}
-        return (
-            kept
-            | {"PATH": path, "HOME": home, "XDG_CONFIG_HOME": f"{home}/.config", "TMPDIR": f"{home}/tmp"}
-            | quiet
-            | extra
-        )
+        own = {"PATH": path, "HOME": home, "XDG_CONFIG_HOME": f"{home}/.config", "TMPDIR": f"{home}/tmp"}
+        nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
+        loopback = dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+        quiet = {"DO_NOT_TRACK": "1", "CI": "1", "NO_COLOR": "1", "TERM": "dumb"}
+        return {**kept, **own, **nowhere, **loopback, **quiet, **extra}
 
     @property
     def left_s(self) -> float:

@@ -180,7 +180,8 @@ def _output(n: int, reply: Reply) -> Json:
 
 def _begun(item: Json) -> Json:
     empty: Json = {"status": "in_progress"} if "status" in item else {}
-    return item | empty | ({"content": []} if "content" in item else {"arguments": ""} if "arguments" in item else {})
+    blank: Json = {"content": [], "arguments": ""}
+    return item | empty | {name: value for name, value in blank.items() if name in item}
 
 
 def _usage(reply: Reply) -> Json:

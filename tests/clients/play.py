@@ -25,6 +25,9 @@ from clients.upstream import Received, Script
 
 ROOT = Path(__file__).resolve().parents[2]
 
+DEADLINE_MS = 3_000
+"""What restoring may take here. What is restored is looked at, not how fast, and a client beside it takes the cores."""
+
 
 @dataclass(frozen=True, slots=True)
 class Played:
@@ -121,7 +124,9 @@ def _proxied(upstream: str, scratch: Path, *, wanted: bool) -> Iterator[str]:
         "LANTERN_PORT": str(port), "LANTERN_ARCHIVE": str(scratch / "lantern.db"),
         "LANTERN_OPENAI_UPSTREAM": f"{upstream}/v1", "LANTERN_ANTHROPIC_UPSTREAM": upstream,
     }  # fmt: skip
-    command = [sys.executable, "-m", "lantern_proxy", "serve"]
+    config = scratch / "lantern.yaml"
+    config.write_text(f"restore: {{deadline_ms: {DEADLINE_MS}}}\n")
+    command = [sys.executable, "-m", "lantern_proxy", "serve", "--config", str(config)]
     with (scratch / "lantern.log").open("w") as log:
         process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:

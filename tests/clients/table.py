@@ -17,7 +17,7 @@ LIBRARIES = (
 
 def library(name: str, family: str, package: str, drive: Drive, losses: frozenset[str], **more: Any) -> Client:
     """A client out of LIBRARIES; it speaks chat completions unless `more` says otherwise."""
-    settings = {"protocol": "chat", "quick": True, "shares": "libraries", "pip": LIBRARIES} | more
+    settings: dict[str, Any] = {"protocol": "chat", "quick": True, "shares": "libraries", "pip": LIBRARIES} | more
     return Client(name=name, family=family, package=package, drive=drive, losses=losses, **settings)
 
 
@@ -35,6 +35,10 @@ CLIENTS = (
     Client(
         name="anthropic-node", family="Anthropic SDK", protocol="messages", quick=True, losses=WINDOW, tools=False,
         compactions=4, npm=("@anthropic-ai/sdk@1.12.0",), drive=program("anthropic_node.mjs"),
+    ),
+    Client(
+        name="vercel-ai", family="Vercel AI SDK", protocol="responses", quick=True, losses=WINDOW, compactions=3,
+        npm=("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3"), drive=program("vercel_ai.mjs"),
     ),
     library("langchain-summary", "LangChain", "langchain==", program(_LANGCHAIN, "summarise"), COMPACTED),
     library("langchain-clear", "LangChain", "langchain==", program(_LANGCHAIN, "clear"), CLEARED),
@@ -66,6 +70,11 @@ CLIENTS = (
     Client(
         name="claude-code", family="Claude Code", protocol="messages", losses=COMPACTED, full_tokens=190_000,
         npm=("@anthropic-ai/claude-code@2.1.330",), drive=agents.claude_code,
+    ),
+    Client(
+        name="claude-code-manual", family="Claude Code", protocol="messages", losses=COMPACTED, full_tokens=2_000,
+        compactions=2, shares="claude-code", npm=("@anthropic-ai/claude-code@2.1.330",),
+        drive=agents.claude_code_manual,
     ),
     Client(
         name="opencode", family="opencode", protocol="chat", losses=COMPACTED,

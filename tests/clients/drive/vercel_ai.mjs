@@ -1,0 +1,38 @@
+// The Vercel AI SDK over Responses: earlier answers go by their id alone; a window drops the oldest turns.
+import { exec } from "node:child_process";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
+
+const require = createRequire(process.env.CLIENT_FOLDER + "/package.json");
+const load = (name) => import(pathToFileURL(require.resolve(name)));
+const { generateText, jsonSchema, stepCountIs, tool } = await load("ai");
+const { createOpenAI } = await load("@ai-sdk/openai");
+const job = JSON.parse(await new Response(process.stdin).text());
+const openai = createOpenAI({ baseURL: job.url + "/v1", apiKey: "sk-dummy-vercel-ai" });
+const run = promisify(exec);
+const KEPT = 7; // messages, the newest one of the user included
+
+const shell = tool({
+  description: "Runs a command.",
+  inputSchema: jsonSchema({ type: "object", properties: { command: { type: "string" } }, required: ["command"] }),
+  execute: async ({ command }) => (await run(command)).stdout,
+});
+
+let messages = [];
+const answers = [];
+for (const line of job.lines) {
+  messages.push({ role: "user", content: line });
+  messages = messages.slice(-KEPT);
+  while (messages[0].role !== "user") messages.shift();
+  const result = await generateText({
+    model: openai.responses("gpt-5-mini"),
+    instructions: "You help a small team to run its services. Be brief.",
+    messages,
+    tools: { shell },
+    stopWhen: stepCountIs(5),
+  });
+  messages.push(...result.response.messages);
+  answers.push(result.text);
+}
+console.log(JSON.stringify(answers));
