@@ -18,14 +18,11 @@ SUMMARY_CHARS = 60
 """Shortest answer that may be a summary of something."""
 
 MARKER = re.compile(
-    r"session is being continued|conversation (?:history )?(?:so far|to date|before this point)|previous conversation"
-    r"|(?:context|conversation|session|chat|history) summary|summary of (?:the |our |your )?(?:\w+ ){0,2}"
-    r"(?:conversation|session|discussion|chat|messages|history|context)|earlier (?:conversation|messages|context|part)"
-    r"|state_snapshot|<summary>|spoke to you previously|another language model started|compacted|skipped \d+ messages",
+    r"previous conversation|conversation (?:history )?(?:so far|to date|before this point)"
+    r"|(?:context|conversation|session|chat) summary|summary of (?:\w+ ){0,3}(?:conversation|session|chat)",
     re.I,
 )
-
-
+"""Words that clients put in front of a summary."""
 MARKER_CHARS = 2_000
 """Such words open a text."""
 

@@ -12,14 +12,16 @@ from lantern_proxy.session_known import PROBE_CHARS, Known
 from lantern_proxy.turn import Message, Request
 
 _SUMMARISE = re.compile(
-    r"(?:summar|compact|condens|checkpoint|handoff|hand-off|snapshot).{0,80}?(?:conversation|session|context|chat|history)"
-    r"|(?:conversation|session|context|chat|history).{0,80}?(?:summar|compact|condens|checkpoint|handoff|snapshot)",
+    r"(?:summar|compact).{0,80}?(?:conversation|session|context)|(?:conversation|session|context).{0,80}?(?:summar|compact)",
     re.I | re.S,
 )
 _CHARS_PER_WORD = 800
 """A text that is an instruction to summarise says so at least once in so many characters; a pasted article does not."""
-_TITLE = re.compile(r"\btitle\b", re.I)
-_GENERATE = re.compile(r"generat|creat|write|come up|respond with|output|provide|concise|brief|short", re.I)
+_TITLE = re.compile(
+    r"\btitle\b.{0,80}?\b(?:conversation|chat|session|thread)\b|\b(?:chat|thread)\b.{0,80}?\btitle\b", re.I | re.S
+)
+_TITLE_CHARS = 600
+"""Such a task stands at the beginning of its prompt."""
 _PROBE_TEXTS, _PROBE_TEXT_CHARS = 60, 400
 
 
@@ -93,9 +95,10 @@ def _is_summary_call(request: Request, session: Session) -> bool:
 
 
 def is_title_call(request: Request) -> bool:
-    """A first request that asks for a title: no tools, few messages, and words that say so."""
+    """A first request that asks for the title of a conversation: no tools, few messages, and words that say so.
+
+    It may come before the conversation itself, so there is nothing else to know it by.
+    """
     if request.tools or len(request.messages) > 4:
         return False
-    texts = [m.text[:2_000] for m in request.messages]
-    asked = [t for m, t in zip(request.messages, texts, strict=True) if m.role in ("system", "developer")] or texts[:1]
-    return any(_TITLE.search(text) and _GENERATE.search(text) and len(text) > 60 for text in asked)
+    return bool(_TITLE.search("\n".join([system_text(request), *texts_of(request)[:1]])[:_TITLE_CHARS]))

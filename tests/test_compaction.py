@@ -63,7 +63,9 @@ def held(step: Step, at: int | None) -> str:
 @pytest.mark.parametrize(("style", "how"), CASES)
 @pytest.mark.parametrize("system", [True, False], ids=["", "no system prompt"])
 def test_every_style_of_compaction_is_found_in_its_session_three_times_over(style, how, system):
-    for n, (named, tools, others) in enumerate(NAMED_TOOLS_OTHERS):
+    first = CASES.index((style, how)) + system
+    for n in (first % 4, (first + 1 + system) % 4):
+        named, tools, others = NAMED_TOOLS_OTHERS[n]
         if not named and (style == "last message only" or (style in BY_WORDS_ALONE and how == "made elsewhere")):
             continue
         language = "de" if how == "German transcript" else LANGUAGES[n % 3]
@@ -86,6 +88,36 @@ def test_every_style_of_compaction_is_found_in_its_session_three_times_over(styl
                 said, answer = turns("zephyr", 1, language, start=20 + 5 * round_ + k)[0]
                 later = chat.turn(said, answer, reads=file_of("zephyr", 20 + k) if tools and k % 2 else "")
                 assert (later.event, later.session.id) == ("turn", chat.session), case
+
+
+@pytest.mark.parametrize("words", [
+    "This session is being continued from a previous conversation that ran out of context.",
+    "The conversation history before this point was compacted.",
+    "Here is what was said in the conversation so far.",
+    "Context summary:",
+    "Here is a summary of our earlier conversation.",
+])  # fmt: skip
+def test_a_summary_made_elsewhere_and_the_question_in_one_message_are_found_by_the_words_around_them(words):
+    lab = Lab()
+    chat = talk(lab, "en", named=False, tools=False, others=2)
+    step = chat.send([user(f"{words}\n\n{summary_of('zephyr', 6)}\n\nGo on with the next step.")])
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+INSTRUCTIONS = (
+    "Write a detailed summary of the conversation above so that another model can go on with it. ",
+    "Summarize this session for whoever takes over: decisions, files, open tasks, in order. ",
+    "Compact the context: write down all that is needed to go on without the messages above. ",
+)
+
+
+@pytest.mark.parametrize("words", INSTRUCTIONS)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_long_instruction_to_summarise_at_the_end_of_the_conversation_is_a_side_call(words, named):
+    lab = Lab()
+    chat = talk(lab, "en", named=named, tools=True, others=0)
+    step = chat.send([*chat.history, user(words * 5)])
+    assert (step.event, step.session.parent) == ("side", chat.session)
 
 
 @pytest.mark.parametrize("how", [how for how in SUMMARY_CALLS if how not in ("made elsewhere", "German transcript")])

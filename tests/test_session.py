@@ -229,6 +229,23 @@ def test_a_title_call_with_the_first_message_is_a_side_call(chat):
     goes_on(chat)
 
 
+def test_a_title_call_that_comes_before_its_conversation_is_a_side_call():
+    lab = Lab()
+    task = "You are a title generator. You output ONLY a thread title. Nothing else."
+    step = lab.ask([{"role": "system", "content": task}, user("Which port does the staging database use?")])
+    assert step.event == "side"
+
+
+@pytest.mark.parametrize("system", [
+    "You help people who love books. For each book that you recommend give its title, its author and its year.",
+    "Write a blog post with a title, an introduction and three sections about what the user asks for.",
+])  # fmt: skip
+def test_a_program_that_writes_titles_of_other_things_has_conversations(system):
+    chat = Chat(Lab(), system=system)
+    assert chat.turn("Something about the sea, please.", "The Old Man and the Sea, by Hemingway, 1952.").event == "new"
+    goes_on(chat)
+
+
 def test_a_summary_after_every_turn_is_a_side_call_and_no_compaction(chat):
     for n in range(3):
         goes_on(chat)
