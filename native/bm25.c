@@ -1,202 +1,424 @@
-/* The index: documents and postings as they come and go. bm25.h says what the functions do; bm25_search.c searches. */
+/* The index: documents as they come and go. bm25.h says what the functions do. */
 #include "bm25_index.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- memory ---- */
-
-int bm25_grow(void *array, size_t n, size_t size) {
-    void *old, *grown;
-    if (n > SIZE_MAX / size) return BM25_NO_MEMORY;
-    memcpy(&old, array, sizeof old);
-    grown = realloc(old, n * size);
-    if (!grown) return BM25_NO_MEMORY;
-    memcpy(array, &grown, sizeof grown);
-    return 0;
+static void drop_documents(void *p) {
+    documents *d = p;
+    free(d->id), free(d->time), free(d->length), free((void *)d->live), free(d->chunks);
+    free(d);
 }
 
-static int grow_postings(postings *p) {
-    const size_t room = p->room ? p->room + p->room / 2 : 4;
-    uint32_t *slot = NULL;
-    float *tf, *length;
-    if (p->n < p->room) return 0;
-    if (room > UINT32_MAX || bm25_grow(&slot, room, 3 * sizeof(float))) return BM25_NO_MEMORY;
-    tf = (float *)(slot + room);
-    length = tf + room;
-    if (p->n) {
-        memcpy(slot, p->slot, p->n * sizeof *slot);
-        memcpy(tf, p->tf, p->n * sizeof *tf);
-        memcpy(length, p->length, p->n * sizeof *length);
-    }
-    free(p->slot);
-    p->slot = slot, p->tf = tf, p->length = length, p->room = (uint32_t)room;
-    return 0;
+static void copy(void *to, const void *from, size_t size) {
+    if (size) memcpy(to, from, size);
 }
 
-static void push(postings *p, uint32_t slot, float tf, float length) {
-    p->slot[p->n] = slot, p->tf[p->n] = tf, p->length[p->n] = length;
-    p->n++;
-}
-
-static int grow_documents(bm25 *q) {
-    const size_t room = q->room ? 2 * q->room : 64;
-    documents *d = &q->docs;
-    if (q->n < q->room) return 0;
+int bm25_grow_documents(bm25 *q, core *c) {
+    documents *const old = c->docs;
+    documents *d = NULL;
+    const size_t n = c->now.n;
+    size_t room;
+    if (old && n < old->room) return 0;
+    room = (n < 4096 ? 2 * n + BLOCK : n + n / 8) / BLOCK * BLOCK + BLOCK;
+    if (bm25_grow(&d, 1, sizeof *d)) return BM25_NO_MEMORY;
+    memset(d, 0, sizeof *d);
+    d->room = room;
     if (bm25_grow(&d->id, room, sizeof *d->id) || bm25_grow(&d->time, room, sizeof *d->time) ||
         bm25_grow(&d->length, room, sizeof *d->length) || bm25_grow(&d->live, room, 1) ||
-        bm25_grow(&d->keep, room, 1) || bm25_grow(&d->scores, room + LANES * DEEPEST, sizeof *d->scores) ||
-        bm25_grow(&d->hits, room, 2 * sizeof *d->hits))
+        bm25_grow(&d->chunks, room / CHUNK + 1, sizeof *d->chunks)) {
+        drop_documents(d);
         return BM25_NO_MEMORY;
-    q->room = room;
-    return 0;
-}
-
-/* Make room for one posting of each of the n terms. */
-static int grow_terms(bm25 *q, size_t n, const uint32_t *terms, int weights) {
-    size_t most = 0, i;
-    for (i = 0; i < n; i++) most = terms[i] >= most ? (size_t)terms[i] + 1 : most;
-    if (most > q->term_room) {
-        const size_t room = most > 2 * q->term_room ? most : 2 * q->term_room;
-        if (bm25_grow(&q->terms, room, sizeof *q->terms)) return BM25_NO_MEMORY;
-        q->term_room = room;
     }
-    if (most > q->n_terms) {
-        memset(q->terms + q->n_terms, 0, (most - q->n_terms) * sizeof *q->terms);
-        q->n_terms = most;
+    memset((void *)d->chunks, 0, (room / CHUNK + 1) * sizeof *d->chunks);
+    if (old) {
+        copy(d->id, old->id, n * sizeof *d->id), copy(d->time, old->time, n * sizeof *d->time);
+        copy(d->length, old->length, n * sizeof *d->length), copy((void *)d->live, (void *)old->live, n);
+        copy(d->chunks, old->chunks, (n + CHUNK - 1) / CHUNK * sizeof *d->chunks);
+        if (c->private)
+            drop_documents(old);
+        else
+            bm25_retire(q, old, drop_documents);
     }
-    for (i = 0; i < n; i++)
-        if (grow_postings(weights ? &q->terms[terms[i]].weights : &q->terms[terms[i]].counts)) return BM25_NO_MEMORY;
+    release(&c->docs, d);
     return 0;
 }
 
 /* ---- id -> slot ---- */
 
+static size_t start_of(int64_t id) {
+    const uint64_t hash = (uint64_t)id * UINT64_C(0x9E3779B97F4A7C15);
+    return (size_t)(hash ^ hash >> 32);
+}
+
 /* Where the id is in the map, or the free place where it would go. The map is never full. */
-static size_t place_of(const bm25 *q, int64_t id) {
-    uint64_t hash = (uint64_t)id * UINT64_C(0x9E3779B97F4A7C15);
-    size_t place = (size_t)(hash ^ hash >> 32) & (q->map_room - 1);
-    while (q->map[place] && q->docs.id[q->map[place] - 1] != id) place = (place + 1) & (q->map_room - 1);
+static size_t place_of(const map *m, const documents *d, int64_t id) {
+    size_t place = start_of(id) & (m->room - 1);
+    for (uint32_t found; (found = acquire(&m->place[place])) != 0; place = (place + 1) & (m->room - 1))
+        if (d->id[found - 1] == id) break;
     return place;
 }
 
-static void fill_map(bm25 *q) {
-    size_t i;
-    memset(q->map, 0, q->map_room * sizeof *q->map);
-    for (i = 0; i < q->n; i++) /* an id that came back replaces its removed self */
-        q->map[place_of(q, q->docs.id[i])] = (uint32_t)i + 1;
+static map *new_map(size_t room) {
+    map *made = NULL;
+    if (bm25_grow(&made, sizeof *made + room * sizeof made->place[0], 1)) return NULL;
+    made->room = room;
+    memset((void *)made->place, 0, room * sizeof made->place[0]);
+    return made;
 }
 
-static int grow_map(bm25 *q) {
-    if (2 * (q->n + 1) <= q->map_room) return 0;
-    if (bm25_grow(&q->map, 2 * q->map_room, sizeof *q->map)) return BM25_NO_MEMORY;
-    q->map_room *= 2;
-    fill_map(q);
+static void fill_map(map *m, const documents *d, size_t n) {
+    for (size_t i = 0; i < n; i++) /* an id that came back replaces its removed self */
+        m->place[place_of(m, d, d->id[i])] = (uint32_t)i + 1;
+}
+
+static int grow_map(bm25 *q, core *c) {
+    map *const old = c->map, *grown;
+    const size_t n = c->now.n;
+    if (n + n / 2 + 1 <= old->room) return 0;
+    if (!(grown = new_map(2 * old->room))) return BM25_NO_MEMORY;
+    fill_map(grown, c->docs, n);
+    release(&c->map, grown);
+    if (c->private)
+        free(old);
+    else
+        bm25_retire(q, old, free);
     return 0;
 }
 
-size_t bm25_slot_of(const bm25 *q, int64_t id) {
-    const uint32_t found = q->map[place_of(q, id)];
-    return found && q->docs.live[found - 1] ? found - 1 : SIZE_MAX;
+/* The slot of a document that is there, or SIZE_MAX. */
+size_t bm25_slot_of(const core *c, int64_t id) {
+    const map *m = acquire(&c->map);
+    size_t place = start_of(id) & (m->room - 1);
+    for (uint32_t found; (found = acquire(&m->place[place])) != 0; place = (place + 1) & (m->room - 1)) {
+        const documents *d = acquire(&c->docs); /* at least as new as what was found */
+        if (d->id[found - 1] == id) return relaxed(&d->live[found - 1]) ? found - 1 : SIZE_MAX;
+    }
+    return SIZE_MAX;
 }
 
-/* ---- documents come and go ---- */
+/* ---- an index ---- */
+
+void bm25_free_core(void *p) {
+    core *c = p;
+    if (!c) return;
+    for (uint64_t i = 0; c->dictionary && i <= c->dictionary->mask; i++)
+        if (c->dictionary->at[i]) bm25_free_term(c->dictionary->at[i]);
+    if (c->docs) drop_documents(c->docs);
+    while (c->arena) {
+        arena *next = c->arena->next;
+        free(c->arena);
+        c->arena = next;
+    }
+    free(c->map), free(c->dictionary), free(c->removed);
+    free(c);
+}
+
+core *bm25_new_core(void) {
+    core *c = NULL;
+    if (bm25_grow(&c, 1, sizeof *c)) return NULL;
+    memset((void *)c, 0, sizeof *c);
+    c->private = 1;
+    c->map = new_map(128);
+    c->dictionary = bm25_new_dictionary(128);
+    if (!c->map || !c->dictionary || bm25_grow_documents(NULL, c)) {
+        bm25_free_core(c);
+        return NULL;
+    }
+    return c;
+}
 
 bm25 *bm25_new(bm25_kernel name, double k1, double b) {
     const kernel *chosen = bm25_kernel_of(name);
     bm25 *q = NULL;
     if (!chosen || bm25_grow(&q, 1, sizeof *q)) return NULL;
-    memset(q, 0, sizeof *q);
+    memset((void *)q, 0, sizeof *q);
     q->kernel = chosen, q->k1 = k1, q->b = b;
-    if (bm25_grow(&q->map, 128, sizeof *q->map)) {
+    if (!(q->core = bm25_new_core())) {
         free(q);
         return NULL;
     }
-    q->map_room = 128;
-    fill_map(q);
+    q->core->private = 0;
     return q;
 }
 
+static void drop_limbo(limbo *l) {
+    for (size_t i = 0; i < l->n; i++) l->at[i].drop(l->at[i].p);
+    free(l->at);
+}
+
 void bm25_free(bm25 *q) {
-    size_t i;
     if (!q) return;
-    for (i = 0; i < q->n_terms; i++) free(q->terms[i].counts.slot), free(q->terms[i].weights.slot);
-    free(q->terms), free(q->map), free(q->peaks);
-    free(q->docs.id), free(q->docs.time), free(q->docs.length);
-    free(q->docs.live), free(q->docs.keep), free(q->docs.scores), free(q->docs.hits);
+    drop_limbo(&q->waiting), drop_limbo(&q->coming);
+    bm25_free_core(q->core);
+    for (int i = 0; i < SCRATCHES; i++) bm25_free_scratch((scratch *)q->scratches[i]);
+    for (int i = 0; i < BUFFERS; i++) free(q->own.at[i].p);
     free(q);
 }
 
-size_t bm25_count(const bm25 *q) { return q->n_live; }
+void bm25_choose(bm25 *q, int path) { settle(&q->path, path); }
 
-int bm25_has(const bm25 *q, int64_t id) { return bm25_slot_of(q, id) != SIZE_MAX; }
+size_t bm25_count(bm25 *q) {
+    const unsigned entered = bm25_enter(q);
+    const size_t n = bm25_look(acquire(&q->core)).n_live;
+    bm25_leave(q, entered);
+    return n;
+}
 
-int bm25_add(bm25 *q, int64_t id, double time, size_t n, const uint32_t *terms) {
-    const uint32_t slot = (uint32_t)q->n;
-    const float length = (float)n;
-    if (bm25_slot_of(q, id) != SIZE_MAX) return BM25_EXISTS;
-    if (q->n >= UINT32_MAX - 1) return BM25_FULL;
-    if (grow_documents(q) || grow_map(q) || grow_terms(q, n, terms, 0)) return BM25_NO_MEMORY;
-    q->docs.id[slot] = id, q->docs.time[slot] = time, q->docs.length[slot] = length, q->docs.live[slot] = 1;
+int bm25_has(bm25 *q, int64_t id) {
+    const unsigned entered = bm25_enter(q);
+    const int found = bm25_slot_of(acquire(&q->core), id) != SIZE_MAX;
+    bm25_leave(q, entered);
+    return found;
+}
+
+/* ---- documents come ---- */
+
+/* The different terms of a text, with their counts in them, in scratch buffer 2. Terms new to the index are made. */
+static int resolve(bm25 *q, core *c, size_t n, size_t n_bytes, const char *text, term ***found, size_t *n_found) {
+    token *t = NULL;
+    const dictionary *d;
+    const int code = bm25_split(&q->own, n, n_bytes, text, &t);
+    term **out = bm25_take(&q->own, 2, n * sizeof *out);
+    if (code || !out) return code ? code : BM25_NO_MEMORY;
+    *found = out, *n_found = 0;
+    d = c->dictionary;
+    for (size_t i = 0; i < n; i++) prefetch((const void *)&d->at[t[i].hash & d->mask]);
+    for (size_t i = 0; i < n; i++) prefetch((const void *)d->at[t[i].hash & d->mask]);
+    q->mark++;
     for (size_t i = 0; i < n; i++) {
-        postings *p = &q->terms[terms[i]].counts;
-        if (p->n && p->slot[p->n - 1] == slot)
-            p->tf[p->n - 1] += 1;
-        else
-            push(p, slot, 1, length);
+        term *const x = bm25_find_or_make(q, c, t + i);
+        if (!x) return BM25_NO_MEMORY;
+        if (x->mark == q->mark) {
+            x->count++;
+        } else {
+            x->mark = q->mark, x->count = 1;
+            out[(*n_found)++] = x;
+            prefetch((const void *)x->list);
+        }
     }
-    q->map[place_of(q, id)] = slot + 1;
-    q->n++, q->n_live++, q->total_length += (uint64_t)length;
     return 0;
 }
 
-int bm25_add_weights(bm25 *q, int64_t id, size_t n, const uint32_t *terms, const float *weights) {
-    const size_t slot = bm25_slot_of(q, id);
-    size_t i;
+static void add_document(core *c, int64_t id, double time, uint32_t length) {
+    const uint32_t slot = c->now.n;
+    documents *const d = c->docs;
+    SHARED uint64_t *const newest = &d->chunks[slot / CHUNK].newest;
+    uint64_t bits = *newest;
+    double latest;
+    d->id[slot] = id, d->time[slot] = time, d->length[slot] = length;
+    settle(&d->live[slot], 1);
+    memcpy(&latest, &bits, sizeof latest);
+    if (slot % CHUNK == 0 || time > latest) memcpy(&bits, &time, sizeof bits), settle(newest, bits);
+}
+
+static void show_document(core *c, int64_t id, uint32_t length) {
+    const uint32_t slot = c->now.n;
+    c->now.n++, c->now.n_live++, c->now.total_length += length;
+    release(&c->map->place[place_of(c->map, c->docs, id)], slot + 1);
+    bm25_publish(c);
+}
+
+int bm25_add(bm25 *q, int64_t id, double time, size_t n, size_t n_bytes, const char *text) {
+    core *const c = q->core;
+    const uint32_t slot = c->now.n, length = (uint32_t)n;
+    const unsigned length_class = bm25_length_class(length);
+    term **found;
+    size_t n_found;
+    int code;
+    if (bm25_slot_of(c, id) != SIZE_MAX) return BM25_EXISTS;
+    if (slot >= UINT32_MAX - 1 || n > INT32_MAX) return BM25_FULL;
+    if ((code = resolve(q, c, n, n_bytes, text, &found, &n_found)) != 0) return code;
+    if (bm25_grow_documents(q, c) || grow_map(q, c)) return BM25_NO_MEMORY;
+    for (size_t i = 0; i < n_found; i++) {
+        const list *l = found[i]->list;
+        if (l) prefetch((const void *)&l->slot[l->n]), prefetch(codes_of(l) + l->n);
+    }
+    for (size_t i = 0; i < n_found; i++)
+        if (bm25_reserve(q, c, found[i], slot, found[i]->count)) return BM25_NO_MEMORY;
+    add_document(c, id, time, length);
+    for (size_t i = 0; i < n_found; i++) bm25_commit(q, c, found[i], slot, found[i]->count, length_class);
+    show_document(c, id, length);
+    if (q->waiting.n || q->coming.n) bm25_reclaim(q);
+    return 0;
+}
+
+static int grow_weights(bm25 *q, core *c, term *t) {
+    weights *const old = t->weights;
+    const uint32_t n = old ? old->n : 0;
+    const size_t room = (size_t)n + n / 4 + 2;
+    weights *grown = NULL;
+    if (old && n < old->room) return 0;
+    if (room > UINT32_MAX || bm25_grow(&grown, sizeof *grown + room * sizeof grown->at[0], 1)) return BM25_NO_MEMORY;
+    grown->room = (uint32_t)room, grown->n = n;
+    if (n) memcpy(grown->at, old->at, n * sizeof *old->at);
+    release(&t->weights, grown);
+    if (c->private)
+        free(old);
+    else
+        bm25_retire(q, old, free);
+    return 0;
+}
+
+static void push_weight(weights *w, uint32_t slot, float weight) {
+    w->at[w->n].slot = slot, w->at[w->n].weight = weight;
+    release(&w->n, w->n + 1);
+}
+
+int bm25_add_weights(bm25 *q, int64_t id, size_t n, size_t n_bytes, const char *text, const float *values) {
+    core *const c = q->core;
+    const size_t slot = bm25_slot_of(c, id);
+    term **found;
+    size_t n_found;
+    int code;
     if (slot == SIZE_MAX) return BM25_ABSENT;
-    if (grow_terms(q, n, terms, 1)) return BM25_NO_MEMORY;
-    for (i = 0; i < n; i++) push(&q->terms[terms[i]].weights, (uint32_t)slot, weights[i], 0);
+    if ((code = resolve(q, c, n, n_bytes, text, &found, &n_found)) != 0) return code;
+    if (n_found != n) return BM25_TERMS;
+    for (size_t i = 0; i < n; i++)
+        if (grow_weights(q, c, found[i])) return BM25_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) push_weight(found[i]->weights, (uint32_t)slot, values[i]);
+    if (q->waiting.n || q->coming.n) bm25_reclaim(q);
     return 0;
 }
 
-/* Drop the postings of removed slots and rename the others. */
-static void sweep_postings(postings *p, const uint8_t *live, const uint32_t *renamed) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < p->n; i++)
-        if (live[p->slot[i]]) {
-            p->slot[kept] = renamed[p->slot[i]], p->tf[kept] = p->tf[i], p->length[kept] = p->length[i];
-            kept++;
-        }
-    p->n = kept;
+/* ---- documents go ---- */
+
+static int sweep_posting(bm25 *q, core *fresh, term *t, const documents *d, uint32_t slot, uint32_t tf) {
+    if (bm25_reserve(q, fresh, t, slot, tf)) return BM25_NO_MEMORY;
+    bm25_commit(q, fresh, t, slot, tf, bm25_length_class(d->length[slot]));
+    return 0;
 }
 
-/* Forget removed documents for good. The new slots are held in `scores`, which is as wide and free between searches. */
-static void sweep(bm25 *q) {
-    documents *d = &q->docs;
-    uint32_t *renamed = (uint32_t *)(void *)d->scores;
-    uint32_t kept = 0;
-    size_t i;
-    for (i = 0; i < q->n; i++) renamed[i] = kept, kept += d->live[i];
-    for (i = 0; i < q->n_terms; i++) {
-        sweep_postings(&q->terms[i].counts, d->live, renamed);
-        sweep_postings(&q->terms[i].weights, d->live, renamed);
-    }
-    for (i = 0, kept = 0; i < q->n; i++)
-        if (d->live[i]) {
-            d->id[kept] = d->id[i], d->time[kept] = d->time[i], d->length[kept] = d->length[i];
-            kept++;
+/* The live postings of one term, in order of arrival, into the fresh index. */
+static int sweep_counts(bm25 *q, core *fresh, term *to, const term *from, const core *c, const uint32_t *renamed) {
+    const list *l = from->list;
+    const uint32_t n_list = l ? l->n : 0, n_columns = from->columns ? from->columns->n : 0;
+    const uint32_t n_many = from->rare ? from->rare->n : 0, n_chunks = (c->now.n + CHUNK - 1) / CHUNK;
+    for (uint32_t at = 0, i = 0; at < n_chunks; at++) {
+        const column *k = at < n_columns ? from->columns->at[at].column : NULL;
+        for (uint32_t local = 0; k && local < k->room; local++) {
+            const uint32_t slot = at * CHUNK + local;
+            uint32_t tf = bm25_tf_of_cell[bm25_cell(k, local)];
+            if (!tf || !c->docs->live[slot]) continue;
+            if (tf == MANY) tf = bm25_tf_of(from->rare, n_many, slot);
+            if (sweep_posting(q, fresh, to, fresh->docs, renamed[slot], tf)) return BM25_NO_MEMORY;
         }
-    memset(d->live, 1, kept);
-    q->n = kept;
-    fill_map(q);
+        for (; i < n_list && l->slot[i] / CHUNK == at; i++) {
+            uint32_t tf = (codes_of(l)[i] >> 6) + 1u;
+            if (!c->docs->live[l->slot[i]]) continue;
+            if (tf == MANY) tf = bm25_tf_of(from->rare, n_many, l->slot[i]);
+            if (sweep_posting(q, fresh, to, fresh->docs, renamed[l->slot[i]], tf)) return BM25_NO_MEMORY;
+        }
+    }
+    return 0;
+}
+
+static int sweep_term(bm25 *q, core *fresh, const term *from, const core *c, const uint32_t *renamed) {
+    const token key = {0, from->bytes, from->n_bytes};
+    const weights *w = from->weights;
+    token *t;
+    term *to;
+    if (bm25_split(&q->own, 1, key.n_bytes, key.bytes, &t)) return BM25_NO_MEMORY;
+    if (!(to = bm25_find_or_make(q, fresh, t)) || sweep_counts(q, fresh, to, from, c, renamed)) return BM25_NO_MEMORY;
+    for (uint32_t i = 0; w && i < w->n; i++) {
+        if (!c->docs->live[w->at[i].slot]) continue;
+        if (grow_weights(q, fresh, to)) return BM25_NO_MEMORY;
+        push_weight(to->weights, renamed[w->at[i].slot], w->at[i].weight);
+    }
+    return 0;
+}
+
+/* Does any live document have this term? */
+static int is_used(const term *t, const core *c) {
+    const list *l = t->list;
+    const weights *w = t->weights;
+    if (t->columns) return 1;
+    for (uint32_t i = 0; l && i < l->n; i++)
+        if (c->docs->live[l->slot[i]]) return 1;
+    for (uint32_t i = 0; w && i < w->n; i++)
+        if (c->docs->live[w->at[i].slot]) return 1;
+    return 0;
+}
+
+static int fill_swept(bm25 *q, core *fresh, const core *c, uint32_t *renamed) {
+    const documents *d = c->docs;
+    for (uint32_t i = 0; i < c->now.n; i++) {
+        renamed[i] = fresh->now.n;
+        if (!d->live[i]) continue;
+        if (bm25_grow_documents(q, fresh) || grow_map(q, fresh)) return BM25_NO_MEMORY;
+        add_document(fresh, d->id[i], d->time[i], d->length[i]);
+        show_document(fresh, d->id[i], d->length[i]);
+    }
+    for (uint64_t i = 0; i <= c->dictionary->mask; i++) {
+        const term *t = c->dictionary->at[i];
+        if (t && is_used(t, c) && sweep_term(q, fresh, t, c, renamed)) return BM25_NO_MEMORY;
+    }
+    return 0;
+}
+
+/* Forget removed documents, and terms that only they had: into a fresh index that searches find from now on. When
+ * memory lacks, all stays as it is. */
+static void sweep(bm25 *q) {
+    core *const old = q->core, *fresh = bm25_new_core();
+    uint32_t *renamed = bm25_take(&q->own, 3, old->now.n * sizeof *renamed);
+    if (!fresh || !renamed || fill_swept(q, fresh, old, renamed)) {
+        bm25_free_core(fresh);
+        return;
+    }
+    fresh->private = 0;
+    ordered_store(&q->core, fresh);
+    bm25_retire(q, old, bm25_free_core);
+    bm25_reclaim(q);
+}
+
+static int grow_removed(bm25 *q, core *c) {
+    list *const old = c->removed;
+    const uint32_t n = old ? old->n : 0, room = n + n / 2 + 16;
+    list *grown = NULL;
+    if (old && n < old->room) return 0;
+    if (bm25_grow(&grown, sizeof *grown + room * sizeof grown->slot[0], 1)) return BM25_NO_MEMORY;
+    grown->room = room, grown->n = n;
+    if (n) memcpy(grown->slot, old->slot, n * sizeof *old->slot);
+    release(&c->removed, grown);
+    bm25_retire(q, old, free);
+    return 0;
 }
 
 int bm25_remove(bm25 *q, int64_t id, double *time) {
-    const size_t slot = bm25_slot_of(q, id);
+    core *const c = q->core;
+    const size_t slot = bm25_slot_of(c, id);
     if (slot == SIZE_MAX) return BM25_ABSENT;
-    *time = q->docs.time[slot];
-    q->docs.live[slot] = 0;
-    q->n_live--, q->total_length -= (uint64_t)q->docs.length[slot];
-    if (q->n - q->n_live > 64 + q->n_live / 8) sweep(q); /* each removal pays for the moving of eight */
+    if (grow_removed(q, c)) return BM25_NO_MEMORY;
+    *time = c->docs->time[slot];
+    settle(&c->docs->live[slot], 0);
+    c->removed->slot[c->removed->n] = (uint32_t)slot;
+    release(&c->removed->n, c->removed->n + 1);
+    c->now.n_live--, c->now.n_removed++, c->now.total_length -= c->docs->length[slot];
+    bm25_publish(c);
+    if (c->now.n - c->now.n_live > 64 + c->now.n_live / 8) sweep(q); /* each removal pays for the moving of eight */
+    if (q->waiting.n || q->coming.n) bm25_reclaim(q);
     return 0;
+}
+
+/* ---- how large ---- */
+
+static size_t term_size(const term *t) {
+    size_t size = 0;
+    if (t->list) size += sizeof *t->list + t->list->room * (sizeof(uint32_t) + 1);
+    if (t->rare) size += sizeof *t->rare + t->rare->room * sizeof(posting);
+    if (t->weights) size += sizeof *t->weights + t->weights->room * sizeof(weighted);
+    if (t->columns) size += sizeof *t->columns + t->columns->room * sizeof t->columns->at[0];
+    for (uint32_t i = 0; t->columns && i < t->columns->n; i++)
+        if (t->columns->at[i].column) size += sizeof(column) + t->columns->at[i].column->room / 2;
+    return size;
+}
+
+size_t bm25_size_bytes(bm25 *q) {
+    const core *const c = q->core;
+    const size_t room = c->docs->room, places = c->dictionary->mask + 1;
+    size_t size = sizeof *q + sizeof *c + c->map->room * 4 + places * sizeof(term *) + room * 21;
+    for (const arena *a = c->arena; a; a = a->next) size += sizeof *a + 8 * a->room;
+    for (size_t i = 0; i < places; i++)
+        if (c->dictionary->at[i]) size += term_size(c->dictionary->at[i]);
+    return size;
 }

@@ -1,61 +1,312 @@
-/* What bm25.c and bm25_search.c share: how an index lies in memory. */
+/* How an index lies in memory. What is marked SHARED is written by one thread while others read it; arrays that grow
+ * are copied, and the old copy is kept until no search can hold it (retire). */
 #ifndef LANTERN_BM25_INDEX_H
 #define LANTERN_BM25_INDEX_H
 #include "bm25.h"
+#include "bm25_atomic.h"
 
-enum { LANES = 8, DEEPEST = 64 };
+#ifndef BM25_CHUNK
+#define BM25_CHUNK 16384 /* the C tests make it small */
+#endif
 
-/* One term's postings in one allocation: slot[room], tf[room], length[room], ascending slots. */
-typedef struct {
-    uint32_t n, room;
-    uint32_t *slot;
-    float *tf, *length; /* for learned weights: tf is the weight, length is not used */
-} postings;
-
-typedef struct {
-    postings counts, weights;
-    uint32_t asked; /* times the running query holds this term; 0 between queries */
-} term;
+enum {
+    LANES = 8,
+    DEEPEST = 64,
+    BLOCK = 64,            /* documents in four words of a column */
+    CHUNK = BM25_CHUNK,    /* documents that are searched together: their 16-bit sums fit the first-level cache */
+    SMALLEST_COLUMN = CHUNK / 8,
+    COLUMN_FROM = CHUNK / 16, /* documents a chunk holds before a term of it may become a column ... */
+    COLUMN_SHARE = 25,     /* ... which it does when one in so many has the term */
+    CUTS = 11,
+    MANY = 4,              /* counts from here on stand in a list of their own */
+    SNAPSHOTS = 64,
+    SCRATCHES = 8,
+    BUFFERS = 20
+};
 
 /* A slot is a document's place in order of arrival. Removed ones keep theirs until the next sweep. */
 typedef struct {
+    uint32_t room;
+    SHARED uint32_t n;
+    uint32_t slot[]; /* ascending; then uint8_t code[room]: min(tf, 4) - 1 in two bits, length class in six */
+} list;
+
+typedef struct {
+    uint32_t slot, tf;
+} posting;
+
+typedef struct {
+    uint32_t room;
+    SHARED uint32_t n, most; /* most: the largest tf */
+    posting at[];            /* those with tf >= MANY, ascending slots */
+} rare;
+
+typedef struct {
+    uint32_t slot;
+    float weight;
+} weighted;
+
+typedef struct {
+    uint32_t room;
+    SHARED uint32_t n;
+    weighted at[]; /* in order of arrival */
+} weights;
+
+/* The documents of one chunk that have a term, 4 bits each: 0, or a cell of (tf, length). What a cell is worth at most
+ * follows from the shortest length in it, at query time, so nothing drifts. */
+typedef struct {
+    uint32_t room;                     /* documents, a multiple of BLOCK */
+    SHARED uint32_t least[16];         /* shortest length a cell holds */
+    SHARED uint8_t count[CHUNK / BLOCK]; /* documents a block holds */
+    SHARED uint64_t bits[];            /* four words a block; place_in_block() */
+} column;
+
+typedef struct {
+    uint32_t room;
+    SHARED uint32_t n; /* chunks; the last has a column */
+    struct {
+        column *SHARED column; /* or NULL: this chunk's documents are in the list */
+        uint32_t before;       /* documents in columns before this one */
+    } at[];
+} columns;
+
+typedef struct term {
+    uint32_t hash, n_bytes;
+    list *SHARED list;
+    columns *SHARED columns;
+    rare *SHARED rare;
+    weights *SHARED weights;
+    SHARED uint64_t dead; /* removals seen << 32 | how many of them had this term */
+    uint32_t mark, count; /* of the document that is being added */
+    char bytes[];         /* padded with zeros to a multiple of eight */
+} term;
+
+typedef struct {
+    uint64_t mask;
+    term *SHARED at[]; /* open addressing, NULL is free; never more than half full */
+} dictionary;
+
+typedef struct {
+    SHARED uint64_t newest; /* bits of the latest time in this chunk */
+    uint32_t cut[CUTS];     /* lengths at which the cells of its columns part, once has_cuts */
+    uint32_t has_cuts;
+} chunk;
+
+typedef struct {
+    size_t room; /* a multiple of BLOCK */
     int64_t *id;
     double *time;
-    float *length;
-    uint8_t *live;
-    uint8_t *keep;  /* scratch, as the rest: documents that a filter lets through */
-    float *scores;  /* room for LANES * DEEPEST more */
-    uint64_t *hits; /* twice the room */
+    uint32_t *length;
+    SHARED uint8_t *live;
+    chunk *chunks;
 } documents;
 
 typedef struct {
-    void (*score)(const postings *p, float gain, float a, float c, float *scores);
+    size_t room;             /* a power of two, at least one and a half times the slots */
+    SHARED uint32_t place[]; /* open addressing: hash of id -> slot + 1; 0 is free; may name a removed slot */
+} map;
+
+typedef struct arena {
+    struct arena *next;
+    size_t used, room;
+    uint64_t bytes[];
+} arena;
+
+/* What a search may look at. */
+typedef struct {
+    uint32_t n, n_live, n_removed;
+    uint64_t total_length; /* of live documents */
+} snapshot;
+
+typedef struct {
+    documents *SHARED docs;
+    map *SHARED map;
+    dictionary *SHARED dictionary;
+    list *SHARED removed; /* slots in order of removal */
+    snapshot now;
+    size_t n_terms;
+    arena *arena;
+    int private; /* no search has seen it yet */
+    SHARED uint64_t version;
+    SHARED uint64_t snapshots[SNAPSHOTS][3];
+} core;
+
+typedef struct {
+    struct {
+        void *p;
+        size_t room;
+    } at[BUFFERS];
+} scratch;
+
+typedef struct {
+    void *p;
+    void (*drop)(void *);
+} retired;
+
+typedef struct {
+    size_t n, room;
+    retired *at;
+} limbo;
+
+/* A query term's columns over one chunk, and what their cells are worth at most. */
+typedef struct {
+    size_t n;
+    const uint8_t *bits[16];
+    uint8_t worth[16][16];
+} group;
+
+typedef struct {
+    void (*add_column)(size_t n_words, const uint64_t *bits, float gain, float a, float c, const uint32_t *length,
+                       float *scores);
+    void (*add_list)(size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
+                     const uint32_t *length, float *scores);
+    void (*add_found)(size_t n, const float *tf, const float *norm, float gain, float *scores);
     void (*peaks)(size_t n, size_t depth, const float *scores, float *peaks);
     float (*most)(size_t n, const float *values);
     size_t (*count)(size_t n, const float *values, float least);
+    void (*sum)(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums);
+    size_t (*sum_above)(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums, uint16_t least,
+                        int clear, uint32_t *hits);
+    uint16_t (*most_sum)(size_t n, const uint16_t *sums);
+    size_t (*count_sums)(size_t n, const uint16_t *sums, uint16_t least);
 } kernel;
 
 struct bm25 {
+    core *SHARED core;
     const kernel *kernel;
     double k1, b;
-    size_t n, room, n_live;
-    uint64_t total_length; /* of live documents */
-    documents docs;
-    size_t n_terms, term_room;
-    term *terms;
-    size_t map_room; /* a power of two, at least twice the slots */
-    uint32_t *map;   /* open addressing: hash of id -> slot + 1; 0 is free; may name a removed slot */
-    size_t peak_room;
-    float *peaks;
+    SHARED int path;
+    SHARED uint32_t hint; /* how far scores stay behind bounds, in 1/65536: only saves time */
+    SHARED uint64_t epoch;
+    SHARED uint64_t readers[2][8]; /* the first of each: searches that began in an even, an odd epoch */
+    limbo waiting, coming;         /* what the searches of the last epoch may hold; what came after */
+    void *SHARED scratches[SCRATCHES];
+    scratch own; /* of the thread that changes the index */
+    uint32_t mark;
 };
 
-/* Make room for n items of `size` bytes in *array. 0, or BM25_NO_MEMORY with the array as it was. */
+/* ---- bm25_memory.c ---- */
 int bm25_grow(void *array, size_t n, size_t size);
+void *bm25_take(scratch *s, size_t which, size_t size_bytes); /* at least so many bytes, or NULL */
+scratch *bm25_borrow(bm25 *q);                                 /* or NULL */
+void bm25_give_back(bm25 *q, scratch *s);
+void bm25_free_scratch(scratch *s);
+unsigned bm25_enter(bm25 *q);
+void bm25_leave(bm25 *q, unsigned entered);
+void bm25_retire(bm25 *q, void *p, void (*drop)(void *));
+void bm25_reclaim(bm25 *q);
+void *bm25_carve(core *c, size_t size_bytes);
+void bm25_publish(core *c);
+snapshot bm25_look(core *c);
 
-/* The slot of a document that is there, or SIZE_MAX. */
-size_t bm25_slot_of(const bm25 *index, int64_t id);
+/* ---- bm25_terms.c ---- */
+typedef struct {
+    uint64_t hash;
+    const char *bytes;
+    size_t n_bytes;
+} token;
 
-/* The functions of a kernel, or NULL: this CPU has it not. */
-const kernel *bm25_kernel_of(bm25_kernel name);
+/* Split a text into n tokens, in scratch buffers 0 and 1. BM25_TERMS or BM25_NO_MEMORY. */
+int bm25_split(scratch *s, size_t n, size_t n_bytes, const char *text, token **tokens);
+term *bm25_find(const dictionary *d, const token *t);
+term *bm25_find_or_make(bm25 *q, core *c, const token *t); /* NULL: no memory */
+dictionary *bm25_new_dictionary(size_t room);
+
+/* ---- bm25_postings.c ---- */
+enum { CELLS = 16, CODES = 256, NO_SLOT = -1 };
+extern const uint8_t bm25_tf_of_cell[CELLS];       /* MANY: see the list of those */
+extern const uint32_t bm25_least_length[64];       /* of a length class */
+int bm25_reserve(bm25 *q, core *c, term *t, uint32_t slot, uint32_t tf);
+void bm25_commit(bm25 *q, core *c, term *t, uint32_t slot, uint32_t tf, unsigned length_class);
+unsigned bm25_length_class(uint32_t length);
+unsigned bm25_cell(const column *k, uint32_t local);
+uint32_t bm25_in_column(const column *k, uint32_t n); /* documents among the first n of its chunk */
+uint32_t bm25_first(const uint32_t *slots, uint32_t n, uint32_t slot); /* how many are smaller */
+uint32_t bm25_tf_of(const rare *r, uint32_t n, uint32_t slot);
+void bm25_free_term(term *t);
+
+static inline const uint8_t *codes_of(const list *l) { return (const uint8_t *)(l->slot + l->room); }
+
+/* Where a column keeps a document of a block: the low nibbles are documents 0..31, and the second and third group of
+ * eight are swapped, so that what AVX2 unpacks comes out in order. */
+static inline unsigned word_in_block(unsigned local) {
+    const unsigned eight = local >> 3 & 3;
+    return (eight & 1) << 1 | eight >> 1;
+}
+static inline unsigned shift_in_word(unsigned local) { return (local & 7) * 8 + (local >> 5 & 1) * 4; }
+
+/* ---- bm25.c ---- */
+core *bm25_new_core(void);
+void bm25_free_core(void *c);
+size_t bm25_slot_of(const core *c, int64_t id);
+int bm25_grow_documents(bm25 *q, core *c);
+
+/* ---- bm25_kernels.c ---- */
+const kernel *bm25_kernel_of(bm25_kernel name); /* NULL: this CPU has it not */
+
+/* ---- bm25_search.c ---- */
+
+/* A query term as one search sees it. */
+typedef struct {
+    term *term;
+    uint32_t times, df; /* df: live documents */
+    float gain;
+    const list *list;
+    const columns *columns;
+    const rare *rare;
+    const weights *weights;
+    uint32_t n_list, n_columns, n_rare, n_weights;
+    uint32_t at; /* in the list, for whoever walks along it */
+} view;
+
+typedef struct {
+    bm25 *q;
+    scratch *scratch;
+    snapshot now;
+    const documents *docs;
+    const map *map;
+    view *views;
+    size_t n_views, k;
+    float a, c;
+    int filtered;          /* by anything, removals included */
+    const uint64_t *allow; /* a bit a slot, or NULL */
+    double since;
+} search;
+
+/* Hits are score bits << 32 | slot, best last to come first: these return how many of the k best there are, in
+ * *hits, or BM25_NO_MEMORY, or BM25_MASSES. */
+enum { BM25_MASSES = -100 };
+int64_t bm25_search_all(search *s, uint64_t **hits);
+int64_t bm25_search_bounds(search *s, uint64_t **hits);
+int64_t bm25_search_slots(search *s, size_t n, uint32_t *slots, uint64_t **hits);
+
+const column *bm25_column_at(const view *v, uint32_t chunk);
+void bm25_copy_tail(const column *k, uint32_t n, uint64_t bits[4]);
+int bm25_passes(const search *s, uint32_t slot);
+int bm25_score_slots(search *s, size_t n, const uint32_t *slots, float *scores);
+
+/* ---- bm25_best.c ---- */
+static inline uint64_t hit_of(float score, size_t slot) {
+    union {
+        float score;
+        uint32_t bits;
+    } both = {score};
+    return (uint64_t)both.bits << 32 | slot;
+}
+static inline float score_of(uint64_t hit) {
+    union {
+        uint32_t bits;
+        float score;
+    } both = {(uint32_t)(hit >> 32)};
+    return both.score;
+}
+float bm25_least_of_best(const kernel *with, size_t n, const float *peaks, size_t k, size_t more);
+/* hits has twice the room. The k best of n, sorted; in *hits, ties by larger id. */
+size_t bm25_best(const documents *d, size_t n, size_t k, uint64_t **hits);
+int64_t bm25_best_of_all(search *s, const float *scores, uint64_t **hits);
+
+/* Which buffer of a scratch is for what; 0 and 1 are the tokens. */
+enum { B_TABLE = 2, B_VIEWS, B_ALLOW, B_SCORES, B_PEAKS, B_HITS, B_SLOTS, B_TF, B_NORM, B_FOUND, B_SUMS, B_WINDOW,
+       B_WORTH, B_PADDED, B_POOL, B_DONE, B_PLACES };
 
 #endif

@@ -1,9 +1,4 @@
-/* Searching an index: the kernels, the selection of the k best, the query. Built for plain x86-64 (or anything else)
- * with -ffp-contract=off; only the kernels that are marked use AVX2, and only on a CPU that has it.
- *
- * Term at a time: each term's postings are (slot, tf, length) in three contiguous runs, so the division is vectorised
- * and only the addition into `scores` is scattered. tf and length are kept raw since N, df and the mean length move
- * with every append; a division costs less than keeping impacts right. */
+/* A query from its text to its hits: what it may look at, which way it goes, and the exact scores. */
 #include "bm25_index.h"
 
 #include <float.h>
@@ -11,302 +6,339 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define HAS_AVX2_KERNEL 1
-#include <immintrin.h>
-#endif
+enum { FEW = 512, MOST_TERMS = 128 };
 
-/* ---- kernels: the scalar ones are the truth ---- */
+/* ---- terms as this search sees them ---- */
 
-static void score_tail(const postings *p, size_t i, float gain, float a, float c, float *scores) {
-    for (; i < p->n; i++) scores[p->slot[i]] += gain * p->tf[i] / (p->tf[i] + (a + c * p->length[i]));
+const column *bm25_column_at(const view *v, uint32_t at) {
+    return at < v->n_columns ? acquire(&v->columns->at[at].column) : NULL;
 }
 
-static void score_scalar(const postings *p, float gain, float a, float c, float *scores) {
-    score_tail(p, 0, gain, a, c, scores);
+/* Documents in columns, among the first n of the index. */
+static uint32_t in_columns(const view *v, uint32_t n) {
+    uint32_t last = v->n_columns - 1, here;
+    const column *k;
+    if (!v->n_columns || !n) return 0;
+    if ((n - 1) / CHUNK < last) last = (n - 1) / CHUNK;
+    k = bm25_column_at(v, last);
+    here = n - last * CHUNK;
+    return v->columns->at[last].before + (k ? bm25_in_column(k, here < CHUNK ? here : CHUNK) : 0);
 }
 
-/* n groups of depth * LANES scores become LANES peaks each: lane by lane, so that no vector is ever folded. */
-static void peaks_scalar(size_t n, size_t depth, const float *scores, float *peaks) {
-    for (; n > 0; n--, peaks += LANES) {
-        memset(peaks, 0, LANES * sizeof *peaks);
-        for (size_t i = 0; i < depth; i++, scores += LANES)
-            for (size_t j = 0; j < LANES; j++) peaks[j] = scores[j] > peaks[j] ? scores[j] : peaks[j];
-    }
+static int has_slot(const view *v, uint32_t slot) {
+    const column *k = bm25_column_at(v, slot / CHUNK);
+    uint32_t at;
+    if (k) return bm25_cell(k, slot % CHUNK) != 0;
+    at = v->list ? bm25_first(v->list->slot, v->n_list, slot) : 0;
+    return at < v->n_list && v->list->slot[at] == slot;
 }
 
-static float most_scalar(size_t n, const float *values) {
-    float most = 0;
-    for (size_t i = 0; i < n; i++) most = values[i] > most ? values[i] : most;
-    return most;
+/* How many of the removed documents had this term. The term remembers how far it was counted. */
+static uint32_t removed_with(const view *v, const list *removed, uint32_t n_removed) {
+    const uint64_t known = relaxed(&v->term->dead);
+    uint32_t seen = (uint32_t)(known >> 32), dead = (uint32_t)known;
+    if (seen > n_removed) seen = dead = 0; /* another search has seen more */
+    if (seen == n_removed) return dead;
+    for (uint32_t i = seen; i < n_removed; i++) dead += (uint32_t)has_slot(v, removed->slot[i]);
+    settle(&v->term->dead, (uint64_t)n_removed << 32 | dead);
+    return dead;
 }
 
-static size_t count_scalar(size_t n, const float *values, float least) {
-    size_t found = 0;
-    for (size_t i = 0; i < n; i++) found += values[i] >= least;
-    return found;
+/* The list is read before the columns: what moves from it into a column is found in one of them at least, and a column
+ * hides what the list has of its chunk. What came after the snapshot is cut off. */
+static view view_of(core *c, const snapshot *now, term *t, uint32_t times) {
+    view v = {.term = t, .times = times};
+    v.list = acquire(&t->list), v.n_list = v.list ? acquire(&v.list->n) : 0;
+    v.columns = acquire(&t->columns), v.n_columns = v.columns ? acquire(&v.columns->n) : 0;
+    v.rare = acquire(&t->rare), v.n_rare = v.rare ? acquire(&v.rare->n) : 0;
+    v.weights = acquire(&t->weights), v.n_weights = v.weights ? acquire(&v.weights->n) : 0;
+    while (v.n_list && v.list->slot[v.n_list - 1] >= now->n) v.n_list--;
+    while (v.n_rare && v.rare->at[v.n_rare - 1].slot >= now->n) v.n_rare--;
+    if (v.n_list && bm25_column_at(&v, v.list->slot[v.n_list - 1] / CHUNK))
+        v.n_list = bm25_first(v.list->slot, v.n_list, v.list->slot[v.n_list - 1] / CHUNK * CHUNK);
+    v.df = v.n_list + in_columns(&v, now->n);
+    if (now->n_removed && v.df) v.df -= removed_with(&v, acquire(&c->removed), now->n_removed);
+    return v;
 }
 
-static const kernel scalar_kernel = {score_scalar, peaks_scalar, most_scalar, count_scalar};
+static size_t hash_of(const term *t) { return (size_t)t->hash * 0x9E3779B1u >> 7; }
 
-#ifdef HAS_AVX2_KERNEL
-__attribute__((target("avx2"))) static void score_avx2(const postings *p, float gain, float a, float c,
-                                                       float *scores) {
-    const __m256 gains = _mm256_set1_ps(gain), as = _mm256_set1_ps(a), cs = _mm256_set1_ps(c);
-    float weight[8];
-    size_t i = 0;
-    for (; i + 8 <= p->n; i += 8) {
-        const __m256 tf = _mm256_loadu_ps(p->tf + i);
-        const __m256 norm = _mm256_add_ps(as, _mm256_mul_ps(cs, _mm256_loadu_ps(p->length + i)));
-        _mm256_storeu_ps(weight, _mm256_div_ps(_mm256_mul_ps(gains, tf), _mm256_add_ps(tf, norm)));
-        for (size_t j = 0; j < 8; j++) scores[p->slot[i + j]] += weight[j];
-    }
-    _mm256_zeroupper(); /* gcc omits it before a tail call, and scalar code after us would crawl */
-    score_tail(p, i, gain, a, c, scores);
-}
-
-__attribute__((target("avx2"))) static void peaks_avx2(size_t n, size_t depth, const float *scores, float *peaks) {
-    for (; n > 0; n--, peaks += LANES) {
-        __m256 most = _mm256_setzero_ps();
-        for (size_t i = 0; i < depth; i++, scores += LANES) most = _mm256_max_ps(_mm256_loadu_ps(scores), most);
-        _mm256_storeu_ps(peaks, most);
-    }
-    _mm256_zeroupper();
-}
-
-__attribute__((target("avx2"))) static float most_avx2(size_t n, const float *values) {
-    float lanes[LANES];
-    peaks_avx2(1, n / LANES, values, lanes);
-    return most_scalar(LANES, lanes); /* there are LANES peaks a group, so no tail */
-}
-
-__attribute__((target("avx2,popcnt"))) static size_t count_avx2(size_t n, const float *values, float least) {
-    const __m256 leasts = _mm256_set1_ps(least);
-    size_t found = 0, i = 0;
-    for (; i + 8 <= n; i += 8) {
-        const __m256 above = _mm256_cmp_ps(_mm256_loadu_ps(values + i), leasts, _CMP_GE_OQ);
-        found += (size_t)_mm_popcnt_u32((unsigned)_mm256_movemask_ps(above));
-    }
-    _mm256_zeroupper();
-    return found + count_scalar(n - i, values + i, least);
-}
-
-static const kernel avx2_kernel = {score_avx2, peaks_avx2, most_avx2, count_avx2};
-
-const kernel *bm25_kernel_of(bm25_kernel name) {
-    if (name == BM25_AVX2) return bm25_best_kernel() == BM25_AVX2 ? &avx2_kernel : NULL;
-    return name == BM25_SCALAR ? &scalar_kernel : NULL;
-}
-
-bm25_kernel bm25_best_kernel(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") ? BM25_AVX2 : BM25_SCALAR;
-}
-#else
-const kernel *bm25_kernel_of(bm25_kernel name) { return name == BM25_SCALAR ? &scalar_kernel : NULL; }
-
-bm25_kernel bm25_best_kernel(void) { return BM25_SCALAR; }
-#endif
-
-/* ---- search ---- */
-
-static uint32_t live_postings(const bm25 *q, const postings *p) {
-    uint32_t found = 0;
-    if (q->n_live == q->n) return p->n;
-    for (uint32_t i = 0; i < p->n; i++) found += q->docs.live[p->slot[i]];
-    return found;
-}
-
-static void score_all(bm25 *q, size_t n, const uint32_t *terms) {
-    const float a = (float)(q->k1 * (1 - q->b));
-    const float c = q->total_length ? (float)(q->k1 * q->b / ((double)q->total_length / (double)q->n_live)) : 0;
-    float *scores = q->docs.scores;
-    for (size_t i = 0; i < n; i++)
-        if (terms[i] < q->n_terms) q->terms[terms[i]].asked++;
+/* The query's different terms in order of first appearance, with how often it has them. */
+static int find_terms(search *s, core *c, const token *tokens, size_t n) {
+    const dictionary *d = acquire(&c->dictionary);
+    size_t room = 16;
+    term **at;
+    uint32_t *place;
+    while (room < 2 * n) room *= 2;
+    at = bm25_take(s->scratch, B_TABLE, room * (sizeof *at + sizeof *place));
+    s->views = bm25_take(s->scratch, B_VIEWS, n * sizeof *s->views);
+    if (!at || !s->views) return BM25_NO_MEMORY;
+    place = (uint32_t *)(void *)(at + room);
+    memset(at, 0, room * sizeof *at);
+    for (size_t i = 0; i < n; i++) prefetch((const void *)&d->at[tokens[i].hash & d->mask]);
     for (size_t i = 0; i < n; i++) {
-        term *t = terms[i] < q->n_terms ? &q->terms[terms[i]] : NULL;
-        const uint32_t times = t ? t->asked : 0, df = times ? live_postings(q, &t->counts) : 0;
-        if (!times) continue;
-        t->asked = 0;
-        if (df) {
-            const double idf = log(1 + ((double)q->n_live - df + 0.5) / (df + 0.5));
-            q->kernel->score(&t->counts, (float)(times * idf), a, c, scores);
-        }
-        for (uint32_t j = 0; j < t->weights.n; j++) scores[t->weights.slot[j]] += (float)times * t->weights.tf[j];
-    }
-}
-
-/* Zero the score of everything that may not be returned. */
-static void drop_others(bm25 *q, size_t n_allow, const int64_t *allow, double since) {
-    const documents *d = &q->docs;
-    size_t i, slot;
-    if (allow) {
-        memset(d->keep, 0, q->n);
-        for (i = 0; i < n_allow; i++)
-            if ((slot = bm25_slot_of(q, allow[i])) != SIZE_MAX) d->keep[slot] = 1;
-    } else {
-        memcpy(d->keep, d->live, q->n);
-    }
-    for (i = 0; i < q->n; i++)
-        if (!d->keep[i] || d->time[i] < since) d->scores[i] = 0;
-}
-
-/* A score that at least k documents reach, if k have one at all, and not many more than k do. Each peak is the best of
- * its own documents, so what k peaks reach k documents reach. */
-static float least_of_best(const kernel *with, size_t n, const float *peaks, size_t k) {
-    float low = FLT_MIN, high = with->most(n, peaks);
-    if (with->count(n, peaks, low) < k) return low;
-    for (int round = 0; round < 16; round++) {
-        const float middle = low + (high - low) / 2;
-        const size_t found = with->count(n, peaks, middle);
-        if (found < k) {
-            high = middle;
+        term *const t = bm25_find(d, tokens + i);
+        size_t j;
+        if (!t) continue;
+        for (j = hash_of(t) & (room - 1); at[j] && at[j] != t;) j = (j + 1) & (room - 1);
+        if (at[j]) {
+            s->views[place[j]].times++;
         } else {
-            low = middle;
-            if (found <= k + k / 16) break;
+            at[j] = t, place[j] = (uint32_t)s->n_views;
+            s->views[s->n_views].term = t, s->views[s->n_views++].times = 1;
+            prefetch((const void *)relaxed(&t->list)), prefetch((const void *)relaxed(&t->columns));
         }
     }
-    return low;
+    return 0;
 }
 
-/* A hit is the bits of its score, which sort as the score does, above its slot. */
-static uint64_t hit_of(float score, size_t slot) {
-    uint32_t bits;
-    memcpy(&bits, &score, sizeof bits);
-    return (uint64_t)bits << 32 | slot;
-}
-
-static int64_t id_of(const bm25 *q, uint64_t hit) { return q->docs.id[hit & UINT32_MAX]; }
-
-static float score_of(uint64_t hit) {
-    const uint32_t bits = (uint32_t)(hit >> 32);
-    float score;
-    memcpy(&score, &bits, sizeof score);
-    return score;
-}
-
-/* Put every hit of at least `least` into docs.hits; returns how many. No branch depends on a score: it would be
- * mispredicted half of the time. */
-static size_t gather(const bm25 *q, size_t n_peaks, size_t depth, float least) {
-    uint64_t *hits = q->docs.hits, *places = hits + q->room;
-    size_t found = 0, n_places = 0;
-    for (size_t i = 0; i < n_peaks; i++) {
-        places[n_places] = i;
-        n_places += q->peaks[i] >= least;
+static void weigh(search *s, core *c) {
+    const double n_live = s->now.n_live;
+    size_t kept = 0;
+    for (size_t i = 0; i < s->n_views; i++) {
+        view v = view_of(c, &s->now, s->views[i].term, s->views[i].times);
+        if (!v.df && !v.n_weights) continue;
+        v.gain = v.df ? (float)(v.times * log(1 + (n_live - v.df + 0.5) / (v.df + 0.5))) : 0;
+        s->views[kept++] = v;
     }
-    for (size_t i = 0; i < n_places; i++) {
-        size_t slot = (size_t)places[i] / LANES * LANES * depth + places[i] % LANES;
-        for (size_t j = 0; j < depth; j++, slot += LANES) {
-            const float score = q->docs.scores[slot];
-            hits[found] = hit_of(score, slot);
-            found += score >= least;
+    s->n_views = kept;
+}
+
+/* ---- filters ---- */
+
+int bm25_passes(const search *s, uint32_t slot) {
+    return relaxed(&s->docs->live[slot]) && s->docs->time[slot] >= s->since &&
+           (!s->allow || s->allow[slot / 64] >> slot % 64 & 1);
+}
+
+static int earlier(const void *x, const void *y) {
+    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    return (a > b) - (a < b);
+}
+
+/* The slots of the ids that are there, ascending, each once, in B_SLOTS. -1: no memory. */
+static int64_t slots_of(search *s, core *c, size_t n, const int64_t *ids) {
+    uint32_t *slots = bm25_take(s->scratch, B_SLOTS, n * sizeof *slots);
+    size_t found = 0, kept = 0;
+    int ascending = 1;
+    if (!slots) return BM25_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        const size_t slot = bm25_slot_of(c, ids[i]);
+        if (slot >= s->now.n) continue;
+        ascending &= !found || slots[found - 1] < slot;
+        slots[found++] = (uint32_t)slot;
+    }
+    if (!ascending) qsort(slots, found, sizeof *slots, earlier);
+    for (size_t i = 0; i < found; i++)
+        if ((!kept || slots[kept - 1] != slots[i]) && bm25_passes(s, slots[i])) slots[kept++] = slots[i];
+    return (int64_t)kept;
+}
+
+static int allow_slots(search *s, size_t n, const uint32_t *slots) {
+    const size_t words = s->now.n / 64 + 1;
+    uint64_t *bits = bm25_take(s->scratch, B_ALLOW, words * sizeof *bits);
+    if (!bits) return BM25_NO_MEMORY;
+    memset(bits, 0, words * sizeof *bits);
+    for (size_t i = 0; i < n; i++) bits[slots[i] / 64] |= UINT64_C(1) << slots[i] % 64;
+    s->allow = bits, s->filtered = 1;
+    return 0;
+}
+
+/* ---- the scores of some documents ---- */
+
+/* A walk of the list for each document: good for few. */
+static void find_few(const view *v, size_t n, const uint32_t *slots, float *tf) {
+    const list *l = v->list;
+    uint32_t at = v->n_list && l->slot[0] < slots[0] ? bm25_first(l->slot, v->n_list, slots[0]) : 0;
+    for (size_t i = 0; i < n && at < v->n_list; i++) {
+        const uint32_t *from = l->slot + at, left = v->n_list - at;
+        uint32_t step = 1;
+        while (step < left && from[step] < slots[i]) step *= 2;
+        at += step / 2 + bm25_first(from + step / 2, (step < left ? step + 1 : left) - step / 2, slots[i]);
+        if (at < v->n_list && l->slot[at] == slots[i]) tf[i] = (float)((codes_of(l)[at] >> 6) + 1);
+    }
+}
+
+/* A walk of the part of the list that is in the documents' chunk, without a branch: places has for each document of
+ * the chunk where it is among the n, from 1 on, and tf[-1] takes the counts of all others. */
+static void find_many(const view *v, uint32_t start, const uint16_t *places, float *tf) {
+    const list *l = v->list;
+    const uint8_t *code = codes_of(l);
+    const uint32_t first = start ? bm25_first(l->slot, v->n_list, start) : 0;
+    const uint32_t end = l->slot[v->n_list - 1] < start + CHUNK ? v->n_list
+                                                                 : first + bm25_first(l->slot + first, v->n_list - first, start + CHUNK);
+    for (uint32_t i = first; i < end; i++) tf[(int)places[l->slot[i] - start] - 1] = (float)((code[i] >> 6) + 1);
+}
+
+static void find_in_column(const column *k, size_t n, const uint32_t *slots, float *tf) {
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t local = slots[i] % CHUNK;
+        if (local < k->room) tf[i] = (float)bm25_tf_of_cell[bm25_cell(k, local)];
+    }
+}
+
+enum { MANY_HERE = 24 };
+
+/* The count of a view's term in each of some documents of one chunk, in ascending order. */
+static void find_counts(const view *v, size_t n, const uint32_t *slots, const uint16_t *places, float *tf) {
+    const uint32_t at = slots[0] / CHUNK;
+    const column *k = bm25_column_at(v, at);
+    memset(tf, 0, n * sizeof *tf);
+    if (k)
+        find_in_column(k, n, slots, tf);
+    else if (v->n_list && n >= MANY_HERE)
+        find_many(v, at * CHUNK, places, tf);
+    else if (v->n_list)
+        find_few(v, n, slots, tf);
+    for (size_t i = 0; v->n_rare && i < n; i++)
+        if (tf[i] >= MANY) tf[i] = (float)bm25_tf_of(v->rare, v->n_rare, slots[i]);
+}
+
+/* Exact scores of documents in ascending order, for queries without weights. scores: room for n. */
+int bm25_score_slots(search *s, size_t n, const uint32_t *slots, float *scores) {
+    const int fresh = !s->scratch->at[B_PLACES].p;
+    uint16_t *places = bm25_take(s->scratch, B_PLACES, CHUNK * sizeof *places); /* zeros between searches */
+    float *tf = bm25_take(s->scratch, B_TF, (CHUNK + 1) * sizeof *tf), *norm = bm25_take(s->scratch, B_NORM, CHUNK * sizeof *norm);
+    if (places && fresh) memset(places, 0, CHUNK * sizeof *places);
+    if (!tf || !norm || !places) return BM25_NO_MEMORY;
+    memset(scores, 0, n * sizeof *scores);
+    for (size_t first = 0, end; first < n; first = end) {
+        const uint32_t at = slots[first] / CHUNK;
+        for (end = first; end < n && slots[end] / CHUNK == at; end++)
+            norm[end - first] = s->a + s->c * (float)s->docs->length[slots[end]];
+        for (size_t i = first; end - first >= MANY_HERE && i < end; i++)
+            places[slots[i] % CHUNK] = (uint16_t)(i - first + 1);
+        for (size_t i = 0; i < s->n_views; i++) {
+            find_counts(s->views + i, end - first, slots + first, places, tf + 1);
+            s->q->kernel->add_found(end - first, tf + 1, norm, s->views[i].gain, scores + first);
         }
+        for (size_t i = first; end - first >= MANY_HERE && i < end; i++) places[slots[i] % CHUNK] = 0;
+    }
+    return 0;
+}
+
+int64_t bm25_search_slots(search *s, size_t n, uint32_t *slots, uint64_t **hits) {
+    float *scores = bm25_take(s->scratch, B_SCORES, n * sizeof *scores);
+    size_t found = 0;
+    *hits = bm25_take(s->scratch, B_HITS, 2 * (n + 1) * sizeof **hits);
+    if (!scores || !*hits || bm25_score_slots(s, n, slots, scores)) return BM25_NO_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        if (scores[i] >= FLT_MIN) (*hits)[found++] = hit_of(scores[i], slots[i]);
+    return (int64_t)bm25_best(s->docs, found, s->k, hits);
+}
+
+/* ---- the scores of all documents ---- */
+
+/* The four words of the block that document n is in, the documents from n on left out. */
+void bm25_copy_tail(const column *k, uint32_t n, uint64_t bits[4]) {
+    const uint32_t block = n / BLOCK, here = n % BLOCK;
+    for (unsigned eight = 0; eight < 4; eight++) {
+        const unsigned word = word_in_block(eight * 8);
+        uint64_t mask = 0;
+        for (unsigned j = 0; j < 8; j++) {
+            mask |= (uint64_t)(eight * 8 + j < here ? 15 : 0) << 8 * j;
+            mask |= (uint64_t)(32 + eight * 8 + j < here ? 15 : 0) << (8 * j + 4);
+        }
+        bits[word] = n < k->room ? relaxed(&k->bits[4 * block + word]) & mask : 0;
+    }
+}
+
+static void add_columns(const search *s, const view *v, uint32_t at, float *scores) {
+    const column *k = bm25_column_at(v, at);
+    const uint32_t start = at * CHUNK, here = s->now.n - start < CHUNK ? s->now.n - start : CHUNK;
+    const uint32_t full = k && here > k->room ? k->room : here / BLOCK * BLOCK;
+    uint32_t length[BLOCK] = {0};
+    uint64_t tail[4];
+    if (!k) return;
+    s->q->kernel->add_column(full / 16, (const uint64_t *)k->bits, v->gain, s->a, s->c, s->docs->length + start,
+                             scores + start);
+    if (here % BLOCK == 0 || full == k->room) return;
+    bm25_copy_tail(k, here, tail);
+    memcpy(length, s->docs->length + start + full, here % BLOCK * sizeof *length);
+    s->q->kernel->add_column(4, tail, v->gain, s->a, s->c, length, scores + start + full);
+}
+
+static void add_view(const search *s, const view *v, float *scores) {
+    if (v->df) {
+        for (uint32_t at = 0; at < v->n_columns && at * CHUNK < s->now.n; at++) add_columns(s, v, at, scores);
+        if (v->n_list)
+            s->q->kernel->add_list(v->n_list, v->list->slot, codes_of(v->list), v->gain, s->a, s->c, s->docs->length,
+                                   scores);
+        for (uint32_t i = 0; i < v->n_rare; i++) {
+            const uint32_t slot = v->rare->at[i].slot;
+            const float tf = (float)v->rare->at[i].tf;
+            scores[slot] += v->gain * tf / (tf + (s->a + s->c * (float)s->docs->length[slot]));
+        }
+    }
+    for (uint32_t i = 0; i < v->n_weights; i++) /* a document may have come and got weights after the snapshot */
+        if (v->weights->at[i].slot < s->now.n)
+            scores[v->weights->at[i].slot] += (float)v->times * v->weights->at[i].weight;
+}
+
+int64_t bm25_search_all(search *s, uint64_t **hits) {
+    const size_t room = (size_t)s->now.n + BLOCK + LANES * DEEPEST;
+    float *scores = bm25_take(s->scratch, B_SCORES, room * sizeof *scores);
+    if (!scores) return BM25_NO_MEMORY;
+    memset(scores, 0, room * sizeof *scores);
+    for (size_t i = 0; i < s->n_views; i++) add_view(s, s->views + i, scores);
+    for (uint32_t i = 0; s->filtered && i < s->now.n; i++)
+        if (!bm25_passes(s, i)) scores[i] = 0;
+    return bm25_best_of_all(s, scores, hits);
+}
+
+/* ---- which way ---- */
+
+static int64_t choose(search *s, core *c, size_t n_allow, const int64_t *allow, uint64_t **hits) {
+    const int path = relaxed(&s->q->path);
+    int bounded = s->n_views <= MOST_TERMS;
+    for (size_t i = 0; i < s->n_views; i++) bounded &= !s->views[i].n_weights;
+    s->filtered = s->now.n_live < s->now.n || s->since > -HUGE_VAL;
+    if (allow) {
+        const int64_t n = slots_of(s, c, n_allow, allow);
+        uint32_t *slots = s->scratch->at[B_SLOTS].p;
+        if (n < 0) return n;
+        if (bounded && path != 1 && (size_t)n <= 2 * s->k + s->now.n / 256)
+            return bm25_search_slots(s, (size_t)n, slots, hits);
+        if (allow_slots(s, (size_t)n, slots)) return BM25_NO_MEMORY;
+    }
+    if (bounded && path != 1 && (path == 2 || (s->now.n >= FEW && s->k <= s->now.n / 8))) {
+        const int64_t found = bm25_search_bounds(s, hits);
+        if (found != BM25_MASSES) return found;
+    }
+    return bm25_search_all(s, hits);
+}
+
+static int64_t run(search *s, core *c, size_t n_allow, const int64_t *allow, int64_t *ids, float *scores) {
+    uint64_t *hits;
+    int64_t found;
+    s->now = bm25_look(c);
+    if (s->k > s->now.n_live) s->k = s->now.n_live;
+    if (!s->k) return 0;
+    s->docs = acquire(&c->docs);
+    s->a = (float)(s->q->k1 * (1 - s->q->b));
+    if (s->now.total_length) s->c = (float)(s->q->k1 * s->q->b / ((double)s->now.total_length / s->now.n_live));
+    weigh(s, c);
+    if (!s->n_views) return 0;
+    found = choose(s, c, n_allow, allow, &hits);
+    for (int64_t i = 0; i < found; i++) {
+        ids[i] = s->docs->id[hits[i] & UINT32_MAX];
+        scores[i] = score_of(hits[i]);
     }
     return found;
 }
 
-static int better(const bm25 *q, uint64_t x, uint64_t y) {
-    return x >> 32 != y >> 32 ? x > y : id_of(q, x) > id_of(q, y);
-}
-
-/* Let the hit at `place` of a heap with its worst on top sink to where it belongs. */
-static void sink(const bm25 *q, size_t n, uint64_t *heap, size_t place) {
-    const uint64_t moved = heap[place];
-    for (size_t child; (child = 2 * place + 1) < n; place = child) {
-        if (child + 1 < n && better(q, heap[child], heap[child + 1])) child++;
-        if (!better(q, moved, heap[child])) break;
-        heap[place] = heap[child];
+int64_t bm25_search(bm25 *q, size_t n, size_t n_bytes, const char *text, size_t k, size_t n_allow,
+                    const int64_t *allow, double since, int64_t *ids, float *scores) {
+    search s = {.q = q, .scratch = bm25_borrow(q), .k = k, .since = since};
+    token *tokens = NULL;
+    int64_t found = s.scratch ? bm25_split(s.scratch, n, n_bytes, text, &tokens) : BM25_NO_MEMORY;
+    if (!found) {
+        const unsigned entered = bm25_enter(q);
+        core *const c = acquire(&q->core);
+        found = find_terms(&s, c, tokens, n);
+        if (!found) found = run(&s, c, n_allow, allow, ids, scores);
+        bm25_leave(q, entered);
     }
-    heap[place] = moved;
-}
-
-/* Move the k best of n hits to the front. For the many hits of a mass tie; latest first, which are rarely bettered. */
-static void keep_best(const bm25 *q, size_t n, size_t k) {
-    uint64_t *heap = q->docs.hits;
-    for (size_t i = 0; i < k; i++) {
-        const uint64_t swap = heap[i];
-        heap[i] = heap[n - 1 - i], heap[n - 1 - i] = swap;
-    }
-    for (size_t place = k / 2; place-- > 0;) sink(q, k, heap, place);
-    for (size_t i = n; i-- > k;)
-        if (better(q, heap[i], heap[0])) heap[0] = heap[i], sink(q, k, heap, 0);
-}
-
-/* Sort up to a handful by counting for each hit the larger ones: no two hits are equal. */
-static void sort_few(size_t n, const uint64_t *hits, uint64_t *sorted) {
-    for (size_t i = 0; i < n; i++) {
-        size_t larger = 0;
-        for (size_t j = 0; j < n; j++) larger += hits[j] > hits[i];
-        sorted[larger] = hits[i];
-    }
-}
-
-/* Merge sort, largest first, without branches that depend on the hits. Returns the one of both that has the result. */
-static uint64_t *sort(size_t n, uint64_t *hits, uint64_t *spare) {
-    size_t done = 0;
-    for (; done + LANES <= n; done += LANES) sort_few(LANES, hits + done, spare + done);
-    sort_few(n - done, hits + done, spare + done);
-    for (size_t width = LANES; width < n; width *= 2) {
-        uint64_t *const from = spare;
-        spare = hits, hits = from;
-        for (size_t start = 0; start < n; start += 2 * width) {
-            const size_t middle = start + width < n ? start + width : n;
-            const size_t end = middle + width < n ? middle + width : n;
-            size_t left = start, right = middle, out = start;
-            while (left < middle && right < end) {
-                const uint64_t x = from[left], y = from[right];
-                const size_t first = x > y;
-                spare[out++] = y ^ ((x ^ y) & (0 - (uint64_t)first)); /* gcc makes a branch of first ? x : y */
-                left += first, right += 1 - first;
-            }
-            while (left < middle) spare[out++] = from[left++];
-            while (right < end) spare[out++] = from[right++];
-        }
-    }
-    return spare;
-}
-
-static int newer_first(const void *x, const void *y) {
-    const int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
-    return (a < b) - (a > b);
-}
-
-/* The ids of sorted hits, those of the same score from the largest down. */
-static void name(const bm25 *q, size_t n, const uint64_t *hits, int64_t *ids) {
-    size_t start = 0;
-    for (size_t i = 0; i < n; i++) {
-        int ordered = 1;
-        ids[i] = id_of(q, hits[i]);
-        if (i + 1 < n && hits[i + 1] >> 32 == hits[i] >> 32) continue;
-        for (size_t j = start; j < i; j++) ordered &= ids[j] > ids[j + 1];
-        if (!ordered) qsort(ids + start, i + 1 - start, sizeof *ids, newer_first);
-        start = i + 1;
-    }
-}
-
-int64_t bm25_search(bm25 *q, size_t n, const uint32_t *terms, size_t k, size_t n_allow, const int64_t *allow,
-                    double since, int64_t *ids, float *scores) {
-    const size_t most = k < q->n_live ? k : q->n_live;
-    const size_t want = most ? q->n / LANES / most : 0; /* gives about 8 k peaks */
-    const size_t depth = want < 1 ? 1 : want > DEEPEST ? DEEPEST : want;
-    const size_t n_groups = (q->n + depth * LANES - 1) / (depth * LANES), n_peaks = n_groups * LANES;
-    uint64_t *sorted, *spare;
-    size_t found;
-    if (!most) return 0;
-    if (n_peaks > q->peak_room) {
-        if (bm25_grow(&q->peaks, n_peaks, sizeof *q->peaks)) return BM25_NO_MEMORY;
-        q->peak_room = n_peaks;
-    }
-    memset(q->docs.scores, 0, n_peaks * depth * sizeof *scores);
-    score_all(q, n, terms);
-    if (allow || since > -HUGE_VAL || q->n_live < q->n) drop_others(q, n_allow, allow, since);
-    q->kernel->peaks(n_groups, depth, q->docs.scores, q->peaks);
-    found = gather(q, n_peaks, depth, least_of_best(q->kernel, n_peaks, q->peaks, most));
-    if (found > 2 * most + 256) keep_best(q, found, most), found = most;
-    sorted = sort(found, q->docs.hits, q->docs.hits + q->room);
-    spare = sorted == q->docs.hits ? q->docs.hits + q->room : q->docs.hits;
-    name(q, found, sorted, (int64_t *)(void *)spare);
-    found = found < most ? found : most;
-    for (size_t i = 0; i < found; i++) scores[i] = score_of(sorted[i]);
-    memcpy(ids, spare, found * sizeof *ids);
-    return (int64_t)found;
+    bm25_give_back(q, s.scratch);
+    return found;
 }

@@ -1,7 +1,10 @@
-/* The C side alone, for the sanitizers: kernels equal to the bit, memory that runs out at every place, no leak.
- * What the results must be is tested from Python, tests/test_bm25.py. Run it with: make -C native test */
+/* The C side alone, for the sanitizers: kernels and ways of searching equal to the bit, memory that runs out at every
+ * place, threads, no leak. Chunks are small here, so that a thousand documents fill some. What the results must be is
+ * tested from Python, tests/test_bm25.py. Run it with: make -C native test */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static long allocations_left = -1; /* -1: no limit */
 
@@ -11,9 +14,16 @@ static void *meagre_realloc(void *old, size_t size) {
     return realloc(old, size);
 }
 
+#define BM25_CHUNK 1024
 #define realloc meagre_realloc
 #include "bm25.c"
+#include "bm25_best.c"
+#include "bm25_bounds.c"
+#include "bm25_kernels.c"
+#include "bm25_memory.c"
+#include "bm25_postings.c"
 #include "bm25_search.c"
+#include "bm25_terms.c"
 #undef realloc
 
 #define CHECK(truth)                                                        \
@@ -24,92 +34,192 @@ static void *meagre_realloc(void *old, size_t size) {
         }                                                                   \
     } while (0)
 
-enum { DOCUMENTS = 1200, VOCABULARY = 60, WORDS = 20, K = 50 };
+enum { VOCABULARY = 400, WORDS = 40, K = 20, TEXT = WORDS * 24, THREADS = 3 };
 
 static uint32_t drawn(uint64_t *seed) {
     *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)(*seed >> 33);
 }
 
-static void fill(bm25 *q, uint64_t seed, int n) {
-    uint32_t terms[WORDS];
-    for (int i = 0; i < n; i++) {
-        const uint32_t words = drawn(&seed) % WORDS;
-        const float weight = (float)drawn(&seed) / 1e9f;
-        double time;
-        for (uint32_t j = 0; j < words; j++) terms[j] = drawn(&seed) % (1 + drawn(&seed) % VOCABULARY);
-        CHECK(bm25_add(q, i * 7919 % 4099, i, words, terms) == 0);
-        CHECK(bm25_add(q, i * 7919 % 4099, i, words, terms) == BM25_EXISTS);
-        if (words) CHECK(bm25_add_weights(q, i * 7919 % 4099, 1, terms, &weight) == 0);
-        if (i % 3 == 1) CHECK(bm25_remove(q, i * 7919 % 4099, &time) == 0 && time == i);
+/* n words, the first of the vocabulary most often, as one text. */
+static size_t write_text(uint64_t *seed, uint32_t n, uint32_t vocabulary, char *text) {
+    size_t at = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t word = drawn(seed) % (1 + drawn(seed) % (1 + drawn(seed) % vocabulary));
+        at += (size_t)sprintf(text + at, word % 3 ? "w%u" : "a_longer_word_%u", word) + 1;
     }
-    CHECK(bm25_remove(q, -1, &(double){0}) == BM25_ABSENT);
-    CHECK(bm25_add_weights(q, -1, 0, terms, NULL) == BM25_ABSENT);
+    return at ? at - 1 : 0;
 }
 
-static void test_kernels_agree_bit_for_bit(void) {
-    const uint32_t query[] = {0, 5, 0, 17, VOCABULARY + 1000, 59};
-    for (int n = 0; n < DOCUMENTS; n = n < 40 ? n + 1 : 2 * n) {
-        int64_t ids[2][K], found[2], allow[400];
-        float scores[2][K];
-        for (int i = 0; i < 400; i++) allow[i] = 5 * i;
-        for (int filter = 0; filter < 3; filter++) {
-            for (int best = 0; best < 2; best++) {
-                bm25 *q = bm25_new(best ? bm25_best_kernel() : BM25_SCALAR, 0.9, 0.4);
-                CHECK(q);
-                fill(q, 1 + (uint64_t)n, n);
-                found[best] = bm25_search(q, 6, query, K, 400, filter == 1 ? allow : NULL,
-                                          filter == 2 ? n / 2.0 : -HUGE_VAL, ids[best], scores[best]);
-                CHECK(found[best] >= 0 && found[best] <= K);
-                bm25_free(q);
-            }
-            CHECK(found[0] == found[1]);
-            CHECK(!memcmp(ids[0], ids[1], (size_t)found[0] * sizeof **ids));
-            CHECK(!memcmp(scores[0], scores[1], (size_t)found[0] * sizeof **scores));
-            for (int64_t i = 1; i < found[0]; i++)
-                CHECK(scores[0][i - 1] > scores[0][i] ||
-                      (scores[0][i - 1] == scores[0][i] && ids[0][i - 1] > ids[0][i]));
+static int add(bm25 *q, int64_t id, double time, uint64_t seed) {
+    char text[TEXT];
+    const uint32_t n = drawn(&seed) % WORDS;
+    const size_t n_bytes = write_text(&seed, n, VOCABULARY, text);
+    return bm25_add(q, id, time, n, n_bytes, text);
+}
+
+static int64_t find(bm25 *q, uint64_t seed, size_t k, int filter, int64_t *ids, float *scores) {
+    char text[TEXT];
+    int64_t allow[2000];
+    const uint32_t n = 1 + drawn(&seed) % 12;
+    const size_t n_bytes = write_text(&seed, n, VOCABULARY + 50, text), n_allow = filter == 1 ? 30 : 2000;
+    for (size_t i = 0; i < n_allow; i++) allow[i] = drawn(&seed) % 4099;
+    return bm25_search(q, n, n_bytes, text, k, n_allow, filter == 1 || filter == 2 ? allow : NULL,
+                       filter == 3 ? (double)(drawn(&seed) % 4000) : -HUGE_VAL, ids, scores);
+}
+
+typedef struct {
+    int64_t found, ids[K];
+    float scores[K];
+} result;
+
+static void check_same(bm25 *const *indexes, uint64_t seed) {
+    for (int filter = 0; filter < 4; filter++) {
+        result first = {0};
+        const size_t k = 1 + seed % K;
+        for (int i = 0; i < 6; i++) { /* both kernels, each all three ways */
+            result r = {0};
+            bm25_choose(indexes[i % 2], i / 2);
+            r.found = find(indexes[i % 2], seed, k, filter, r.ids, r.scores);
+            CHECK(r.found >= 0 && r.found <= (int64_t)k);
+            if (i == 0) first = r;
+            CHECK(!memcmp(&first, &r, sizeof r));
         }
+        for (int64_t i = 1; i < first.found; i++)
+            CHECK(first.scores[i - 1] > first.scores[i] ||
+                  (first.scores[i - 1] == first.scores[i] && first.ids[i - 1] > first.ids[i]));
     }
+}
+
+/* rare_words: weights now and then; removals: one document in so many goes again. */
+static void test_kernels_and_ways_agree_bit_for_bit(uint64_t seed, int n, int weighed, int removals, double k1, double b) {
+    bm25 *q[2] = {bm25_new(BM25_SCALAR, k1, b), bm25_new(bm25_best_kernel(), k1, b)};
+    CHECK(q[0] && q[1]);
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < 2; j++) {
+            const float weight = (float)(i % 7) - 2;
+            double time;
+            CHECK(add(q[j], i * 7919 % 4099, i, seed + (uint64_t)i) == 0);
+            CHECK(add(q[j], i * 7919 % 4099, i, seed) == BM25_EXISTS);
+            if (weighed && i % 5 == 0) CHECK(bm25_add_weights(q[j], i * 7919 % 4099, 1, 2, "w1", &weight) == 0);
+            if (removals && i % removals == 1) {
+                const int gone = (i - 1 - i / 3) * 7919 % 4099;
+                const int had = bm25_has(q[j], gone);
+                CHECK(bm25_remove(q[j], gone, &time) == (had ? 0 : BM25_ABSENT));
+            }
+        }
+        CHECK(bm25_count(q[0]) == bm25_count(q[1]));
+        if (i % 97 == 0 || i == n - 1) check_same(q, seed + (uint64_t)i);
+    }
+    bm25_free(q[0]), bm25_free(q[1]);
 }
 
 /* Each step fails at its first, second, ... allocation, leaves the index as it was, and succeeds when tried again. */
 static void test_running_out_of_memory_changes_nothing(void) {
-    const uint32_t query[] = {0, 1, 2};
     bm25 *q = NULL;
-    uint64_t seed = 9;
+    int64_t count = 0;
     for (long left = 0; !q; left++) allocations_left = left, q = bm25_new(bm25_best_kernel(), 0.9, 0.4);
-    for (int i = 0; i < 300; i++) {
-        uint32_t terms[WORDS];
-        const float weights[] = {1, 2, 3};
+    for (int i = 0; i < 1300; i++) {
+        const float values[] = {1, 2, 3};
         int64_t ids[K], found = -1;
         float scores[K];
+        double time;
         int code = BM25_NO_MEMORY;
-        const uint32_t weighed[] = {(uint32_t)i / 9, 1000 + (uint32_t)i, 2000};
-        for (int j = 0; j < WORDS; j++) terms[j] = drawn(&seed) % (uint32_t)(1 + 10 * i);
         for (long left = 0; code; left++) {
-            CHECK(bm25_count(q) == (size_t)i && !bm25_has(q, i));
+            CHECK(bm25_count(q) == (size_t)count && !bm25_has(q, i));
             allocations_left = left;
-            code = bm25_add(q, i, 0, WORDS, terms);
+            code = add(q, i, 0, (uint64_t)i);
             CHECK(code == 0 || code == BM25_NO_MEMORY);
         }
-        for (long left = 0, tried = BM25_NO_MEMORY; tried; left++)
-            allocations_left = left, tried = bm25_add_weights(q, i, 3, weighed, weights);
-        for (long left = 0; found < 0; left++)
-            allocations_left = left, found = bm25_search(q, 3, query, K, 0, NULL, 0, ids, scores);
-        CHECK(found <= i + 1);
+        count++;
+        if (i % 100 == 3) {
+            for (long left = 0, tried = BM25_NO_MEMORY; tried; left++)
+                allocations_left = left, tried = bm25_add_weights(q, i, 3, 8, "w1\0wx\0wz", values);
+            for (int way = 0; way < 3; way++, found = -1) {
+                bm25_choose(q, way);
+                for (long left = 0; found < 0; left++)
+                    allocations_left = left, found = find(q, (uint64_t)i, K, i % 4, ids, scores);
+            }
+        }
+        for (long left = 0, tried = BM25_NO_MEMORY; i % 3 == 0 && tried; left++, count -= !tried)
+            allocations_left = left, tried = bm25_remove(q, i, &time);
     }
     allocations_left = -1;
     bm25_free(q);
 }
 
 static void test_what_cannot_be_is_refused(void) {
+    bm25 *q = bm25_new(bm25_best_kernel(), 0.9, 0.4);
+    const float values[] = {1, 1};
+    int64_t ids[1];
+    float scores[1];
+    double time;
     CHECK(!bm25_new((bm25_kernel)7, 0.9, 0.4));
-    bm25_free(NULL);
+    CHECK(bm25_add(q, 1, 0, 2, 1, "a") == BM25_TERMS && bm25_add(q, 1, 0, 1, 3, "a\0b") == BM25_TERMS);
+    CHECK(bm25_add(q, 1, 0, 0, 1, "a") == BM25_TERMS && bm25_count(q) == 0);
+    CHECK(bm25_add(q, 1, 0, 2, 1, "\0") == 0 && bm25_add(q, 2, 0, 0, 0, "") == 0 && bm25_add(q, 3, 0, 1, 0, "") == 0);
+    CHECK(bm25_search(q, 1, 0, "", 1, 0, NULL, -HUGE_VAL, ids, scores) == 1 && ids[0] == 1);
+    CHECK(bm25_remove(q, -1, &time) == BM25_ABSENT && bm25_add_weights(q, -1, 0, 0, "", NULL) == BM25_ABSENT);
+    CHECK(bm25_add_weights(q, 1, 2, 3, "a\0a", values) == BM25_TERMS);
+    bm25_free(q), bm25_free(NULL);
 }
 
-int main(void) {
-    test_kernels_agree_bit_for_bit();
+/* ---- threads ---- */
+
+enum { SHARED_DOCUMENTS = 6000 };
+static bm25 *shared;
+static int done;
+
+static void *watch(void *unused) {
+    uint64_t seed = (uint64_t)(uintptr_t)&seed;
+    int64_t searches = 0, last = 0;
+    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) {
+        int64_t ids[K], found;
+        float scores[K];
+        found = find(shared, seed, K, (int)(seed % 4), ids, scores);
+        seed++;
+        CHECK(found >= 0 && found <= K);
+        for (int64_t i = 1; i < found; i++) CHECK(scores[i - 1] >= scores[i]);
+        found = bm25_search(shared, 1, 6, "always", 1, 0, NULL, -HUGE_VAL, ids, scores);
+        CHECK(found <= 1); /* all scores are equal, so the newest comes first, unless it is odd and went meanwhile */
+        if (!found) continue;
+        CHECK(ids[0] >= last / 2 * 2);
+        last = ids[0];
+        CHECK((size_t)last < SHARED_DOCUMENTS && bm25_has(shared, last) >= 0 && bm25_count(shared) <= SHARED_DOCUMENTS);
+        searches++;
+    }
+    CHECK(searches > 0);
+    return unused;
+}
+
+static void test_searches_go_on_while_documents_come_and_go(void) {
+    pthread_t threads[THREADS];
+    uint64_t seed = 5;
+    shared = bm25_new(bm25_best_kernel(), 0.9, 0);
+    for (int i = 0; i < THREADS; i++) CHECK(!pthread_create(threads + i, NULL, watch, NULL));
+    for (int i = 0; i < SHARED_DOCUMENTS; i++) {
+        char text[TEXT + 8] = "always";
+        const uint32_t n = 1 + drawn(&seed) % (WORDS - 1);
+        const size_t n_bytes = 7 + write_text(&seed, n, VOCABULARY, text + 7);
+        double time;
+        CHECK(bm25_add(shared, i, i, n + 1, n_bytes, text) == 0);
+        if (i > 10 && i % 2) CHECK(bm25_remove(shared, i - 10, &time) == 0);
+    }
+    __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < THREADS; i++) CHECK(!pthread_join(threads[i], NULL));
+    bm25_free(shared);
+}
+
+int main(int n_arguments, char **arguments) {
+    test_searches_go_on_while_documents_come_and_go();
+    if (n_arguments > 1 && !strcmp(arguments[1], "threads")) return 0;
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        test_kernels_and_ways_agree_bit_for_bit(seed, 70, 1, 3, 0.9, 0.4);
+        test_kernels_and_ways_agree_bit_for_bit(seed, 4000, 0, 0, 0.9, 0.4);
+        test_kernels_and_ways_agree_bit_for_bit(seed, 4000, 0, 2, 1.2, 0.75);
+        test_kernels_and_ways_agree_bit_for_bit(seed, 1500, 1, 9, 0, 0.4);
+        test_kernels_and_ways_agree_bit_for_bit(seed, 1500, 0, 9, 2, 1);
+    }
     test_running_out_of_memory_changes_nothing();
     test_what_cannot_be_is_refused();
     printf("bm25: all is well (%s)\n", bm25_best_kernel() == BM25_AVX2 ? "avx2" : "scalar");

@@ -62,6 +62,17 @@ def corpus(n, seed=0, vocabulary=300, words=30):
     }
 
 
+def made(kernel, way="auto"):
+    """An index; way: "all" scores every document, "bounds" those whose upper bound is large enough, "auto" chooses."""
+    index = Index(kernel=kernel)
+    if kernel != "numpy":
+        index._engine.choose(way)
+    return index
+
+
+WAYS = [(kernel, way) for kernel in KERNELS for way in (("auto",) if kernel == "numpy" else ("all", "bounds"))]
+
+
 def bits(result):
     return result[0].tolist(), result[1].view(np.int32).tolist()
 
@@ -112,7 +123,7 @@ steps_of = st.lists(
 @given(steps=steps_of)
 @settings(max_examples=150, deadline=None)
 def test_kernels_agree_and_follow_the_reference_through_adds_removals_weights_and_filters(steps):
-    indexes = [Index(kernel=kernel) for kernel in KERNELS]
+    indexes = [made(*way) for way in WAYS]
     docs, weights, weeks = {}, {}, {}
     for name, *given_ in steps:
         if name == "search":
@@ -168,6 +179,36 @@ def check_search(indexes, docs, weights, weeks, query, k, allow, since, newest):
     missed = [score for doc_id, score in scores.items() if doc_id not in found]
     least = min(found.values(), default=0.0) if len(found) == k and k else 0.0
     assert k == 0 or all(score <= least + 1e-4 for score in missed)
+
+
+def test_ways_agree_bit_for_bit_where_columns_bounds_and_chunks_come_into_play():
+    """18,000 documents fill one chunk and begin another; a few words are in most of them, most words in few."""
+    indexes = [made(*way) for way in WAYS]
+    draw = np.random.default_rng(8)
+    words = np.array([f"t{i}" for i in range(400)])
+    for doc_id in range(18_000):
+        terms = words[(400 * draw.random(draw.integers(1, 12)) ** 3).astype(int)].tolist()
+        if doc_id % 5 == 0:
+            terms += ["t1"] * draw.integers(1, 9)
+        for index in indexes:
+            index.add(doc_id, terms, time=doc_id)
+            if doc_id % 40 == 39:
+                index.remove(doc_id - 17)
+        if doc_id in (600, 1_500, 2_500, 9_000, 16_500, 17_999):
+            agree_on_queries(indexes, draw, words, doc_id)
+    for index in indexes:
+        index.close()
+
+
+def agree_on_queries(indexes, draw, words, n):
+    for k, allow, since in [
+        (10, None, None), (100, None, None), (10, None, n * 0.9), (10, draw.integers(0, n, 5), None),
+        (10, draw.integers(0, n, n // 2), None), (n, None, None),
+    ]:  # fmt: skip
+        query = words[(400 * draw.random(7) ** 2).astype(int)].tolist()
+        results = [bits(index.search(query, k, allow=allow, since=since)) for index in indexes]
+        assert all(result == results[0] for result in results), (n, k, query)
+        assert results[0][0] or allow is not None
 
 
 def test_removals_by_the_thousand_leave_the_index_as_if_the_documents_had_never_been(index):

@@ -1,0 +1,147 @@
+/* The k best of many scores, best first. */
+#include "bm25_index.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A score that at least k of n documents reach, if k have one at all, and about `more` more than k do. n is a multiple
+ * of LANES. For peaks: each is the best of its own documents, so what k peaks reach k documents reach. */
+float bm25_least_of_best(const kernel *with, size_t n, const float *peaks, size_t k, size_t more) {
+    float low = FLT_MIN, high = with->most(n, peaks);
+    if (with->count(n, peaks, low) < k) return low;
+    for (int round = 0; round < 16; round++) {
+        const float middle = low + (high - low) / 2;
+        const size_t found = with->count(n, peaks, middle);
+        if (found < k) {
+            high = middle;
+        } else {
+            low = middle;
+            if (found <= k + more) break;
+        }
+    }
+    return low;
+}
+
+/* Put every hit of at least `least` into hits; returns how many. No branch depends on a score: it would be mispredicted
+ * half of the time. */
+static size_t gather(const float *scores, const float *peaks, size_t n_peaks, size_t depth, float least,
+                     uint64_t *hits, uint64_t *places) {
+    size_t found = 0, n_places = 0;
+    for (size_t i = 0; i < n_peaks; i++) {
+        places[n_places] = i;
+        n_places += peaks[i] >= least;
+    }
+    for (size_t i = 0; i < n_places; i++) {
+        size_t slot = (size_t)places[i] / LANES * LANES * depth + places[i] % LANES;
+        for (size_t j = 0; j < depth; j++, slot += LANES) {
+            hits[found] = hit_of(scores[slot], slot);
+            found += scores[slot] >= least;
+        }
+    }
+    return found;
+}
+
+static int64_t id_of(const documents *d, uint64_t hit) { return d->id[hit & UINT32_MAX]; }
+
+static int better(const documents *d, uint64_t x, uint64_t y) {
+    return x >> 32 != y >> 32 ? x > y : id_of(d, x) > id_of(d, y);
+}
+
+/* Let the hit at `place` of a heap with its worst on top sink to where it belongs. */
+static void sink(const documents *d, size_t n, uint64_t *heap, size_t place) {
+    const uint64_t moved = heap[place];
+    for (size_t child; (child = 2 * place + 1) < n; place = child) {
+        if (child + 1 < n && better(d, heap[child], heap[child + 1])) child++;
+        if (!better(d, moved, heap[child])) break;
+        heap[place] = heap[child];
+    }
+    heap[place] = moved;
+}
+
+/* Move the k best of n hits to the front. For the many hits of a mass tie; latest first, which are rarely bettered. */
+static void keep_best(const documents *d, size_t n, size_t k, uint64_t *heap) {
+    for (size_t i = 0; i < k; i++) {
+        const uint64_t swap = heap[i];
+        heap[i] = heap[n - 1 - i], heap[n - 1 - i] = swap;
+    }
+    for (size_t place = k / 2; place-- > 0;) sink(d, k, heap, place);
+    for (size_t i = n; i-- > k;)
+        if (better(d, heap[i], heap[0])) heap[0] = heap[i], sink(d, k, heap, 0);
+}
+
+/* Sort up to a handful by counting for each hit the larger ones: no two hits are equal. */
+static void sort_few(size_t n, const uint64_t *hits, uint64_t *sorted) {
+    for (size_t i = 0; i < n; i++) {
+        size_t larger = 0;
+        for (size_t j = 0; j < n; j++) larger += hits[j] > hits[i];
+        sorted[larger] = hits[i];
+    }
+}
+
+/* Merge sort, largest first, without branches that depend on the hits. Returns the one of both that has the result. */
+static uint64_t *sort(size_t n, uint64_t *hits, uint64_t *spare) {
+    size_t done = 0;
+    for (; done + LANES <= n; done += LANES) sort_few(LANES, hits + done, spare + done);
+    sort_few(n - done, hits + done, spare + done);
+    for (size_t width = LANES; width < n; width *= 2) {
+        uint64_t *const from = spare;
+        spare = hits, hits = from;
+        for (size_t start = 0; start < n; start += 2 * width) {
+            const size_t middle = start + width < n ? start + width : n;
+            const size_t end = middle + width < n ? middle + width : n;
+            size_t left = start, right = middle, out = start;
+            while (left < middle && right < end) {
+                const uint64_t x = from[left], y = from[right];
+                const size_t first = x > y;
+                spare[out++] = y ^ ((x ^ y) & (0 - (uint64_t)first)); /* gcc makes a branch of first ? x : y */
+                left += first, right += 1 - first;
+            }
+            while (left < middle) spare[out++] = from[left++];
+            while (right < end) spare[out++] = from[right++];
+        }
+    }
+    return spare;
+}
+
+/* Of sorted hits, put those of the same score in order, the largest id first. Their slots are in descending order, and
+ * so are mostly their ids. */
+static void order_ties(const documents *d, size_t n, uint64_t *hits) {
+    for (size_t start = 0, end; start < n; start = end) {
+        for (end = start + 1; end < n && hits[end] >> 32 == hits[start] >> 32; end++) {}
+        int ordered = 1;
+        for (size_t i = start + 1; i < end; i++) ordered &= id_of(d, hits[i - 1]) > id_of(d, hits[i]);
+        if (ordered) continue;
+        for (size_t i = (end - start) / 2; i-- > 0;) sink(d, end - start, hits + start, i); /* heap sort */
+        for (size_t left = end - start; left-- > 1;) {
+            const uint64_t worst = hits[start];
+            hits[start] = hits[start + left], hits[start + left] = worst;
+            sink(d, left, hits + start, 0);
+        }
+    }
+}
+
+size_t bm25_best(const documents *d, size_t n, size_t k, uint64_t **hits) {
+    if (n > 2 * k + 256) keep_best(d, n, k, *hits), n = k;
+    *hits = sort(n, *hits, *hits + n);
+    order_ties(d, n, *hits);
+    return n < k ? n : k;
+}
+
+/* The same for a score of every document, 0 for those that may not be returned; scores have room for LANES * DEEPEST
+ * zeros more. */
+int64_t bm25_best_of_all(search *s, const float *scores, uint64_t **hits) {
+    const kernel *with = s->q->kernel;
+    const size_t want = s->now.n / LANES / s->k; /* gives about 8 k peaks */
+    const size_t depth = want < 1 ? 1 : want > DEEPEST ? DEEPEST : want;
+    const size_t n_groups = (s->now.n + depth * LANES - 1) / (depth * LANES), n_peaks = n_groups * LANES;
+    float *peaks = bm25_take(s->scratch, B_PEAKS, n_peaks * sizeof *peaks);
+    uint64_t *room = bm25_take(s->scratch, B_HITS, 2 * (n_peaks * depth + 1) * sizeof *room);
+    size_t found;
+    if (!peaks || !room) return BM25_NO_MEMORY;
+    with->peaks(n_groups, depth, scores, peaks);
+    found = gather(scores, peaks, n_peaks, depth, bm25_least_of_best(with, n_peaks, peaks, s->k, s->k / 16), room,
+                   room + n_peaks * depth + 1);
+    *hits = room;
+    return (int64_t)bm25_best(s->docs, found, s->k, hits);
+}

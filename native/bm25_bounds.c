@@ -1,0 +1,399 @@
+/* The way for large indexes. Chunk by chunk, every document gets a 16-bit upper bound of its score: dense terms from
+ * their columns, 4 bits a document, looked up and added in registers; the others from their lists. Documents whose
+ * bound reaches what the k best so far suggest are scored exactly at the end.
+ *
+ * The suggestion: after the first chunk the k best bounds are scored, which gives a score t that k documents reach and
+ * the gap between bounds and scores. From then on, documents are passed over when their bound is below the k-th best
+ * bound so far less that gap. In the end the k-th best score tells whether that was right; if ever not, the search is
+ * done again with that score as a threshold, which is right by construction. */
+#include "bm25_index.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SUM = 60000, A_GROUP = 16 };
+static const float SLACK = 1.0001f; /* bounds stay above what rounding can do to a score of 128 terms */
+
+typedef struct {
+    search *s;
+    float scale; /* of sums to scores */
+    group *groups;
+    size_t n_groups;
+    uint8_t *group_of; /* of each view */
+    uint16_t *worth;   /* CODES of each view */
+    uint16_t *sums;
+    uint32_t *window;  /* hits of one chunk */
+    uint64_t *padded;  /* CHUNK / 16 words of each view */
+    uint16_t least;    /* documents below are passed over */
+    uint16_t sure;     /* k documents that were scored reach this */
+    uint32_t gap;
+    uint64_t *pool; /* sum << 32 | slot, ascending slots: not scored yet */
+    size_t n_pool, limit;
+    uint64_t *done; /* sum << 32 | slot, and in B_FOUND its hit */
+    size_t n_done;
+} bounds;
+
+static int keep_room(scratch *s, size_t which, size_t n, size_t size, void **p) {
+    if (n * size > s->at[which].room) {
+        if (bm25_grow(&s->at[which].p, n + n / 2, size)) return BM25_NO_MEMORY;
+        s->at[which].room = (n + n / 2) * size;
+    }
+    *p = s->at[which].p;
+    return 0;
+}
+
+/* ---- what cells and codes are worth at most ---- */
+
+static float tf_at_most(const view *v) {
+    const uint32_t most = v->n_rare ? relaxed(&v->rare->most) : MANY - 1;
+    return (float)(most < MANY ? MANY - 1 : most);
+}
+
+static float worth_of(const search *s, const view *v, float tf, uint32_t least_length) {
+    return v->gain * tf / (tf + (s->a + s->c * (float)least_length)) * SLACK;
+}
+
+/* Spread the views with columns over groups, and find the scale by which neither a group's bytes nor the sums can
+ * overflow: each rounding adds less than one. */
+static void scale_of(bounds *b) {
+    const search *s = b->s;
+    float total = 0, dense = 0, worst = 0, sum[A_GROUP] = {0};
+    size_t n[A_GROUP] = {0}, n_dense = 0;
+    for (size_t i = 0; i < s->n_views; i++) {
+        const float most = worth_of(s, s->views + i, tf_at_most(s->views + i), 0);
+        total += most;
+        if (s->views[i].n_columns) dense += most, n_dense++;
+    }
+    b->n_groups = n_dense ? (n_dense + 5) / 6 : 0;
+    if (b->n_groups > A_GROUP) b->n_groups = A_GROUP;
+    for (size_t i = 0; i < s->n_views; i++) {
+        size_t least = A_GROUP;
+        if (!s->views[i].n_columns) continue;
+        for (size_t g = 0; g < b->n_groups; g++)
+            if (n[g] < A_GROUP && (least == A_GROUP || sum[g] < sum[least])) least = g;
+        b->group_of[i] = (uint8_t)least;
+        sum[least] += worth_of(s, s->views + i, tf_at_most(s->views + i), 0), n[least]++;
+        worst = sum[least] > worst ? sum[least] : worst;
+    }
+    b->scale = (float)MOST_SUM / total;
+    if (worst > 0 && 255.0f - A_GROUP < b->scale * worst) b->scale = (255.0f - A_GROUP) / worst;
+}
+
+static void price_codes(const bounds *b, const view *v, uint16_t *worth) {
+    const float most = tf_at_most(v);
+    for (unsigned count = 1; count <= MANY; count++)
+        for (unsigned length = 0; length < 64; length++)
+            worth[(count - 1) * 64 + length] = (uint16_t)(
+                worth_of(b->s, v, count < MANY ? (float)count : most, bm25_least_length[length]) * b->scale + 1);
+}
+
+static void price_cells(const bounds *b, const view *v, const column *k, uint8_t *worth) {
+    const float most = tf_at_most(v);
+    for (unsigned cell = 0; cell < CELLS; cell++) {
+        const uint32_t least = relaxed(&k->least[cell]);
+        const float tf = bm25_tf_of_cell[cell] < MANY ? (float)bm25_tf_of_cell[cell] : most;
+        worth[cell] = 0;
+        if (cell && least != UINT32_MAX) worth[cell] = (uint8_t)(worth_of(b->s, v, tf, least) * b->scale + 1);
+    }
+}
+
+/* ---- one chunk ---- */
+
+static void scatter(bounds *b, uint32_t start, uint32_t here) {
+    for (size_t i = 0; i < b->s->n_views; i++) {
+        view *v = b->s->views + i;
+        const uint16_t *worth = b->worth + i * CODES;
+        uint32_t at = v->at, end;
+        if (at >= v->n_list) continue;
+        if (v->list->slot[at] < start) at += bm25_first(v->list->slot + at, v->n_list - at, start);
+        end = v->list->slot[v->n_list - 1] < start + here
+                  ? v->n_list
+                  : at + bm25_first(v->list->slot + at, v->n_list - at, start + here);
+        for (; at < end; at++) {
+            uint16_t *const sum = b->sums + (v->list->slot[at] - start);
+            *sum = (uint16_t)(*sum + worth[codes_of(v->list)[at]]);
+        }
+        v->at = end;
+    }
+}
+
+/* The columns of a chunk into the groups; bits that end before the chunk's documents do are padded with zeros. */
+static void gather_columns(bounds *b, uint32_t at, uint32_t here) {
+    for (size_t g = 0; g < b->n_groups; g++) b->groups[g].n = 0;
+    for (size_t i = 0; i < b->s->n_views; i++) {
+        const view *v = b->s->views + i;
+        const column *k = bm25_column_at(v, at);
+        const void *bits = k ? (const void *)k->bits : NULL;
+        group *g = b->groups + b->group_of[i];
+        if (!k) continue;
+        if (k->room < here / BLOCK * BLOCK) {
+            uint64_t *padded = b->padded + i * (CHUNK / 16);
+            memcpy(padded, bits, k->room / 2);
+            memset((char *)padded + k->room / 2, 0, (CHUNK - k->room) / 2);
+            bits = padded;
+        }
+        g->bits[g->n] = bits;
+        price_cells(b, v, k, g->worth[g->n++]);
+    }
+}
+
+/* The last, incomplete block: its words may be changing, so they are copied. Returns groups that stand for it. */
+static void gather_tail(bounds *b, uint32_t at, uint32_t here, uint64_t (*words)[4]) {
+    size_t n[A_GROUP] = {0};
+    for (size_t i = 0; i < b->s->n_views; i++) {
+        const column *k = bm25_column_at(b->s->views + i, at);
+        const uint8_t g = b->group_of[i];
+        if (!k) continue;
+        bm25_copy_tail(k, here, words[i]);
+        b->groups[g].bits[n[g]++] = (const uint8_t *)words[i];
+    }
+}
+
+/* A sum that about `want` of n documents reach, at least so many unless it is 1. */
+static uint16_t least_for(const kernel *with, size_t n, const uint16_t *sums, size_t want) {
+    uint32_t low = 1, high = with->most_sum(n, sums);
+    while (high > low + 1) {
+        const uint32_t middle = (low + high) / 2;
+        const size_t found = with->count_sums(n, sums, (uint16_t)middle);
+        if (found < want) {
+            high = middle;
+        } else {
+            low = middle;
+            if (found <= want + want / 8) break;
+        }
+    }
+    return (uint16_t)low;
+}
+
+/* Take a chunk's hits that pass the filters and are not above `below` into the pool. */
+static int take_hits(bounds *b, size_t n, uint32_t start, uint32_t here, uint32_t below) {
+    void *room;
+    if (keep_room(b->s->scratch, B_POOL, b->n_pool + n, sizeof *b->pool, &room)) return BM25_NO_MEMORY;
+    b->pool = room;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t local = b->window[i] & UINT16_MAX, sum = b->window[i] >> 16;
+        if (local >= here || sum >= below || (b->s->filtered && !bm25_passes(b->s, start + local))) continue;
+        b->pool[b->n_pool++] = (uint64_t)sum << 32 | (start + local);
+    }
+    return 0;
+}
+
+/* ---- what to pass over ---- */
+
+/* The k-th largest of the sums in done and pool, of which there are k at least. */
+static uint16_t kth_sum(const bounds *b, size_t k) {
+    uint32_t high[256] = {0}, low[256] = {0}, byte = 255;
+    size_t left = k;
+    for (size_t i = 0; i < b->n_done; i++) high[b->done[i] >> 40]++;
+    for (size_t i = 0; i < b->n_pool; i++) high[b->pool[i] >> 40]++;
+    while (high[byte] < left) left -= high[byte--];
+    for (size_t i = 0; i < b->n_done; i++)
+        if (b->done[i] >> 40 == byte) low[b->done[i] >> 32 & 255]++;
+    for (size_t i = 0; i < b->n_pool; i++)
+        if (b->pool[i] >> 40 == byte) low[b->pool[i] >> 32 & 255]++;
+    high[0] = byte, byte = 255;
+    while (low[byte] < left) left -= low[byte--];
+    return (uint16_t)(high[0] << 8 | byte);
+}
+
+static void prune(bounds *b) {
+    size_t kept = 0;
+    for (size_t i = 0; i < b->n_pool; i++) {
+        b->pool[kept] = b->pool[i];
+        kept += b->pool[i] >> 32 >= b->least;
+    }
+    b->n_pool = kept;
+    b->limit = kept + 2 * b->s->k + 64;
+}
+
+/* Score those of the pool whose sum is at least `least`; the others stay there. */
+static int score_pool(bounds *b, uint32_t least) {
+    scratch *const s = b->s->scratch;
+    uint32_t *slots = bm25_take(s, B_SLOTS, b->n_pool * sizeof *slots);
+    float *scores = bm25_take(s, B_SCORES, (b->n_pool + LANES) * sizeof *scores);
+    void *hits, *done;
+    size_t n = 0, kept = 0;
+    if (!slots || !scores || keep_room(s, B_FOUND, b->n_done + b->n_pool + 1, sizeof(uint64_t), &hits) ||
+        keep_room(s, B_DONE, b->n_done + b->n_pool + 1, sizeof *b->done, &done))
+        return BM25_NO_MEMORY;
+    b->done = done;
+    for (size_t i = 0; i < b->n_pool; i++) {
+        const uint64_t x = b->pool[i];
+        if (x >> 32 >= least)
+            slots[n] = (uint32_t)x, b->done[b->n_done + n++] = x;
+        else
+            b->pool[kept++] = x;
+    }
+    b->n_pool = kept;
+    if (bm25_score_slots(b->s, n, slots, scores)) return BM25_NO_MEMORY;
+    memset(scores + n, 0, LANES * sizeof *scores);
+    for (size_t i = 0; i < n; i++)
+        ((uint64_t *)hits)[b->n_done + i] = scores[i] >= FLT_MIN ? hit_of(scores[i], slots[i]) : 0;
+    b->n_done += n;
+    return 0;
+}
+
+/* The k best of what was scored, sorted, in *hits. */
+static int64_t best_done(bounds *b, uint64_t **hits) {
+    const uint64_t *found = b->s->scratch->at[B_FOUND].p;
+    size_t n = 0;
+    *hits = bm25_take(b->s->scratch, B_HITS, 2 * (b->n_done + 1) * sizeof **hits);
+    if (!*hits) return BM25_NO_MEMORY;
+    for (size_t i = 0; i < b->n_done; i++)
+        if (found[i]) (*hits)[n++] = found[i];
+    return (int64_t)bm25_best(b->s->docs, n, b->s->k, hits);
+}
+
+/* Score those of the pool whose sum is at least `least`, of which there are k: from now on it is known what k documents
+ * reach. */
+static int begin_threshold(bounds *b, uint16_t least) {
+    const size_t k = b->s->k;
+    const uint16_t kth = b->s->now.n > CHUNK ? kth_sum(b, k) : least; /* in a single chunk nobody asks for the gap */
+    double reached;
+    float *scores;
+    if (score_pool(b, least)) return BM25_NO_MEMORY;
+    scores = b->s->scratch->at[B_SCORES].p;
+    reached = bm25_least_of_best(b->s->q->kernel, (b->n_done + LANES - 1) / LANES * LANES, scores, k, 0);
+    reached = reached > FLT_MIN ? floor(reached * b->scale) : 0;
+    b->sure = b->least = (uint16_t)(reached < 1 ? 1 : reached);
+    b->gap = (uint32_t)(kth > b->least ? kth - b->least : 0);
+    b->gap += b->gap / 4 + 2;
+    if (least) settle(&b->s->q->hint, b->least >= least ? 0 : (uint32_t)(65536 - 65536 * (uint64_t)b->least / least));
+    return 0;
+}
+
+static void raise_threshold(bounds *b) {
+    const uint16_t kth = kth_sum(b, b->s->k);
+    if (kth > b->gap && kth - b->gap > b->least) b->least = (uint16_t)(kth - b->gap);
+    prune(b);
+}
+
+/* ---- the search ---- */
+
+/* A little less than what the last search found that bounds must reach, if these are the k best of them. */
+static uint16_t guess(const bounds *b, uint16_t least) {
+    const uint64_t hint = relaxed(&b->s->q->hint), less = least * (65536 - hint) / 65536;
+    return (uint16_t)(less > 2 + least / 128u ? less - 1 - least / 128u : 1);
+}
+
+static int take_above(bounds *b, uint32_t start, uint32_t here, uint16_t least, uint32_t below) {
+    const size_t blocks = (here + BLOCK - 1) / BLOCK;
+    b->n_pool = 0;
+    return take_hits(b, b->s->q->kernel->sum_above(blocks, 0, NULL, b->sums, least, 0, b->window), start, here, below);
+}
+
+static size_t in_pool(const bounds *b, uint16_t least) {
+    size_t found = 0;
+    for (size_t i = 0; i < b->n_pool; i++) found += b->pool[i] >> 32 >= least;
+    return found;
+}
+
+/* The first chunk with documents: nothing is known of the scores yet. */
+static int first_chunk(bounds *b, uint32_t start, uint32_t here) {
+    const size_t k = b->s->k;
+    size_t want = k;
+    uint16_t least, guessed;
+    do {
+        least = least_for(b->s->q->kernel, here, b->sums, want);
+        guessed = guess(b, least), want *= 4;
+        if (take_above(b, start, here, guessed, UINT32_MAX)) return BM25_NO_MEMORY;
+    } while (in_pool(b, least) < k && least > 1);
+    b->least = 1;
+    if (b->n_pool >= k) {
+        if (begin_threshold(b, least)) return BM25_NO_MEMORY;
+        if (b->least < guessed && take_above(b, start, here, b->least, least)) return BM25_NO_MEMORY;
+        prune(b);
+    }
+    memset(b->sums, 0, (here + BLOCK - 1) / BLOCK * BLOCK * sizeof *b->sums);
+    return 0;
+}
+
+static int search_chunk(bounds *b, uint32_t at, int first) {
+    const kernel *with = b->s->q->kernel;
+    const uint32_t start = at * CHUNK, here = b->s->now.n - start < CHUNK ? b->s->now.n - start : CHUNK;
+    const size_t full = here / BLOCK;
+    uint64_t tail[128][4];
+    size_t n = 0;
+    scatter(b, start, here);
+    gather_columns(b, at, here);
+    if (first)
+        with->sum(full, b->n_groups, b->groups, b->sums);
+    else
+        n = with->sum_above(full, b->n_groups, b->groups, b->sums, b->least, 1, b->window);
+    if (here % BLOCK) {
+        gather_tail(b, at, here, tail);
+        with->sum(1, b->n_groups, b->groups, b->sums + full * BLOCK);
+        if (!first) {
+            const size_t more = with->sum_above(1, 0, NULL, b->sums + full * BLOCK, b->least, 1, b->window + n);
+            for (size_t i = 0; i < more; i++) b->window[n + i] += (uint32_t)(full * BLOCK);
+            n += more;
+        }
+    }
+    return first ? first_chunk(b, start, here) : take_hits(b, n, start, here, UINT32_MAX);
+}
+
+static int is_older(const search *s, uint32_t at) {
+    const uint64_t bits = relaxed(&s->docs->chunks[at].newest);
+    double newest;
+    memcpy(&newest, &bits, sizeof newest);
+    return newest < s->since;
+}
+
+static int search_chunks(bounds *b, int fixed) {
+    const size_t n = ((size_t)b->s->now.n + CHUNK - 1) / CHUNK;
+    int first = !fixed, begun = fixed;
+    for (size_t i = 0; i < b->s->n_views; i++) b->s->views[i].at = 0;
+    for (uint32_t at = 0; at < n; at++) {
+        int code;
+        if (is_older(b->s, at)) continue;
+        code = search_chunk(b, at, first);
+        if (code) return code;
+        begun |= first && b->n_done;
+        first = 0;
+        if (!begun && b->n_pool >= b->s->k) {
+            if (begin_threshold(b, kth_sum(b, b->s->k))) return BM25_NO_MEMORY;
+            prune(b);
+            begun = 1;
+        }
+        if (begun && !fixed && b->n_pool > b->limit) raise_threshold(b);
+        if (b->n_pool > b->s->now.n / 8 + 8 * b->s->k) return BM25_MASSES;
+    }
+    return 0;
+}
+
+static int prepare(bounds *b) {
+    scratch *const s = b->s->scratch;
+    const size_t n = b->s->n_views, here = b->s->now.n < CHUNK ? b->s->now.n : CHUNK;
+    b->sums = bm25_take(s, B_SUMS, CHUNK * sizeof *b->sums);
+    b->window = bm25_take(s, B_WINDOW, (CHUNK + BLOCK) * sizeof *b->window);
+    b->groups = bm25_take(s, B_TABLE, A_GROUP * sizeof *b->groups + n);
+    b->worth = bm25_take(s, B_WORTH, n * CODES * sizeof *b->worth);
+    b->padded = bm25_take(s, B_PADDED, n * (CHUNK / 16) * sizeof *b->padded);
+    if (!b->sums || !b->window || !b->groups || !b->worth || !b->padded) return BM25_NO_MEMORY;
+    b->group_of = (uint8_t *)(b->groups + A_GROUP);
+    memset(b->sums, 0, (here + BLOCK - 1) / BLOCK * BLOCK * sizeof *b->sums);
+    scale_of(b);
+    for (size_t i = 0; i < n; i++)
+        if (b->s->views[i].n_list) price_codes(b, b->s->views + i, b->worth + i * CODES);
+    return 0;
+}
+
+int64_t bm25_search_bounds(search *s, uint64_t **hits) {
+    bounds b = {.s = s};
+    int64_t found;
+    int code;
+    if (prepare(&b)) return BM25_NO_MEMORY;
+    b.limit = SIZE_MAX;
+    for (int again = 0;; again = 1) {
+        if ((code = search_chunks(&b, again)) != 0) return code;
+        if (b.n_done >= s->k && !again) raise_threshold(&b);
+        if (score_pool(&b, 0) || (found = best_done(&b, hits)) < 0) return BM25_NO_MEMORY;
+        if (again || b.least == 1 || b.least == b.sure) return found;
+        if (found == (int64_t)s->k && (double)score_of((*hits)[s->k - 1]) * b.scale >= b.least) return found;
+        b.least = (uint16_t)(found < (int64_t)s->k ? 1 : floor((double)score_of((*hits)[s->k - 1]) * b.scale));
+        if (!b.least) b.least = 1;
+        b.n_pool = b.n_done = 0;
+    }
+}

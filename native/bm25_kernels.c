@@ -1,0 +1,314 @@
+/* The inner loops. Built for plain x86-64 (or anything else) with -ffp-contract=off; only the kernels that are marked
+ * use AVX2, and only on a CPU that has it. The scalar ones are the truth. */
+#include "bm25_index.h"
+
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAS_AVX2_KERNEL 1
+#include <immintrin.h>
+#define AVX2 __attribute__((target("avx2,popcnt,bmi")))
+#endif
+
+static const uint8_t first_of_word[4] = {0, 16, 8, 24}; /* documents of a block's words; see word_in_block */
+
+/* ---- exact scores ---- */
+
+static void add_column_scalar(size_t n_words, const uint64_t *bits, float gain, float a, float c,
+                              const uint32_t *length, float *scores) {
+    for (size_t i = 0; i < n_words; i++) {
+        const size_t first = i / 4 * BLOCK + first_of_word[i % 4];
+        for (unsigned j = 0; bits[i] && j < 16; j++) {
+            const size_t at = first + (j & 7) + (j & 8) * 4;
+            const uint8_t tf = bm25_tf_of_cell[bits[i] >> ((j & 7) * 8 + (j & 8) / 2) & 15];
+            if (tf && tf < MANY) scores[at] += gain * (float)tf / ((float)tf + (a + c * (float)length[at]));
+        }
+    }
+}
+
+static void add_list_tail(size_t i, size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
+                          const uint32_t *length, float *scores) {
+    for (; i < n; i++) {
+        const float tf = (float)((code[i] >> 6) + 1);
+        if (tf < MANY) scores[slot[i]] += gain * tf / (tf + (a + c * (float)length[slot[i]]));
+    }
+}
+
+static void add_list_scalar(size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
+                            const uint32_t *length, float *scores) {
+    add_list_tail(0, n, slot, code, gain, a, c, length, scores);
+}
+
+/* tf is 0 for those that lack the term, which adds nothing. */
+static void add_found_scalar(size_t n, const float *tf, const float *norm, float gain, float *scores) {
+    for (size_t i = 0; i < n; i++)
+        if (tf[i] > 0) scores[i] += gain * tf[i] / (tf[i] + norm[i]);
+}
+
+/* ---- the best of many scores ---- */
+
+/* n groups of depth * LANES scores become LANES peaks each: lane by lane, so that no vector is ever folded. */
+static void peaks_scalar(size_t n, size_t depth, const float *scores, float *peaks) {
+    for (; n > 0; n--, peaks += LANES) {
+        memset(peaks, 0, LANES * sizeof *peaks);
+        for (size_t i = 0; i < depth; i++, scores += LANES)
+            for (size_t j = 0; j < LANES; j++) peaks[j] = scores[j] > peaks[j] ? scores[j] : peaks[j];
+    }
+}
+
+static float most_scalar(size_t n, const float *values) {
+    float most = 0;
+    for (size_t i = 0; i < n; i++) most = values[i] > most ? values[i] : most;
+    return most;
+}
+
+static size_t count_scalar(size_t n, const float *values, float least) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) found += values[i] >= least;
+    return found;
+}
+
+static uint16_t most_sum_scalar(size_t n, const uint16_t *sums) {
+    uint16_t most = 0;
+    for (size_t i = 0; i < n; i++) most = sums[i] > most ? sums[i] : most;
+    return most;
+}
+
+static size_t count_sums_scalar(size_t n, const uint16_t *sums, uint16_t least) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) found += sums[i] >= least;
+    return found;
+}
+
+/* ---- upper bounds ---- */
+
+/* Add to the 16-bit sums of n blocks what their cells are worth. */
+static void sum_scalar(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums) {
+    for (size_t g = 0; g < n_groups; g++)
+        for (size_t t = 0; t < groups[g].n; t++)
+            for (size_t i = 0; i < 4 * n_blocks; i++) {
+                uint16_t *const at = sums + i / 4 * BLOCK + first_of_word[i % 4];
+                uint64_t word;
+                memcpy(&word, groups[g].bits[t] + 8 * i, sizeof word);
+                for (unsigned j = 0; word && j < 8; j++, word >>= 8) {
+                    at[j] = (uint16_t)(at[j] + groups[g].worth[t][word & 15]);
+                    at[j + 32] = (uint16_t)(at[j + 32] + groups[g].worth[t][word >> 4 & 15]);
+                }
+            }
+}
+
+/* The same, then each document whose sum is at least `least` becomes a hit: sum << 16 | place, places ascending. When
+ * `clear` is set the sums are 0 afterwards. hits has room for BLOCK * n_blocks. */
+static size_t sum_above_scalar(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums, uint16_t least,
+                               int clear, uint32_t *hits) {
+    size_t found = 0;
+    sum_scalar(n_blocks, n_groups, groups, sums);
+    for (size_t i = 0; i < n_blocks * BLOCK; i++) {
+        if (sums[i] >= least) hits[found++] = (uint32_t)sums[i] << 16 | (uint32_t)i;
+        if (clear) sums[i] = 0;
+    }
+    return found;
+}
+
+static const kernel scalar_kernel = {add_column_scalar, add_list_scalar, add_found_scalar, peaks_scalar,
+                                     most_scalar,       count_scalar,    sum_scalar,       sum_above_scalar,
+                                     most_sum_scalar,   count_sums_scalar};
+
+#ifdef HAS_AVX2_KERNEL
+/* Eight nibbles, one in each byte, to scores. */
+AVX2 static inline void add_eight(__m128i cells, __m128i tfs, __m256 gain, __m256 a, __m256 c, const uint32_t *length,
+                                  float *scores) {
+    const __m256 tf = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_shuffle_epi8(tfs, cells)));
+    const __m256 lengths = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)length));
+    const __m256 norm = _mm256_add_ps(a, _mm256_mul_ps(c, lengths));
+    const __m256 weight = _mm256_div_ps(_mm256_mul_ps(gain, tf), _mm256_add_ps(tf, norm));
+    const __m256 there = _mm256_cmp_ps(tf, _mm256_setzero_ps(), _CMP_GT_OQ); /* 0 / 0 when k1 is 0 */
+    _mm256_storeu_ps(scores, _mm256_add_ps(_mm256_loadu_ps(scores), _mm256_and_ps(weight, there)));
+}
+
+AVX2 static void add_column_avx2(size_t n_words, const uint64_t *bits, float gain, float a, float c,
+                                 const uint32_t *length, float *scores) {
+    const __m256 gains = _mm256_set1_ps(gain), as = _mm256_set1_ps(a), cs = _mm256_set1_ps(c);
+    const __m128i tfs = _mm_setr_epi8(0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 0, 0), low = _mm_set1_epi8(15);
+    for (size_t i = 0; i < n_words; i++) {
+        const size_t at = i / 4 * BLOCK + first_of_word[i % 4];
+        const __m128i word = _mm_cvtsi64_si128((long long)bits[i]);
+        if (!bits[i]) continue;
+        add_eight(_mm_and_si128(word, low), tfs, gains, as, cs, length + at, scores + at);
+        add_eight(_mm_and_si128(_mm_srli_epi64(word, 4), low), tfs, gains, as, cs, length + at + 32, scores + at + 32);
+    }
+    _mm256_zeroupper(); /* gcc omits it before a tail call, and scalar code after us would crawl */
+}
+
+AVX2 static void add_list_avx2(size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
+                               const uint32_t *length, float *scores) {
+    const __m256 gains = _mm256_set1_ps(gain), as = _mm256_set1_ps(a), cs = _mm256_set1_ps(c);
+    const __m256 many = _mm256_set1_ps(MANY);
+    float weight[8];
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        const __m256i slots = _mm256_loadu_si256((const __m256i *)(const void *)(slot + i));
+        const __m128i codes = _mm_loadl_epi64((const __m128i *)(const void *)(code + i));
+        const __m256i counts = _mm256_srli_epi32(_mm256_cvtepu8_epi32(codes), 6);
+        const __m256 tf = _mm256_cvtepi32_ps(_mm256_add_epi32(counts, _mm256_set1_epi32(1)));
+        const __m256 lengths = _mm256_cvtepi32_ps(_mm256_i32gather_epi32((const int *)(const void *)length, slots, 4));
+        const __m256 norm = _mm256_add_ps(as, _mm256_mul_ps(cs, lengths));
+        const __m256 all = _mm256_div_ps(_mm256_mul_ps(gains, tf), _mm256_add_ps(tf, norm));
+        _mm256_storeu_ps(weight, _mm256_and_ps(all, _mm256_cmp_ps(tf, many, _CMP_LT_OQ)));
+        for (size_t j = 0; j < 8; j++) scores[slot[i + j]] += weight[j];
+    }
+    _mm256_zeroupper();
+    add_list_tail(i, n, slot, code, gain, a, c, length, scores);
+}
+
+AVX2 static void add_found_avx2(size_t n, const float *tf, const float *norm, float gain, float *scores) {
+    const __m256 gains = _mm256_set1_ps(gain);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        const __m256 tfs = _mm256_loadu_ps(tf + i);
+        const __m256 weight = _mm256_div_ps(_mm256_mul_ps(gains, tfs), _mm256_add_ps(tfs, _mm256_loadu_ps(norm + i)));
+        const __m256 there = _mm256_cmp_ps(tfs, _mm256_setzero_ps(), _CMP_GT_OQ);
+        _mm256_storeu_ps(scores + i, _mm256_add_ps(_mm256_loadu_ps(scores + i), _mm256_and_ps(weight, there)));
+    }
+    _mm256_zeroupper();
+    add_found_scalar(n - i, tf + i, norm + i, gain, scores + i);
+}
+
+AVX2 static void peaks_avx2(size_t n, size_t depth, const float *scores, float *peaks) {
+    for (; n > 0; n--, peaks += LANES) {
+        __m256 most = _mm256_setzero_ps();
+        for (size_t i = 0; i < depth; i++, scores += LANES) most = _mm256_max_ps(_mm256_loadu_ps(scores), most);
+        _mm256_storeu_ps(peaks, most);
+    }
+    _mm256_zeroupper();
+}
+
+AVX2 static float most_avx2(size_t n, const float *values) {
+    float lanes[LANES];
+    peaks_avx2(1, n / LANES, values, lanes);
+    return most_scalar(LANES, lanes); /* there are LANES peaks a group, so no tail */
+}
+
+AVX2 static size_t count_avx2(size_t n, const float *values, float least) {
+    const __m256 leasts = _mm256_set1_ps(least);
+    size_t found = 0, i = 0;
+    for (; i + 8 <= n; i += 8) {
+        const __m256 above = _mm256_cmp_ps(_mm256_loadu_ps(values + i), leasts, _CMP_GE_OQ);
+        found += (size_t)_mm_popcnt_u32((unsigned)_mm256_movemask_ps(above));
+    }
+    _mm256_zeroupper();
+    return found + count_scalar(n - i, values + i, least);
+}
+
+AVX2 static inline __m256i sums_at(const uint16_t *sums) {
+    return _mm256_loadu_si256((const __m256i *)(const void *)sums);
+}
+
+AVX2 static uint16_t most_sum_avx2(size_t n, const uint16_t *sums) {
+    uint16_t lanes[16], rest;
+    __m256i most = _mm256_setzero_si256();
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) most = _mm256_max_epu16(most, sums_at(sums + i));
+    _mm256_storeu_si256((__m256i *)(void *)lanes, most);
+    _mm256_zeroupper();
+    rest = most_sum_scalar(n - i, sums + i);
+    lanes[0] = most_sum_scalar(16, lanes);
+    return lanes[0] > rest ? lanes[0] : rest;
+}
+
+AVX2 static size_t count_sums_avx2(size_t n, const uint16_t *sums, uint16_t least) {
+    const __m256i leasts = _mm256_set1_epi16((short)least);
+    uint16_t lanes[16];
+    size_t found = 0, i = 0;
+    __m256i counts = _mm256_setzero_si256(); /* n <= CHUNK, so a lane counts 1,024 at most */
+    for (; i + 16 <= n; i += 16) {
+        const __m256i here = sums_at(sums + i);
+        counts = _mm256_sub_epi16(counts, _mm256_cmpeq_epi16(_mm256_max_epu16(here, leasts), here));
+    }
+    _mm256_storeu_si256((__m256i *)(void *)lanes, counts);
+    _mm256_zeroupper();
+    for (int j = 0; j < 16; j++) found += lanes[j];
+    return found + count_sums_scalar(n - i, sums + i, least);
+}
+
+/* The sums of one block. A group's bytes cannot overflow: see scale_of in bm25_bounds.c. */
+AVX2 static inline __attribute__((always_inline)) void sum_block(size_t n_groups, const group *groups, size_t block,
+                                                                 __m256i sum[4]) {
+    const __m256i low = _mm256_set1_epi8(15), zero = _mm256_setzero_si256();
+    for (size_t g = 0; g < n_groups; g++) {
+        __m256i first = zero, second = zero;
+        for (size_t t = 0; t < groups[g].n; t++) {
+            const __m256i cells = _mm256_loadu_si256((const __m256i *)(const void *)(groups[g].bits[t] + 32 * block));
+            const __m256i worth =
+                _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)groups[g].worth[t]));
+            first = _mm256_add_epi8(first, _mm256_shuffle_epi8(worth, _mm256_and_si256(cells, low)));
+            second = _mm256_add_epi8(
+                second, _mm256_shuffle_epi8(worth, _mm256_and_si256(_mm256_srli_epi16(cells, 4), low)));
+        }
+        sum[0] = _mm256_add_epi16(sum[0], _mm256_unpacklo_epi8(first, zero));
+        sum[1] = _mm256_add_epi16(sum[1], _mm256_unpackhi_epi8(first, zero));
+        sum[2] = _mm256_add_epi16(sum[2], _mm256_unpacklo_epi8(second, zero));
+        sum[3] = _mm256_add_epi16(sum[3], _mm256_unpackhi_epi8(second, zero));
+    }
+}
+
+AVX2 static void sum_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums) {
+    for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
+        __m256i sum[4];
+        for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
+        sum_block(n_groups, groups, i, sum);
+        for (int j = 0; j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), sum[j]);
+    }
+    _mm256_zeroupper();
+}
+
+AVX2 static inline uint64_t mask_of(__m256i x, __m256i y) {
+    const __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi16(x, y), 0xD8);
+    return (uint32_t)_mm256_movemask_epi8(both);
+}
+
+AVX2 static size_t sum_above_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums,
+                                  uint16_t least, int clear, uint32_t *hits) {
+    const __m256i leasts = _mm256_set1_epi16((short)least), zero = _mm256_setzero_si256();
+    size_t found = 0;
+    for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
+        __m256i sum[4], most, above[4];
+        for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
+        sum_block(n_groups, groups, i, sum);
+        most = _mm256_max_epu16(_mm256_max_epu16(sum[0], sum[1]), _mm256_max_epu16(sum[2], sum[3]));
+        above[0] = _mm256_cmpeq_epi16(_mm256_max_epu16(most, leasts), most);
+        if (!_mm256_testz_si256(above[0], above[0])) {
+            uint64_t mask;
+            for (int j = 0; j < 4; j++) {
+                above[j] = _mm256_cmpeq_epi16(_mm256_max_epu16(sum[j], leasts), sum[j]);
+                _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), sum[j]);
+            }
+            for (mask = mask_of(above[0], above[1]) | mask_of(above[2], above[3]) << 32; mask; mask &= mask - 1) {
+                const unsigned j = lowest_bit(mask);
+                hits[found++] = (uint32_t)sums[j] << 16 | (uint32_t)(i * BLOCK + j);
+            }
+        }
+        for (int j = 0; clear && j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), zero);
+    }
+    _mm256_zeroupper();
+    return found;
+}
+
+static const kernel avx2_kernel = {add_column_avx2, add_list_avx2, add_found_avx2, peaks_avx2,    most_avx2,
+                                   count_avx2,      sum_avx2,      sum_above_avx2, most_sum_avx2, count_sums_avx2};
+
+const kernel *bm25_kernel_of(bm25_kernel name) {
+    if (name == BM25_AVX2) return bm25_best_kernel() == BM25_AVX2 ? &avx2_kernel : NULL;
+    return name == BM25_SCALAR ? &scalar_kernel : NULL;
+}
+
+bm25_kernel bm25_best_kernel(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi")
+               ? BM25_AVX2
+               : BM25_SCALAR;
+}
+#else
+const kernel *bm25_kernel_of(bm25_kernel name) { return name == BM25_SCALAR ? &scalar_kernel : NULL; }
+
+bm25_kernel bm25_best_kernel(void) { return BM25_SCALAR; }
+#endif

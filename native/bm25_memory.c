@@ -1,0 +1,132 @@
+/* Memory that readers may still hold, memory of one search, and memory that lives as long as the index. */
+#include "bm25_index.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Make room for n items of `size` bytes in *array. 0, or BM25_NO_MEMORY with the array as it was. */
+int bm25_grow(void *array, size_t n, size_t size) {
+    void *old, *grown;
+    if (n > SIZE_MAX / size) return BM25_NO_MEMORY;
+    memcpy(&old, array, sizeof old);
+    grown = realloc(old, n * size);
+    if (!grown) return BM25_NO_MEMORY;
+    memcpy(array, &grown, sizeof grown);
+    return 0;
+}
+
+/* ---- scratch: some sets are kept with the index, one a search that runs ---- */
+
+void *bm25_take(scratch *s, size_t which, size_t size_bytes) {
+    if (size_bytes > s->at[which].room || !s->at[which].p) {
+        const size_t room = size_bytes + size_bytes / 4 + 64;
+        void *p = NULL; /* not realloc: what the last search left is of no use */
+        if (room < size_bytes || bm25_grow(&p, room, 1)) return NULL;
+        free(s->at[which].p);
+        s->at[which].p = p, s->at[which].room = room;
+    }
+    return s->at[which].p;
+}
+
+scratch *bm25_borrow(bm25 *q) {
+    scratch *made = NULL;
+    for (int i = 0; i < SCRATCHES; i++) {
+        void *const found = relaxed(&q->scratches[i]) ? exchange(&q->scratches[i], NULL) : NULL;
+        if (found) return found;
+    }
+    if (bm25_grow(&made, 1, sizeof *made)) return NULL;
+    memset(made, 0, sizeof *made);
+    return made;
+}
+
+void bm25_give_back(bm25 *q, scratch *s) {
+    for (int i = 0; s && i < SCRATCHES; i++)
+        if (!relaxed(&q->scratches[i])) s = exchange(&q->scratches[i], s);
+    bm25_free_scratch(s); /* what was in its place, if another was faster */
+}
+
+void bm25_free_scratch(scratch *s) {
+    for (int i = 0; s && i < BUFFERS; i++) free(s->at[i].p);
+    free(s);
+}
+
+/* ---- what no search can hold any more ---- */
+
+/* A search counts itself in under the parity of its epoch. Once the epoch has moved on and that parity's count is 0,
+ * nobody holds what was taken out before: later searches find its successor. */
+unsigned bm25_enter(bm25 *q) {
+    for (;;) {
+        const uint64_t epoch = ordered_load(&q->epoch);
+        count_up(&q->readers[epoch & 1][0]);
+        if (ordered_load(&q->epoch) == epoch) return epoch & 1;
+        count_down(&q->readers[epoch & 1][0]);
+    }
+}
+
+void bm25_leave(bm25 *q, unsigned entered) { count_down(&q->readers[entered][0]); }
+
+static void drop_all(limbo *l) {
+    for (size_t i = 0; i < l->n; i++) l->at[i].drop(l->at[i].p);
+    l->n = 0;
+}
+
+void bm25_reclaim(bm25 *q) {
+    limbo swap;
+    if (q->waiting.n && ordered_load(&q->readers[(q->epoch + 1) & 1][0])) return;
+    drop_all(&q->waiting);
+    if (!q->coming.n) return;
+    swap = q->waiting, q->waiting = q->coming, q->coming = swap;
+    ordered_store(&q->epoch, q->epoch + 1);
+    if (!ordered_load(&q->readers[(q->epoch + 1) & 1][0])) drop_all(&q->waiting);
+}
+
+void bm25_retire(bm25 *q, void *p, void (*drop)(void *)) {
+    limbo *l = &q->coming;
+    if (!p) return;
+    if (l->n == l->room) {
+        if (bm25_grow(&l->at, 2 * l->room + 16, sizeof *l->at)) { /* then wait for the searches that run */
+            while (q->waiting.n || q->coming.n) bm25_reclaim(q);
+            if (!l->room) return; /* never had room for one: rather lose a few bytes than free what may be read */
+        } else {
+            l->room = 2 * l->room + 16;
+        }
+    }
+    l->at[l->n].p = p, l->at[l->n++].drop = drop;
+    if (l->n >= 64) bm25_reclaim(q);
+}
+
+/* ---- for as long as the index lives ---- */
+
+void *bm25_carve(core *c, size_t size_bytes) {
+    const size_t n = (size_bytes + 7) / 8;
+    arena *a = c->arena;
+    if (!a || a->room - a->used < n) {
+        const size_t doubled = a ? 2 * a->room : 512, room = doubled > 131072 ? 131072 : doubled;
+        arena *made = NULL;
+        if (bm25_grow(&made, sizeof *made + 8 * (room > n ? room : n), 1)) return NULL;
+        made->next = a, made->used = 0, made->room = room > n ? room : n;
+        c->arena = a = made;
+    }
+    a->used += n;
+    return a->bytes + a->used - n;
+}
+
+/* ---- what a search may look at: the writer leaves the last few states behind ---- */
+
+void bm25_publish(core *c) {
+    uint64_t *const state = (uint64_t *)c->snapshots[(c->version + 1) % SNAPSHOTS];
+    release(state, c->now.n | (uint64_t)c->now.n_live << 32);
+    release(state + 1, c->now.total_length);
+    release(state + 2, (uint64_t)c->now.n_removed);
+    release(&c->version, c->version + 1);
+}
+
+snapshot bm25_look(core *c) {
+    for (;;) {
+        const uint64_t version = acquire(&c->version);
+        uint64_t *const state = (uint64_t *)c->snapshots[version % SNAPSHOTS];
+        const uint64_t counts = acquire(state), total_length = acquire(state + 1), removed = acquire(state + 2);
+        if (acquire(&c->version) - version < SNAPSHOTS - 1)
+            return (snapshot){(uint32_t)counts, (uint32_t)(counts >> 32), (uint32_t)removed, total_length};
+    }
+}
