@@ -69,7 +69,7 @@ def compare(session: Session, request: Request, *, said: Said = (), restart: boo
     """
     if request.delta:
         return _delta(request)
-    seen = _Seen(session, request, said)
+    seen = _see(session, request, said)
     event, anchor = _event(seen, restart)
     gone = seen.gone_keys
     taken_back = event in ("turn", "retry", "branch")
@@ -101,34 +101,25 @@ def _event(seen: "_Seen", restart: bool) -> tuple[Event, int | None]:
     return "window", _first_kept_user(seen)
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """A session's head and a request, side by side. Indices count seats: items that are compared."""
+    """A session's head and a request, side by side. Numbers are indices of seats: items that are compared."""
 
-    def __init__(self, session: Session, request: Request, said: Said) -> None:
-        self.session, self.request, self.said = session, request, said
-        self.old, self.new = seats([e.message for e in session.head]), seats(request.messages)
-        self.pairs, moved = align(self.old, self.new, pending=self.pending, finished=self._is_finished)
-        self.matched = [*self.pairs, *moved]
-        paired_old, paired_new = {a for a, _ in self.matched}, {b for _, b in self.matched}
-        self.gone = [a for a in range(len(self.old)) if a not in paired_old]
-        unpaired = [b for b in range(len(self.new)) if b not in paired_new]
-        places = chains(request.messages) if self.gone and unpaired else []
-        self.returned = [b for b in unpaired if self.gone and place_key(places[self.new[b].at]) in session.keys]
-        self.fresh = [b for b in unpaired if b not in set(self.returned)]
-
-    @property
-    def pending(self) -> int:
-        """The first seat of the user message that waits for an answer."""
-        at = len(self.new)
-        while at and self.new[at - 1].at == self.new[-1].at and _is_user_text(self.new[at - 1]):
-            at -= 1
-        return at
-
-    @property
-    def _is_finished(self) -> bool:
-        """Did the head's last turn end in an answer that calls no tool?"""
-        head = self.session.head
-        return bool(head) and head[-1].message.role == "assistant" and not head[-1].message.calls
+    session: Session
+    request: Request
+    said: Said
+    old: Sequence[Seat]
+    new: Sequence[Seat]
+    pending: int
+    """The first seat of the user message that waits for an answer."""
+    pairs: Sequence[tuple[int, int]]
+    """(old, new), rising in both."""
+    matched: Sequence[tuple[int, int]]
+    """Those, and the moved ones."""
+    gone: Sequence[int]
+    returned: Sequence[int]
+    """Seats of messages that the head does not show, but the session holds with this very history before them."""
+    fresh: Sequence[int]
 
     @property
     def forward(self) -> Event:
@@ -216,6 +207,35 @@ class _Seen:
 
     def _follows_model(self, n: int) -> bool:
         return n == 0 or self.old[n - 1].item.role == "assistant" or self.old[n - 1].item.kind == "result"
+
+
+def _see(session: Session, request: Request, said: Said) -> _Seen:
+    old, new = seats([e.message for e in session.head]), seats(request.messages)
+    pending = _pending(new)
+    pairs, moved = align(old, new, pending=pending, finished=_is_finished(session))
+    matched = [*pairs, *moved]
+    paired_old, paired_new = {a for a, _ in matched}, {b for _, b in matched}
+    gone = [a for a in range(len(old)) if a not in paired_old]
+    unpaired = [b for b in range(len(new)) if b not in paired_new]
+    places = chains(request.messages) if gone and unpaired else []
+    returned = [b for b in unpaired if gone and place_key(places[new[b].at]) in session.keys]
+    return _Seen(
+        session=session, request=request, said=said, old=old, new=new, pending=pending, pairs=pairs, matched=matched,
+        gone=gone, returned=returned, fresh=sorted({*unpaired} - {*returned}),
+    )  # fmt: skip
+
+
+def _pending(new: Sequence[Seat]) -> int:
+    at = len(new)
+    while at and new[at - 1].at == new[-1].at and _is_user_text(new[at - 1]):
+        at -= 1
+    return at
+
+
+def _is_finished(session: Session) -> bool:
+    """Did the head's last turn end in an answer that calls no tool?"""
+    last = session.head[-1].message if session.head else None
+    return last is not None and last.role == "assistant" and not last.calls
 
 
 def _is_user_text(seat: Seat) -> bool:
