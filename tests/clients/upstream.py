@@ -81,27 +81,29 @@ class Script:
 
     def decide(self, heard: Heard) -> tuple[str, Reply]:
         """(kind of request, what is answered)."""
-        said = [(role, text) for role, text in ((r, _plain(t)) for r, t in heard.said) if text and role != "system"]
         if heard.api == "compact" or heard.triggers:
             self.summaries += 1
             return "summary", Reply(compaction="b3BhcXVl")
+        said = [(role, text) for role, text in ((r, _plain(t)) for r, t in heard.said) if text and role != "system"]
         role, last = said[-1] if said else ("user", "")
         turn = self._turn(said)
         full = self.summaries < sum(turn >= overflow for overflow in OVERFLOWS)
         tokens = self.full_tokens if full else 2_000
-        if role == "tool":
+        if role == "tool" or (heard.tools and SUMMARY in last):  # a result, or a turn that a compaction interrupted
             return "main", Reply(self.turns[turn].answer if turn >= 0 else "Done.", tokens=tokens)
-        spoken = next((t for t in self.turns if _said(t, last)), None)
+        spoken = next((t for t in self.turns if t.said in last), None)
         instructions = next((text for role, text in heard.said if role == "system"), "") if not heard.tools else ""
-        if heard.tools and SUMMARY in last:  # the client goes on in the middle of a turn
-            return "main", Reply(self.turns[turn].answer, tokens=tokens)
         if spoken is None or _ASKS_SUMMARY.search(last) or _ASKS_SUMMARY.search(instructions):
             return self._aside(last, instructions)
+        return "main", self._spoken_to(heard, spoken, tokens)
+
+    def _spoken_to(self, heard: Heard, turn: Turn, tokens: int) -> Reply:
+        """The answer to a line of the conversation: words, or a command when it asks for one and a shell is offered."""
         shell = next((name for name in _SHELLS if name in heard.tools), "")
-        if RUN in spoken.said and shell:
-            command = spoken.said.partition(RUN)[2]
-            return "main", Reply(tool=shell, arguments=_arguments(heard.tools[shell], command), tokens=tokens)
-        return "main", Reply(spoken.answer, tokens=tokens)
+        if RUN not in turn.said or not shell:
+            return Reply(turn.answer, tokens=tokens)
+        arguments = _arguments(heard.tools[shell], turn.said.partition(RUN)[2])
+        return Reply(tool=shell, arguments=arguments, tokens=tokens)
 
     def _aside(self, last: str, instructions: str) -> tuple[str, Reply]:
         """The answer to what is no line of the conversation: a summary that holds no detail, a title, or go on."""
@@ -120,15 +122,11 @@ class Script:
     def _turn(self, said: Sequence[tuple[str, str]]) -> int:
         """Index of the newest turn that the request holds, -1 for none."""
         texts = [text for role, text in said if role == "user"]
-        return max((i for i, turn in enumerate(self.turns) if any(_said(turn, text) for text in texts)), default=-1)
+        return max((i for i, turn in enumerate(self.turns) if any(turn.said in text for text in texts)), default=-1)
 
 
 def _plain(text: str) -> str:
     return _REMINDER.sub("", BLOCK.sub("\n", text)).strip()
-
-
-def _said(turn: Turn, text: str) -> bool:
-    return turn.said in text
 
 
 def _arguments(schema: dict[str, Any], command: str) -> str:
@@ -139,10 +137,8 @@ def _arguments(schema: dict[str, Any], command: str) -> str:
     words = ["bash", "-lc", command] if name == "command" else [command]
     given: dict[str, Any] = {name: words if takes_list else command}
     for other in schema.get("required", []):
-        given.setdefault(
-            other,
-            {"boolean": False, "integer": 1, "number": 1}.get(properties.get(other, {}).get("type"), "read a file"),
-        )
+        kind = properties.get(other, {}).get("type")
+        given.setdefault(other, {"boolean": False, "integer": 1, "number": 1}.get(kind, "read a file"))
     return json.dumps(given)
 
 
