@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 
 import httpx
@@ -28,6 +29,8 @@ from lantern_proxy import app
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, UpstreamConfig
 
 REASONS = {200: b"OK"}
+http = httpx.Client(timeout=60, cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])))
+"""One client for all tests: to make one takes longer than most requests."""
 
 
 @dataclass
@@ -218,9 +221,9 @@ async def _read(reader: asyncio.StreamReader) -> Got | None:
 
 
 def config_for(upstream: Upstream, folder: Path, /, **sections) -> Config:
-    """The defaults, without an embedder, with the archive in `folder`."""
+    """The defaults, without an embedder, with the archive in `folder` and time for slow disks."""
     base = {
-        "archive": ArchiveConfig(path=folder / "lantern.db"),
+        "archive": ArchiveConfig(path=folder / "lantern.db", hold_ms=10_000),
         "upstream": UpstreamConfig(openai=f"{upstream.url}/v1", anthropic=upstream.url),
         "embed": EmbedConfig(enabled="off"),
     }
@@ -290,7 +293,7 @@ def body(*messages, stream: bool = False, **more) -> dict:
 def ask(url: str, request: dict, key: str = "sk-one", **headers: str) -> httpx.Response:
     """POST a chat completion, read to its end."""
     headers = {"authorization": f"Bearer {key}", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    return httpx.post(f"{url}/v1/chat/completions", json=request, headers=headers, timeout=30)
+    return http.post(f"{url}/v1/chat/completions", json=request, headers=headers)
 
 
 def told(response: httpx.Response) -> dict[str, str]:

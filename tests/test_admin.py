@@ -1,8 +1,7 @@
 """Health, metrics and the read-only API, served by the real app."""
 
-import httpx
 import pytest
-from scripted import Upstream, ask, body, config_for, serving, told
+from scripted import Upstream, ask, body, config_for, http, serving, told
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +18,12 @@ def talk(url):
         url, body("The admin password hint is BLUEBERRY-7.", "I heard: The admin password hint is BLUEBERRY-7.", "ok")
     )
     other = ask(url, body("somebody else's CRANBERRY-8"), key="sk-two")
-    httpx.post(f"{url}/v1/chat/completions", content=b"not JSON")
+    http.post(f"{url}/v1/chat/completions", content=b"not JSON")
     return [told(each) for each in (first, second, other)]
 
 
 def get(url: str, path: str, status: int = 200, **headers: str):
-    response = httpx.get(f"{url}/lantern{path}", headers=headers)
+    response = http.get(f"{url}/lantern{path}", headers=headers)
     assert response.status_code == status, response.text
     return response.json()
 
@@ -43,7 +42,7 @@ def test_health_tells_what_serves(url, talk):
 
 
 def test_metrics_are_prometheus_text(url, talk):
-    response = httpx.get(f"{url}/lantern/metrics")
+    response = http.get(f"{url}/lantern/metrics")
     assert response.headers["content-type"].startswith("text/plain; version=")
     lines = response.text.splitlines()
     for line in (
@@ -105,17 +104,17 @@ def test_what_is_not_there_or_not_meant_is_told(url, talk, path, status):
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8484", "localhost.evil.example"])
 @pytest.mark.parametrize("path", ["/health", "/metrics", "/api/sessions", "/api/search?q=x"])
 def test_a_page_that_rebinds_its_name_to_this_machine_learns_nothing(url, talk, host, path):
-    response = httpx.get(f"{url}/lantern{path}", headers={"host": host})
+    response = http.get(f"{url}/lantern{path}", headers={"host": host})
     assert response.status_code == 403
     assert "BLUEBERRY" not in response.text
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1234", "[::1]:8484", "192.168.1.5"])
 def test_this_machine_may_ask_by_any_of_its_addresses(url, host):
-    assert httpx.get(f"{url}/lantern/health", headers={"host": host}).status_code == 200
+    assert http.get(f"{url}/lantern/health", headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_the_api_is_read_only(url, talk, method):
-    assert httpx.request(method, f"{url}/lantern/api/sessions").status_code in (404, 405)
+    assert http.request(method, f"{url}/lantern/api/sessions").status_code in (404, 405)
     assert get(url, "/api/sessions")

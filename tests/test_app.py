@@ -1,11 +1,11 @@
 """The door and the relay, over real sockets: what goes up, what comes back, byte for byte."""
 
 import gzip
-import http.client
 import json
 import socket
 import threading
 import time
+from http.client import HTTPConnection
 
 import httpx
 import pytest
@@ -21,6 +21,7 @@ from scripted import (
     config_for,
     echo,
     events,
+    http,
     say,
     serving,
     stream,
@@ -101,7 +102,7 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_reaches_the_upstream_byte_for_byte(url, upstream, name):
     upstream.answer = say(200, b'{"odd": true}', ("content-type", "application/json"))
-    response = httpx.post(url + CHAT, content=BODIES[name], headers=PLAIN, timeout=60)
+    response = http.post(url + CHAT, content=BODIES[name], headers=PLAIN, timeout=60)
     assert upstream.got[-1].body == BODIES[name]
     assert response.content == b'{"odd": true}'
     assert {"request", "session", "event", "restored", "chars", "ms"} <= told(response).keys()
@@ -112,7 +113,7 @@ def test_a_body_reaches_the_upstream_byte_for_byte(url, upstream, name):
 )
 def test_a_wrong_content_type_changes_nothing(url, upstream, content_type):
     sent = json.dumps(body(f"typed {content_type}")).encode()
-    response = httpx.post(url + CHAT, content=sent, headers={"content-type": content_type})
+    response = http.post(url + CHAT, content=sent, headers={"content-type": content_type})
     assert upstream.got[-1].body == sent
     assert upstream.got[-1].header("content-type") == content_type
     assert response.status_code == 200
@@ -126,7 +127,7 @@ def zipped(data: bytes, encoding: str) -> bytes:
 def test_a_compressed_body_passes_as_it_is_and_is_understood(url, upstream, encoding):
     sent = zipped(json.dumps(body(f"packed with {encoding}")).encode(), encoding)
     upstream.answer = say(200, completion("fine"), ("content-type", "application/json"))
-    response = httpx.post(url + CHAT, content=sent, headers=PLAIN | {"content-encoding": encoding})
+    response = http.post(url + CHAT, content=sent, headers=PLAIN | {"content-encoding": encoding})
     assert upstream.got[-1].body == sent
     assert upstream.got[-1].header("content-encoding") == encoding
     assert told(response)["event"] == "new"
@@ -135,7 +136,7 @@ def test_a_compressed_body_passes_as_it_is_and_is_understood(url, upstream, enco
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "br", "nonsense"])
 def test_a_body_that_cannot_be_unpacked_passes_as_it_came(url, upstream, encoding):
     upstream.answer = say(400, b"what is this?")
-    response = httpx.post(url + CHAT, content=b"not packed at all", headers=PLAIN | {"content-encoding": encoding})
+    response = http.post(url + CHAT, content=b"not packed at all", headers=PLAIN | {"content-encoding": encoding})
     assert upstream.got[-1].body == b"not packed at all"
     assert (response.status_code, response.content) == (400, b"what is this?")
     assert told(response)["event"] == "passthrough"
@@ -143,7 +144,7 @@ def test_a_body_that_cannot_be_unpacked_passes_as_it_came(url, upstream, encodin
 
 def test_a_chunked_body_arrives_whole(url, upstream):
     sent = json.dumps(body("in pieces")).encode()
-    response = httpx.post(url + CHAT, content=(sent[at : at + 7] for at in range(0, len(sent), 7)), headers=PLAIN)
+    response = http.post(url + CHAT, content=(sent[at : at + 7] for at in range(0, len(sent), 7)), headers=PLAIN)
     assert upstream.got[-1].body == sent
     assert told(response)["event"] == "new"
 
@@ -179,7 +180,7 @@ def test_path_and_query_are_kept_to_the_letter(url, upstream, method, asked, tar
 def test_every_method_passes_with_its_body_and_answer(url, upstream, method):
     upstream.answer = say(207, b"partial", ("x-is", "a"), ("x-is", "b"), ("content-type", "text/odd"))
     sent = b"" if method in ("GET", "HEAD") else b"some \x00 bytes"
-    response = httpx.request(method, f"{url}/v1/unknown/thing?beta=true", content=sent)
+    response = http.request(method, f"{url}/v1/unknown/thing?beta=true", content=sent)
     assert (upstream.got[-1].method, upstream.got[-1].body) == (method, sent)
     assert response.status_code == 207
     assert response.content == (b"" if method == "HEAD" else b"partial")
@@ -193,9 +194,9 @@ def test_a_base_path_of_the_upstream_is_kept(tmp_path, prefix, target):
     with Upstream(answer=say(200, b"{}")) as upstream:
         config = config_for(upstream, tmp_path, upstream=UpstreamConfig(openai=upstream.url + prefix))
         with serving(config) as url:
-            httpx.get(f"{url}/v1/models")
-            httpx.get(f"{url}/models")
-            httpx.post(f"{url}/v1/chat/completions", json=body("x"))
+            http.get(f"{url}/v1/models")
+            http.get(f"{url}/models")
+            http.post(f"{url}/v1/chat/completions", json=body("x"))
         assert [got.target for got in upstream.got] == [f"{target}/models"] * 2 + [f"{target}/chat/completions"]
 
 
@@ -272,7 +273,7 @@ def test_a_large_upload_where_memory_is_off_goes_up_while_it_still_comes(url, up
 
     with raw_upstream(serve_slowly, half, seen) as other, serving(config_for(other, other.folder)) as own:
         headers = {"content-length": str(2 * len(piece))}
-        response = httpx.post(f"{own}/v1/files", content=pieces(), headers=headers, timeout=30)
+        response = http.post(f"{own}/v1/files", content=pieces(), headers=headers, timeout=30)
     assert response.content == b"{}"
     assert b"content-length: 2000000" in half[0][0].lower()
 
@@ -324,7 +325,7 @@ def test_status_headers_and_body_come_back_as_they_are(url, upstream, name, path
     upstream.answer = say(
         status, content, *headers, ("x-lantern-event", "forged"), ("x-lantern-odd", "x"), length=status != 204
     )
-    response = httpx.post(url + path, json=body(f"{name} by {path}"), headers=PLAIN)
+    response = http.post(url + path, json=body(f"{name} by {path}"), headers=PLAIN)
     assert (response.status_code, response.content) == (status, content)
     assert [
         (k, v) for k, v in response.headers.multi_items() if not k.startswith("x-lantern-") and k != "content-length"
@@ -337,14 +338,14 @@ def test_status_headers_and_body_come_back_as_they_are(url, upstream, name, path
 @pytest.mark.parametrize("status", [204, 304])
 def test_an_answer_that_has_no_body_but_tells_a_length_ends(url, upstream, status):
     upstream.answer = say(status, b"", ("content-length", "1234"), ("etag", "x"), length=False)
-    response = httpx.get(f"{url}/v1/files/f", timeout=5)
+    response = http.get(f"{url}/v1/files/f", timeout=5)
     assert (response.status_code, response.headers["etag"]) == (status, "x")
 
 
 def test_cookies_of_one_answer_are_not_sent_with_the_next_request(url, upstream):
     upstream.answer = say(200, b"{}", ("set-cookie", "secret=1; Path=/"))
-    httpx.get(f"{url}/v1/models")
-    httpx.get(f"{url}/v1/models")
+    http.get(f"{url}/v1/models")
+    http.get(f"{url}/v1/models")
     assert upstream.got[-1].header("cookie") is None
 
 
@@ -368,7 +369,7 @@ def test_a_compressed_answer_comes_back_compressed_and_is_archived(running, upst
 
 def found(url: str, words: str) -> list[dict]:
     """What the archive finds for `words`."""
-    return httpx.get(f"{url}/lantern/api/search", params={"q": words}).json()
+    return http.get(f"{url}/lantern/api/search", params={"q": words}).json()
 
 
 CHUNKS = {
@@ -402,7 +403,7 @@ def test_ten_thousand_chunks_come_back_and_are_one_answer(url, upstream):
     upstream.answer = stream(*events("x" * 10_000, pieces=10_000))
     response = ask(url, body("ten thousand pieces please", stream=True))
     assert response.content == b"".join(events("x" * 10_000, pieces=10_000))
-    session = httpx.get(f"{url}/lantern/api/sessions/{told(response)['session']}").json()
+    session = http.get(f"{url}/lantern/api/sessions/{told(response)['session']}").json()
     assert [len(m["text"]) for m in session["messages"]][-1] == 10_000
 
 
@@ -424,7 +425,7 @@ def test_the_head_and_each_event_reach_the_client_before_the_upstream_says_more(
         await wire.send(b"0\r\n\r\n")
 
     upstream.answer = answer
-    with httpx.stream("POST", url + CHAT, json=body("step by step", stream=True), timeout=20) as response:
+    with http.stream("POST", url + CHAT, json=body("step by step", stream=True), timeout=20) as response:
         read.release()
         came = iter(response.iter_raw())
         for piece in pieces[:-1]:
@@ -493,7 +494,7 @@ def test_a_client_that_leaves_mid_stream_ends_the_upstreams_work_and_the_part_is
     assert ended.wait(5)
     session = data.split(b"x-lantern-session: ")[1].split(b"\r\n")[0].decode()
     path = f"{url}/lantern/api/sessions/{session}"
-    shown = wait_for(lambda: (s := httpx.get(path).json()).get("messages") and len(s["messages"]) == 2 and s)
+    shown = wait_for(lambda: (s := http.get(path).json()).get("messages") and len(s["messages"]) == 2 and s)
     assert shown["messages"][1]["text"] == "the beginning of the t"[: len(shown["messages"][1]["text"])]
     assert shown["messages"][1]["text"]
     assert shown["requests"][0]["error"] == "the client hung up"
@@ -504,7 +505,7 @@ def test_an_upstream_that_is_down_is_told_as_502(tmp_path):
         config = config_for(upstream, tmp_path)
     with serving(config) as url:
         for path in (CHAT, "/v1/models"):
-            response = httpx.post(url + path, json=body("anyone there?"), headers=PLAIN)
+            response = http.post(url + path, json=body("anyone there?"), headers=PLAIN)
             assert response.status_code == 502
             assert "cannot be reached" in response.json()["error"]["message"]
         assert told(ask(url, body("anyone?")))["event"] == "new"
@@ -572,7 +573,7 @@ def test_a_slow_reader_holds_the_upstream_back_and_loses_nothing(url, upstream):
         await wire.send(b"0\r\n\r\n")
 
     upstream.answer = answer
-    with httpx.stream("POST", f"{url}/v1/embeddings", json={}, timeout=60) as response:
+    with http.stream("POST", f"{url}/v1/embeddings", json={}, timeout=60) as response:
         came = response.iter_raw()
         first = next(came)
         time.sleep(0.5)
@@ -601,7 +602,7 @@ def test_an_upgrade_to_http_2_is_refused_with_the_remedy(url, upstream):
 
 
 def test_two_requests_on_one_connection_are_both_answered(url, upstream):
-    connection = http.client.HTTPConnection(url.removeprefix("http://"))
+    connection = HTTPConnection(url.removeprefix("http://"))
     for text in ("one", "two"):
         connection.request("POST", CHAT, json.dumps(body(text)), PLAIN)
         assert f"I heard: {text}" in connection.getresponse().read().decode()
@@ -610,5 +611,5 @@ def test_two_requests_on_one_connection_are_both_answered(url, upstream):
 
 @pytest.mark.parametrize("path", ["/lantern", "/lantern/nothing", "/lantern/api/nothing"])
 def test_what_is_under_lantern_never_goes_upstream(url, upstream, path):
-    assert httpx.get(url + path).status_code == 404
+    assert http.get(url + path).status_code == 404
     assert not upstream.got

@@ -9,7 +9,7 @@ import time
 
 import httpx
 import pytest
-from scripted import Upstream, body, config_for, process
+from scripted import Upstream, body, config_for, http, process
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig
@@ -103,9 +103,9 @@ def test_what_was_killed_in_mid_answer_is_mended_by_the_next_request(upstream, t
 
     first, said = "the first question", "I heard: the first question"
     with process(config) as (serve, url):
-        httpx.post(f"{url}/v1/chat/completions", json=body(first))
+        http.post(f"{url}/v1/chat/completions", json=body(first))
         usual, upstream.answer = upstream.answer, never_ends
-        with httpx.stream(
+        with http.stream(
             "POST", f"{url}/v1/chat/completions", json=body(first, said, "the second", stream=True)
         ) as half:
             next(half.iter_raw())
@@ -115,7 +115,7 @@ def test_what_was_killed_in_mid_answer_is_mended_by_the_next_request(upstream, t
     upstream.answer = usual
     assert sorted(texts_of(config)) == sorted([first, said])
     with process(config) as (_, url):
-        again = httpx.post(f"{url}/v1/chat/completions", json=body(first, said, "the second"))
+        again = http.post(f"{url}/v1/chat/completions", json=body(first, said, "the second"))
         assert again.headers["x-lantern-event"] == "turn"
     assert sorted(texts_of(config)) == sorted([first, said, "the second", "I heard: the second"])
 
@@ -124,7 +124,7 @@ def test_a_signal_to_stop_writes_all_and_ends_with_success(upstream, tmp_path):
     config = config_for(upstream, tmp_path, archive=ArchiveConfig(path=tmp_path / "lantern.db", hold_ms=0))
     with process(config) as (serve, url):
         for n in range(20):
-            httpx.post(f"{url}/v1/chat/completions", json=body(f"line {n}"))
+            http.post(f"{url}/v1/chat/completions", json=body(f"line {n}"))
         serve.send_signal(signal.SIGTERM)
         assert serve.wait(15) == 0
     assert len(texts_of(config)) == 40

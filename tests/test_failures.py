@@ -11,10 +11,9 @@ import subprocess
 import sys
 import time
 
-import httpx
 import numpy as np
 import pytest
-from scripted import Upstream, ask, body, config_for, process, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, http, process, serving, told, wait_for
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, EmbedConfig, RestoreConfig
@@ -45,11 +44,11 @@ def converse(ask_one, turns: int = 4, start: int = 0, messages: list | None = No
 
 
 def health(url: str) -> dict:
-    return httpx.get(f"{url}/lantern/health").json()
+    return http.get(f"{url}/lantern/health").json()
 
 
 def direct(upstream: Upstream):
-    return lambda request: httpx.post(f"{upstream.url}/v1/chat/completions", json=request)
+    return lambda request: http.post(f"{upstream.url}/v1/chat/completions", json=request)
 
 
 @pytest.fixture
@@ -59,12 +58,12 @@ def expected(upstream):
 
 
 def sessions(url: str) -> list[dict]:
-    return httpx.get(f"{url}/lantern/api/sessions").json()
+    return http.get(f"{url}/lantern/api/sessions").json()
 
 
 def archived(url: str) -> set[str]:
     """All texts of all sessions."""
-    each = [httpx.get(f"{url}/lantern/api/sessions/{row['id']}").json() for row in sessions(url)]
+    each = [http.get(f"{url}/lantern/api/sessions/{row['id']}").json() for row in sessions(url)]
     return {m["text"] for session in each for m in session["messages"]}
 
 
@@ -129,7 +128,8 @@ def locking(path) -> subprocess.Popen:
 
 
 def test_an_archive_that_another_process_locks_costs_no_answer_and_nothing_is_lost(upstream, expected, tmp_path):
-    config, messages = config_for(upstream, tmp_path), []
+    archive, messages = ArchiveConfig(path=tmp_path / "lantern.db", hold_ms=250), []
+    config = config_for(upstream, tmp_path, archive=archive)
     with serving(config) as url:
         converse(lambda request: ask(url, request), 1, 0, messages)
         lock = locking(config.archive.path)
@@ -191,7 +191,7 @@ def test_an_archive_that_cannot_be_used_at_the_start_costs_no_answer_and_is_left
         assert converse(lambda request: ask(url, request)) == expected
         found = told(ask(url, body("one more")))
         state = health(url)
-        assert "lantern_archive_up 0.0" in httpx.get(f"{url}/lantern/metrics").text
+        assert "lantern_archive_up 0.0" in http.get(f"{url}/lantern/metrics").text
     assert found["degraded"] == "archive:unavailable"
     assert found["event"] == "new"
     assert not state["archive"]["ok"]
@@ -305,7 +305,7 @@ def test_a_restore_that_raises_costs_no_answer(upstream, expected, tmp_path, cap
         state = health(url)
         assert state["degraded"]["restore:error"] == 2
         assert state["faults"]["learn:ValueError"] >= 1
-        metrics = httpx.get(f"{url}/lantern/metrics").text
+        metrics = http.get(f"{url}/lantern/metrics").text
         assert 'lantern_degraded_total{reason="restore:error"} 2.0' in metrics
     told_of = [r for r in caplog.records if "restore failed" in r.getMessage() and r.levelno >= logging.ERROR]
     assert len(told_of) == 1

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import httpx
 import pytest
-from scripted import Upstream, ask, body, completion, config_for, echo, say, serving, stream, told, wait_for
+from scripted import Upstream, ask, body, completion, config_for, echo, http, say, serving, stream, told, wait_for
 
-from lantern_proxy.config import Config, RestoreConfig, TenantConfig
+from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig
 from lantern_proxy.follow import follow
 from lantern_proxy.proxy_ledger import Ledgers
 from lantern_proxy.proxy_tenants import Tenants
@@ -26,7 +26,8 @@ CONTRACT = {"request", "session", "event", "restored", "chars", "ms"}
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    with Upstream() as upstream, serving(config_for(upstream, tmp_path_factory.mktemp("proxy"))) as url:
+    archive = ArchiveConfig(path=tmp_path_factory.mktemp("proxy") / "lantern.db", synchronous="normal", hold_ms=10_000)
+    with Upstream() as upstream, serving(config_for(upstream, archive.path.parent, archive=archive)) as url:
         yield upstream, url
 
 
@@ -98,7 +99,7 @@ def test_every_answer_of_a_memory_path_carries_our_headers(url, upstream):
         assert float(found["ms"]) >= 0
     upstream.answer = stream(b"data: [DONE]\n\n")
     assert told(ask(url, body("streamed", stream=True))).keys() == CONTRACT
-    malformed = told(httpx.post(f"{url}/chat/completions", content=b"{"))
+    malformed = told(http.post(f"{url}/chat/completions", content=b"{"))
     assert malformed.keys() == CONTRACT
     assert (malformed["event"], malformed["session"]) == ("passthrough", "-")
 
@@ -118,7 +119,7 @@ def test_resends_do_not_double_the_archive(url, upstream):
     sent = body(*messages, "the same again")
     upstream.answer = say(200, completion("always the same answer"))
     session = [told(ask(url, sent))["session"] for _ in range(4)][-1]
-    texts = [m["text"] for m in httpx.get(f"{url}/lantern/api/sessions/{session}").json()["messages"]]
+    texts = [m["text"] for m in http.get(f"{url}/lantern/api/sessions/{session}").json()["messages"]]
     assert len(texts) == len(set(texts)) == 6
 
 
@@ -145,7 +146,7 @@ def test_what_was_lost_is_back_and_the_request_is_the_clients_but_for_the_block(
         "tools": TOOLS,
         "messages": cut(messages, f"Who keeps the {name} relay number 1?"),
     }
-    response = httpx.post(url + path, json=sent, headers={"authorization": "Bearer sk-one"})
+    response = http.post(url + path, json=sent, headers={"authorization": "Bearer sk-one"})
     found, got = told(response), upstream.got[-1]
     assert found["event"] == "window"
     assert int(found["restored"]) > 0
@@ -198,7 +199,7 @@ def test_all_bytes_outside_the_block_are_the_clients(url, upstream):
     messages = cut(talk(url, "bytes"), "Who keeps the bytes relay number 3?")
     sent = json.dumps({"temperature": 0.10, "messages": messages, "model": "m"}, indent=3).replace("0.1", "1.0E-1")
     sent = sent.replace('"relay', '"\\u0072elay').encode()
-    response = httpx.post(f"{url}/v1/chat/completions", content=sent, headers={"authorization": "Bearer sk-one"})
+    response = http.post(f"{url}/v1/chat/completions", content=sent, headers={"authorization": "Bearer sk-one"})
     assert int(told(response)["restored"]) > 0
     assert re.sub(rb"(?:\\n\\n)?<restored_context.*?</restored_context>", b"", upstream.got[-1].body) == sent
 
@@ -267,7 +268,7 @@ def test_blocks_are_replayed_byte_for_byte_for_twenty_turns_and_after_a_restart(
             go_on(url, messages, range(10))
         with serving(config) as url:
             go_on(url, messages, range(10, 21))
-            health = httpx.get(f"{url}/lantern/health").json()
+            health = http.get(f"{url}/lantern/health").json()
     for before, after in pairwise(blocks):
         assert after[: len(before)] == before
     assert prefix_kept(sent, got) >= 0.99
@@ -364,10 +365,9 @@ def test_nothing_of_one_tenant_ever_reaches_another(url, upstream):
         other = {"Bearer sk-red": "CANARY-BLUE-", "Bearer sk-blue": "CANARY-RED-"}[got.header("authorization")]
         assert other not in got.body.decode()
     for key, secret in keys.items():
-        mine = [t["id"] for t in httpx.get(f"{url}/lantern/api/tenants").json()]
+        mine = [t["id"] for t in http.get(f"{url}/lantern/api/tenants").json()]
         hits = {
-            t: json.dumps(httpx.get(f"{url}/lantern/api/search", params={"q": secret, "tenant": t}).json())
-            for t in mine
+            t: json.dumps(http.get(f"{url}/lantern/api/search", params={"q": secret, "tenant": t}).json()) for t in mine
         }
         assert sum(f"{secret}-1" in text for text in hits.values()) == 1, key
 
@@ -379,7 +379,7 @@ def test_credentials_of_one_configured_tenant_share_and_others_do_not(tmp_path):
         with serving(config) as url:
             messages = talk(url, "team", 2, key="sk-a")
             events = [told(ask(url, body(*messages, "and now?"), key))["event"] for key in ("sk-b", "sk-c")]
-            tenants = {t["id"] for t in httpx.get(f"{url}/lantern/api/tenants").json()}
+            tenants = {t["id"] for t in http.get(f"{url}/lantern/api/tenants").json()}
     assert events == ["turn", "new"]
     assert "team" in tenants
     assert len(tenants) == 2
@@ -389,7 +389,7 @@ def test_credentials_of_one_configured_tenant_share_and_others_do_not(tmp_path):
 def test_the_key_counts_wherever_it_stands(url, upstream, header):
     first, said = f"hello by {header}", f"I heard: hello by {header}"
     steps = [("k1", body(first)), ("k1", body(first, said, "go on")), ("k2", body(first, said, "go on"))]
-    answers = [httpx.post(f"{url}/v1/chat/completions", json=sent, headers={header: key}) for key, sent in steps]
+    answers = [http.post(f"{url}/v1/chat/completions", json=sent, headers={header: key}) for key, sent in steps]
     assert [told(a)["event"] for a in answers] == ["new", "turn", "new"]
     assert upstream.got[-1].header(header) == "k2"
 
@@ -428,16 +428,19 @@ def test_many_conversations_at_once_are_neither_mixed_nor_lost(running):
             messages.append({"role": "assistant", "content": text})
         return sessions, messages
 
-    async def everyone():
+    async def one(name: str) -> tuple[set[str], list[dict]]:
         headers = {"authorization": "Bearer sk-crowd"}
-        async with httpx.AsyncClient(headers=headers, timeout=120, limits=httpx.Limits(max_connections=64)) as client:
-            return await asyncio.gather(*(converse(client, f"speaker {n:03d}") for n in range(conversations)))
+        async with httpx.AsyncClient(headers=headers, timeout=120, verify=False) as client:
+            return await converse(client, name)
+
+    async def everyone():
+        return await asyncio.gather(*(one(f"speaker {n:03d}") for n in range(conversations)))
 
     results = asyncio.run(everyone())
     assert all(len(sessions) == 1 for sessions, _ in results)
     assert len(set.union(*(sessions for sessions, _ in results))) == conversations
     for (session,), messages in results:
-        kept = httpx.get(f"{url}/lantern/api/sessions/{session}").json()["messages"]
+        kept = http.get(f"{url}/lantern/api/sessions/{session}").json()["messages"]
         assert [(m["role"], m["text"]) for m in kept] == [(m["role"], m["content"]) for m in messages]
 
 
@@ -497,7 +500,7 @@ def test_a_restore_that_is_turned_off_archives_all_the_same(tmp_path):
             messages = talk(url, "quiet")
             found = told(ask(url, body(*cut(messages, "Who keeps the quiet relay number 1?"))))
             assert (found["event"], found["restored"]) == ("window", "0")
-            assert wait_for(lambda: httpx.get(f"{url}/lantern/api/search", params={"q": "Agent-quiet"}).json())
+            assert wait_for(lambda: http.get(f"{url}/lantern/api/search", params={"q": "Agent-quiet"}).json())
 
 
 def test_time_spent_in_us_is_told_and_no_more_than_the_whole(url, upstream):
