@@ -1,6 +1,7 @@
 """`scripts/clients [NAME ...]`: drive clients through Lantern and print a table. Exit status 1 when one fails."""
 
 import argparse
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from rich.table import Table
 from clients.checks import Verdict, judge
 from clients.client import Client, ClientError
 from clients.install import InstallError, ensure, installed
-from clients.play import ROOT, play
+from clients.play import ROOT, end_clients, play
 from clients.table import CLIENTS
 
 CACHE = ROOT / ".cache/clients"
@@ -36,7 +37,11 @@ def drive(client: Client, cache: Path = CACHE) -> Outcome:
         began = time.monotonic()
         with ThreadPoolExecutor(2) as both:
             straight, through = (both.submit(play, client, folder, lantern=lantern) for lantern in (False, True))
-            verdict = judge(client, straight.result(), through.result())
+            try:
+                verdict = judge(client, straight.result(), through.result())
+            except KeyboardInterrupt:
+                end_clients()
+                raise
     except (InstallError, ClientError) as error:
         verdict = Verdict(problems=[str(error)])
     return Outcome(client, verdict, time.monotonic() - began)
@@ -55,6 +60,7 @@ def main() -> int:
     if args.list:
         _list(chosen)
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs is ended on both signals
     outcomes = []
     for client in chosen:
         outcomes.append(drive(client))
@@ -94,4 +100,7 @@ def _table(outcomes: list[Outcome]) -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -28,6 +28,9 @@ ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_MS = 3_000
 """What restoring may take here. What is restored is looked at, not how fast, and a client beside it takes the cores."""
 
+_homes: set[Path] = set()
+"""Homes of the clients that run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Played:
@@ -56,9 +59,11 @@ def play(client: Client, folder: Path, *, lantern: bool) -> Played:
         tap = Tap(target)
         with _serving(tap) as url:
             job = _job(client, folder, scratch, url)
+            _homes.add(job.home)
             try:
                 answers = client.drive(job)
             finally:
+                _homes.discard(job.home)
                 _end_left_behind(job.home)
         rows = _archived(target) if lantern else []
         log = (scratch / "lantern.log").read_text() if lantern else ""
@@ -75,6 +80,12 @@ def _job(client: Client, folder: Path, scratch: Path, url: str) -> Job:
     lines = tuple(turn.said for turn in turns(tools=client.tools))
     deadline = time.monotonic() + client.limit_s
     return Job(client=client, folder=folder, home=home, url=url, lines=lines, deadline=deadline)
+
+
+def end_clients() -> None:
+    """Ends every client that runs just now; what plays it then raises ClientError."""
+    for home in [*_homes]:
+        _end_left_behind(home)
 
 
 def _end_left_behind(home: Path) -> None:
