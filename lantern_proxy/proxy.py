@@ -165,7 +165,7 @@ class Proxy:
 
     async def _restore(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger, add to it what this request needs, and write both into the request."""
-        async with self._ledgers.of((exchange.tenant, step.session.id)) as ledger:
+        async with self._ledgers.of((exchange.tenant, exchange.session), new=step.event == "new") as ledger:
             again = replay(ledger, request)
             exchange.inserts = [insert for _, insert in again]
             exchange.shown = [block.restored for block, _ in again]

@@ -44,15 +44,15 @@ class Ledgers:
         self._ledgers.clear()
 
     @asynccontextmanager
-    async def of(self, key: Key) -> AsyncIterator[list[Block]]:
-        """The ledger of a session, for one request at a time."""
+    async def of(self, key: Key, *, new: bool = False) -> AsyncIterator[list[Block]]:
+        """The ledger of a session, for one request at a time. new: a session that was made just now has none yet."""
         queue = self._queues.setdefault(key, _Queue())
         queue.length += 1
         try:
             async with queue.lock:
                 ledger = self._ledgers.get(key)
                 if ledger is None:
-                    ledger = self._ledgers[key] = await asyncio.to_thread(self._read, key)
+                    ledger = self._ledgers[key] = [] if new else await asyncio.to_thread(self._read, key)
                     while len(self._ledgers) > self._kept:
                         self._ledgers.popitem(last=False)
                 else:

@@ -6,7 +6,7 @@ import hmac
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 from lantern_proxy.archive import Archive, ArchiveError, SessionRow
@@ -106,19 +106,21 @@ class Tenants:
             held -= len(oldest.known.sessions)
 
     async def _bring(self, mine: _Mine, key: Key, values: Sequence[str] | None) -> None:
-        for session, filed, head in await asyncio.to_thread(self._read, key, values):
+        held = frozenset(mine.known.sessions)
+        for session, filed, head in await asyncio.to_thread(self._read, key, values, held):
             if session.id not in mine.known.sessions:
                 recall(mine.known, session, filed, head)
 
-    def _read(self, key: Key, values: Sequence[str] | None) -> list[_Archived]:
-        """The sessions that hold any of `values`, or those last seen; oldest first. Runs in a thread."""
+    def _read(self, key: Key, values: Sequence[str] | None, held: Set[str]) -> list[_Archived]:
+        """The sessions that hold any of `values`, or those last seen, without those in `held`; oldest first."""
         tenant, project = key
         archive = self.writer.archive if self.writer else None
         if archive is None:
             return []
         try:
             mine = archive.of(tenant)
-            rows = sorted(_rows(archive, tenant, project, values), key=lambda row: row.last_seen_at)
+            rows = [row for row in _rows(archive, tenant, project, values) if row.id not in held]
+            rows.sort(key=lambda row: row.last_seen_at)
             return [(_session(row), mine.messages(row.id), mine.head(row.id)) for row in rows]
         except ArchiveError as error:
             log.warning("sessions in the archive cannot be read: %s", error)
