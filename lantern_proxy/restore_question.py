@@ -90,6 +90,7 @@ def best_quality(
     asks for nothing needs much more of them than a question, and one word alone proves nothing.
     """
     mass = masses(scope, question)
+    plain = question.asks and len(question.text) <= PLAIN_CHARS
     best = 0.0
     for row in rows[:look_at]:
         held = coverage(mass, scope.entries[row].words)
@@ -99,12 +100,25 @@ def best_quality(
             best = max(best, LEXICAL_ALONE * held)
         else:
             cosine = float(evidence.cosines[row])
-            best = max(best, held + cosine, DENSE_ALONE * cosine if question.asks else 0.0)
+            best = max(best, held + cosine, DENSE_ALONE * cosine if plain else 0.0)
+    if question.asks and rows and _agree(evidence, rows[:look_at]):
+        best += AGREEMENT
     return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question))))
+
+
+def _agree(evidence: Evidence, rows: Sequence[int]) -> bool:
+    """Is the best passage also the best one by words and by meaning?"""
+    if evidence.cosines is None or evidence.lexical[rows[0]] <= 0:
+        return False
+    cosines = evidence.cosines
+    return all(evidence.lexical[rows[0]] >= evidence.lexical[r] and cosines[rows[0]] >= cosines[r] for r in rows)
 
 
 LEXICAL_ALONE, DENSE_ALONE = 1.7, 1.9
 """What coverage counts without a cosine, and a cosine without coverage, where something is asked in other words."""
+AGREEMENT = 0.15
+PLAIN_CHARS = 140
+"""A question that stands alone and short may ask for what was said; one with a story around it asks for help."""
 
 
 def masses(scope: Scope, question: Question) -> dict[str, float]:
@@ -126,7 +140,7 @@ def _needed(question: Question) -> float:
     if question.looks_back:
         needed -= 0.1
     elif not question.asks:
-        needed += 0.5
+        needed += 0.9
     return needed - 0.07 * (question.asks and question.personal)
 
 

@@ -72,8 +72,8 @@ class Entry:
 
 
 def richness(passage: Passage) -> float:
-    """What users say counts most, what tools print least. Beyond a few specific terms more of them prove nothing: tables
-    and logs are full of terms that nobody asks for."""
+    """What users say counts most, what tools print least. Many specific terms prove no more than a few: tables and logs
+    are full of terms that nobody asks for."""
     speaker = {"user": 1.0, "assistant": 0.4}.get(passage.speaker, 0.3)
     return float(speaker * (1 + min(len(passage.tags), RICH)) / (len(passage.text) + 40) ** 0.75)
 
