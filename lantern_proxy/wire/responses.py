@@ -4,6 +4,7 @@ read(b'{"input": "hi", "previous_response_id": "resp_1"}')    # delta: holds onl
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -100,9 +101,7 @@ def _item(kind: str, data: Mapping[str, Any]) -> Item:
     if kind == "item_reference":
         return item("assistant", "ref", str(data.get("id")), ids=_ids(data))
     if kind.startswith("compaction"):
-        sealed = data.get("encrypted_content")
-        ids = [*_ids(data), *([fingerprint(sealed).hex()] if isinstance(sealed, str) and sealed else [])]
-        return item("assistant", "compaction", plain(data.get("summary") or data.get("content")), name=kind, ids=ids)
+        return _compaction(kind, data)
     if kind == "reasoning":
         return item("assistant", "reasoning", plain(data.get("summary")), ids=_ids(data))
     if kind.endswith("_output"):
@@ -111,6 +110,15 @@ def _item(kind: str, data: Mapping[str, Any]) -> Item:
         return _call(kind, data)
     rest = {key: value for key, value in data.items() if key not in ("id", "status", "type")}
     return item("user", "media", fingerprint(canonical_json(rest)).hex(), name=kind, ids=_ids(data))
+
+
+def _compaction(kind: str, data: Mapping[str, Any]) -> Item:
+    """What stands for a history: readable, or sealed; then its id, else what it seals, tells it from others."""
+    made = item("assistant", "compaction", plain(data.get("summary") or data.get("content")), name=kind, ids=_ids(data))
+    sealed = data.get("encrypted_content")
+    digest = fingerprint(sealed).hex() if isinstance(sealed, str) and sealed else ""
+    named = fingerprint("compaction", made.text, (made.ids or (digest,))[0])
+    return replace(made, ids=(*made.ids, *([digest] if digest else [])), print=named)
 
 
 def _call(kind: str, data: Mapping[str, Any]) -> Item:
