@@ -192,9 +192,10 @@ def _scored(known: Known, request: Request, weak: Sequence[str]) -> Session | No
         users = known.by_user.get(i.print, ())
         _credit(known, scores, users if len(users) == 1 else (), 1.0)
     alive = [(score, known.sessions[sid]) for sid, score in scores.items() if known.sessions[sid].api == request.api]
-    ranked = [(score + (s.family in weak), s.last_seen_at, s.id) for score, s in alive]
-    best = max(ranked, default=(0.0, 0.0, ""))
-    return known.sessions[best[2]] if best[0] >= 1.0 else None
+    prints = {i.print for i in items_of(request.messages)}
+    ranked = [(score + (s.family in weak), len(prints & s.opening), s.last_seen_at, s.id) for score, s in alive]
+    best = max(ranked, default=(0.0, 0, 0.0, ""))  # of two that say the same, the one that began like this
+    return known.sessions[best[3]] if best[0] >= 1.0 else None
 
 
 def _credit(known: Known, scores: dict[str, float], holders: Collection[str], weight: float) -> None:
