@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import zstandard
@@ -63,6 +64,7 @@ def judge(client: Client, straight: Played, through: Played) -> Verdict:
     _sides(exchanges, tools, verdict)
     main = [e for e in exchanges if _is_main(e, tools) and e.call.status == 200]
     _memory(client, main, verdict)
+    _cache(main, verdict)
     _archive(main, through, verdict)
     return verdict
 
@@ -195,6 +197,23 @@ def _restored(exchange: Exchange, lost: Sequence[str], verdict: Verdict) -> None
     verdict.restored += len(lost) - len(missing)
     if missing:
         verdict.problems.append(f"request {exchange.number} ({exchange.event}): not restored: {', '.join(missing)}")
+
+
+def _cache(main: Sequence[Exchange], verdict: Verdict) -> None:
+    """Of the beginning that two following requests share, the upstream must see 99 % shared: its prompt cache holds."""
+    for before, after in pairwise(main):
+        if after.event in ("turn", "retry"):
+            sent = _shared(before.sent.encode(), after.sent.encode())
+            came = _shared(before.received.body, after.received.body)
+            if came < 0.99 * sent:
+                verdict.problems.append(
+                    f"request {after.number}: of {sent} bytes shared with the last, {came} are left"
+                )
+
+
+def _shared(a: bytes, b: bytes) -> int:
+    """Length of the beginning that both have."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _archive(main: Sequence[Exchange], through: Played, verdict: Verdict) -> None:

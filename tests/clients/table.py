@@ -22,6 +22,7 @@ def library(name: str, family: str, package: str, drive: Drive, losses: frozense
 
 
 _LANGCHAIN = "langchain_agent.py"
+_VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
     library("openai-python", "OpenAI SDK", "openai==", program("openai_python.py"), COMPACTED),
@@ -38,7 +39,11 @@ CLIENTS = (
     ),
     Client(
         name="vercel-ai", family="Vercel AI SDK", protocol="responses", quick=True, losses=WINDOW, compactions=3,
-        npm=("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3"), drive=program("vercel_ai.mjs"),
+        npm=_VERCEL_AI, drive=program("vercel_ai.mjs", "window"),
+    ),
+    Client(
+        name="vercel-ai-final", family="Vercel AI SDK", protocol="responses", losses=WINDOW | CLEARED, compactions=2,
+        shares="vercel-ai", npm=_VERCEL_AI, drive=program("vercel_ai.mjs", "final"),
     ),
     library("langchain-summary", "LangChain", "langchain==", program(_LANGCHAIN, "summarise"), COMPACTED),
     library("langchain-clear", "LangChain", "langchain==", program(_LANGCHAIN, "clear"), CLEARED),
@@ -77,15 +82,16 @@ CLIENTS = (
         drive=agents.claude_code_manual,
     ),
     Client(
-        name="opencode", family="opencode", protocol="chat", losses=COMPACTED,
+        name="opencode", family="opencode", protocol="chat", losses=COMPACTED, limit_s=600,
         npm=("opencode-ai@1.18.33",), drive=agents.opencode,
     ),
     Client(
         name="qwen-code", family="qwen-code", protocol="chat", losses=COMPACTED, full_tokens=169_000,
+        limit_s=600,
         npm=("@qwen-code/qwen-code@0.24.4", "node@22.23.3"), drive=agents.qwen_code,
     ),
     Client(
-        name="aider", family="aider", protocol="chat", losses=COMPACTED, tools=False,
+        name="aider", family="aider", protocol="chat", losses=COMPACTED, tools=False, limit_s=600,
         pip=("aider-chat==0.86.2",), drive=agents.aider,
     ),
     Client(

@@ -1,4 +1,5 @@
-// The Vercel AI SDK over Responses: earlier answers go by their id alone; a window drops the oldest turns.
+// The Vercel AI SDK over Responses: earlier answers go by their id alone.
+// By its argument: "window" drops the oldest turns; "final" keeps all turns, but no tool traffic of those that are over.
 import { exec } from "node:child_process";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -11,6 +12,7 @@ const { createOpenAI } = await load("@ai-sdk/openai");
 const job = JSON.parse(await new Response(process.stdin).text());
 const openai = createOpenAI({ baseURL: job.url + "/v1", apiKey: "sk-dummy-vercel-ai" });
 const run = promisify(exec);
+const forgets = process.argv[2];
 const KEPT = 7; // messages, the newest one of the user included
 
 const shell = tool({
@@ -23,7 +25,7 @@ let messages = [];
 const answers = [];
 for (const line of job.lines) {
   messages.push({ role: "user", content: line });
-  messages = messages.slice(-KEPT);
+  if (forgets === "window") messages = messages.slice(-KEPT);
   while (messages[0].role !== "user") messages.shift();
   const result = await generateText({
     model: openai.responses("gpt-5-mini"),
@@ -31,8 +33,9 @@ for (const line of job.lines) {
     messages,
     tools: { shell },
     stopWhen: stepCountIs(5),
+    providerOptions: { openai: { store: true } },
   });
-  messages.push(...result.response.messages);
+  messages.push(...(forgets === "window" ? result.responseMessages : result.response.messages));
   answers.push(result.text);
 }
 console.log(JSON.stringify(answers));
