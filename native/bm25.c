@@ -72,11 +72,14 @@ static void fill_map(map *m, const documents *d, size_t n) {
         m->place[place_of(m, d, d->id[i])] = (uint32_t)i + 1;
 }
 
-static int grow_map(bm25 *q, core *c) {
+/* Room for one more id. As long as ids come in ascending order no map is needed. */
+static int grow_map(bm25 *q, core *c, int64_t id) {
     map *const old = c->map, *grown;
     const size_t n = c->now.n;
-    if (n + n / 2 + 1 <= old->room) return 0;
-    if (!(grown = new_map(2 * old->room))) return BM25_NO_MEMORY;
+    size_t room = old ? old->room : 128;
+    if (old ? n + n / 2 + 1 <= room : !n || c->docs->id[n - 1] < id) return 0;
+    while (n + n / 2 + 1 > room) room *= 2;
+    if (!(grown = new_map(room))) return BM25_NO_MEMORY;
     fill_map(grown, c->docs, n);
     release(&c->map, grown);
     if (c->private)
@@ -86,10 +89,26 @@ static int grow_map(bm25 *q, core *c) {
     return 0;
 }
 
+static size_t slot_among(const documents *d, size_t n, int64_t id) {
+    size_t low = 0;
+    if (n && d->id[n - 1] < id) return SIZE_MAX;
+    while (low < n) {
+        const size_t middle = low + (n - low) / 2;
+        if (d->id[middle] == id) return relaxed(&d->live[middle]) ? middle : SIZE_MAX;
+        if (d->id[middle] < id)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return SIZE_MAX;
+}
+
 /* The slot of a document that is there, or SIZE_MAX. */
-size_t bm25_slot_of(const core *c, int64_t id) {
+size_t bm25_slot_of(core *c, int64_t id) {
+    const size_t n = bm25_look(c).n; /* before the map: without one, the first n are in ascending order */
     const map *m = acquire(&c->map);
-    size_t place = start_of(id) & (m->room - 1);
+    size_t place = m ? start_of(id) & (m->room - 1) : 0;
+    if (!m) return slot_among(acquire(&c->docs), n, id);
     for (uint32_t found; (found = acquire(&m->place[place])) != 0; place = (place + 1) & (m->room - 1)) {
         const documents *d = acquire(&c->docs); /* at least as new as what was found */
         if (d->id[found - 1] == id) return relaxed(&d->live[found - 1]) ? found - 1 : SIZE_MAX;
@@ -119,9 +138,8 @@ core *bm25_new_core(void) {
     if (bm25_grow(&c, 1, sizeof *c)) return NULL;
     memset((void *)c, 0, sizeof *c);
     c->private = 1;
-    c->map = new_map(128);
     c->dictionary = bm25_new_dictionary(128);
-    if (!c->map || !c->dictionary || bm25_grow_documents(NULL, c)) {
+    if (!c->dictionary || bm25_grow_documents(NULL, c)) {
         bm25_free_core(c);
         return NULL;
     }
@@ -215,7 +233,7 @@ static void add_document(core *c, int64_t id, double time, uint32_t length) {
 static void show_document(core *c, int64_t id, uint32_t length) {
     const uint32_t slot = c->now.n;
     c->now.n++, c->now.n_live++, c->now.total_length += length;
-    release(&c->map->place[place_of(c->map, c->docs, id)], slot + 1);
+    if (c->map) release(&c->map->place[place_of(c->map, c->docs, id)], slot + 1);
     bm25_publish(c);
 }
 
@@ -229,7 +247,7 @@ int bm25_add(bm25 *q, int64_t id, double time, size_t n, size_t n_bytes, const c
     if (bm25_slot_of(c, id) != SIZE_MAX) return BM25_EXISTS;
     if (slot >= UINT32_MAX - 1 || n > INT32_MAX) return BM25_FULL;
     if ((code = resolve(q, c, n, n_bytes, text, &found, &n_found)) != 0) return code;
-    if (bm25_grow_documents(q, c) || grow_map(q, c)) return BM25_NO_MEMORY;
+    if (bm25_grow_documents(q, c) || grow_map(q, c, id)) return BM25_NO_MEMORY;
     for (size_t i = 0; i < n_found; i++) {
         const list *l = found[i]->list;
         if (l) prefetch((const void *)&l->slot[l->n]), prefetch(codes_of(l) + l->n);
@@ -345,7 +363,7 @@ static int fill_swept(bm25 *q, core *fresh, const core *c, uint32_t *renamed) {
     for (uint32_t i = 0; i < c->now.n; i++) {
         renamed[i] = fresh->now.n;
         if (!d->live[i]) continue;
-        if (bm25_grow_documents(q, fresh) || grow_map(q, fresh)) return BM25_NO_MEMORY;
+        if (bm25_grow_documents(q, fresh) || grow_map(q, fresh, d->id[i])) return BM25_NO_MEMORY;
         add_document(fresh, d->id[i], d->time[i], d->length[i]);
         show_document(fresh, d->id[i], d->length[i]);
     }
@@ -416,7 +434,7 @@ static size_t term_size(const term *t) {
 size_t bm25_size_bytes(bm25 *q) {
     const core *const c = q->core;
     const size_t room = c->docs->room, places = c->dictionary->mask + 1;
-    size_t size = sizeof *q + sizeof *c + c->map->room * 4 + places * sizeof(term *) + room * 21;
+    size_t size = sizeof *q + sizeof *c + (c->map ? c->map->room * 4 : 0) + places * sizeof(term *) + room * 21;
     for (const arena *a = c->arena; a; a = a->next) size += sizeof *a + 8 * a->room;
     for (size_t i = 0; i < places; i++)
         if (c->dictionary->at[i]) size += term_size(c->dictionary->at[i]);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SUM = 60000, A_GROUP = 16 };
+enum { MOST_SUM = 60000, A_GROUP = 16, MOST_POOL = 500000 /* count_sums counts a million at most */ };
 static const float SLACK = 1.0001f; /* bounds stay above what rounding can do to a score of 128 terms */
 
 typedef struct {
@@ -66,7 +66,7 @@ static void scale_of(bounds *b) {
         total += most;
         if (s->views[i].n_columns) dense += most, n_dense++;
     }
-    b->n_groups = n_dense ? (n_dense + 5) / 6 : 0;
+    b->n_groups = (n_dense + 7) / 8;
     if (b->n_groups > A_GROUP) b->n_groups = A_GROUP;
     for (size_t i = 0; i < s->n_views; i++) {
         size_t least = A_GROUP;
@@ -127,6 +127,9 @@ static void gather_columns(bounds *b, uint32_t at, uint32_t here) {
         const column *k = bm25_column_at(v, at);
         const void *bits = k ? (const void *)k->bits : NULL;
         group *g = b->groups + b->group_of[i];
+        const column *after = bm25_column_at(v, at + 1);
+        if (after) /* its head and its first lines; the kernels see to the rest */
+            for (size_t line = 0; line < 12; line++) prefetch((const char *)after + 64 * line);
         if (!k) continue;
         if (k->room < here / BLOCK * BLOCK) {
             uint64_t *padded = b->padded + i * (CHUNK / 16);
@@ -182,20 +185,15 @@ static int take_hits(bounds *b, size_t n, uint32_t start, uint32_t here, uint32_
 
 /* ---- what to pass over ---- */
 
-/* The k-th largest of the sums in done and pool, of which there are k at least. */
-static uint16_t kth_sum(const bounds *b, size_t k) {
-    uint32_t high[256] = {0}, low[256] = {0}, byte = 255;
-    size_t left = k;
-    for (size_t i = 0; i < b->n_done; i++) high[b->done[i] >> 40]++;
-    for (size_t i = 0; i < b->n_pool; i++) high[b->pool[i] >> 40]++;
-    while (high[byte] < left) left -= high[byte--];
-    for (size_t i = 0; i < b->n_done; i++)
-        if (b->done[i] >> 40 == byte) low[b->done[i] >> 32 & 255]++;
-    for (size_t i = 0; i < b->n_pool; i++)
-        if (b->pool[i] >> 40 == byte) low[b->pool[i] >> 32 & 255]++;
-    high[0] = byte, byte = 255;
-    while (low[byte] < left) left -= low[byte--];
-    return (uint16_t)(high[0] << 8 | byte);
+/* About the k-th largest of the sums in done and pool, of which there are k at least; not more than that. */
+static int kth_sum(bounds *b, size_t k, uint16_t *kth) {
+    const size_t n = b->n_done + b->n_pool;
+    uint16_t *sums = bm25_take(b->s->scratch, B_KTH, n * sizeof *sums);
+    if (!sums) return BM25_NO_MEMORY;
+    for (size_t i = 0; i < b->n_done; i++) sums[i] = (uint16_t)(b->done[i] >> 32);
+    for (size_t i = 0; i < b->n_pool; i++) sums[b->n_done + i] = (uint16_t)(b->pool[i] >> 32);
+    *kth = least_for(b->s->q->kernel, n, sums, k);
+    return 0;
 }
 
 static void prune(bounds *b) {
@@ -250,10 +248,10 @@ static int64_t best_done(bounds *b, uint64_t **hits) {
  * reach. */
 static int begin_threshold(bounds *b, uint16_t least) {
     const size_t k = b->s->k;
-    const uint16_t kth = b->s->now.n > CHUNK ? kth_sum(b, k) : least; /* in a single chunk nobody asks for the gap */
+    uint16_t kth = least; /* in a single chunk nobody asks for the gap */
     double reached;
     float *scores;
-    if (score_pool(b, least)) return BM25_NO_MEMORY;
+    if ((b->s->now.n > CHUNK && kth_sum(b, k, &kth)) || score_pool(b, least)) return BM25_NO_MEMORY;
     scores = b->s->scratch->at[B_SCORES].p;
     reached = bm25_least_of_best(b->s->q->kernel, (b->n_done + LANES - 1) / LANES * LANES, scores, k, 0);
     reached = reached > FLT_MIN ? floor(reached * b->scale) : 0;
@@ -264,10 +262,12 @@ static int begin_threshold(bounds *b, uint16_t least) {
     return 0;
 }
 
-static void raise_threshold(bounds *b) {
-    const uint16_t kth = kth_sum(b, b->s->k);
+static int raise_threshold(bounds *b) {
+    uint16_t kth;
+    if (kth_sum(b, b->s->k, &kth)) return BM25_NO_MEMORY;
     if (kth > b->gap && kth - b->gap > b->least) b->least = (uint16_t)(kth - b->gap);
     prune(b);
+    return 0;
 }
 
 /* ---- the search ---- */
@@ -353,12 +353,13 @@ static int search_chunks(bounds *b, int fixed) {
         begun |= first && b->n_done;
         first = 0;
         if (!begun && b->n_pool >= b->s->k) {
-            if (begin_threshold(b, kth_sum(b, b->s->k))) return BM25_NO_MEMORY;
+            uint16_t kth;
+            if (kth_sum(b, b->s->k, &kth) || begin_threshold(b, kth)) return BM25_NO_MEMORY;
             prune(b);
             begun = 1;
         }
-        if (begun && !fixed && b->n_pool > b->limit) raise_threshold(b);
-        if (b->n_pool > b->s->now.n / 8 + 8 * b->s->k) return BM25_MASSES;
+        if (begun && !fixed && b->n_pool > b->limit && raise_threshold(b)) return BM25_NO_MEMORY;
+        if (b->n_pool > b->s->now.n / 8 + 8 * b->s->k || b->n_pool > MOST_POOL) return BM25_MASSES;
     }
     return 0;
 }
@@ -388,7 +389,7 @@ int64_t bm25_search_bounds(search *s, uint64_t **hits) {
     b.limit = SIZE_MAX;
     for (int again = 0;; again = 1) {
         if ((code = search_chunks(&b, again)) != 0) return code;
-        if (b.n_done >= s->k && !again) raise_threshold(&b);
+        if (b.n_done >= s->k && !again && raise_threshold(&b)) return BM25_NO_MEMORY;
         if (score_pool(&b, 0) || (found = best_done(&b, hits)) < 0) return BM25_NO_MEMORY;
         if (again || b.least == 1 || b.least == b.sure) return found;
         if (found == (int64_t)s->k && (double)score_of((*hits)[s->k - 1]) * b.scale >= b.least) return found;

@@ -120,7 +120,7 @@ typedef struct {
 
 typedef struct {
     documents *SHARED docs;
-    map *SHARED map;
+    map *SHARED map; /* NULL as long as the ids of the documents ascend */
     dictionary *SHARED dictionary;
     list *SHARED removed; /* slots in order of removal */
     snapshot now;
@@ -238,7 +238,7 @@ static inline unsigned shift_in_word(unsigned local) { return (local & 7) * 8 + 
 /* ---- bm25.c ---- */
 core *bm25_new_core(void);
 void bm25_free_core(void *c);
-size_t bm25_slot_of(const core *c, int64_t id);
+size_t bm25_slot_of(core *c, int64_t id); /* SIZE_MAX: not there */
 int bm25_grow_documents(bm25 *q, core *c);
 
 /* ---- bm25_kernels.c ---- */
@@ -307,6 +307,6 @@ int64_t bm25_best_of_all(search *s, const float *scores, uint64_t **hits);
 
 /* Which buffer of a scratch is for what; 0 and 1 are the tokens. */
 enum { B_TABLE = 2, B_VIEWS, B_ALLOW, B_SCORES, B_PEAKS, B_HITS, B_SLOTS, B_TF, B_NORM, B_FOUND, B_SUMS, B_WINDOW,
-       B_WORTH, B_PADDED, B_POOL, B_DONE, B_PLACES };
+       B_WORTH, B_PADDED, B_POOL, B_DONE, B_PLACES, B_KTH };
 
 #endif

@@ -97,8 +97,21 @@ static void sum_scalar(size_t n_blocks, size_t n_groups, const group *groups, ui
             }
 }
 
+/* What the cells of one document can be worth together. */
+static unsigned most_worth(size_t n_groups, const group *groups) {
+    unsigned all = 0;
+    for (size_t g = 0; g < n_groups; g++)
+        for (size_t t = 0; t < groups[g].n; t++) {
+            unsigned most = 0;
+            for (int cell = 0; cell < CELLS; cell++) most = groups[g].worth[t][cell] > most ? groups[g].worth[t][cell] : most;
+            all += most;
+        }
+    return all;
+}
+
 /* The same, then each document whose sum is at least `least` becomes a hit: sum << 16 | place, places ascending. When
- * `clear` is set the sums are 0 afterwards. hits has room for BLOCK * n_blocks. */
+ * `clear` is set the sums are 0 afterwards; when not, some that stay below `least` may be lacking. hits has room for
+ * BLOCK * n_blocks. */
 static size_t sum_above_scalar(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums, uint16_t least,
                                int clear, uint32_t *hits) {
     size_t found = 0;
@@ -220,7 +233,7 @@ AVX2 static size_t count_sums_avx2(size_t n, const uint16_t *sums, uint16_t leas
     const __m256i leasts = _mm256_set1_epi16((short)least);
     uint16_t lanes[16];
     size_t found = 0, i = 0;
-    __m256i counts = _mm256_setzero_si256(); /* n <= CHUNK, so a lane counts 1,024 at most */
+    __m256i counts = _mm256_setzero_si256(); /* up to 65,535 a lane: n <= 1,000,000 */
     for (; i + 16 <= n; i += 16) {
         const __m256i here = sums_at(sums + i);
         counts = _mm256_sub_epi16(counts, _mm256_cmpeq_epi16(_mm256_max_epu16(here, leasts), here));
@@ -231,33 +244,69 @@ AVX2 static size_t count_sums_avx2(size_t n, const uint16_t *sums, uint16_t leas
     return found + count_sums_scalar(n - i, sums + i, least);
 }
 
-/* The sums of one block. A group's bytes cannot overflow: see scale_of in bm25_bounds.c. */
-AVX2 static inline __attribute__((always_inline)) void sum_block(size_t n_groups, const group *groups, size_t block,
-                                                                 __m256i sum[4]) {
-    const __m256i low = _mm256_set1_epi8(15), zero = _mm256_setzero_si256();
-    for (size_t g = 0; g < n_groups; g++) {
-        __m256i first = zero, second = zero;
-        for (size_t t = 0; t < groups[g].n; t++) {
-            const __m256i cells = _mm256_loadu_si256((const __m256i *)(const void *)(groups[g].bits[t] + 32 * block));
-            const __m256i worth =
-                _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)groups[g].worth[t]));
-            first = _mm256_add_epi8(first, _mm256_shuffle_epi8(worth, _mm256_and_si256(cells, low)));
-            second = _mm256_add_epi8(
-                second, _mm256_shuffle_epi8(worth, _mm256_and_si256(_mm256_srli_epi16(cells, 4), low)));
-        }
-        sum[0] = _mm256_add_epi16(sum[0], _mm256_unpacklo_epi8(first, zero));
-        sum[1] = _mm256_add_epi16(sum[1], _mm256_unpackhi_epi8(first, zero));
-        sum[2] = _mm256_add_epi16(sum[2], _mm256_unpacklo_epi8(second, zero));
-        sum[3] = _mm256_add_epi16(sum[3], _mm256_unpackhi_epi8(second, zero));
+enum { FIXED = 8, AHEAD = 768 };
+
+/* What the cells of one block are worth, in bytes: its first 32 documents, and its last. n is a constant wherever this
+ * is inlined, so that the tables stay in registers. A group's bytes cannot overflow: see scale_of in bm25_bounds.c. */
+AVX2 static inline __attribute__((always_inline)) void look_up(size_t n, const uint8_t *const *bits,
+                                                               const __m256i *worth, size_t block, __m256i *first,
+                                                               __m256i *last) {
+    const __m256i low = _mm256_set1_epi8(15);
+    *first = *last = _mm256_setzero_si256();
+    for (size_t t = 0; t < n; t++) {
+        const __m256i cells = _mm256_loadu_si256((const __m256i *)(const void *)(bits[t] + 32 * block));
+        const __m256i high = _mm256_and_si256(_mm256_srli_epi16(cells, 4), low);
+        if (block % 2 == 0) prefetch(bits[t] + 32 * block + AHEAD);
+        *first = _mm256_add_epi8(*first, _mm256_shuffle_epi8(worth[t], _mm256_and_si256(cells, low)));
+        *last = _mm256_add_epi8(*last, _mm256_shuffle_epi8(worth[t], high));
+    }
+}
+
+AVX2 static inline __attribute__((always_inline)) void widen(__m256i first, __m256i last, __m256i sum[4]) {
+    const __m256i zero = _mm256_setzero_si256();
+    sum[0] = _mm256_add_epi16(sum[0], _mm256_unpacklo_epi8(first, zero));
+    sum[1] = _mm256_add_epi16(sum[1], _mm256_unpackhi_epi8(first, zero));
+    sum[2] = _mm256_add_epi16(sum[2], _mm256_unpacklo_epi8(last, zero));
+    sum[3] = _mm256_add_epi16(sum[3], _mm256_unpackhi_epi8(last, zero));
+}
+
+AVX2 static inline __m256i table_of(const uint8_t *worth) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)worth));
+}
+
+AVX2 static inline __attribute__((always_inline)) void sum_fixed(size_t n, size_t n_blocks, const group *g,
+                                                                 uint16_t *sums) {
+    const uint8_t *bits[FIXED];
+    __m256i worth[FIXED];
+    for (size_t t = 0; t < n; t++) worth[t] = table_of(g->worth[t]), bits[t] = g->bits[t];
+    for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
+        __m256i sum[4], first, last;
+        for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
+        look_up(n, bits, worth, i, &first, &last);
+        widen(first, last, sum);
+        for (int j = 0; j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), sum[j]);
     }
 }
 
 AVX2 static void sum_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums) {
-    for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
-        __m256i sum[4];
-        for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
-        sum_block(n_groups, groups, i, sum);
-        for (int j = 0; j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), sum[j]);
+    for (size_t g = 0; g < n_groups; g++) {
+        group rest = groups[g];
+        for (; rest.n > 0;) {
+            const size_t n = rest.n < FIXED ? rest.n : FIXED;
+            switch (n) {
+            case 1: sum_fixed(1, n_blocks, &rest, sums); break;
+            case 2: sum_fixed(2, n_blocks, &rest, sums); break;
+            case 3: sum_fixed(3, n_blocks, &rest, sums); break;
+            case 4: sum_fixed(4, n_blocks, &rest, sums); break;
+            case 5: sum_fixed(5, n_blocks, &rest, sums); break;
+            case 6: sum_fixed(6, n_blocks, &rest, sums); break;
+            case 7: sum_fixed(7, n_blocks, &rest, sums); break;
+            default: sum_fixed(8, n_blocks, &rest, sums); break;
+            }
+            rest.n -= n;
+            memmove(rest.bits, rest.bits + n, rest.n * sizeof *rest.bits);
+            memmove(rest.worth, rest.worth + n, rest.n * sizeof *rest.worth);
+        }
     }
     _mm256_zeroupper();
 }
@@ -267,31 +316,69 @@ AVX2 static inline uint64_t mask_of(__m256i x, __m256i y) {
     return (uint32_t)_mm256_movemask_epi8(both);
 }
 
-AVX2 static size_t sum_above_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums,
-                                  uint16_t least, int clear, uint32_t *hits) {
-    const __m256i leasts = _mm256_set1_epi16((short)least), zero = _mm256_setzero_si256();
+AVX2 static __attribute__((noinline)) size_t take_block(__m256i a, __m256i b, __m256i c, __m256i d, __m256i leasts,
+                                                        size_t place, uint32_t *hits) {
+    const __m256i sum[4] = {a, b, c, d};
+    uint16_t sums[BLOCK];
+    __m256i above[4];
     size_t found = 0;
+    uint64_t mask;
+    for (int j = 0; j < 4; j++) {
+        above[j] = _mm256_cmpeq_epi16(_mm256_max_epu16(sum[j], leasts), sum[j]);
+        _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), sum[j]);
+    }
+    for (mask = mask_of(above[0], above[1]) | mask_of(above[2], above[3]) << 32; mask; mask &= mask - 1) {
+        const unsigned j = lowest_bit(mask);
+        hits[found++] = (uint32_t)sums[j] << 16 | (uint32_t)(place + j);
+    }
+    return found;
+}
+
+/* A block is looked up only if what its documents have from lists, and the most that cells can add, may reach
+ * `least`. */
+AVX2 static inline __attribute__((always_inline)) size_t above_fixed(size_t n, size_t n_blocks, const group *g,
+                                                                     uint16_t *sums, uint16_t least, int clear,
+                                                                     uint32_t *hits) {
+    const unsigned add = n ? most_worth(1, g) : 0;
+    const __m256i leasts = _mm256_set1_epi16((short)least), zero = _mm256_setzero_si256();
+    const __m256i enough = _mm256_set1_epi16((short)(least > add ? least - add : 0));
+    const uint8_t *bits[FIXED];
+    __m256i worth[FIXED];
+    size_t found = 0;
+    for (size_t t = 0; t < n; t++) worth[t] = table_of(g->worth[t]), bits[t] = g->bits[t];
     for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
-        __m256i sum[4], most, above[4];
+        __m256i sum[4], most, first, last;
         for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
-        sum_block(n_groups, groups, i, sum);
-        most = _mm256_max_epu16(_mm256_max_epu16(sum[0], sum[1]), _mm256_max_epu16(sum[2], sum[3]));
-        above[0] = _mm256_cmpeq_epi16(_mm256_max_epu16(most, leasts), most);
-        if (!_mm256_testz_si256(above[0], above[0])) {
-            uint64_t mask;
-            for (int j = 0; j < 4; j++) {
-                above[j] = _mm256_cmpeq_epi16(_mm256_max_epu16(sum[j], leasts), sum[j]);
-                _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), sum[j]);
-            }
-            for (mask = mask_of(above[0], above[1]) | mask_of(above[2], above[3]) << 32; mask; mask &= mask - 1) {
-                const unsigned j = lowest_bit(mask);
-                hits[found++] = (uint32_t)sums[j] << 16 | (uint32_t)(i * BLOCK + j);
-            }
-        }
         for (int j = 0; clear && j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), zero);
+        most = _mm256_max_epu16(_mm256_max_epu16(sum[0], sum[1]), _mm256_max_epu16(sum[2], sum[3]));
+        if (!_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(most, enough), most))) continue;
+        if (n) {
+            look_up(n, bits, worth, i, &first, &last);
+            widen(first, last, sum);
+            most = _mm256_max_epu16(_mm256_max_epu16(sum[0], sum[1]), _mm256_max_epu16(sum[2], sum[3]));
+            if (!_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(most, leasts), most))) continue;
+        }
+        found += take_block(sum[0], sum[1], sum[2], sum[3], leasts, i * BLOCK, hits + found);
     }
     _mm256_zeroupper();
     return found;
+}
+
+AVX2 static size_t sum_above_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums,
+                                  uint16_t least, int clear, uint32_t *hits) {
+    switch (n_groups == 1 ? groups->n : n_groups ? FIXED + 1 : 0) {
+    case 0: return above_fixed(0, n_blocks, groups, sums, least, clear, hits);
+    case 1: return above_fixed(1, n_blocks, groups, sums, least, clear, hits);
+    case 2: return above_fixed(2, n_blocks, groups, sums, least, clear, hits);
+    case 3: return above_fixed(3, n_blocks, groups, sums, least, clear, hits);
+    case 4: return above_fixed(4, n_blocks, groups, sums, least, clear, hits);
+    case 5: return above_fixed(5, n_blocks, groups, sums, least, clear, hits);
+    case 6: return above_fixed(6, n_blocks, groups, sums, least, clear, hits);
+    case 7: return above_fixed(7, n_blocks, groups, sums, least, clear, hits);
+    case 8: return above_fixed(8, n_blocks, groups, sums, least, clear, hits);
+    default: sum_avx2(n_blocks, n_groups, groups, sums);
+    }
+    return above_fixed(0, n_blocks, groups, sums, least, clear, hits);
 }
 
 static const kernel avx2_kernel = {add_column_avx2, add_list_avx2, add_found_avx2, peaks_avx2,    most_avx2,

@@ -201,7 +201,7 @@ static int grow_list(bm25 *q, core *c, list *SHARED *at) {
     const uint32_t n = old ? old->n : 0;
     list *grown;
     if (old && n < old->room) return 0;
-    grown = copy_list(old, n, n < 4 ? n + 2 : n < 64 ? n + n / 2 : n + n / 5);
+    grown = copy_list(old, n, n < 4 ? n + 2 : n < 64 ? n + n / 2 : n < 1024 ? n + n / 8 : n + n / 16);
     if (!grown) return BM25_NO_MEMORY;
     release(at, grown);
     if (old) drop(q, c, old);
