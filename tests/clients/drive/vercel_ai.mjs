@@ -28,7 +28,7 @@ for (const line of job.lines) {
   if (forgets === "window") messages = messages.slice(-KEPT);
   while (messages[0].role !== "user") messages.shift();
   const result = await generateText({
-    model: openai.responses("gpt-5-mini"),
+    model: openai.responses("gpt-4.1-mini"),
     instructions: "You help a small team to run its services. Be brief.",
     messages,
     tools: { shell },
