@@ -23,6 +23,7 @@ from lantern_proxy.compaction import place, question
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.follow import Step, follow, reply
+from lantern_proxy.history import Session
 from lantern_proxy.proxy_exchange import Exchange, Once, Tallies
 from lantern_proxy.proxy_ledger import Key, Ledgers, entry, replay
 from lantern_proxy.proxy_record import record_of
@@ -42,8 +43,10 @@ _INLINE_BYTES = 262_144
 """Bodies and answers beyond this, and compressed ones beyond an eighth, are read in a thread: other streams go on."""
 _LOOK_S = 0.1
 """Most seconds that a request waits for a new archive when the old one was deleted."""
-_GRACE_S = 0.02
-"""How long after its deadline a restore may hand over what it has."""
+_LOOKING = 0.6
+"""Share of the deadline in which a restore looks for passages; the rest is for packing what it has by then."""
+_WARM_MESSAGES, _WARM_SESSIONS = 24, 64
+"""From how many messages on a session's index is opened before it is needed, and of how many sessions."""
 
 Kind = Literal["loss", "question"]
 T = TypeVar("T")
@@ -67,6 +70,9 @@ class Proxy:
         self._once = Once(log)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
+        self._owed: dict[Key, None] = {}
+        """Sessions whose loss block was late: they get it with their next question."""
+        self._warmed: dict[Key, None] = {}
         self._file = 0
         self.tenants = Tenants(config)
         self.writer = Writer(config, self.embedder, make_restorer)
@@ -195,46 +201,67 @@ class Proxy:
         config, verdict = self.config.restore, step.verdict
         asked = question(request)
         asked_text = request.messages[asked].text if asked is not None else ""
-        if verdict.is_loss and verdict.anchor is not None and (spot := place(request, verdict.anchor)) is not None:
-            summary = request.messages[verdict.anchor].text if exchange.event == "compacted" else ""
-            ask = self._ask(exchange, request, config.budget_chars, deadline, asked_text, summary)
-            await self._add(exchange, restorer, request, spot[0], spot[1], ask, "loss")
         is_new = asked is not None and verdict.kept[asked] is None and exchange.event != "retry"
+        key = (exchange.tenant, exchange.session)
+        spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
+        if spot is None and is_new and asked is not None and key in self._owed:
+            spot = asked, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
+        if spot is not None:
+            summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
+            ask = self._ask(exchange, request, step, config.budget_chars, deadline, asked_text, summary)
+            self._owed.pop(key, None)
+            if not await self._add(exchange, restorer, request, spot[0], spot[1], ask, "loss", deadline):
+                self._owed[key] = None
         if asked is not None and is_new:
-            ask = self._ask(exchange, request, config.question_chars, deadline, asked_text, "")
-            await self._add(exchange, restorer, request, asked, "inside", ask, "question")
+            ask = self._ask(exchange, request, step, config.question_chars, deadline, asked_text, "")
+            await self._add(exchange, restorer, request, asked, "inside", ask, "question", deadline)
 
-    def _ask(self, exchange: Exchange, request: Request, budget: int, deadline: float, asked: str, summary: str) -> Ask:
+    def _ask(
+        self, exchange: Exchange, request: Request, step: Step, budget: int, deadline: float, asked: str, summary: str
+    ) -> Ask:
         held = [canonical(i.text) for m in request.messages for i in m.items]
+        packing_s = (1 - _LOOKING) * self.config.restore.deadline_ms / 1000
         return Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session,
             present="\n".join([*held, *(insert.text for insert in exchange.inserts)]),
             shown=frozenset(p.passage.id for restored in exchange.shown for p in restored.placed),
-            question=asked, summary=summary, budget_chars=budget, now=exchange.at, deadline=deadline,
+            left=step.session.abandoned, question=asked, summary=summary, budget_chars=budget, now=exchange.at,
+            deadline=deadline - packing_s,
         )  # fmt: skip
 
     async def _add(
-        self, exchange: Exchange, restorer: Restorer, request: Request, at: int, how: Place, ask: Ask, kind: Kind
-    ) -> None:
-        """Choose one block within the deadline, and enter it into the ledger."""
+        self, exchange: Exchange, restorer: Restorer, request: Request, at: int, how: Place, ask: Ask, kind: Kind,
+        deadline: float,
+    ) -> bool:  # fmt: skip
+        """Choose one block and enter it into the ledger; False when the deadline came first."""
         choose = restorer.at_compaction if kind == "loss" else restorer.for_question
         work = asyncio.get_running_loop().run_in_executor(self._threads, choose, ask)
         healthy = False
         try:
-            restored = await asyncio.wait_for(work, max(0.0, ask.deadline - time.monotonic()) + _GRACE_S)
+            restored = await asyncio.wait_for(work, max(0.001, deadline - time.monotonic()))
             healthy = True
         except TimeoutError:
             exchange.degraded.append("restore:deadline")
-            return
+            return False
         finally:
             self.breaker.record(healthy, time.monotonic())
         exchange.degraded += ask.notes
-        if restored is None or exchange.wire is None:
+        if restored is not None and exchange.wire is not None:
+            spot = exchange.wire.settle_place(request, at, how)
+            exchange.blocks.append(entry(ask.session, request, at, spot, restored, by=exchange.id, now=exchange.at))
+            exchange.inserts.append(Insert(at, spot, restored.text))
+            exchange.shown.append(restored)
+        return True
+
+    def _warm(self, exchange: Exchange, session: Session) -> None:
+        """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late."""
+        key, restorer = (exchange.tenant, session.parent or session.id), self.writer.restorer
+        if restorer is None or key in self._warmed or (session.position < _WARM_MESSAGES and not session.side):
             return
-        spot = exchange.wire.settle_place(request, at, how)
-        exchange.blocks.append(entry(ask.session, request, at, spot, restored, by=exchange.id, now=exchange.at))
-        exchange.inserts.append(Insert(at, spot, restored.text))
-        exchange.shown.append(restored)
+        while len(self._warmed) >= _WARM_SESSIONS:
+            self._warmed.pop(next(iter(self._warmed)))
+        self._warmed[key] = None
+        self._threads.submit(restorer.warm, exchange.tenant, exchange.project, key[1])
 
     # --- after the answer ------------------------------------------------------------------------------------------
 
@@ -272,11 +299,15 @@ class Proxy:
             build=partial(
                 record_of, exchange, exchange.step, session or exchange.step.session, answer, filed, status=status,
                 error=error, most_chars=self.config.archive.max_message_chars,
+                turns=self.config.restore.recipe == "lantern",
             ),
             file=exchange.file, answer=answer.text, at=exchange.at,
             restored=tuple(p.passage.id for block in exchange.blocks for p in block.restored.placed),
         )  # fmt: skip
-        return await asyncio.wrap_future(self.writer.submit(job))
+        written = await asyncio.wrap_future(self.writer.submit(job))
+        if session is not None:
+            self._warm(exchange, session)
+        return written
 
 
 def _read(wire: Protocol, body: bytes, encoding: str) -> tuple[bytes, Request]:

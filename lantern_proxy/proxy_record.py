@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Record, RequestRow, SessionRow
-from lantern_proxy.compaction import question
+from lantern_proxy.compaction import is_spoken, question
 from lantern_proxy.follow import Step
 from lantern_proxy.history import Session
 from lantern_proxy.proxy_exchange import Exchange
@@ -16,15 +16,17 @@ _QUERY_CHARS = 2_000
 
 def record_of(
     exchange: Exchange, step: Step, session: Session, answer: Answer, filed: tuple[Filed, ...], *, status: int,
-    error: str, most_chars: int,
+    error: str, most_chars: int, turns: bool,
 ) -> Record:  # fmt: skip
-    """session: as it is after the answer; filed: messages of the answer; status: what the client got, 0: nothing"""
+    """session: as it is after the answer; filed: messages of the answer; status: what the client got, 0: nothing;
+    turns: keep a summary of the turn, too (recipe `lantern`)"""
     messages = tuple(_clipped(each, most_chars) for each in (*step.filed, *filed))
     named = [*answer.ids, *(value for f in messages for value in f.message.ids), session.family]
     return Record(
         tenant=exchange.tenant, project=exchange.project, session=_row(session), messages=messages,
         request=_request_row(exchange, status, error), head=() if session.side else tuple(e.key for e in session.head),
-        ids=tuple(dict.fromkeys(filter(None, named))), passages=_passages(step, session, messages),
+        ids=tuple(dict.fromkeys(filter(None, named))),
+        passages=(*_passages(step, session, messages), *(_turn(session, exchange.at) if turns else ())),
         blocks=tuple(exchange.blocks),
     )  # fmt: skip
 
@@ -67,3 +69,23 @@ def _passages(step: Step, session: Session, messages: tuple[Filed, ...]) -> tupl
     at = step.verdict.anchor if step.event == "compacted" else None
     summary = session.head[at].key if at is not None and at < len(session.head) else ""
     return tuple(p for f in messages if f.key != summary for p in chunk.passages(f, session.id))
+
+
+def _turn(session: Session, now: float) -> tuple[Passage, ...]:
+    """The summary of the turn that the session is in: its last user text and everything since."""
+    start = max((at for at, e in enumerate(session.head) if is_spoken(e.message)), default=None)
+    if start is None or session.side:
+        return ()
+    entries = session.head[start:]
+    filed = [
+        Filed(
+            key=e.key,
+            position=session.position - len(entries) + n,
+            turn=session.turn,
+            message=e.message,
+            created_at=now,
+        )
+        for n, e in enumerate(entries)
+    ]
+    summary = chunk.turn_passage(filed, session.id)
+    return (summary,) if summary else ()

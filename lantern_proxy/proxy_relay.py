@@ -116,8 +116,9 @@ class Relay:
         return answer
 
     async def _ask(self, headers: list[Header], body: "bytes | Upload") -> UpstreamAnswer:
-        arrival = self.arrival
-        return await self.upstream.send(arrival.method, arrival.path, arrival.query, headers, body)
+        arrival, request = self.arrival, self.exchange.request if self.exchange else None
+        model = request.model if request else ""
+        return await self.upstream.send(arrival.method, arrival.path, arrival.query, headers, body, model=model)
 
     async def _relay(self, answer: UpstreamAnswer) -> None:
         self.status, self.encoding = answer.status, answer.header("content-encoding")

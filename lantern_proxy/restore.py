@@ -73,6 +73,8 @@ class Ask:
     """Canonical text of everything the request holds, replayed blocks included."""
     shown: frozenset[int] = frozenset()
     """Passage ids in replayed blocks."""
+    left: frozenset[str] = frozenset()
+    """Keys of messages of branches that the client left: what was taken back is not restored."""
     question: str = ""
     """Text of the last user message."""
     summary: str = ""
@@ -213,7 +215,7 @@ class Restorer:
         """Rows of the passages that the request does not hold whole."""
         rows: list[int] = []
         for row, entry in enumerate(scope.entries):
-            if not present.holds(entry.flat, entry.anchor):
+            if entry.passage.message not in ask.left and not present.holds(entry.flat, entry.anchor):
                 rows.append(row)
             if not row % 256 and ask.late():
                 break
@@ -229,7 +231,7 @@ class Restorer:
             if len(rows) >= limit or ask.late():
                 break
             entry = scope.entries[row]
-            if present.holds(entry.flat, entry.anchor):
+            if entry.passage.message in ask.left or present.holds(entry.flat, entry.anchor):
                 continue
             candidate = _candidate(entry, present, ask)
             if any(entry.lines[i].salience > FILLER for i in candidate.lost):
