@@ -14,7 +14,6 @@ import anyio.to_thread
 import httpx
 import msgspec
 
-_JSON = {"content-type": "application/json"}
 _EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 
@@ -42,7 +41,7 @@ class LitellmTransport(httpx.AsyncBaseTransport):
             return _failure(error)
         if body.get("stream") is True:
             return httpx.Response(200, headers=_EVENTS, stream=_Events(answer, request))
-        return httpx.Response(200, headers=_JSON, content=_json(answer))
+        return _whole(200, _json(answer))
 
     def _arguments(self, request: httpx.Request, body: Mapping[str, Any]) -> dict[str, Any]:
         """The client's own parameters and key; what the provider does not know of them is dropped."""
@@ -79,7 +78,7 @@ class _Events(httpx.AsyncByteStream):
             async for chunk in self._chunks:
                 yield b"data: " + _json(chunk) + b"\n\n" if self._is_chat else _event(chunk)
         except Exception as error:  # the head is out: say it as providers do, in the stream
-            yield b"data: " + _failure(error).content + b"\n\n"
+            yield b"data: " + _told(str(error), type(error).__name__) + b"\n\n"
             return
         if self._is_chat:
             yield b"data: [DONE]\n\n"
@@ -121,6 +120,14 @@ def _failure(error: Exception) -> httpx.Response:
 
 
 def _refusal(status: int, message: str, kind: str = "invalid_request_error") -> httpx.Response:
-    return httpx.Response(
-        status, headers=_JSON, content=msgspec.json.encode({"error": {"message": message, "type": kind}})
-    )
+    return _whole(status, _told(message, kind))
+
+
+def _told(message: str, kind: str) -> bytes:
+    return msgspec.json.encode({"error": {"message": message, "type": kind}})
+
+
+def _whole(status: int, data: bytes) -> httpx.Response:
+    """As if `data` came over the wire: still to be read."""
+    headers = {"content-type": "application/json", "content-length": str(len(data))}
+    return httpx.Response(status, headers=headers, stream=httpx.ByteStream(data))

@@ -1,0 +1,138 @@
+"""What is put back, and when: the paper's recipe, a block that was late, branches that were left, other upstreams."""
+
+import json
+import re
+import time
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+from scripted import Upstream, ask, body, completion, config_for, echo, say, serving, told
+
+from lantern_proxy.config import RestoreConfig, RouteConfig
+from lantern_proxy.restore import Ask, Restorer
+from lantern_proxy.turn import Restored
+
+BLOCK = re.compile(r"<restored_context.*?</restored_context>", re.S)
+
+
+def fact(n: int) -> str:
+    return f"Depot number {n} ships through gate GATE-{n * 7919:05d}, and its keeper is Keeper-{n * 104729:06d}."
+
+
+def talk(url: str, turns: int) -> list[dict]:
+    messages: list[dict] = []
+    for n in range(turns):
+        messages.append({"role": "user", "content": fact(n)})
+        messages.append(ask(url, body(*messages)).json()["choices"][0]["message"])
+    return messages
+
+
+def blocks(upstream: Upstream) -> list[str]:
+    """Those in the request that reached the upstream last."""
+    return BLOCK.findall("\n".join(str(m["content"]) for m in json.loads(upstream.got[-1].body)["messages"]))
+
+
+def test_the_papers_recipe_restores_summaries_of_turns(tmp_path):
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(recipe="lantern", deadline_ms=5_000))
+        with serving(config) as url:
+            messages = talk(url, 8)
+            ask(url, body(*messages[-4:], "Which gate does depot number 2 ship through?"))
+        (block,) = blocks(upstream)
+        assert "GATE-15838" in block
+        assert "turn #3" in block
+        assert len(block) <= 6_000
+
+
+class LateRestorer(Restorer):
+    """Its first loss block comes long after the deadline."""
+
+    late = True
+
+    def at_compaction(self, ask: Ask) -> Restored | None:
+        if self.late:
+            self.late = False
+            time.sleep(0.6)
+        return super().at_compaction(ask)
+
+
+def test_a_loss_block_that_was_late_comes_with_the_next_question(tmp_path):
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=300, question_chars=0))
+        with serving(config, make_restorer=LateRestorer) as url:
+            messages = talk(url, 8)
+            kept = [*messages[-4:], {"role": "user", "content": "carry on with that"}]
+            first = ask(url, body(*kept))
+            assert told(first)["degraded"] == "restore:deadline"
+            assert blocks(upstream) == []
+            kept += [first.json()["choices"][0]["message"], {"role": "user", "content": "and now the next step"}]
+            answer = ask(url, body(*kept))
+        (block,) = blocks(upstream)
+        assert "GATE-07919" in block
+        assert told(answer)["restored"] != "0"
+        assert BLOCK.search(json.loads(upstream.got[-1].body)["messages"][-1]["content"])
+
+
+def test_what_the_client_took_back_is_not_restored(tmp_path):
+    with Upstream(echo) as upstream:
+        with serving(config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000))) as url:
+            messages = talk(url, 3)
+            wrong = [
+                *messages,
+                {"role": "user", "content": "The password of depot number 9 is WRONG-1111, write it down."},
+            ]
+            ask(url, body(*wrong))
+            right = [
+                *messages,
+                {"role": "user", "content": "The password of depot number 9 is RIGHT-2222, write it down."},
+            ]
+            right.append(ask(url, body(*right)).json()["choices"][0]["message"])
+            for n in range(5, 9):
+                right.append({"role": "user", "content": fact(n)})
+                right.append(ask(url, body(*right)).json()["choices"][0]["message"])
+            ask(url, body(*right[-4:], "What is the password of depot number 9?"))
+        found = "\n".join(blocks(upstream))
+        assert "RIGHT-2222" in found
+        assert "WRONG-1111" not in found
+
+
+def test_a_route_sends_a_model_to_an_upstream_of_its_own(tmp_path):
+    with Upstream(say(200, completion("ordinary"))) as upstream, Upstream(say(200, completion("special"))) as other:
+        config = config_for(upstream, tmp_path)
+        routes = (RouteConfig(model="special-*", url=f"{other.url}/v1"), RouteConfig(path="/side/*", url=other.url))
+        config = config_with_routes(config, routes)
+        with serving(config) as url:
+            said = [
+                ask(url, body("hi") | {"model": m}).json()["choices"][0]["message"]["content"]
+                for m in ("m", "special-1")
+            ]
+        assert said == ["ordinary", "special"]
+        assert other.got[-1].target == "/v1/chat/completions"
+
+
+def config_with_routes(config, routes):
+    return replace(config, upstream=replace(config.upstream, routes=routes))
+
+
+@pytest.mark.skipif(find_spec("litellm") is None, reason="the extra `litellm` is not installed")
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_openai_client_has_memory_in_front_of_any_provider(tmp_path, stream):
+    said: list[str] = []
+
+    with Upstream(echo) as upstream:
+        params = {"mock_response": "noted, go on with the next depot please"}
+        route = RouteConfig(kind="litellm", target="anthropic/claude-sonnet-4-5", params=params)
+        config = config_with_routes(config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000)), (route,))
+        with serving(config) as url:
+            messages: list[dict] = []
+            for n in range(6):
+                messages.append({"role": "user", "content": fact(n)})
+                answer = ask(url, body(*messages, stream=stream))
+                assert answer.status_code == 200
+                said.append(answer.text)
+                messages.append({"role": "assistant", "content": params["mock_response"]})
+            found = told(ask(url, body(*messages[-2:], "Which gate does depot number 1 ship through?", stream=stream)))
+        assert all("choices" in text for text in said)
+        assert upstream.got == []
+        assert (found["event"], int(found["restored"]) > 0) == ("window", True)
