@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 from rich.console import Console
 from rich.table import Table
 
@@ -44,6 +45,8 @@ def drive(client: Client, cache: Path = CACHE) -> Outcome:
                 raise
     except (InstallError, ClientError) as error:
         verdict = Verdict(problems=[str(error)])
+    except (OSError, ValueError, LookupError, httpx.HTTPError) as error:  # the client's output is not what it was
+        verdict = Verdict(problems=[f"{type(error).__name__}: {error}"])
     return Outcome(client, verdict, time.monotonic() - began)
 
 
