@@ -29,6 +29,7 @@ typedef struct {
     uint16_t least;    /* documents below are passed over */
     uint16_t sure;     /* k documents that were scored reach this */
     uint32_t gap;
+    float reached; /* by k documents that were scored, FLT_MIN when not known */
     uint64_t *pool; /* sum << 32 | slot, ascending slots: not scored yet */
     size_t n_pool, limit;
     uint64_t *done; /* sum << 32 | slot, and in B_FOUND its hit */
@@ -105,17 +106,18 @@ static void scatter(bounds *b, uint32_t start, uint32_t here) {
     for (size_t i = 0; i < b->s->n_views; i++) {
         view *v = b->s->views + i;
         const uint16_t *worth = b->worth + i * CODES;
-        uint32_t at = v->at, end;
-        if (at >= v->n_list) continue;
-        if (v->list->slot[at] < start) at += bm25_first(v->list->slot + at, v->n_list - at, start);
-        end = v->list->slot[v->n_list - 1] < start + here
-                  ? v->n_list
-                  : at + bm25_first(v->list->slot + at, v->n_list - at, start + here);
-        for (; at < end; at++) {
-            uint16_t *const sum = b->sums + (v->list->slot[at] - start);
-            *sum = (uint16_t)(*sum + worth[codes_of(v->list)[at]]);
+        const uint32_t end = v->n_list, limit = start + here;
+        const uint32_t *slot;
+        const uint8_t *code;
+        uint32_t at = v->at;
+        if (at >= end) continue;
+        slot = v->list->slot, code = codes_of(v->list);
+        if (slot[at] < start) at += bm25_first(slot + at, end - at, start); /* chunks were left out */
+        for (; at < end && slot[at] < limit; at++) {
+            uint16_t *const sum = b->sums + (slot[at] - start);
+            *sum = (uint16_t)(*sum + worth[code[at]]);
         }
-        v->at = end;
+        v->at = at;
     }
 }
 
@@ -235,12 +237,12 @@ static int score_pool(bounds *b, uint32_t least) {
 
 /* The k best of what was scored, sorted, in *hits. */
 static int64_t best_done(bounds *b, uint64_t **hits) {
-    const uint64_t *found = b->s->scratch->at[B_FOUND].p;
+    const uint64_t *found = b->s->scratch->at[B_FOUND].p, least = hit_of(b->reached, 0);
     size_t n = 0;
     *hits = bm25_take(b->s->scratch, B_HITS, 2 * (b->n_done + 1) * sizeof **hits);
     if (!*hits) return BM25_NO_MEMORY;
     for (size_t i = 0; i < b->n_done; i++)
-        if (found[i]) (*hits)[n++] = found[i];
+        (*hits)[n] = found[i], n += found[i] >= least;
     return (int64_t)bm25_best(b->s->docs, n, b->s->k, hits);
 }
 
@@ -253,8 +255,8 @@ static int begin_threshold(bounds *b, uint16_t least) {
     float *scores;
     if ((b->s->now.n > CHUNK && kth_sum(b, k, &kth)) || score_pool(b, least)) return BM25_NO_MEMORY;
     scores = b->s->scratch->at[B_SCORES].p;
-    reached = bm25_least_of_best(b->s->q->kernel, (b->n_done + LANES - 1) / LANES * LANES, scores, k, 0);
-    reached = reached > FLT_MIN ? floor(reached * b->scale) : 0;
+    b->reached = bm25_least_of_best(b->s->q->kernel, (b->n_done + LANES - 1) / LANES * LANES, scores, k, 0);
+    reached = b->reached > FLT_MIN ? floor((double)b->reached * b->scale) : 0;
     b->sure = b->least = (uint16_t)(reached < 1 ? 1 : reached);
     b->gap = (uint32_t)(kth > b->least ? kth - b->least : 0);
     b->gap += b->gap / 4 + 2;
@@ -382,7 +384,7 @@ static int prepare(bounds *b) {
 }
 
 int64_t bm25_search_bounds(search *s, uint64_t **hits) {
-    bounds b = {.s = s};
+    bounds b = {.s = s, .reached = FLT_MIN};
     int64_t found;
     int code;
     if (prepare(&b)) return BM25_NO_MEMORY;
@@ -395,6 +397,6 @@ int64_t bm25_search_bounds(search *s, uint64_t **hits) {
         if (found == (int64_t)s->k && (double)score_of((*hits)[s->k - 1]) * b.scale >= b.least) return found;
         b.least = (uint16_t)(found < (int64_t)s->k ? 1 : floor((double)score_of((*hits)[s->k - 1]) * b.scale));
         if (!b.least) b.least = 1;
-        b.n_pool = b.n_done = 0;
+        b.n_pool = b.n_done = 0, b.reached = FLT_MIN;
     }
 }
