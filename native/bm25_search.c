@@ -76,6 +76,7 @@ static int find_terms(search *s, core *c, const token *tokens, size_t n) {
     place = (uint32_t *)(void *)(at + room);
     memset(at, 0, room * sizeof *at);
     for (size_t i = 0; i < n; i++) prefetch((const void *)&d->at[tokens[i].hash & d->mask]);
+    for (size_t i = 0; i < n; i++) prefetch((const void *)relaxed(&d->at[tokens[i].hash & d->mask]));
     for (size_t i = 0; i < n; i++) {
         term *const t = bm25_find(d, tokens + i);
         size_t j;
