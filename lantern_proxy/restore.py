@@ -32,6 +32,7 @@ from lantern_proxy.restore_question import (
     Question,
     best_quality,
     coverage,
+    is_answered,
     lexical_trust,
     masses,
     read_question,
@@ -151,6 +152,8 @@ class Restorer:
             if best_quality(scope, evidence, question, rows) < self._config.restore.admission:
                 return None
             mass = masses(scope, question)
+            if is_answered(scope, evidence, mass, order[0], rows):
+                return None
             offers = [_offer(c, scope, evidence, mass, row) for c, row in zip(candidates, rows, strict=True)]
         return self._question_block(ask, candidates, rows, offers, evidence, present, started)
 

@@ -91,9 +91,10 @@ def best_quality(
     """
     mass = masses(scope, question)
     plain = question.asks and len(question.text) <= PLAIN_CHARS
+    near = _coverage_by_place(scope, evidence.lexical, mass)
     best = 0.0
     for row in rows[:look_at]:
-        held = coverage(mass, scope.entries[row].words)
+        held = max(coverage(mass, scope.entries[row].words), _beside(near, int(scope.places[row])))
         if len(question.terms) < 3 and not (question.asks or question.looks_back):
             held *= len(question.terms) / 3
         if evidence.cosines is None:
@@ -104,6 +105,32 @@ def best_quality(
     if question.asks and rows and _agree(evidence, rows[:look_at]):
         best += AGREEMENT
     return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question))))
+
+
+def _coverage_by_place(
+    scope: Scope, lexical: Floats, mass: Mapping[str, float], *, look_at: int = 8
+) -> dict[int, float]:
+    """Message number -> share of the question that its best passages by words hold."""
+    rows = [row for row in np.argsort(-lexical, kind="stable")[:look_at].tolist() if lexical[row] > 0]
+    return {int(scope.places[row]): coverage(mass, scope.entries[row].words) for row in reversed(rows)}
+
+
+def _beside(near: Mapping[int, float], place: int) -> float:
+    """What a message next to one that holds the question is worth: an answer stands beside what it answers."""
+    return BESIDE * max(near.get(place - 1, 0.0), near.get(place + 1, 0.0))
+
+
+BESIDE = 0.75
+
+
+def is_answered(scope: Scope, evidence: Evidence, mass: Mapping[str, float], best: int, lost: Sequence[int]) -> bool:
+    """Does the request hold the best passage already? Only when its words say so, and no lost one comes near it."""
+    if not lost or best == lost[0] or coverage(mass, scope.entries[best].words) < HELD_COVERAGE:
+        return False
+    return evidence.score(lost[0]) < NEAR * evidence.score(best)
+
+
+HELD_COVERAGE, NEAR = 0.6, 0.75
 
 
 def _agree(evidence: Evidence, rows: Sequence[int]) -> bool:
