@@ -59,6 +59,6 @@ def test_queries_have_nine_terms_and_half_of_them_are_common():
     ("arguments", "message"), [(("--engines", "lucene"), "lucene"), (("--records", "many"), "many")]
 )
 def test_what_is_not_known_is_named(arguments, message):
-    result = bench(*arguments)
+    result = bench(option, value)
     assert result.exit_code == 2
     assert value in result.output
