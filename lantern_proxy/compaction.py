@@ -201,7 +201,7 @@ class _Seen:
         if min(self.gone) < last:
             return False
         if not self.is_rewound:
-            return True
+            return all(self.old[a].item.kind != "result" for a in self.gone)
         answer = all(self.session.head[self.old[a].at].produced for a in self.gone)
         return answer and any(self.new[b].item.role == "assistant" for b in (*self.fresh, *self.returned))
 

@@ -107,10 +107,10 @@ def same_system(a: str, b: str) -> bool:
     if not a or not b:
         return False
     short, long = sorted((a, b), key=len)
-    if long.startswith(short[:_SAME_OPENING_CHARS]):
+    if long.startswith(short[:_SAME_OPENING_CHARS]) or long.endswith(short):
         return True
     words_a, words_b = set(a.split()), set(b.split())
-    return len(words_a & words_b) >= 0.6 * min(len(words_a), len(words_b)) and len(short) * 3 >= len(long)
+    return len(words_a & words_b) >= 0.6 * len(words_a | words_b)  # of all: two prompts may share a whole section
 
 
 def shows_system_of(session: Session, request: Request) -> bool:

@@ -15,7 +15,7 @@ _SUMMARISE = re.compile(
     r"(?:summar|compact).{0,80}?(?:conversation|session|context)|(?:conversation|session|context).{0,80}?(?:summar|compact)",
     re.I | re.S,
 )
-_CHARS_PER_WORD = 800
+_CHARS_PER_WORD = 1_500
 """A text that is an instruction to summarise says so at least once in so many characters; a pasted article does not."""
 _TITLE = re.compile(
     r"\btitle\b.{0,80}?\b(?:conversation|chat|session|thread)\b|\b(?:chat|thread)\b.{0,80}?\btitle\b", re.I | re.S
