@@ -55,10 +55,8 @@ def test_queries_have_nine_terms_and_half_of_them_are_common():
         assert all(df[term] > 0 for term in question)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"), [(("--engines", "lucene"), "lucene"), (("--records", "many"), "many")]
-)
-def test_what_is_not_known_is_named(arguments, message):
+@pytest.mark.parametrize(("option", "value"), [("--engines", "lucene"), ("--records", "many")])
+def test_what_is_not_known_is_named(option, value):
     result = bench(option, value)
     assert result.exit_code == 2
     assert value in result.output
