@@ -142,14 +142,18 @@ def items_of(messages: Iterable[Message], *, system: bool = False) -> Iterator[I
             yield from m.items
 
 
-def chains(messages: Iterable[Message]) -> list[bytes]:
+def chains(messages: Iterable[Message]) -> Sequence[bytes]:
     """Chain hash up to each message: h_i = H(h_(i-1), fingerprint_i); system and empty ones leave it as it is."""
+    return _chains(tuple(b"" if m.role in ("system", "developer") else m.print for m in messages))
+
+
+@lru_cache(maxsize=64)  # one request asks for the same ones ten times
+def _chains(prints: tuple[bytes, ...]) -> tuple[bytes, ...]:
     found, chain = [], b""
-    for m in messages:
-        if m.print and m.role not in ("system", "developer"):
-            chain = _chain(chain, m.print)
+    for each in prints:
+        chain = _chain(chain, each) if each else chain
         found.append(chain)
-    return found
+    return tuple(found)
 
 
 _chain = lru_cache(maxsize=65_536)(fingerprint)
@@ -253,4 +257,4 @@ def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, 
 
 
 def head_chain(session: Session) -> bytes:
-    return (chains(e.message for e in session.head) or [b""])[-1]
+    return (chains(e.message for e in session.head) or (b"",))[-1]
