@@ -2,10 +2,11 @@
  * their columns, 4 bits a document, looked up and added in registers; the others from their lists. Documents whose
  * bound reaches what the k best so far suggest are scored exactly at the end.
  *
- * The suggestion: after the first chunk the k best bounds are scored, which gives a score t that k documents reach and
- * the gap between bounds and scores. From then on, documents are passed over when their bound is below the k-th best
- * bound so far less that gap. In the end the k-th best score tells whether that was right; if ever not, the search is
- * done again with that score as a threshold, which is right by construction. */
+ * The suggestion: after the first chunk some of its best bounds are scored, k of them, or in a large index only so many
+ * as probably are among the k best of all. That gives a score to be reached, and the gap between bounds and scores. From
+ * then on, documents are passed over when their bound is below that score, or below the k-th best bound so far less the
+ * gap. In the end the k-th best score tells whether that was right; if ever not, the search is done again, at last with
+ * that score as a threshold, which is right by construction. */
 #include "bm25_index.h"
 
 #include <float.h>
@@ -13,22 +14,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SUM = 60000, A_GROUP = 16, MOST_POOL = 500000 /* count_sums counts a million at most */ };
+enum { MOST_SUM = 60000, MOST_GROUPS = 16, MOST_POOL = 500000 /* count_sums counts a million at most */ };
 static const float SLACK = 1.0001f; /* bounds stay above what rounding can do to a score of 128 terms */
+
+/* HOPEFUL: the first chunk's best few tell what the k best of all will reach at least. CAREFUL: its k best do. FIXED:
+ * b.least is known to be right. */
+enum mode { HOPEFUL, CAREFUL, FIXED };
 
 typedef struct {
     search *s;
     float scale; /* of sums to scores */
     group *groups;
     size_t n_groups;
-    uint8_t *group_of; /* of each view */
+    uint8_t *place_of; /* of each view in the groups: group * A_GROUP + place */
     uint16_t *worth;   /* CODES of each view */
     uint16_t *sums;
     uint32_t *window;  /* hits of one chunk */
     uint64_t *padded;  /* CHUNK / 16 words of each view */
     uint16_t least;    /* documents below are passed over */
     uint16_t sure;     /* k documents that were scored reach this */
-    uint32_t gap;
+    float gap; /* how far scores stay behind sums, as a share of them */
     float reached; /* by k documents that were scored, FLT_MIN when not known */
     uint64_t *pool; /* sum << 32 | slot, ascending slots: not scored yet */
     size_t n_pool, limit;
@@ -56,30 +61,31 @@ static float worth_of(const search *s, const view *v, float tf, uint32_t least_l
     return v->gain * tf / (tf + (s->a + s->c * (float)least_length)) * SLACK;
 }
 
-/* Spread the views with columns over groups, and find the scale by which neither a group's bytes nor the sums can
- * overflow: each rounding adds less than one. */
+/* Put the views with columns into groups, the one worth most beside the one worth least and so on, and find the scale
+ * by which neither the bytes of two nor the sums can overflow: each rounding adds less than one. */
 static void scale_of(bounds *b) {
     const search *s = b->s;
-    float total = 0, dense = 0, worst = 0, sum[A_GROUP] = {0};
-    size_t n[A_GROUP] = {0}, n_dense = 0;
+    float most[MOST_GROUPS * A_GROUP], total = 0, worst = 0;
+    uint8_t order[MOST_GROUPS * A_GROUP];
+    size_t n = 0;
     for (size_t i = 0; i < s->n_views; i++) {
-        const float most = worth_of(s, s->views + i, tf_at_most(s->views + i), 0);
-        total += most;
-        if (s->views[i].n_columns) dense += most, n_dense++;
-    }
-    b->n_groups = (n_dense + 7) / 8;
-    if (b->n_groups > A_GROUP) b->n_groups = A_GROUP;
-    for (size_t i = 0; i < s->n_views; i++) {
-        size_t least = A_GROUP;
+        size_t at = n;
+        most[i] = worth_of(s, s->views + i, tf_at_most(s->views + i), 0);
+        total += most[i];
         if (!s->views[i].n_columns) continue;
-        for (size_t g = 0; g < b->n_groups; g++)
-            if (n[g] < A_GROUP && (least == A_GROUP || sum[g] < sum[least])) least = g;
-        b->group_of[i] = (uint8_t)least;
-        sum[least] += worth_of(s, s->views + i, tf_at_most(s->views + i), 0), n[least]++;
-        worst = sum[least] > worst ? sum[least] : worst;
+        for (; at > 0 && most[order[at - 1]] < most[i]; at--) order[at] = order[at - 1];
+        order[at] = (uint8_t)i, n++;
     }
+    for (size_t i = 0; i < n; i++) {
+        const size_t place = 2 * i < n ? 2 * i : 2 * (n - 1 - i) + 1;
+        const float pair = i == n - 1 - i ? most[order[i]] : most[order[i]] + most[order[n - 1 - i]];
+        b->place_of[order[i]] = (uint8_t)place;
+        worst = pair > worst ? pair : worst;
+    }
+    b->n_groups = (n + A_GROUP - 1) / A_GROUP;
+    for (size_t g = 0; g < b->n_groups; g++) b->groups[g].n = n - g * A_GROUP < A_GROUP ? n - g * A_GROUP : A_GROUP;
     b->scale = (float)MOST_SUM / total;
-    if (worst > 0 && 255.0f - A_GROUP < b->scale * worst) b->scale = (255.0f - A_GROUP) / worst;
+    if (worst > 0 && 253 < b->scale * worst) b->scale = 253 / worst;
 }
 
 static void price_codes(const bounds *b, const view *v, uint16_t *worth) {
@@ -121,38 +127,45 @@ static void scatter(bounds *b, uint32_t start, uint32_t here) {
     }
 }
 
-/* The columns of a chunk into the groups; bits that end before the chunk's documents do are padded with zeros. */
-static void gather_columns(bounds *b, uint32_t at, uint32_t here) {
-    for (size_t g = 0; g < b->n_groups; g++) b->groups[g].n = 0;
+/* The columns of a chunk into the groups; bits that end before the chunk's documents do are padded with zeros. A term
+ * without a column here is worth nothing, whatever its bits. Returns how many groups are needed: 0 if no term has one. */
+static size_t gather_columns(bounds *b, uint32_t at, uint32_t here) {
+    const uint8_t *any = NULL;
     for (size_t i = 0; i < b->s->n_views; i++) {
         const view *v = b->s->views + i;
-        const column *k = bm25_column_at(v, at);
-        const void *bits = k ? (const void *)k->bits : NULL;
-        group *g = b->groups + b->group_of[i];
-        const column *after = bm25_column_at(v, at + 1);
+        const column *k = bm25_column_at(v, at), *after = bm25_column_at(v, at + 1);
+        const uint8_t *bits = k ? (const uint8_t *)k->bits : NULL;
+        group *g = b->groups + b->place_of[i] / A_GROUP;
+        const size_t place = b->place_of[i] % A_GROUP;
+        if (!v->n_columns) continue;
         if (after) /* its head and its first lines; the kernels see to the rest */
             for (size_t line = 0; line < 12; line++) prefetch((const char *)after + 64 * line);
-        if (!k) continue;
-        if (k->room < here / BLOCK * BLOCK) {
-            uint64_t *padded = b->padded + i * (CHUNK / 16);
+        if (k && k->room < here / BLOCK * BLOCK) {
+            uint8_t *padded = (uint8_t *)(b->padded + i * (CHUNK / 16));
             memcpy(padded, bits, k->room / 2);
-            memset((char *)padded + k->room / 2, 0, (CHUNK - k->room) / 2);
+            memset(padded + k->room / 2, 0, (CHUNK - k->room) / 2);
             bits = padded;
         }
-        g->bits[g->n] = bits;
-        price_cells(b, v, k, g->worth[g->n++]);
+        g->bits[place] = bits;
+        if (k)
+            price_cells(b, v, k, g->worth[place]), any = bits;
+        else
+            memset(g->worth[place], 0, sizeof g->worth[place]);
     }
+    for (size_t g = 0; any && g < b->n_groups; g++)
+        for (size_t i = 0; i < b->groups[g].n; i++)
+            if (!b->groups[g].bits[i]) b->groups[g].bits[i] = any;
+    return any ? b->n_groups : 0;
 }
 
-/* The last, incomplete block: its words may be changing, so they are copied. Returns groups that stand for it. */
+/* The last, incomplete block: its words may be changing, so they are copied. */
 static void gather_tail(bounds *b, uint32_t at, uint32_t here, uint64_t (*words)[4]) {
-    size_t n[A_GROUP] = {0};
     for (size_t i = 0; i < b->s->n_views; i++) {
         const column *k = bm25_column_at(b->s->views + i, at);
-        const uint8_t g = b->group_of[i];
-        if (!k) continue;
-        bm25_copy_tail(k, here, words[i]);
-        b->groups[g].bits[n[g]++] = (const uint8_t *)words[i];
+        if (!b->s->views[i].n_columns) continue;
+        memset(words[i], 0, sizeof words[i]);
+        if (k) bm25_copy_tail(k, here, words[i]);
+        b->groups[b->place_of[i] / A_GROUP].bits[b->place_of[i] % A_GROUP] = (const uint8_t *)words[i];
     }
 }
 
@@ -247,9 +260,8 @@ static int64_t best_done(bounds *b, uint64_t **hits) {
 }
 
 /* Score those of the pool whose sum is at least `least`, of which there are k: from now on it is known what k documents
- * reach. */
-static int begin_threshold(bounds *b, uint16_t least) {
-    const size_t k = b->s->k;
+ * reach. k may be less than the search's, and then this is only a hope. */
+static int begin_threshold(bounds *b, size_t k, uint16_t least) {
     uint16_t kth = least; /* in a single chunk nobody asks for the gap */
     double reached;
     float *scores;
@@ -257,9 +269,10 @@ static int begin_threshold(bounds *b, uint16_t least) {
     scores = b->s->scratch->at[B_SCORES].p;
     b->reached = bm25_least_of_best(b->s->q->kernel, (b->n_done + LANES - 1) / LANES * LANES, scores, k, 0);
     reached = b->reached > FLT_MIN ? floor((double)b->reached * b->scale) : 0;
-    b->sure = b->least = (uint16_t)(reached < 1 ? 1 : reached);
-    b->gap = (uint32_t)(kth > b->least ? kth - b->least : 0);
-    b->gap += b->gap / 4 + 2;
+    b->least = (uint16_t)(reached < 1 ? 1 : reached);
+    b->sure = k == b->s->k ? b->least : 0;
+    if (k < b->s->k) b->reached = FLT_MIN;
+    b->gap = kth > b->least ? (float)(kth - b->least) / (float)kth * 1.5f + 0.015f : 0.02f;
     if (least) settle(&b->s->q->hint, b->least >= least ? 0 : (uint32_t)(65536 - 65536 * (uint64_t)b->least / least));
     return 0;
 }
@@ -267,7 +280,8 @@ static int begin_threshold(bounds *b, uint16_t least) {
 static int raise_threshold(bounds *b) {
     uint16_t kth;
     if (kth_sum(b, b->s->k, &kth)) return BM25_NO_MEMORY;
-    if (kth > b->gap && kth - b->gap > b->least) b->least = (uint16_t)(kth - b->gap);
+    kth = (uint16_t)((float)kth * (b->gap < 1 ? 1 - b->gap : 0));
+    if (kth > b->least) b->least = kth;
     prune(b);
     return 0;
 }
@@ -293,8 +307,9 @@ static size_t in_pool(const bounds *b, uint16_t least) {
 }
 
 /* The first chunk with documents: nothing is known of the scores yet. */
-static int first_chunk(bounds *b, uint32_t start, uint32_t here) {
-    const size_t k = b->s->k;
+static int first_chunk(bounds *b, uint32_t start, uint32_t here, enum mode mode) {
+    const size_t share = b->s->k * (size_t)here / b->s->now.n * 2 + 8;
+    const size_t k = mode == HOPEFUL && share < b->s->k ? share : b->s->k;
     size_t want = k;
     uint16_t least, guessed;
     do {
@@ -304,7 +319,7 @@ static int first_chunk(bounds *b, uint32_t start, uint32_t here) {
     } while (in_pool(b, least) < k && least > 1);
     b->least = 1;
     if (b->n_pool >= k) {
-        if (begin_threshold(b, least)) return BM25_NO_MEMORY;
+        if (begin_threshold(b, k, least)) return BM25_NO_MEMORY;
         if (b->least < guessed && take_above(b, start, here, b->least, least)) return BM25_NO_MEMORY;
         prune(b);
     }
@@ -312,28 +327,28 @@ static int first_chunk(bounds *b, uint32_t start, uint32_t here) {
     return 0;
 }
 
-static int search_chunk(bounds *b, uint32_t at, int first) {
+static int search_chunk(bounds *b, uint32_t at, int first, enum mode mode) {
     const kernel *with = b->s->q->kernel;
     const uint32_t start = at * CHUNK, here = b->s->now.n - start < CHUNK ? b->s->now.n - start : CHUNK;
     const size_t full = here / BLOCK;
     uint64_t tail[128][4];
-    size_t n = 0;
+    size_t n = 0, n_groups;
     scatter(b, start, here);
-    gather_columns(b, at, here);
+    n_groups = gather_columns(b, at, here);
     if (first)
-        with->sum(full, b->n_groups, b->groups, b->sums);
+        with->sum(full, n_groups, b->groups, b->sums);
     else
-        n = with->sum_above(full, b->n_groups, b->groups, b->sums, b->least, 1, b->window);
+        n = with->sum_above(full, n_groups, b->groups, b->sums, b->least, 1, b->window);
     if (here % BLOCK) {
         gather_tail(b, at, here, tail);
-        with->sum(1, b->n_groups, b->groups, b->sums + full * BLOCK);
+        with->sum(1, n_groups, b->groups, b->sums + full * BLOCK);
         if (!first) {
             const size_t more = with->sum_above(1, 0, NULL, b->sums + full * BLOCK, b->least, 1, b->window + n);
             for (size_t i = 0; i < more; i++) b->window[n + i] += (uint32_t)(full * BLOCK);
             n += more;
         }
     }
-    return first ? first_chunk(b, start, here) : take_hits(b, n, start, here, UINT32_MAX);
+    return first ? first_chunk(b, start, here, mode) : take_hits(b, n, start, here, UINT32_MAX);
 }
 
 static int is_older(const search *s, uint32_t at) {
@@ -343,20 +358,21 @@ static int is_older(const search *s, uint32_t at) {
     return newest < s->since;
 }
 
-static int search_chunks(bounds *b, int fixed) {
+static int search_chunks(bounds *b, enum mode mode) {
     const size_t n = ((size_t)b->s->now.n + CHUNK - 1) / CHUNK;
+    const int fixed = mode == FIXED;
     int first = !fixed, begun = fixed;
     for (size_t i = 0; i < b->s->n_views; i++) b->s->views[i].at = 0;
     for (uint32_t at = 0; at < n; at++) {
         int code;
         if (is_older(b->s, at)) continue;
-        code = search_chunk(b, at, first);
+        code = search_chunk(b, at, first, mode);
         if (code) return code;
         begun |= first && b->n_done;
         first = 0;
         if (!begun && b->n_pool >= b->s->k) {
             uint16_t kth;
-            if (kth_sum(b, b->s->k, &kth) || begin_threshold(b, kth)) return BM25_NO_MEMORY;
+            if (kth_sum(b, b->s->k, &kth) || begin_threshold(b, b->s->k, kth)) return BM25_NO_MEMORY;
             prune(b);
             begun = 1;
         }
@@ -371,11 +387,11 @@ static int prepare(bounds *b) {
     const size_t n = b->s->n_views, here = b->s->now.n < CHUNK ? b->s->now.n : CHUNK;
     b->sums = bm25_take(s, B_SUMS, CHUNK * sizeof *b->sums);
     b->window = bm25_take(s, B_WINDOW, (CHUNK + BLOCK) * sizeof *b->window);
-    b->groups = bm25_take(s, B_TABLE, A_GROUP * sizeof *b->groups + n);
+    b->groups = bm25_take(s, B_TABLE, MOST_GROUPS * sizeof *b->groups + n);
     b->worth = bm25_take(s, B_WORTH, n * CODES * sizeof *b->worth);
     b->padded = bm25_take(s, B_PADDED, n * (CHUNK / 16) * sizeof *b->padded);
     if (!b->sums || !b->window || !b->groups || !b->worth || !b->padded) return BM25_NO_MEMORY;
-    b->group_of = (uint8_t *)(b->groups + A_GROUP);
+    b->place_of = (uint8_t *)(b->groups + MOST_GROUPS);
     memset(b->sums, 0, (here + BLOCK - 1) / BLOCK * BLOCK * sizeof *b->sums);
     scale_of(b);
     for (size_t i = 0; i < n; i++)
@@ -383,20 +399,29 @@ static int prepare(bounds *b) {
     return 0;
 }
 
+/* Hoping costs a second search where documents of a kind stand together; then there is less of it for a while. */
+static enum mode mood(const search *s) {
+    const uint32_t careful = relaxed(&s->q->careful);
+    if (s->now.n <= CHUNK || s->allow || s->since > -HUGE_VAL) return CAREFUL;
+    if (careful) settle(&s->q->careful, careful - 1);
+    return careful ? CAREFUL : HOPEFUL;
+}
+
 int64_t bm25_search_bounds(search *s, uint64_t **hits) {
-    bounds b = {.s = s, .reached = FLT_MIN};
+    bounds b = {.s = s};
+    enum mode mode = mood(s);
     int64_t found;
     int code;
     if (prepare(&b)) return BM25_NO_MEMORY;
-    b.limit = SIZE_MAX;
-    for (int again = 0;; again = 1) {
-        if ((code = search_chunks(&b, again)) != 0) return code;
-        if (b.n_done >= s->k && !again && raise_threshold(&b)) return BM25_NO_MEMORY;
+    for (;; mode = mode == HOPEFUL ? CAREFUL : FIXED) {
+        b.n_pool = b.n_done = 0, b.reached = FLT_MIN, b.limit = SIZE_MAX;
+        if ((code = search_chunks(&b, mode)) != 0) return code;
+        if (mode != FIXED && b.n_done && b.n_done + b.n_pool >= s->k && raise_threshold(&b)) return BM25_NO_MEMORY;
         if (score_pool(&b, 0) || (found = best_done(&b, hits)) < 0) return BM25_NO_MEMORY;
-        if (again || b.least == 1 || b.least == b.sure) return found;
+        if (mode == FIXED || b.least == 1 || b.least == b.sure) return found;
         if (found == (int64_t)s->k && (double)score_of((*hits)[s->k - 1]) * b.scale >= b.least) return found;
+        if (mode == HOPEFUL) settle(&s->q->careful, 64);
         b.least = (uint16_t)(found < (int64_t)s->k ? 1 : floor((double)score_of((*hits)[s->k - 1]) * b.scale));
         if (!b.least) b.least = 1;
-        b.n_pool = b.n_done = 0, b.reached = FLT_MIN;
     }
 }

@@ -148,11 +148,13 @@ typedef struct {
     retired *at;
 } limbo;
 
-/* A query term's columns over one chunk, and what their cells are worth at most. */
+/* Query terms' columns over one chunk, and what their cells are worth at most: the bytes of the first and the second do
+ * not overflow when added, nor those of the third and the fourth, and so on. */
+enum { A_GROUP = 8 };
 typedef struct {
     size_t n;
-    const uint8_t *bits[16];
-    uint8_t worth[16][16];
+    const uint8_t *bits[A_GROUP];
+    uint8_t worth[A_GROUP][16];
 } group;
 
 typedef struct {
@@ -177,6 +179,7 @@ struct bm25 {
     double k1, b;
     SHARED int path;
     SHARED uint32_t hint; /* how far scores stay behind bounds, in 1/65536: only saves time */
+    SHARED uint32_t careful; /* searches that should not hope */
     SHARED uint64_t epoch;
     SHARED uint64_t readers[2][8]; /* the first of each: searches that began in an even, an odd epoch */
     limbo waiting, coming;         /* what the searches of the last epoch may hold; what came after */

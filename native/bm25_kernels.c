@@ -244,30 +244,27 @@ AVX2 static size_t count_sums_avx2(size_t n, const uint16_t *sums, uint16_t leas
     return found + count_sums_scalar(n - i, sums + i, least);
 }
 
-enum { FIXED = 8, AHEAD = 768 };
+enum { AHEAD = 768 };
 
-/* What the cells of one block are worth, in bytes: its first 32 documents, and its last. n is a constant wherever this
- * is inlined, so that the tables stay in registers. A group's bytes cannot overflow: see scale_of in bm25_bounds.c. */
+/* Add to the sums of one block what its cells are worth. n is a constant wherever this is inlined, so that the tables
+ * stay in registers. Two terms are added in bytes before they are widened. */
 AVX2 static inline __attribute__((always_inline)) void look_up(size_t n, const uint8_t *const *bits,
-                                                               const __m256i *worth, size_t block, __m256i *first,
-                                                               __m256i *last) {
-    const __m256i low = _mm256_set1_epi8(15);
-    *first = *last = _mm256_setzero_si256();
-    for (size_t t = 0; t < n; t++) {
-        const __m256i cells = _mm256_loadu_si256((const __m256i *)(const void *)(bits[t] + 32 * block));
-        const __m256i high = _mm256_and_si256(_mm256_srli_epi16(cells, 4), low);
-        if (block % 2 == 0) prefetch(bits[t] + 32 * block + AHEAD);
-        *first = _mm256_add_epi8(*first, _mm256_shuffle_epi8(worth[t], _mm256_and_si256(cells, low)));
-        *last = _mm256_add_epi8(*last, _mm256_shuffle_epi8(worth[t], high));
+                                                               const __m256i *worth, size_t block, __m256i sum[4]) {
+    const __m256i low = _mm256_set1_epi8(15), zero = _mm256_setzero_si256();
+    for (size_t t = 0; t < n; t += 2) {
+        __m256i first = zero, last = zero;
+        for (size_t u = t; u < t + 2 && u < n; u++) {
+            const __m256i cells = _mm256_loadu_si256((const __m256i *)(const void *)(bits[u] + 32 * block));
+            const __m256i high = _mm256_and_si256(_mm256_srli_epi16(cells, 4), low);
+            if (block % 2 == 0) prefetch(bits[u] + 32 * block + AHEAD);
+            first = _mm256_add_epi8(first, _mm256_shuffle_epi8(worth[u], _mm256_and_si256(cells, low)));
+            last = _mm256_add_epi8(last, _mm256_shuffle_epi8(worth[u], high));
+        }
+        sum[0] = _mm256_add_epi16(sum[0], _mm256_unpacklo_epi8(first, zero));
+        sum[1] = _mm256_add_epi16(sum[1], _mm256_unpackhi_epi8(first, zero));
+        sum[2] = _mm256_add_epi16(sum[2], _mm256_unpacklo_epi8(last, zero));
+        sum[3] = _mm256_add_epi16(sum[3], _mm256_unpackhi_epi8(last, zero));
     }
-}
-
-AVX2 static inline __attribute__((always_inline)) void widen(__m256i first, __m256i last, __m256i sum[4]) {
-    const __m256i zero = _mm256_setzero_si256();
-    sum[0] = _mm256_add_epi16(sum[0], _mm256_unpacklo_epi8(first, zero));
-    sum[1] = _mm256_add_epi16(sum[1], _mm256_unpackhi_epi8(first, zero));
-    sum[2] = _mm256_add_epi16(sum[2], _mm256_unpacklo_epi8(last, zero));
-    sum[3] = _mm256_add_epi16(sum[3], _mm256_unpackhi_epi8(last, zero));
 }
 
 AVX2 static inline __m256i table_of(const uint8_t *worth) {
@@ -276,38 +273,30 @@ AVX2 static inline __m256i table_of(const uint8_t *worth) {
 
 AVX2 static inline __attribute__((always_inline)) void sum_fixed(size_t n, size_t n_blocks, const group *g,
                                                                  uint16_t *sums) {
-    const uint8_t *bits[FIXED];
-    __m256i worth[FIXED];
+    const uint8_t *bits[A_GROUP];
+    __m256i worth[A_GROUP];
     for (size_t t = 0; t < n; t++) worth[t] = table_of(g->worth[t]), bits[t] = g->bits[t];
     for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
-        __m256i sum[4], first, last;
+        __m256i sum[4];
         for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
-        look_up(n, bits, worth, i, &first, &last);
-        widen(first, last, sum);
+        look_up(n, bits, worth, i, sum);
         for (int j = 0; j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), sum[j]);
     }
 }
 
 AVX2 static void sum_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums) {
-    for (size_t g = 0; g < n_groups; g++) {
-        group rest = groups[g];
-        for (; rest.n > 0;) {
-            const size_t n = rest.n < FIXED ? rest.n : FIXED;
-            switch (n) {
-            case 1: sum_fixed(1, n_blocks, &rest, sums); break;
-            case 2: sum_fixed(2, n_blocks, &rest, sums); break;
-            case 3: sum_fixed(3, n_blocks, &rest, sums); break;
-            case 4: sum_fixed(4, n_blocks, &rest, sums); break;
-            case 5: sum_fixed(5, n_blocks, &rest, sums); break;
-            case 6: sum_fixed(6, n_blocks, &rest, sums); break;
-            case 7: sum_fixed(7, n_blocks, &rest, sums); break;
-            default: sum_fixed(8, n_blocks, &rest, sums); break;
-            }
-            rest.n -= n;
-            memmove(rest.bits, rest.bits + n, rest.n * sizeof *rest.bits);
-            memmove(rest.worth, rest.worth + n, rest.n * sizeof *rest.worth);
+    for (size_t g = 0; g < n_groups; g++)
+        switch (groups[g].n) {
+        case 0: break;
+        case 1: sum_fixed(1, n_blocks, groups + g, sums); break;
+        case 2: sum_fixed(2, n_blocks, groups + g, sums); break;
+        case 3: sum_fixed(3, n_blocks, groups + g, sums); break;
+        case 4: sum_fixed(4, n_blocks, groups + g, sums); break;
+        case 5: sum_fixed(5, n_blocks, groups + g, sums); break;
+        case 6: sum_fixed(6, n_blocks, groups + g, sums); break;
+        case 7: sum_fixed(7, n_blocks, groups + g, sums); break;
+        default: sum_fixed(8, n_blocks, groups + g, sums); break;
         }
-    }
     _mm256_zeroupper();
 }
 
@@ -342,19 +331,18 @@ AVX2 static inline __attribute__((always_inline)) size_t above_fixed(size_t n, s
     const unsigned add = n ? most_worth(1, g) : 0;
     const __m256i leasts = _mm256_set1_epi16((short)least), zero = _mm256_setzero_si256();
     const __m256i enough = _mm256_set1_epi16((short)(least > add ? least - add : 0));
-    const uint8_t *bits[FIXED];
-    __m256i worth[FIXED];
+    const uint8_t *bits[A_GROUP];
+    __m256i worth[A_GROUP];
     size_t found = 0;
     for (size_t t = 0; t < n; t++) worth[t] = table_of(g->worth[t]), bits[t] = g->bits[t];
     for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
-        __m256i sum[4], most, first, last;
+        __m256i sum[4], most;
         for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
         for (int j = 0; clear && j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), zero);
         most = _mm256_max_epu16(_mm256_max_epu16(sum[0], sum[1]), _mm256_max_epu16(sum[2], sum[3]));
         if (!_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(most, enough), most))) continue;
         if (n) {
-            look_up(n, bits, worth, i, &first, &last);
-            widen(first, last, sum);
+            look_up(n, bits, worth, i, sum);
             most = _mm256_max_epu16(_mm256_max_epu16(sum[0], sum[1]), _mm256_max_epu16(sum[2], sum[3]));
             if (!_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(most, leasts), most))) continue;
         }
@@ -366,7 +354,7 @@ AVX2 static inline __attribute__((always_inline)) size_t above_fixed(size_t n, s
 
 AVX2 static size_t sum_above_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums,
                                   uint16_t least, int clear, uint32_t *hits) {
-    switch (n_groups == 1 ? groups->n : n_groups ? FIXED + 1 : 0) {
+    switch (n_groups == 1 ? groups->n : n_groups ? A_GROUP + 1 : 0) {
     case 0: return above_fixed(0, n_blocks, groups, sums, least, clear, hits);
     case 1: return above_fixed(1, n_blocks, groups, sums, least, clear, hits);
     case 2: return above_fixed(2, n_blocks, groups, sums, least, clear, hits);
