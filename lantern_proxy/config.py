@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -84,6 +85,8 @@ class RouteConfig(Section):
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)
+        if self.kind == "litellm" and find_spec("litellm") is None:
+            raise ConfigError("kind", 'is litellm, which is not installed; pip install "lantern-proxy[litellm]"')
         if self.kind != "litellm" and not self.url:
             raise ConfigError("url", f"is empty; an upstream of kind {self.kind} needs http://host/path")
         if self.kind != "litellm" and (self.target or self.params):
