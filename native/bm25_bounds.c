@@ -3,10 +3,10 @@
  * bound reaches what the k best so far suggest are scored exactly at the end.
  *
  * The suggestion: after the first chunk some of its best bounds are scored, k of them, or in a large index only so many
- * as probably are among the k best of all. That gives a score to be reached, and the gap between bounds and scores. From
- * then on, documents are passed over when their bound is below that score, or below the k-th best bound so far less the
- * gap. In the end the k-th best score tells whether that was right; if ever not, the search is done again, at last with
- * that score as a threshold, which is right by construction. */
+ * as are probably among the k best of all. That gives a score to be reached, and the gap between bounds and scores.
+ * From then on, documents are passed over when their bound is below that score, or below the k-th best bound so far
+ * less the gap. In the end the k-th best score tells whether that was right; if ever not, the search is done again, at
+ * last with that score as a threshold, which is right by construction. */
 #include "bm25_index.h"
 
 #include <float.h>
@@ -52,11 +52,6 @@ static int keep_room(scratch *s, size_t which, size_t n, size_t size, void **p) 
 
 /* ---- what cells and codes are worth at most ---- */
 
-static float tf_at_most(const view *v) {
-    const uint32_t most = v->n_rare ? relaxed(&v->rare->most) : MANY - 1;
-    return (float)(most < MANY ? MANY - 1 : most);
-}
-
 static float worth_of(const search *s, const view *v, float tf, uint32_t least_length) {
     return v->gain * tf / (tf + (s->a + s->c * (float)least_length)) * SLACK;
 }
@@ -70,7 +65,7 @@ static void scale_of(bounds *b) {
     size_t n = 0;
     for (size_t i = 0; i < s->n_views; i++) {
         size_t at = n;
-        most[i] = worth_of(s, s->views + i, tf_at_most(s->views + i), 0);
+        most[i] = worth_of(s, s->views + i, s->views[i].most_tf, 0);
         total += most[i];
         if (!s->views[i].n_columns) continue;
         for (; at > 0 && most[order[at - 1]] < most[i]; at--) order[at] = order[at - 1];
@@ -89,18 +84,16 @@ static void scale_of(bounds *b) {
 }
 
 static void price_codes(const bounds *b, const view *v, uint16_t *worth) {
-    const float most = tf_at_most(v);
     for (unsigned count = 1; count <= MANY; count++)
         for (unsigned length = 0; length < 64; length++)
             worth[(count - 1) * 64 + length] = (uint16_t)(
-                worth_of(b->s, v, count < MANY ? (float)count : most, bm25_least_length[length]) * b->scale + 1);
+                worth_of(b->s, v, count < MANY ? (float)count : v->most_tf, bm25_least_length[length]) * b->scale + 1);
 }
 
 static void price_cells(const bounds *b, const view *v, const column *k, uint8_t *worth) {
-    const float most = tf_at_most(v);
     for (unsigned cell = 0; cell < CELLS; cell++) {
         const uint32_t least = relaxed(&k->least[cell]);
-        const float tf = bm25_tf_of_cell[cell] < MANY ? (float)bm25_tf_of_cell[cell] : most;
+        const float tf = bm25_tf_of_cell[cell] < MANY ? (float)bm25_tf_of_cell[cell] : v->most_tf;
         worth[cell] = 0;
         if (cell && least != UINT32_MAX) worth[cell] = (uint8_t)(worth_of(b->s, v, tf, least) * b->scale + 1);
     }
@@ -128,7 +121,7 @@ static void scatter(bounds *b, uint32_t start, uint32_t here) {
 }
 
 /* The columns of a chunk into the groups; bits that end before the chunk's documents do are padded with zeros. A term
- * without a column here is worth nothing, whatever its bits. Returns how many groups are needed: 0 if no term has one. */
+ * without a column here is worth nothing, whatever its bits. Returns how many groups are needed: 0 if none has one. */
 static size_t gather_columns(bounds *b, uint32_t at, uint32_t here) {
     const uint8_t *any = NULL;
     for (size_t i = 0; i < b->s->n_views; i++) {

@@ -253,7 +253,7 @@ const kernel *bm25_kernel_of(bm25_kernel name); /* NULL: this CPU has it not */
 typedef struct {
     term *term;
     uint32_t times, df; /* df: live documents */
-    float gain;
+    float gain, most_tf; /* most_tf: none of these documents has more, MANY - 1 at least */
     const list *list;
     const columns *columns;
     const rare *rare;
@@ -276,8 +276,8 @@ typedef struct {
     double since;
 } search;
 
-/* Hits are score bits << 32 | slot, best last to come first: these return how many of the k best there are, in
- * *hits, or BM25_NO_MEMORY, or BM25_MASSES. */
+/* Hits are score bits << 32 | slot. These return how many of the k best there are, in *hits and best first, or
+ * BM25_NO_MEMORY, or BM25_MASSES: too many documents may be among them for bounds to save anything. */
 enum { BM25_MASSES = -100 };
 int64_t bm25_search_all(search *s, uint64_t **hits);
 int64_t bm25_search_bounds(search *s, uint64_t **hits);

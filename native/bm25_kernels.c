@@ -103,7 +103,10 @@ static unsigned most_worth(size_t n_groups, const group *groups) {
     for (size_t g = 0; g < n_groups; g++)
         for (size_t t = 0; t < groups[g].n; t++) {
             unsigned most = 0;
-            for (int cell = 0; cell < CELLS; cell++) most = groups[g].worth[t][cell] > most ? groups[g].worth[t][cell] : most;
+            for (int cell = 0; cell < CELLS; cell++) {
+                const unsigned worth = groups[g].worth[t][cell];
+                most = worth > most ? worth : most;
+            }
             all += most;
         }
     return all;

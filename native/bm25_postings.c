@@ -221,7 +221,7 @@ static int grow_rare(bm25 *q, core *c, term *t) {
     return 0;
 }
 
-/* Turn the list's documents of the newest chunk into a column when they have become many; if memory lacks, they stay. */
+/* Turn the list's documents of the newest chunk into a column when they have become many. If memory lacks they stay. */
 static void maybe_convert(bm25 *q, core *c, term *t, uint32_t slot) {
     list *const l = t->list;
     const uint32_t at = slot / CHUNK, local = slot % CHUNK;

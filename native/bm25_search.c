@@ -52,6 +52,7 @@ static view view_of(core *c, const snapshot *now, term *t, uint32_t times) {
     v.columns = acquire(&t->columns), v.n_columns = v.columns ? acquire(&v.columns->n) : 0;
     v.rare = acquire(&t->rare), v.n_rare = v.rare ? acquire(&v.rare->n) : 0;
     v.weights = acquire(&t->weights), v.n_weights = v.weights ? acquire(&v.weights->n) : 0;
+    v.most_tf = v.n_rare ? (float)relaxed(&v.rare->most) : MANY - 1;
     while (v.n_list && v.list->slot[v.n_list - 1] >= now->n) v.n_list--;
     while (v.n_rare && v.rare->at[v.n_rare - 1].slot >= now->n) v.n_rare--;
     if (v.n_list && bm25_column_at(&v, v.list->slot[v.n_list - 1] / CHUNK))
@@ -166,9 +167,8 @@ static void find_many(const view *v, uint32_t start, const uint16_t *places, flo
     const list *l = v->list;
     const uint8_t *code = codes_of(l);
     const uint32_t first = start ? bm25_first(l->slot, v->n_list, start) : 0;
-    const uint32_t end = l->slot[v->n_list - 1] < start + CHUNK ? v->n_list
-                                                                 : first + bm25_first(l->slot + first, v->n_list - first, start + CHUNK);
-    for (uint32_t i = first; i < end; i++) tf[(int)places[l->slot[i] - start] - 1] = (float)((code[i] >> 6) + 1);
+    for (uint32_t i = first; i < v->n_list && l->slot[i] < start + CHUNK; i++)
+        tf[(int)places[l->slot[i] - start] - 1] = (float)((code[i] >> 6) + 1);
 }
 
 static void find_in_column(const column *k, size_t n, const uint32_t *slots, float *tf) {
@@ -202,7 +202,8 @@ static void find_counts(const view *v, size_t n, const uint32_t *slots, const ui
 int bm25_score_slots(search *s, size_t n, const uint32_t *slots, float *scores) {
     const int fresh = !s->scratch->at[B_PLACES].p;
     uint16_t *places = bm25_take(s->scratch, B_PLACES, CHUNK * sizeof *places); /* zeros between searches */
-    float *tf = bm25_take(s->scratch, B_TF, (CHUNK + 1) * sizeof *tf), *norm = bm25_take(s->scratch, B_NORM, CHUNK * sizeof *norm);
+    float *tf = bm25_take(s->scratch, B_TF, (CHUNK + 1) * sizeof *tf);
+    float *norm = bm25_take(s->scratch, B_NORM, CHUNK * sizeof *norm);
     if (places && fresh) memset(places, 0, CHUNK * sizeof *places);
     if (!tf || !norm || !places) return BM25_NO_MEMORY;
     memset(scores, 0, n * sizeof *scores);

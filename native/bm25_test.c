@@ -91,8 +91,9 @@ static void check_same(bm25 *const *indexes, uint64_t seed) {
     }
 }
 
-/* rare_words: weights now and then; removals: one document in so many goes again. */
-static void test_kernels_and_ways_agree_bit_for_bit(uint64_t seed, int n, int weighed, int removals, double k1, double b) {
+/* weighed: weights now and then; removals: one document in so many goes again. */
+static void test_kernels_and_ways_agree_bit_for_bit(uint64_t seed, int n, int weighed, int removals, double k1,
+                                                    double b) {
     bm25 *q[2] = {bm25_new(BM25_SCALAR, k1, b), bm25_new(bm25_best_kernel(), k1, b)};
     CHECK(q[0] && q[1]);
     for (int i = 0; i < n; i++) {
@@ -110,6 +111,33 @@ static void test_kernels_and_ways_agree_bit_for_bit(uint64_t seed, int n, int we
         }
         CHECK(bm25_count(q[0]) == bm25_count(q[1]));
         if (i % 97 == 0 || i == n - 1) check_same(q, seed + (uint64_t)i);
+    }
+    bm25_free(q[0]), bm25_free(q[1]);
+}
+
+/* The best documents all stand in the first chunk, so what it suggests is too much to hope for. */
+static void test_a_hope_that_fails_costs_no_result(void) {
+    bm25 *q[2] = {bm25_new(BM25_SCALAR, 0.9, 0.4), bm25_new(bm25_best_kernel(), 0.9, 0.4)};
+    for (int i = 0; i < 6000; i++)
+        for (int j = 0; j < 2; j++) {
+            char text[TEXT + 16] = "here\0here\0gem";
+            uint64_t seed = (uint64_t)i;
+            const uint32_t n = 1 + drawn(&seed) % (WORDS - 3);
+            const size_t skipped = i % 60 == 7 && i < 1000 ? 0 : i % 3 ? 14 : 5; /* all three words, none, two */
+            const size_t n_bytes = 14 + write_text(&seed, n, VOCABULARY, text + 14);
+            const size_t words = n + (skipped == 14 ? 0 : skipped ? 2 : 3);
+            CHECK(bm25_add(q[j], i, i, words, n_bytes - skipped, text + skipped) == 0);
+        }
+    for (int k = 1; k <= K; k++) {
+        result first = {0};
+        for (int i = 0; i < 6; i++) {
+            result r = {0};
+            bm25_choose(q[i % 2], i / 2);
+            r.found = bm25_search(q[i % 2], 3, 11, "here\0gem\0w1", (size_t)k, 0, NULL, -HUGE_VAL, r.ids, r.scores);
+            CHECK(r.found == k);
+            if (i == 0) first = r;
+            CHECK(!memcmp(&first, &r, sizeof r));
+        }
     }
     bm25_free(q[0]), bm25_free(q[1]);
 }
@@ -220,6 +248,7 @@ int main(int n_arguments, char **arguments) {
         test_kernels_and_ways_agree_bit_for_bit(seed, 1500, 1, 9, 0, 0.4);
         test_kernels_and_ways_agree_bit_for_bit(seed, 1500, 0, 9, 2, 1);
     }
+    test_a_hope_that_fails_costs_no_result();
     test_running_out_of_memory_changes_nothing();
     test_what_cannot_be_is_refused();
     printf("bm25: all is well (%s)\n", bm25_best_kernel() == BM25_AVX2 ? "avx2" : "scalar");
