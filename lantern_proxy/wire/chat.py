@@ -4,7 +4,6 @@ read(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}').message
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from json import dumps
 from typing import Any
 
@@ -23,8 +22,10 @@ from lantern_proxy.wire.json import (
     first_byte,
     members,
     parse,
+    remembered,
     span,
     splice,
+    text_member,
 )
 
 _ROLES: dict[str, Role] = {
@@ -40,7 +41,7 @@ def read(body: bytes) -> Request:
         raise WireError("a chat completion request without messages")
     return Request(
         api="chat",
-        model=_text(top, "model"),
+        model=text_member(top, "model"),
         messages=tuple(read_message(bytes(raw)) for raw in elements(top["messages"])),
         tools=frozenset(tool_names(top)),
         stream=bytes(top.get("stream", b"false")) == b"true",
@@ -55,13 +56,8 @@ def explicit_ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
     if isinstance(metadata, dict):
         named = [metadata.get(key) for key in ("session_id", "conversation_id", "thread_id", "chat_id")]
         found += [("metadata", value) for value in named if isinstance(value, str) and value]
-    key = _text(top, "prompt_cache_key")
+    key = text_member(top, "prompt_cache_key")
     return (*found, ("prompt_cache_key", key)) if key else tuple(found)
-
-
-def _text(top: Mapping[str, msgspec.Raw], key: str) -> str:
-    value = parse(top[key]) if key in top else ""
-    return value if isinstance(value, str) else ""
 
 
 def tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:
@@ -78,17 +74,9 @@ def _list(top: Mapping[str, msgspec.Raw], key: str) -> list[msgspec.Raw]:
     return elements(top[key]) if key in top and first_byte(top[key]) == b"[" else []
 
 
-@lru_cache(maxsize=4096)  # clients resend their whole history: most messages were read before
-def _read_small(raw: bytes) -> Message:
-    return _read_message(raw)
-
-
+@remembered
 def read_message(raw: bytes) -> Message:
     """One element of `messages`. Anything that is an object is understood somehow; WireError otherwise."""
-    return _read_small(raw) if len(raw) <= 16_384 else _read_message(raw)
-
-
-def _read_message(raw: bytes) -> Message:
     data = parse(raw)
     if not isinstance(data, dict):
         raise WireError(f"a message is not an object: {raw[:40]!r}")
@@ -160,22 +148,14 @@ def plain(content: Any) -> str:
 def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer:
     """The answer in a whole response body, or in what came of a stream. Empty when there is none to be found."""
     if streamed:
-        return _assemble([part for data in sse.payloads(body) if (part := _chunk(data)) is not None], complete)
+        return _assemble(sse.objects(body), complete)
     try:
         top = members(body)
         raws = [members(choice).get("message") for choice in elements(top["choices"])]
-        found = tuple(_read_message(bytes(raw)) for raw in raws if raw is not None)
+        found = tuple(read_message(bytes(raw)) for raw in raws if raw is not None)
     except (WireError, KeyError):
         return Answer(messages=(), complete=complete)
-    return Answer(messages=found, ids=(_text(top, "id"),) if "id" in top else (), complete=complete)
-
-
-def _chunk(data: bytes) -> dict[str, Any] | None:
-    try:
-        value = parse(data)
-    except WireError:  # [DONE], or half an event
-        return None
-    return value if isinstance(value, dict) else None
+    return Answer(messages=found, ids=(text_member(top, "id"),) if "id" in top else (), complete=complete)
 
 
 def _assemble(chunks: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
@@ -190,7 +170,7 @@ def _assemble(chunks: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
             finished = finished or bool(choice.get("finish_reason"))
     raws = [_encode(_settle(choices[index])) for index in sorted(choices)]
     ids = tuple({str(chunk["id"]) for chunk in chunks if chunk.get("id")})
-    return Answer(messages=tuple(_read_message(raw) for raw in raws), ids=ids, complete=complete and finished)
+    return Answer(messages=tuple(read_message(raw) for raw in raws), ids=ids, complete=complete and finished)
 
 
 def _encode(message: Mapping[str, Any]) -> bytes:

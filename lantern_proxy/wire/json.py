@@ -4,15 +4,16 @@ Everything that is not touched keeps its bytes: key order, number formats, escap
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from json import JSONDecodeError, loads
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from lantern_proxy.turn import BLOCK_OPEN
+from lantern_proxy.turn import BLOCK_OPEN, Message
 
 Place = Literal["inside", "before", "after"]
 
@@ -90,6 +91,34 @@ def _same_part(data: bytes | msgspec.Raw, seen: bytes, raw: msgspec.Raw) -> msgs
 def first_byte(raw: msgspec.Raw) -> bytes:
     """What kind of value it is: b'"', b"[", b"{", a digit, or the first letter of true, false and null."""
     return bytes(memoryview(raw)[:1])
+
+
+def text_member(top: Mapping[str, msgspec.Raw], key: str) -> str:
+    """The string member `key`, empty when it is missing or something else."""
+    value = parse(top[key]) if key in top else ""
+    return value if isinstance(value, str) else ""
+
+
+def as_object(data: bytes) -> dict[str, Any] | None:
+    """The object that `data` holds; None for anything else: [DONE], half an event."""
+    try:
+        value = parse(data)
+    except WireError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def remembered(read: Callable[[bytes], Message]) -> Callable[[bytes], Message]:
+    """`read`, with small messages remembered: clients resend their whole history, and most of it was read before."""
+    small = lru_cache(maxsize=4_096)(read)
+
+    def read_or_recall(raw: bytes) -> Message:
+        return small(raw) if len(raw) <= _SMALL_BYTES else read(raw)
+
+    return read_or_recall
+
+
+_SMALL_BYTES = 16_384
 
 
 def canonical_json(value: Any) -> str:

@@ -4,7 +4,6 @@ read(b'{"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, "model
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,12 +16,15 @@ from lantern_proxy.wire.json import (
     Insert,
     Place,
     WireError,
+    as_object,
     canonical_json,
     elements,
     encode_string,
     first_byte,
     members,
     parse,
+    remembered,
+    text_member,
 )
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
@@ -34,15 +36,10 @@ def read(body: bytes) -> Request:
     if "messages" not in top:
         raise WireError("a messages request without messages")
     return Request(
-        api="messages", model=_text(top, "model"),
+        api="messages", model=text_member(top, "model"),
         messages=(*_system(top), *(read_message(bytes(raw)) for raw in elements(top["messages"]))),
         tools=frozenset(tool_names(top)), stream=bytes(top.get("stream", b"false")) == b"true", ids=_ids(top),
     )  # fmt: skip
-
-
-def _text(top: Mapping[str, msgspec.Raw], key: str) -> str:
-    value = parse(top[key]) if key in top else ""
-    return value if isinstance(value, str) else ""
 
 
 def _ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
@@ -59,17 +56,9 @@ def _system(top: Mapping[str, msgspec.Raw]) -> list[Message]:
     return [message("system", items, bytes(top["system"]))] if items else []
 
 
-@lru_cache(maxsize=4096)  # clients resend their whole history: most messages were read before
-def _read_small(raw: bytes) -> Message:
-    return _read_message(raw)
-
-
+@remembered
 def read_message(raw: bytes) -> Message:
     """One element of `messages`; any block types. WireError when it is no object."""
-    return _read_small(raw) if len(raw) <= 16_384 else _read_message(raw)
-
-
-def _read_message(raw: bytes) -> Message:
     data = parse(raw)
     if not isinstance(data, dict):
         raise WireError(f"a message is not an object: {raw[:40]!r}")
@@ -114,8 +103,8 @@ def _found(content: Any) -> str:
 def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer:
     """The answer in a whole response body, or in what came of a stream."""
     if streamed:
-        return _assemble([part for data in sse.payloads(body) if (part := _event(data)) is not None], complete)
-    data = _event(body)
+        return _assemble(sse.objects(body), complete)
+    data = as_object(body)
     if data is None or not isinstance(data.get("content"), list):
         return Answer(messages=(), complete=complete)
     return Answer(messages=_one(data["content"]), ids=_id_of(data), complete=complete)
@@ -123,19 +112,11 @@ def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer
 
 def _one(blocks: Sequence[Any]) -> tuple[Message, ...]:
     """The answer in the shape that clients resend."""
-    return (_read_message(msgspec.json.encode({"role": "assistant", "content": blocks})),) if blocks else ()
+    return (read_message(msgspec.json.encode({"role": "assistant", "content": blocks})),) if blocks else ()
 
 
 def _id_of(data: Mapping[str, Any]) -> tuple[str, ...]:
     return (data["id"],) if isinstance(data.get("id"), str) else ()
-
-
-def _event(data: bytes) -> dict[str, Any] | None:
-    try:
-        value = parse(data)
-    except WireError:  # half an event
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:

@@ -25,6 +25,7 @@ from lantern_proxy.wire.json import (
     parse,
     span,
     splice,
+    text_member,
 )
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "developer", "assistant": "assistant", "tool": "tool"}
@@ -40,7 +41,7 @@ def read(body: bytes, *, compact: bool = False) -> Request:
     trigger = any(m.raw.find(b'"compaction_trigger"') >= 0 for m in messages[-1:])
     chained = _chained(top)
     return Request(
-        api="responses", model=_text(top, "model"), messages=tuple(messages), tools=frozenset(tool_names(top)),
+        api="responses", model=text_member(top, "model"), messages=tuple(messages), tools=frozenset(tool_names(top)),
         stream=bytes(top.get("stream", b"false")) == b"true", ids=(*chained, *explicit_ids(top)),
         signals=frozenset({"compact"} if compact or trigger else ()), delta=bool(chained),
     )  # fmt: skip
@@ -48,7 +49,7 @@ def read(body: bytes, *, compact: bool = False) -> Request:
 
 def _chained(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
     """Ids of stored state that this request continues."""
-    previous = _text(top, "previous_response_id")
+    previous = text_member(top, "previous_response_id")
     conversation = parse(top["conversation"]) if "conversation" in top else None
     if isinstance(conversation, dict):
         conversation = conversation.get("id")
@@ -56,13 +57,8 @@ def _chained(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
     return (*found, ("conversation", conversation)) if isinstance(conversation, str) and conversation else tuple(found)
 
 
-def _text(top: Mapping[str, msgspec.Raw], key: str) -> str:
-    value = parse(top[key]) if key in top else ""
-    return value if isinstance(value, str) else ""
-
-
 def _instructions(top: Mapping[str, msgspec.Raw]) -> list[Message]:
-    text = _text(top, "instructions")
+    text = text_member(top, "instructions")
     return [message("system", [item("system", "text", text)], bytes(top["instructions"]))] if text else []
 
 
@@ -143,26 +139,18 @@ def _output(value: Any) -> str:
 def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer:
     """The answer in a whole response body, or in what came of a stream."""
     if streamed:
-        return _assemble([part for data in sse.payloads(body) if (part := _event(data)) is not None], complete)
+        return _assemble(sse.objects(body), complete)
     try:
         top = members(body)
         raws = [bytes(raw) for raw in elements(top["output"])]
     except (WireError, KeyError):
         return Answer(messages=(), complete=complete)
-    return Answer(messages=_produced(raws), ids=tuple(filter(None, [_text(top, "id")])), complete=complete)
+    return Answer(messages=_produced(raws), ids=tuple(filter(None, [text_member(top, "id")])), complete=complete)
 
 
 def _produced(raws: Sequence[bytes]) -> tuple[Message, ...]:
     """The output items; user messages that /responses/compact repeats are the client's own."""
     return tuple(m for m in map(read_item, raws) if m.role != "user")
-
-
-def _event(data: bytes) -> dict[str, Any] | None:
-    try:
-        value = parse(data)
-    except WireError:  # half an event
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:

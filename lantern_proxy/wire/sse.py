@@ -5,6 +5,9 @@ The stream itself passes through untouched; this reads the copy that was kept, s
 
 import re
 from collections.abc import Iterator
+from typing import Any
+
+from lantern_proxy.wire.json import as_object
 
 TERMINAL_BYTES = 64
 """How much of the bytes before a chunk `is_terminal` needs, to see a mark that two chunks share."""
@@ -27,6 +30,11 @@ def payloads(stream: bytes) -> Iterator[bytes]:
             data.append(line[5:].removeprefix(b" "))
     if data:
         yield b"\n".join(data)
+
+
+def objects(stream: bytes) -> list[dict[str, Any]]:
+    """The JSON objects among the payloads."""
+    return [each for data in payloads(stream) if (each := as_object(data)) is not None]
 
 
 def is_terminal(tail: bytes) -> bool:
