@@ -27,6 +27,29 @@ def cli() -> None:
     """
 
 
+class Bench(click.Group):
+    """Measurements, each imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return ["bm25"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "bm25":
+            return None
+        from lantern_proxy.bench import bm25
+
+        return bm25.command
+
+
+@cli.command(cls=Bench)
+def bench() -> None:
+    """Measure Lantern beside its peers, on this machine.
+
+    \b
+    Example: lantern bench bm25 --records 5000,10000
+    """
+
+
 @cli.command()
 @settled
 @click.option("--host", help="Address to listen on, instead of the configured one (127.0.0.1).")

