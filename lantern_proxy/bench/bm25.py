@@ -138,7 +138,8 @@ def table(rows: Sequence[Measured]) -> str:
     lines = ["| engine | " + " | ".join(f"{n:,}" for n in sizes) + " |", "| --- |" + " ---: |" * len(sizes)]
     for engine in dict.fromkeys(row.engine for row in rows):
         cells = [cell(found.get((engine, n))) for n in sizes]
-        lines.append(f"| {engine} {next(r.release for r in rows if r.engine == engine)} | " + " | ".join(cells) + " |")
+        name = " ".join((engine, next(row.release for row in rows if row.engine == engine))).strip()
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -194,9 +195,9 @@ def report(rows: Sequence[Measured], asked_for: str) -> str:
         "objects out, all engines in one process and asked in turn. "
         + " ".join((__doc__ or "").split("\n\n")[1].split())
         + f"\n\n{table(rows)}\n\n![median time a query over records](bm25.svg)\n\n"
-        f"Adding one record, text in, searchable at once: {built}. Kernel `{bm25.best_kernel()}`, "
-        f"Python {platform.python_version()}, {platform.machine()}.\n\nMade by `{asked_for}`; the machine was "
-        "not quiet, so trust the ratios more than the times.\n"
+        f"Adding one record, searchable at once, the making of its list of terms included: {built}. "
+        f"Kernel `{bm25.best_kernel()}`, Python {platform.python_version()}, {platform.machine()}.\n\n"
+        f"Made by `{asked_for}`; the machine was not quiet, so trust the ratios more than the times.\n"
     )
 
 

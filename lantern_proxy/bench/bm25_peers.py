@@ -141,5 +141,5 @@ def release(name: str) -> str | None:
     try:
         both = [version(package) for package in ((name, "numba") if name == "bm25s" else (name,))]
     except PackageNotFoundError:
-        return "this tree" if name == "lantern" else None
+        return "" if name == "lantern" else None
     return " + numba ".join(both)
