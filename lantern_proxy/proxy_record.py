@@ -21,7 +21,7 @@ def record_of(
     """session: as it is after the answer; filed: messages of the answer; status: what the client got, 0: nothing;
     turns: keep a summary of the turn, too (recipe `lantern`)"""
     messages = tuple(_clipped(each, most_chars) for each in (*step.filed, *filed))
-    named = [*answer.ids, *(value for f in messages for value in f.message.ids), session.family]
+    named = [*answer.ids, *(value for f in messages for value in f.message.ids), session.family, session.id]
     return Record(
         tenant=exchange.tenant, project=exchange.project, session=_row(session), messages=messages,
         request=_request_row(exchange, status, error), head=() if session.side else tuple(e.key for e in session.head),

@@ -89,7 +89,7 @@ def _is_new_id(found: Link, strong: Sequence[str]) -> bool:
         session
         and strong
         and session.family
-        and session.family not in strong
+        and not {session.family, session.id} & set(strong)
         and not found.side
         and found.why != "stored"
     )
@@ -108,8 +108,11 @@ def _stored(known: Known, ids: Sequence[tuple[str, str]]) -> Link | None:
 
 
 def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence[str]) -> Link | None:
-    """The most specific id decides; the others only tell whose sub-agent an agent is."""
-    families = [[known.sessions[sid] for sid in known.by_family.get(value, ())] for value in ids]
+    """The most specific id decides, ours or the client's; the others only tell whose sub-agent an agent is."""
+    families = [
+        [known.sessions[sid] for sid in (value, *known.by_family.get(value, ())) if sid in known.sessions]
+        for value in ids
+    ]
     mains = [[s for s in family if s.api == request.api and not s.side] for family in families]
     if identity.agent:
         own = [s for family in families for s in family if s.agent == identity.agent]

@@ -123,6 +123,13 @@ def test_resends_do_not_double_the_archive(url, upstream):
     assert len(texts) == len(set(texts)) == 6
 
 
+def test_a_client_may_name_a_session_by_the_id_that_it_was_told(url, upstream):
+    first = told(ask(url, body("we met at the pier of Lisbon")))
+    again = told(ask(url, body("something quite different"), x_lantern_session=first["session"]))
+    stranger = told(ask(url, body("something quite different"), "sk-other", x_lantern_session=first["session"]))
+    assert again["session"] == first["session"] != stranger["session"]
+
+
 def test_an_explicit_session_holds_what_its_content_does_not_show(url, upstream):
     one = told(ask(url, body("alpha"), x_lantern_session="mine"))
     two = told(ask(url, body("an entirely different text"), x_lantern_session="mine"))
