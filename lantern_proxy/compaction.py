@@ -15,7 +15,7 @@ that speaks of the gone in the words of the gone. Words of clients (history.MARK
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Literal
 
 from lantern_proxy.compaction_align import Seat, align, is_alike, is_cleared, is_replaced_media, seats
@@ -72,6 +72,10 @@ def compare(session: Session, request: Request, *, said: Said = (), restart: boo
     seen = _see(session, request, said)
     event, anchor = _event(seen, restart)
     gone = seen.gone_keys
+    server_side = _folded(session, request)
+    if server_side is not None and not seen.gone:
+        hidden = tuple(key for key in seen.kept[:server_side] if key)
+        return Verdict(event="compacted", kept=seen.kept, gone=hidden, anchor=server_side)
     taken_back = event in ("turn", "retry", "branch")
     return Verdict(event=event, kept=seen.kept, gone=gone, abandoned=gone if taken_back else (), anchor=anchor)
 
@@ -327,8 +331,27 @@ def _leading_system(request: Request) -> int:
     return next((at for at, m in enumerate(request.messages) if m.role not in ("system", "developer")), 0)
 
 
-def _compaction_item(request: Request) -> int | None:
-    return next((at for at, m in enumerate(request.messages) if any(i.kind == "compaction" for i in m.items)), None)
+def shown_to_model(request: Request) -> Sequence[Message]:
+    """The messages that the model gets to see: Anthropic's servers drop what stands before a compaction block."""
+    at = _compaction_item(request, last=True) if request.api == "messages" else None
+    if at is None:
+        return request.messages
+    opening = takewhile(lambda m: m.role in ("system", "developer"), request.messages)
+    return (*opening, *request.messages[at:])
+
+
+def _folded(session: Session, request: Request) -> int | None:
+    """Index of a compaction block that the last answer brought: the client still sends all before it, for nothing."""
+    at = _compaction_item(request, last=True) if request.api == "messages" else None
+    last = session.head[-1] if session.head else None
+    if at is None or last is None or not last.produced or last.message.print != request.messages[at].print:
+        return None
+    return at
+
+
+def _compaction_item(request: Request, *, last: bool = False) -> int | None:
+    found = (at for at, m in enumerate(request.messages) if any(i.kind == "compaction" for i in m.items))
+    return max(found, default=None) if last else next(found, None)
 
 
 def _first_kept_user(seen: _Seen) -> int | None:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from lantern_proxy import bm25
-from lantern_proxy.compaction import place, question
+from lantern_proxy.compaction import place, question, shown_to_model
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.follow import Step, follow, reply
@@ -219,7 +219,7 @@ class Proxy:
     def _ask(
         self, exchange: Exchange, request: Request, step: Step, budget: int, deadline: float, asked: str, summary: str
     ) -> Ask:
-        held = [canonical(i.text) for m in request.messages for i in m.items]
+        held = [canonical(i.text) for m in shown_to_model(request) for i in m.items]
         packing_s = (1 - _LOOKING) * self.config.restore.deadline_ms / 1000
         return Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session,

@@ -37,7 +37,7 @@ def test_health_tells_what_serves(url, talk):
     assert found["bm25"]["kernel"] in ("avx2", "scalar", "numpy")
     assert found["degraded"] == {}
     assert found["events"] == {"new": 2, "turn": 1, "passthrough": 1}
-    assert found["uptime_s"] > 0
+    assert found["uptime_s"] >= 0
     assert found["version"]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from scripted import Upstream, ask, body, completion, config_for, echo, say, serving, told
+from scripted import Upstream, ask, body, completion, config_for, echo, http, say, serving, told
 
 from lantern_proxy.config import RestoreConfig, RouteConfig
 from lantern_proxy.restore import Ask, Restorer
@@ -136,3 +136,37 @@ def test_an_openai_client_has_memory_in_front_of_any_provider(tmp_path, stream):
         assert all("choices" in text for text in said)
         assert upstream.got == []
         assert (found["event"], int(found["restored"]) > 0) == ("window", True)
+
+
+def test_what_anthropics_servers_drop_behind_a_compaction_block_counts_as_lost(tmp_path):
+    def answer(*blocks: dict) -> bytes:
+        return json.dumps({"id": "msg_1", "type": "message", "role": "assistant", "content": list(blocks)}).encode()
+
+    def send(url: str, messages: list[dict]) -> dict[str, str]:
+        headers = {"x-api-key": "sk-ant", "anthropic-version": "2023-06-01"}
+        request = {"model": "m", "max_tokens": 9, "system": "You keep depots.", "messages": messages}
+        return told(http.post(f"{url}/v1/messages", json=request, headers=headers))
+
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000))
+        with serving(config) as url:
+            messages: list[dict] = []
+            for n in range(6):
+                messages.append({"role": "user", "content": fact(n)})
+                parts = [{"type": "text", "text": f"Depot {n} is filed."}]
+                if n == 5:
+                    parts.insert(0, {"type": "compaction", "content": "The user lists depots, and we file them."})
+                upstream.answer = say(200, answer(*parts))
+                send(url, messages)
+                messages.append({"role": "assistant", "content": parts})
+            question = {"role": "user", "content": "Which gate does depot number 2 ship through?"}
+            upstream.answer = say(200, answer({"type": "text", "text": "G"}))
+            first = send(url, [*messages, question])
+            sent = json.loads(upstream.got[-1].body)["messages"]
+            again = send(
+                url, [*messages, question, {"role": "assistant", "content": "G"}, {"role": "user", "content": "ok"}]
+            )
+    assert (first["event"], again["event"]) == ("compacted", "turn")
+    assert "GATE-15838" in json.dumps(sent[-1])
+    assert sent[:-1] == messages
+    assert int(again["restored"]) >= int(first["restored"]) > 0
