@@ -1,7 +1,15 @@
 """Health, metrics and the read-only API, served by the real app."""
 
+import asyncio
+
+import httpx
 import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told
+from starlette.applications import Starlette
+
+from lantern_proxy import admin
+from lantern_proxy.admin.api import is_loopback
+from lantern_proxy.config import Config
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +126,21 @@ def test_this_machine_may_ask_by_any_of_its_addresses(url, host):
 def test_the_api_is_read_only(url, talk, method):
     assert http.request(method, f"{url}/lantern/api/sessions").status_code in (404, 405)
     assert get(url, "/api/sessions")
+
+
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [("127.0.0.1", True), ("127.8.9.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("192.168.1.5", False),
+     ("::ffff:10.0.0.1", False), ("2001:db8::1", False), ("", False), ("localhost", False)],
+)  # fmt: skip
+def test_only_callers_on_this_machine_see_conversations(address, own):
+    assert is_loopback(address) is own
+
+
+def test_a_caller_from_elsewhere_is_refused():
+    async def ask_from(address: str) -> int:
+        door = httpx.ASGITransport(Starlette(routes=admin.routes(Config())), client=(address, 4_000))
+        async with httpx.AsyncClient(transport=door, base_url="http://127.0.0.1:8484") as elsewhere:
+            return (await elsewhere.get("/api/sessions")).status_code
+
+    assert asyncio.run(ask_from("10.0.0.9")) == 403

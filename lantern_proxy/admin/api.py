@@ -30,20 +30,37 @@ def api_routes(config: Config) -> list[BaseRoute]:
 
 
 def only_this_machine(config: Config, endpoint: Endpoint) -> Endpoint:
-    """`endpoint`, refused when the Host header names anything but an address or the host that Lantern listens on.
+    """`endpoint` for callers on this machine, who name it by an address, by localhost or by the configured host.
 
     Rebinding needs a name: a page at evil.example whose name now means 127.0.0.1 still sends `Host: evil.example`.
     """
     allowed = {"localhost", config.server.host}
 
     async def guarded(request: Request) -> Response:
+        caller = request.client.host if request.client else ""
+        if not is_loopback(caller):
+            return _refused(f"{caller} may not ask; conversations are shown on this machine only")
         host = request.url.hostname or ""
         if host not in allowed and not _is_address(host):
-            message = f"host {host!r} may not ask; use http://127.0.0.1:{config.server.port}{request.url.path}"
-            return JSONResponse({"error": {"message": message}}, 403)
+            way_out = f"http://127.0.0.1:{config.server.port}{request.url.path}"
+            return _refused(f"host {host!r} may not ask; use {way_out}")
         return await endpoint(request)
 
     return guarded
+
+
+def _refused(message: str) -> Response:
+    return JSONResponse({"error": {"message": message}}, 403)
+
+
+def is_loopback(host: str) -> bool:
+    """Is this address one of this machine's own? An IPv4 address within IPv6 counts as itself."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
 
 
 def _is_address(host: str) -> bool:
