@@ -400,9 +400,3 @@ def question(request: Request) -> int | None:
             continue
         return at if is_spoken(m) else None
     return None
-
-
-def is_summary_of(text: str, said: Sequence[tuple[str, str]]) -> bool:
-    """Does `text` hold the answer of a side call?"""
-    whole = plain(text)
-    return any(who == "side" and len(produced) >= SUMMARY_CHARS and produced in whole for produced, who in said)

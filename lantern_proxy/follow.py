@@ -28,9 +28,20 @@ class Step:
     link: Link
 
 
-def follow(known: Known, request: Request, identity: Identity, *, now: float, new_id: Callable[[], str]) -> Step:
-    """Link `request`, decide what happened, and remember the session as it is now."""
-    found = link(known, request, identity, now)
+def follow(
+    known: Known,
+    request: Request,
+    identity: Identity,
+    *,
+    now: float,
+    new_id: Callable[[], str],
+    found: Link | None = None,
+) -> Step:
+    """Link `request`, decide what happened, and remember the session as it is now.
+
+    found: what link() says of the request, when that is known already
+    """
+    found = found or link(known, request, identity, now)
     step = _side(known, request, found, now, new_id) if found.side else _main(known, request, found, now, new_id)
     remember(known, step.session)
     known.in_flight[step.session.id] += 1

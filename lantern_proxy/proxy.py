@@ -152,8 +152,8 @@ class Proxy:
         exchange.tenant = self.tenants.of(arrival.credential())
         exchange.project = arrival.header("x-lantern-project")[:200]
         who = identity({name.decode("latin-1"): value.decode("latin-1") for name, value in arrival.headers})
-        known = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)
-        step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{secrets.token_hex(8)}")
+        known, found = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)
+        step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{secrets.token_hex(8)}", found=found)
         exchange.step, exchange.event, exchange.session = step, step.event, step.session.id
 
     async def _look_at_the_archive(self, exchange: Exchange) -> None:

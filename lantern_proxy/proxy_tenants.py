@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from lantern_proxy.archive import Archive, ArchiveError, SessionRow
 from lantern_proxy.config import Config
 from lantern_proxy.follow import recall
-from lantern_proxy.history import Session, chains
+from lantern_proxy.history import Session, chains, place_key
 from lantern_proxy.proxy_writer import Writer
-from lantern_proxy.session import Known, link
-from lantern_proxy.turn import Api, Filed, Identity, Request, fingerprint
+from lantern_proxy.session import Known, Link, link
+from lantern_proxy.turn import Api, Filed, Identity, Request
 
 log = logging.getLogger("lantern.proxy")
 
@@ -79,16 +79,20 @@ class Tenants:
         mine = self._mine.get(key)
         return mine.known if mine else None
 
-    async def known(self, key: Key, request: Request, identity: Identity, now: float) -> Known:
-        """Sessions of `key`. The archive is asked when memory does not know the request's own: first for sessions that
-        hold its ids and messages, then, once, for those last seen."""
+    async def known(self, key: Key, request: Request, identity: Identity, now: float) -> tuple[Known, Link]:
+        """Sessions of `key`, and which of them the request belongs to: for follow(), before anything else is awaited.
+
+        The archive is asked when memory does not know the request's own session: first for those that hold its ids and
+        messages, then, once, for those last seen.
+        """
         mine = self._mine.get(key)
         if mine is None:
             mine = self._mine[key] = _Mine()
             self._make_room()
         self._mine.move_to_end(key)
-        if link(mine.known, request, identity, now).session is not None:
-            return mine.known
+        found = link(mine.known, request, identity, now)
+        if found.session is not None:
+            return mine.known, found
         async with mine.lock:
             values = _names_of(request, identity)
             if values and link(mine.known, request, identity, now).session is None:
@@ -97,7 +101,7 @@ class Tenants:
                 mine.reading = asyncio.create_task(self._bring(mine, key, None))
             if mine.reading is not None and not mine.reading.done():
                 await _at_most(_RECENT_WAIT_S, mine.reading)
-        return mine.known
+        return mine.known, link(mine.known, request, identity, now)
 
     def _make_room(self) -> None:
         held = sum(len(mine.known.sessions) for mine in self._mine.values())
@@ -145,7 +149,7 @@ def _names_of(request: Request, identity: Identity) -> list[str]:
     values = {value for _, value in (*identity.ids, *request.ids)}
     values |= {value for m in request.messages for value in m.ids}
     if any(m.role == "assistant" for m in request.messages):
-        values |= {fingerprint(b"", chain, b"").hex() for chain in chains(request.messages)[-_PROBED:]}
+        values |= {place_key(chain) for chain in chains(request.messages)[-_PROBED:]}
     return sorted(values)
 
 

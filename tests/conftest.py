@@ -4,9 +4,24 @@ import os
 from pathlib import Path
 
 import pytest
+from scripted import echo
 
 
 @pytest.fixture(scope="session")
 def cache_dir() -> Path:
     """Where the compiled embedding model is kept between runs: compiling it takes half a minute."""
     return Path(os.environ.get("LANTERN_TEST_CACHE") or Path(__file__).parent.parent / ".cache" / "embed")
+
+
+@pytest.fixture
+def upstream(running):
+    """The scripted upstream of a module's `running` (upstream, URL), as if nothing had been asked of it yet."""
+    running[0].answer = echo
+    running[0].got.clear()
+    return running[0]
+
+
+@pytest.fixture
+def url(running, upstream):
+    """Where a module's `running` app serves."""
+    return running[1]

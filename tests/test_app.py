@@ -41,18 +41,6 @@ def running(tmp_path_factory):
         yield upstream, url
 
 
-@pytest.fixture
-def upstream(running):
-    running[0].answer = echo
-    running[0].got.clear()
-    return running[0]
-
-
-@pytest.fixture
-def url(running, upstream):
-    return running[1]
-
-
 def raw(url: str, request: bytes, *, until_closed: bool = False) -> bytes:
     """What comes back for `request` on a socket of its own, as far as it comes."""
     host, port = url.removeprefix("http://").split(":")

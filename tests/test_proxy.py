@@ -31,18 +31,6 @@ def running(tmp_path_factory):
         yield upstream, url
 
 
-@pytest.fixture
-def upstream(running):
-    running[0].answer = echo
-    running[0].got.clear()
-    return running[0]
-
-
-@pytest.fixture
-def url(running, upstream):
-    return running[1]
-
-
 def fact(name: str, n: int) -> str:
     return (
         f"The {name} relay number {n} listens on port {20_000 + 37 * n} and its keeper is Agent-{name}-{n * 7919:05d}."
@@ -480,7 +468,7 @@ def test_tenants_seen_longest_ago_make_room(tmp_path):
         tenants = Tenants(Config(), sessions=50)
         for n in range(200):
             request = chat.read(json.dumps(body(f"text {n}")).encode())
-            known = await tenants.known((f"t{n}", ""), request, Identity(), float(n))
+            known, _ = await tenants.known((f"t{n}", ""), request, Identity(), float(n))
             follow(known, request, Identity(), now=float(n), new_id=lambda n=n: f"s{n}")
         return tenants.remembered(("t0", "")) is None, tenants.remembered(("t199", "")) is not None, len(tenants._mine)
 
