@@ -9,6 +9,8 @@ from functools import lru_cache
 
 import Stemmer
 
+from lantern_proxy import analyze_native
+
 MAX_TERM_CHARS = 96
 _MAX_PARTS = 12
 _stem = Stemmer.Stemmer("english", 0).stemWord  # its own cache takes a lock and is slower than lru_cache below
@@ -56,6 +58,7 @@ _NO_NAMES = frozenset(
     instead about around roughly nearly almost exactly like likes least then than per
     """.split()  # noqa: SIM905 - fifty lines of quotes read worse
 )
+_UNNAMED = STOP_WORDS | _NO_NAMES
 
 
 @lru_cache(maxsize=1 << 16)
@@ -78,6 +81,12 @@ def _expand(run: str) -> tuple[str, ...]:
 
 def terms(text: str) -> list[str]:
     """The terms of `text` in order, repeats kept, lower-cased and stemmed; what the lexical index holds."""
+    found = analyze_native.terms(text)
+    return terms_in_python(text) if found is None else found
+
+
+def terms_in_python(text: str) -> list[str]:
+    """The same without C: what native/analyze.c must equal, and what serves where it cannot."""
     found: list[str] = []
     for run in _RUN.findall(text):
         found += _expand(run) if len(run) <= 4 * MAX_TERM_CHARS else _expand(run[:MAX_TERM_CHARS])
@@ -109,8 +118,14 @@ _EXTENSION = (
     r"(?:py|pyi|js|mjs|jsx|ts|tsx|md|rst|json|jsonl|ya?ml|toml|txt|c|h|cc|cpp|hpp|rs|go|java|kt|rb|php|sh|bash|sql|html?"
     r"|css|scss|db|sqlite|csv|tsv|ini|cfg|conf|log|lock|env|xml|ipynb|pdf|png|jpe?g|svg|gz|zip|tf|proto|swift|vue)"
 )
+_PLAIN = (
+    r"(?!(?:last|next|this|yesterday|tomorrow|a|an|one|two|three|four|five|six|few|[a-f]{7,40})\b)"
+    r"[a-z]++(?![\w.@+\-/:=(\\]| =)"
+)
+"""A word in lower case that none of the kinds below begins with: most are such, and they are passed over at once."""
 _SPECIFIC = re.compile(
-    "|".join(
+    rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
+    + "|".join(
         f"(?P<{name}>{pattern})"
         for name, pattern in {
             "url": r"\bhttps?://[^\s<>\"'`)\]]+",
@@ -136,8 +151,10 @@ _SPECIFIC = re.compile(
             "quote": r"\"[^\"\n]{2,60}\"",
         }.items()
     )
+    + ")"
 )
-_BEFORE = re.compile(r"([A-Za-z][\w.-]*)[\s:=(\"'#]{0,3}$")
+_BEFORE = re.compile(r"\n?[\s:=(\"'#]{0,3}([\w.-]*[A-Za-z])")
+"""The word that ends a text, seen from the text's end: the text is turned round."""
 _AFTER = re.compile(r"[\s-]?([A-Za-z][\w-]*)")
 _STARTS = re.compile(r"(?:^|[.!?:;\n\"(*#>\]-])\s*$")
 
@@ -157,7 +174,7 @@ def specifics(text: str) -> list[str]:
     return list(found)
 
 
-_ENDLESS = re.compile(r"\S{301,}|\s{301,}")
+_ENDLESS = re.compile(r"(?<!\S)\S{301,}|(?<!\s)\s{301,}")
 _WINDOW = re.compile(r".{1,1000}(?=\s|\Z)|.{1,1000}", re.S)
 """The pattern above looks ahead: windows keep its time linear in the text, whatever the text."""
 
@@ -189,16 +206,17 @@ def _with_its_name(match: re.Match[str], text: str) -> str:
     term, start = match.group(), max(0, match.start() - 40)
     before = text[start : match.start()]
     for _ in range(3):
-        word = _BEFORE.search(before)
-        if word is None:
+        found = _BEFORE.match(before[::-1])
+        if found is None:
             break
-        if word.group(1).lower() not in _LINKS:
-            if word.group(1).lower() not in STOP_WORDS and word.group(1).lower() not in _NO_NAMES:
-                return text[start + word.start() : match.end()]
+        word, at = found.group(1)[::-1].lower(), len(before) - found.end()
+        if word not in _LINKS:
+            if word not in _UNNAMED:
+                return text[start + at : match.end()]
             break
-        before = before[: word.start()]
+        before = before[:at]
     after = _AFTER.match(text, match.end())
-    return term + after.group() if after and after.group(1).lower() not in STOP_WORDS | _NO_NAMES else term
+    return term + after.group() if after and after.group(1).lower() not in _UNNAMED else term
 
 
 _KEY = re.compile(r"[^\s\"'`=:,;()\[\]{}<>]+")

@@ -11,16 +11,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
 from lantern_proxy import admin
+from lantern_proxy.app_place import Place
+from lantern_proxy.app_workers import PASSED, Others
 from lantern_proxy.config import Config
+from lantern_proxy.doors import AdminDoor, Doors
 from lantern_proxy.embed import Embedder
 from lantern_proxy.proxy import Proxy
-from lantern_proxy.proxy_relay import ClientLeft, Relay, Upload, answer_json, pieces
+from lantern_proxy.proxy_relay import ClientLeft, Relay, Upload, answer_json, whole
 from lantern_proxy.proxy_writer import MakeRestorer
 from lantern_proxy.restore import Restorer
+from lantern_proxy.trace import Tracer, is_on
 from lantern_proxy.upstream import Upstream
 from lantern_proxy.wire import protocol_of
 from lantern_proxy.wire.http import Arrival
@@ -34,27 +38,70 @@ _LOST_BODY = {
         "type": "invalid_request_error",
     }
 }
+_NOT_A_WORKER = {"error": {"message": "lantern's workers talk here; use its own port", "type": "permission_error"}}
 _NO_WEBSOCKET = {"error": {"message": "lantern speaks HTTP here, no WebSocket; use POST", "type": "upgrade_required"}}
 
 
-def create(config: Config, *, embedder: Embedder | None = None, make_restorer: MakeRestorer = Restorer) -> Starlette:
+class App(Starlette):
+    """Starlette for what is ours; what passes through goes to the door at once, past middleware and routing."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith("/lantern"):
+            await self._ours(scope, receive, send)
+            return
+        scope["app"] = self
+        others: Others | None = self.state.others
+        if others is not None:
+            entered = others.entered(scope)
+            if entered is None:
+                await answer_json(send, 403, _NOT_A_WORKER, [(b"connection", b"close")])
+                return
+            scope = entered
+        await door(scope, receive, send)
+
+    async def _ours(self, scope: Scope, receive: Receive, send: Send) -> None:
+        others: Others | None = getattr(self.state, "others", None)
+        if scope["type"] == "http" and others is not None:
+            scope = others.entered(scope) or scope  # a stranger finds the admin's door as everywhere
+        await super().__call__(scope, receive, send)
+
+
+def create(
+    config: Config, *, embedder: Embedder | None = None, make_restorer: MakeRestorer = Restorer,
+    place: Place | None = None,
+) -> Starlette:  # fmt: skip
     """The application; everything it owns lives from its start-up to its shutdown.
 
     embedder, make_restorer: as in Proxy
+    place:                   which worker this is, when there are several
     """
+
+    doors = Doors(config)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with Upstream(config.upstream) as upstream:
-            proxy = Proxy(config, embedder=embedder, make_restorer=make_restorer)
+            keeper = place is None or place.number == 0
+            proxy = Proxy(config, embedder=embedder, make_restorer=make_restorer, keeper=keeper)
+            app.state.others = Others(place, config) if place is not None else None
             app.state.proxy, app.state.upstream, app.state.started_at = proxy, upstream, time.time()
+            app.state.doors = doors
+            admin.attach(app.state)
+            tracer = Tracer(config.trace) if is_on(config.trace) else None
+            if tracer is not None:
+                proxy.listeners.append(tracer.heard)
             try:
                 yield
             finally:
+                if app.state.others is not None:
+                    await app.state.others.aclose()
                 await asyncio.to_thread(proxy.close)
+                if tracer is not None:
+                    await asyncio.to_thread(tracer.close)
 
-    ours = [Route("/lantern", admin.nothing_here), Mount("/lantern", routes=admin.routes(config))]
-    app = Starlette(routes=ours, lifespan=lifespan)
+    inside = AdminDoor(config, Router(admin.routes(config)))
+    ours = [Route("/lantern", admin.nothing_here), Mount("/lantern", app=inside)]
+    app = App(routes=ours, lifespan=lifespan)
     app.router.default, app.router.redirect_slashes = door, False
     return app
 
@@ -64,6 +111,17 @@ async def door(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         return
     state, arrival = scope["app"].state, _arrival(scope)
+    others: Others | None = state.others
+    if others is not None and not scope.get(PASSED):
+        owner = others.owner(arrival, state.doors, state.proxy.tenants)
+        if owner != others.number:
+            await others.pass_on(owner, scope, arrival, receive, send)
+            return
+    refused = state.doors.admit(arrival, scope["client"][0] if scope["client"] else "")
+    if refused is not None:
+        await refused.send(send)
+        return
+    receive, send = state.doors.measured(arrival, receive, send)
     if arrival.header("upgrade").lower() == "websocket":
         await answer_json(send, 426, _NO_WEBSOCKET, [(b"upgrade", b"HTTP/1.1"), (b"connection", b"close")])
         return
@@ -71,7 +129,7 @@ async def door(scope: Scope, receive: Receive, send: Send) -> None:
     upload = Upload(receive) if not memory and _is_large(arrival) else None
     if upload is None:
         try:
-            arrival.body = b"".join([piece async for piece in pieces(receive)])
+            arrival.body = await whole(receive)
         except ClientLeft:
             return
         if not arrival.body and arrival.header("upgrade") and _has_body(arrival):

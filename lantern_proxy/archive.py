@@ -9,13 +9,14 @@
 Nothing of SQLite leaves these modules: scores are larger-is-better, errors are ArchiveError, times Unix seconds.
 """
 
-import dataclasses
+import contextlib
 import hashlib
 import hmac
 import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +24,29 @@ import numpy as np
 import numpy.typing as npt
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive_file import FAULTS, ArchiveError, Connections, check_file, spoils_all
+from lantern_proxy import archive_cut
+from lantern_proxy.archive_cut import Uncut
+from lantern_proxy.archive_feedback import VERDICTS, Edit, Marked, Verdict, corrected
+from lantern_proxy.archive_file import (
+    ArchiveError,
+    Connections,
+    check_file,
+    drop_kept,
+    embedding_model,
+    occurrences,
+    spoils_all,
+    sqlite_faults,
+)
+from lantern_proxy.archive_forget import (
+    ForgetRule,
+    Marks,
+    Receipt,
+    Verified,
+    forget,
+    generation,
+    present,
+    without_forgotten,
+)
 from lantern_proxy.archive_rows import (
     Finding,
     Hit,
@@ -35,6 +58,7 @@ from lantern_proxy.archive_rows import (
     SessionRow,
     TenantSummary,
     Why,
+    dumps,
     from_block,
     from_filed,
     from_passage,
@@ -44,20 +68,23 @@ from lantern_proxy.archive_rows import (
     lines,
     name,
 )
-from lantern_proxy.archive_tenant import TenantArchive, embedding_model
+from lantern_proxy.archive_scope import large, newest
+from lantern_proxy.archive_tenant import TenantArchive
+from lantern_proxy.archive_tokens import Tokens, add_tokens
 from lantern_proxy.migrations.archive import create_vectors, migrations
 from lantern_proxy.turn import Block, Passage, fingerprint
 
 __all__ = [
-    "Archive", "ArchiveError", "Finding", "Hit", "Mark", "PruneReport", "PruneRule", "Record", "RequestRow",
-    "SessionRow", "TenantArchive", "TenantSummary", "Why",
+    "VERDICTS", "Archive", "ArchiveError", "Edit", "Finding", "ForgetRule", "Hit", "Mark", "Marked", "PruneReport",
+    "PruneRule", "Receipt", "Record", "RequestRow", "SessionRow", "TenantArchive", "TenantSummary", "Uncut", "Verdict",
+    "Verified", "Why",
 ]  # fmt: skip
 
 log = logging.getLogger("lantern.archive")
 
 Vector = npt.NDArray[np.float32]
-_RECORD_FAULTS: tuple[type[Exception], ...] = (FAULTS, ValueError, TypeError, OverflowError, AttributeError)
-"""What a record with a value that cannot be stored raises."""
+_RECORD_FAULTS = (ValueError, TypeError, OverflowError, AttributeError)
+"""What a record with a value that cannot be stored raises, besides SQLite's own."""
 
 _SESSION = """INSERT INTO sessions (tenant, id, project, api, family, parent, title, created_at, last_seen_at,
         system, tools)
@@ -68,8 +95,14 @@ _SESSION = """INSERT INTO sessions (tenant, id, project, api, family, parent, ti
         parent = CASE excluded.parent WHEN '' THEN parent ELSE excluded.parent END,
         title = CASE excluded.title WHEN '' THEN title ELSE excluded.title END"""
 _REQUEST = """INSERT OR REPLACE INTO requests (tenant, id, session, at, api, path, model, event, status, query,
-        restored, chars, ms, degraded, gone, error)
-    VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT))"""
+        restored, chars, ms, degraded, gone, error, size, passed)
+    VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT),
+        ?, ?)"""
+_LOST = """UPDATE requests SET lost = (
+        SELECT ifnull(sum(size), 0) FROM (
+            SELECT max(length(CAST(m.raw AS BLOB))) AS size FROM json_each(?) k
+            CROSS JOIN messages m ON m.tenant = requests.tenant AND m.key = k.value GROUP BY m.key))
+    WHERE tenant = ? AND id = ?"""
 _MESSAGE = """INSERT INTO messages (tenant, session, key, position, turn, role, text, items, raw, print, side, partial,
         created_at)
     VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?)
@@ -113,6 +146,7 @@ class Archive:
     vectors:     False leaves sqlite-vec out
     read_only:   nothing is made, migrated or written
     busy_s:      how long to wait for another process that writes
+    key:         64 hex digits of an encrypted archive; empty for a plain one
     Raises ArchiveError when the file cannot be used; the file is left as it is.
     """
 
@@ -124,10 +158,14 @@ class Archive:
         vectors: bool = True,
         read_only: bool = False,
         busy_s: float = 5.0,
+        key: str = "",
     ) -> None:
         self.path = Path(path)
-        self._connections = Connections(self.path, synchronous, vectors=vectors, read_only=read_only, busy_s=busy_s)
+        self._connections = Connections(
+            self.path, synchronous, vectors=vectors, read_only=read_only, busy_s=busy_s, key=key
+        )
         lacking = self._connections.lacking
+        self.encrypted = bool(key)
         self.vectors = not lacking
         """Whether vectors can be kept and searched here."""
         self.degraded: tuple[str, ...] = (f"vectors: {lacking}",) if lacking and vectors else ()
@@ -138,6 +176,8 @@ class Archive:
             self._secret = bytes.fromhex(
                 db.execute("SELECT value FROM settings WHERE tenant = '' AND name = 'secret'").fetchone()[0]
             )
+
+        self._marks = Marks(self._secret)
 
     def __enter__(self) -> "Archive":
         return self
@@ -160,6 +200,26 @@ class Archive:
         """Name and dimension of the model that its vectors are of; None before the first vector."""
         with self._connections.reading() as db:
             return embedding_model(db)
+
+    @property
+    def stamp(self) -> str:
+        """Tells this archive from every other one, and nothing else."""
+        return hmac.new(self._secret, b"stamp", hashlib.sha256).hexdigest()[:32]
+
+    @property
+    def is_there(self) -> bool:
+        """False when its file was deleted or replaced since."""
+        return self._connections.is_there()
+
+    def newest_passage(self) -> int:
+        """The largest id that a passage ever had: it grows when any process has archived something."""
+        with self._connections.reading() as db:
+            return newest(db)
+
+    def large_scopes(self, least: int, *, by_project: bool) -> list[tuple[str, str | None, str, int]]:
+        """(tenant, project, unit, passages) of tenants, or projects, with `least` passages or more, largest first."""
+        with self._connections.reading() as db:
+            return large(db, least, by_project=by_project)
 
     def tenant_of(self, credential: str) -> str:
         """The tenant that a credential stands for in this archive. The credential cannot be found from it."""
@@ -202,13 +262,43 @@ class Archive:
         execute("SAVEPOINT record")
         try:
             added = self._write_record(db, record)
-        except _RECORD_FAULTS as error:
-            if isinstance(error, FAULTS) and spoils_all(error):
+        except sqlite_faults(*_RECORD_FAULTS) as error:
+            if isinstance(error, sqlite_faults()) and spoils_all(error):
                 raise
             execute("ROLLBACK TO record")
             self._count("record", f"record of session {record.session.id} is not archived: {error}")
             added = ()
         execute("RELEASE record")
+        return added
+
+    def uncut(self, limit: int = 256) -> list[Uncut]:
+        """Messages, at most `limit`, that were archived and not cut into passages: their process was killed before."""
+        with self._connections.reading() as db:
+            return archive_cut.left(db, limit)
+
+    def add_passages(self, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> list[tuple[Passage, ...]]:
+        """File what messages were cut into; returns for each the passages that are new, with their ids.
+
+        Messages that are gone by now get none. Raises ArchiveError when the file is at fault; then nothing was written.
+        """
+        with self._connections.writing(again=True) as db:
+            return [self._cut_apart(db, cut, passages) for cut, passages in cuts]
+
+    def _cut_apart(self, db: Database, cut: Uncut, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """One cut inside a savepoint of its own; what cannot be stored is not tried again."""
+        execute = db.conn.execute
+        held = archive_cut.take(db, cut)
+        execute("SAVEPOINT cut")
+        try:
+            found = [self._add_passage(db, name(cut.tenant), cut.project, p) for p in passages if p.message in held]
+            added = tuple(passage for passage in found if passage)
+        except sqlite_faults(*_RECORD_FAULTS) as error:
+            if isinstance(error, sqlite_faults()) and spoils_all(error):
+                raise
+            execute("ROLLBACK TO cut")
+            self._count("record", f"passages of session {cut.session} are not archived: {error}")
+            added = ()
+        execute("RELEASE cut")
         return added
 
     def _count(self, fault: str, message: str) -> None:
@@ -218,13 +308,18 @@ class Archive:
     def _write_record(self, db: Database, record: Record) -> tuple[Passage, ...]:
         if not record.tenant:
             raise ValueError("its tenant is empty")
+        record = without_forgotten(db, self._marks, record)
         conn, tenant, session = db.conn, name(record.tenant), name(record.session.id)
         conn.execute(_SESSION, from_session(tenant, record.project, record.session))
-        conn.execute(_REQUEST, from_request(tenant, session, record.request))
+        if record.request is not None:
+            conn.execute(_REQUEST, from_request(tenant, session, record.request, record.passed))
         conn.executemany(_MESSAGE, [from_filed(tenant, session, filed) for filed in record.messages])
         if record.head:
-            conn.execute(_HEAD, (tenant, session, lines(map(name, record.head))))
+            conn.execute(_HEAD, (tenant, session, name(lines(record.head))))
         conn.executemany(_ID, [(tenant, name(value), session) for value in record.ids])
+        if record.lost and record.request is not None:
+            conn.execute(_LOST, (dumps([name(key) for key in record.lost]), tenant, name(record.request.id)))
+        conn.executemany(archive_cut.NOTE, archive_cut.notes(tenant, record.project, session, record.uncut))
         added = [self._add_passage(db, tenant, record.project, passage) for passage in record.passages]
         for block in record.blocks:
             _add_block(db, tenant, session, block)
@@ -238,7 +333,7 @@ class Archive:
             if known:
                 passage = self._take_over(db, tenant, known, passage)
         row = db.conn.execute(_PASSAGE, from_passage(tenant, project, passage)).fetchone()
-        return dataclasses.replace(passage, id=row[0]) if row else None
+        return corrected(db, tenant, project, replace(passage, id=row[0])) if row else None
 
     def _take_over(self, db: Database, tenant: str, known: Sequence[Any], passage: Passage) -> Passage:
         """Remove what the turn had before; what was learned of it goes on with its heir."""
@@ -246,9 +341,57 @@ class Archive:
         if self.vectors and embedding_model(db):
             db.conn.execute("DELETE FROM vectors WHERE passage_id = ?", (id_,))
         db.conn.execute("DELETE FROM passages WHERE tenant = ? AND id = ?", (tenant, id_))
-        return dataclasses.replace(
-            passage, confidence=confidence, success=success, accesses=accesses, accessed_at=accessed_at
-        )
+        return replace(passage, confidence=confidence, success=success, accesses=accesses, accessed_at=accessed_at)
+
+    def forget(self, tenant: str, rule: ForgetRule, *, now: float, dry_run: bool = False) -> Receipt:
+        """Remove what `rule` names of one tenant, everywhere in the file and its log; the receipt is signed.
+
+        A running proxy drops what it remembers within a second. A dry run reports the same counts (but vectors).
+        """
+        own = name(tenant)
+        if not own:
+            raise ArchiveError("tenant is empty; name one, as `lantern status` lists them")
+        with self._connections.writing() as db:
+            vectors = self.vectors and bool(embedding_model(db))
+            receipt = forget(db, own, rule, self._marks, now=now, dry_run=dry_run, vectors=vectors)
+        if not dry_run:
+            drop_kept(self.path, own)
+            self._connections.empty_log()
+            if rule.match is not None:
+                receipt = replace(receipt, left_over=occurrences(self.path, rule.match))
+        return receipt.signed(self._secret)
+
+    def verify(self, receipt: Receipt) -> Verified:
+        """Was it this archive that gave the receipt, unchanged, and is anything that it lists here again?"""
+        with self._connections.reading() as db:
+            return Verified(receipt.is_genuine(self._secret), present(db, receipt, self._marks))
+
+    @property
+    def used_bytes(self) -> int:
+        """Size of the file without its free pages."""
+        with self._connections.reading() as db:
+            pages, free, size = (
+                db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+            )
+        return int((pages - free) * size)
+
+    def oldest_share(self, share: float) -> float | None:
+        """The time before which `share` (0 to 1) of all messages came; None when there are none."""
+        with self._connections.reading() as db:
+            count = db.execute("SELECT count(*) FROM messages").fetchone()[0]
+            at = min(count - 1, int(count * share) + 1)
+            row = db.execute("SELECT created_at FROM messages ORDER BY created_at LIMIT 1 OFFSET ?", (at,)).fetchone()
+        return float(row[0]) if count and row else None
+
+    @property
+    def forgets(self) -> str:
+        """Changes whenever something was forgotten, by whichever process."""
+        with self._connections.reading() as db:
+            return generation(db)
+
+    def writing(self) -> contextlib.AbstractContextManager[Database]:
+        """One transaction, for the other modules of the archive."""
+        return self._connections.writing()
 
     def unembedded(self, limit: int) -> list[tuple[str, int, str]]:
         """Passages that wait for a vector: (tenant, id, text), at most `limit`, tenants getting equal shares.
@@ -265,8 +408,18 @@ class Archive:
                 waiting += db.execute(_PENDING, (tenant, share)).fetchall()
             return waiting[:limit]
 
-    def add_vectors(self, model: str, dim: int, rows: Sequence[tuple[str, str, int, Vector]]) -> int:
+    def add_vectors(
+        self,
+        model: str,
+        dim: int,
+        rows: Sequence[tuple[str, str, int, Vector]],
+        *,
+        recipe: str = "",
+        tokens: Sequence[tuple[str, int, Tokens]] = (),
+    ) -> int:
         """Keep vectors of passages, each (tenant, session, passage id, float32 (dim,)); returns how many were new.
+
+        recipe, tokens: how token vectors were made, and those of passages, each (tenant, passage id, int8 (n, numbers))
 
         Passages that are gone by now, or have a vector, are skipped. Raises ArchiveError when `model` is not the one
         that this archive's vectors are of: two models' vectors cannot be compared.
@@ -274,7 +427,7 @@ class Archive:
         if not self.vectors:
             return 0
         packed = [(_pack(vector, dim, id_), name(tenant), name(session), id_) for tenant, session, id_, vector in rows]
-        with self._connections.writing() as db:
+        with self._connections.writing(again=True) as db:
             known = embedding_model(db)
             if known is None:
                 _start_vectors(db, model, dim)
@@ -285,6 +438,7 @@ class Archive:
                 )
             added = max(0, db.conn.executemany(_VECTOR, packed).rowcount) if packed else 0
             db.conn.executemany(_EMBEDDED, [row[1:] for row in packed])
+            add_tokens(db, recipe, [(name(tenant), id_, vectors) for tenant, id_, vectors in tokens])
         return added
 
     def drop_vectors(self) -> None:
@@ -293,6 +447,7 @@ class Archive:
             return
         with self._connections.writing() as db:
             db.execute("DROP TABLE IF EXISTS vectors")
+            db.execute("DELETE FROM tokens")
             db.execute("DELETE FROM settings WHERE tenant = '' AND name = 'embedding'")
             db.execute("UPDATE passages SET embedded = 0 WHERE embedded = 1")
 
@@ -321,7 +476,7 @@ class Archive:
     def _check_pages(self) -> Finding:
         with self._connections.reading(), self._connections.apart() as db:
             result = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
-        remedy = "stop lantern, keep a copy of the file, then try `sqlite3 FILE .recover`"
+        remedy = "stop lantern, then save what can be read: `lantern recover NEW.db`"
         return Finding("pages", result == "ok", result, "" if result == "ok" else remedy)
 
     def _check_fts(self) -> Finding:

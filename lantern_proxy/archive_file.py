@@ -5,9 +5,12 @@ A file is never repaired, replaced or removed: whatever is wrong with it, its by
 
 import contextlib
 import importlib
+import json
 import os
+import re
 import secrets
 import shutil
+import sys
 import threading
 import time
 import weakref
@@ -19,17 +22,23 @@ from sqlite_utils import utils
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive_rows import Finding
+from lantern_proxy.archive_snapshots import drop_snapshots, folder
 from lantern_proxy.migrations.archive import APPLICATION_ID, migrations
 
 _STATEMENTS = 256
+_SQLCIPHER = "sqlcipher3.dbapi2"
 _WAL_LEFT_BYTES = 64 << 20
 _WAL_PAGES = 4_000  # 16 MB between checkpoints: four times SQLite's own, as each costs two fsyncs and many page writes
 _CACHE_KB = 8_000
 
 fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 where it is installed, which brings its own SQLite
-FAULTS: type[Exception] = sqlite3.Error
-"""What SQLite raises, whichever library brought it."""
+
+
+def sqlite_faults(*more: type[Exception]) -> tuple[type[Exception], ...]:
+    """What SQLite raises, whichever library brought it; and `more`."""
+    loaded = sys.modules.get(_SQLCIPHER)
+    return (*more, sqlite3.Error, loaded.Error) if loaded else (*more, sqlite3.Error)
 
 
 class ArchiveError(Exception):
@@ -44,8 +53,13 @@ class ArchiveError(Exception):
 
 
 _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
-    ("SQLITE_NOTADB", "is not a lantern archive", "set archive.path to another file; this one was not touched", False),
-    ("SQLITE_CORRUPT", "is damaged", "stop lantern, keep a copy of it, then try `sqlite3 FILE .recover`", False),
+    (
+        "SQLITE_NOTADB",
+        "is not a lantern archive, or the key is not its own",
+        "check archive.path, and archive.key_env if it is encrypted; the file was not touched",
+        False,
+    ),
+    ("SQLITE_CORRUPT", "is damaged", "stop lantern, then save what can be read: `lantern recover NEW.db`", False),
     ("SQLITE_BUSY", "is locked by another process", "stop the other program that writes to it, or wait", True),
     ("SQLITE_LOCKED", "is locked by another process", "stop the other program that writes to it, or wait", True),
     ("SQLITE_READONLY", "cannot be written", "give this user write access to the file and its folder", True),
@@ -76,7 +90,7 @@ def telling(path: Path) -> Iterator[None]:
     """SQLite's errors inside the block leave it as ArchiveError."""
     try:
         yield
-    except FAULTS as error:
+    except sqlite_faults() as error:
         raise told(path, error) from error
 
 
@@ -91,6 +105,7 @@ def make(path: Path) -> None:
             if not path.exists():
                 for left in companions(path):
                     left.unlink()
+                drop_snapshots(path)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         remedy = "make the folder" if not path.parent.is_dir() else "set archive.path to a file this user may write"
@@ -112,19 +127,73 @@ def _folder_locked(folder: Path) -> Iterator[None]:
 
 
 def connect(
-    path: Path, access: Literal["ro", "rw"], *, vectors: bool, busy_s: float, immutable: bool = False
+    path: Path, access: Literal["ro", "rw"], *, vectors: bool, busy_s: float, immutable: bool = False, key: str = ""
 ) -> tuple[Database, str]:
     """A connection, and why it has no vectors ("" when it has). Nothing is read or written yet.
 
     access: "ro" opens the file read-only; "rw" is for the writer and for readers beside it, which share its WAL
+    key:    64 hex digits: the file is encrypted (SQLCipher). Raises ArchiveError when that is not installed.
     """
+    library = _library(key)
     uri = f"{path.absolute().as_uri()}?mode={access}{'&immutable=1' if immutable else ''}"
-    conn = sqlite3.connect(
+    conn = library.connect(
         uri, uri=True, timeout=busy_s, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
     )
+    if key:
+        conn.execute("PRAGMA cipher_log_level = NONE")
+        conn.execute(f"PRAGMA key = \"x'{key}'\"")
     conn.text_factory = _decode
     lacking = _load_vec(conn) if vectors else "vectors are turned off"
     return Database(conn, execute_plugins=False), lacking
+
+
+def _library(key: str) -> Any:
+    """The SQLite that opens such a file."""
+    if not key:
+        return sqlite3
+    try:
+        sqlcipher = importlib.import_module(_SQLCIPHER)  # the extra `encrypted`: 5 MB that others do without
+    except ImportError:
+        told = 'archive.key_env is set, but SQLCipher is not here; pip install "lantern-proxy[encrypted]"'
+        raise ArchiveError(told) from None
+    if not re.fullmatch("[0-9a-fA-F]{64}", key):
+        raise ArchiveError("the archive's key is not 64 hex digits; make one: openssl rand -hex 32")
+    return sqlcipher
+
+
+def encrypt(path: Path, key: str) -> None:
+    """Write the archive anew under `key`, in its place; nobody else may have it open. The plain file is removed.
+
+    Raises ArchiveError, and leaves the plain file where it is.
+    """
+    beside = path.with_name(path.name + ".encrypting")
+    beside.unlink(missing_ok=True)
+    os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with telling(path):
+        conn = _library(key).connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+        try:
+            _load_vec(conn)
+            conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            conn.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+            conn.execute("BEGIN EXCLUSIVE")
+            conn.execute("COMMIT")
+            conn.execute(f"ATTACH DATABASE ? AS encrypted KEY \"x'{key}'\"", (str(beside),))
+            conn.execute("PRAGMA encrypted.auto_vacuum = INCREMENTAL")
+            conn.execute("SELECT sqlcipher_export('encrypted')").fetchall()
+            for pragma in ("application_id", "user_version"):
+                value = conn.execute(f"PRAGMA main.{pragma}").fetchone()[0]
+                conn.execute(f"PRAGMA encrypted.{pragma} = {int(value)}")
+            conn.execute("DETACH DATABASE encrypted")
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+        finally:
+            conn.close()
+    for part in companions(path):
+        if part != path:
+            part.unlink()
+    drop_snapshots(path)
+    os.replace(beside, path)
 
 
 def _decode(data: bytes) -> str:
@@ -142,7 +211,7 @@ def _load_vec(conn: Any) -> str:
             sqlite_vec.load(conn)
         finally:
             conn.enable_load_extension(False)
-    except (ImportError, FAULTS) as error:
+    except sqlite_faults(ImportError) as error:
         return f"sqlite-vec did not load: {error}"
     return ""
 
@@ -199,10 +268,24 @@ def _use_wal(db: Database, busy_s: float) -> None:
         try:
             db.execute("PRAGMA journal_mode = WAL").fetchone()
             return
-        except FAULTS as error:
+        except sqlite_faults() as error:
             if "SQLITE_BUSY" not in str(getattr(error, "sqlite_errorname", "")) or time.monotonic() > until:
                 raise
             time.sleep(0.02)
+
+
+def drop_kept(path: Path, tenant: str) -> None:
+    """Remove a tenant's snapshots once passages of it are gone from the archive at `path`.
+
+    After the commit: whoever writes a snapshot looks at the archive again when it is in place.
+    """
+    try:
+        drop_snapshots(path, tenant)
+    except OSError as error:
+        raise ArchiveError(
+            f"the passages are gone from {path}, but {folder(path)} still holds terms of them ({error.strerror}); "
+            "remove that folder"
+        ) from error
 
 
 def secure(path: Path) -> None:
@@ -230,8 +313,10 @@ class Connections:
     """
 
     def __init__(
-        self, path: Path, synchronous: Literal["full", "normal"], *, vectors: bool, read_only: bool, busy_s: float
-    ) -> None:
+        self, path: Path, synchronous: Literal["full", "normal"], *, vectors: bool, read_only: bool, busy_s: float,
+        key: str = "",
+    ) -> None:  # fmt: skip
+        self._key = key
         self.path, self.read_only, self._vectors, self._busy_s = path, read_only, vectors, busy_s
         self._closed, self._immutable = False, False
         self._local, self._lock = threading.local(), threading.RLock()
@@ -243,6 +328,7 @@ class Connections:
         if not read_only:
             make(path)
         self._writer: Database | None = None
+        self._full = self._waits = synchronous == "full"
         with telling(path):
             self.lacking = self._open(synchronous)
         self._inode = path.stat().st_ino
@@ -260,7 +346,9 @@ class Connections:
         return lacking
 
     def _connect(self, access: Literal["ro", "rw"]) -> tuple[Database, str]:
-        return connect(self.path, access, vectors=self._vectors, busy_s=self._busy_s, immutable=self._immutable)
+        return connect(
+            self.path, access, vectors=self._vectors, busy_s=self._busy_s, immutable=self._immutable, key=self._key
+        )
 
     def _open_read_only(self) -> str:
         """A folder that may not be written holds no WAL index; then the file is read as it stands, if no WAL waits."""
@@ -268,7 +356,7 @@ class Connections:
         wal = Path(f"{self.path}-wal")
         try:
             db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        except FAULTS as error:
+        except sqlite_faults() as error:
             blocked = str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
             if not blocked or (wal.exists() and wal.stat().st_size):
                 raise
@@ -320,10 +408,15 @@ class Connections:
             return contextlib.closing(self._new_reader())
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[Database]:
-        """One transaction: committed at the end of the block, undone when an error leaves it."""
+    def writing(self, *, again: bool = False) -> Iterator[Database]:
+        """One transaction: committed at the end of the block, undone when an error leaves it.
+
+        again: what is written can be made again of what the archive holds, so that the disk is not waited for: a power
+               cut may undo it as a whole, and nothing that was written before it
+        """
         with self._lock, telling(self.path):
             db = self._ready_writer()
+            self._wait_for_disk(db, self._full and not again)
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -331,6 +424,19 @@ class Connections:
             except BaseException:
                 db.rollback()
                 raise
+
+    def _wait_for_disk(self, db: Database, full: bool) -> None:
+        """Does the next commit return when it is on disk? Not to be changed within a transaction."""
+        if full != self._waits:
+            db.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            self._waits = full
+
+    def empty_log(self) -> None:
+        """Move all of the write-ahead log into the file and cut it to nothing, waiting for readers as for writers."""
+        with self._lock, telling(self.path):
+            db, until = self._ready_writer(), time.monotonic() + self._busy_s
+            while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] and time.monotonic() < until:
+                time.sleep(0.02)
 
     def _ready_writer(self) -> Database:
         if self._closed:
@@ -340,13 +446,16 @@ class Connections:
         self._refuse_ghost()
         return self._writer
 
+    def is_there(self) -> bool:
+        """False when the file was deleted or replaced while it was open."""
+        try:
+            return os.stat(self.path).st_ino == self._inode
+        except OSError:
+            return False
+
     def _refuse_ghost(self) -> None:
         """SQLite goes on writing into a file that was deleted, and all of it would be lost at the end."""
-        try:
-            same = os.stat(self.path).st_ino == self._inode
-        except OSError:
-            same = False
-        if not same:
+        if not self.is_there():
             raise ArchiveError(f"archive {self.path} was deleted or replaced while it was open; restart lantern")
 
     def close(self) -> None:
@@ -359,6 +468,15 @@ class Connections:
                 db.close()
 
 
+def embedding_model(db: Database) -> tuple[str, int] | None:
+    """Name and dimension of the model that the archive's vectors are of."""
+    row = db.conn.execute("SELECT value FROM settings WHERE tenant = '' AND name = 'embedding'").fetchone()
+    if row is None:
+        return None
+    known = json.loads(row[0])
+    return known["model"], known["dim"]
+
+
 def companions(path: Path) -> list[Path]:
     """The archive and what SQLite keeps beside it, as far as they exist."""
     return [p for p in (path, Path(f"{path}-wal"), Path(f"{path}-shm")) if p.exists()]
@@ -366,6 +484,24 @@ def companions(path: Path) -> list[Path]:
 
 def size_bytes(path: Path) -> int:
     return sum(part.stat().st_size for part in companions(path))
+
+
+def occurrences(path: Path, text: str) -> int:
+    """How often the raw bytes of the archive's files hold `text`, as it is or as JSON writes it."""
+    spellings = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    wanted = [spelling.encode("utf-8", "surrogatepass") for spelling in spellings]
+    overlap = max(map(len, wanted)) - 1
+    found = 0
+    for part in companions(path):
+        with part.open("rb") as file:
+            tail = b""
+            while piece := file.read(1 << 22):
+                data = tail + piece
+                found += sum(data.count(each) for each in wanted)
+                tail = data[-overlap:] if overlap else b""
+                found -= sum(tail.count(each) for each in wanted)
+            found += sum(tail.count(each) for each in wanted)
+    return found
 
 
 def check_file(path: Path) -> list[Finding]:

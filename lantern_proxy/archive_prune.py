@@ -2,6 +2,7 @@
 
 from sqlite_utils.db import Database
 
+from lantern_proxy.archive_feedback import PINNED
 from lantern_proxy.archive_rows import PruneReport, PruneRule, name
 
 _SIZE = "length(CAST(text AS BLOB))"
@@ -39,6 +40,7 @@ def _remove(db: Database, tenant: str, rule: PruneRule, now: float, *, vectors: 
     where, values = _where(
         tenant, ("created_at <", cutoff), ("confidence <", rule.below_confidence), ("session =", session)
     )
+    where = f"{where} AND NOT {PINNED}"
     if vectors:
         _remove_vectors(db, where, values)
     passages, size = _delete(db, "passages", _SIZE, where, values)

@@ -11,9 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lantern_proxy.turn import Block, Filed, Item, Message, Passage, Placed, Restored, fingerprint
+from lantern_proxy.turn import Block, Filed, Item, Message, Passage, PassedOver, Placed, Restored, fingerprint, why_not
 
 Row = Sequence[Any]
+PASSAGE = (
+    "p.id, p.session, p.message, p.position, p.part, p.turn, p.speaker, p.text, p.unit, p.kind, p.tags, p.tools, "
+    "p.terms, p.created_at, p.confidence, p.success, p.accesses, p.accessed_at, "
+    + ", ".join(
+        f"(SELECT k.{column} FROM marks k WHERE k.tenant = p.tenant AND k.project = p.project AND k.hash = p.hash)"
+        for column in ("verdict", "pinned")
+    )
+)
+"""The columns that to_passage reads, of `passages p`: its own, and what somebody said of its text."""
 _SHOWN = ("text", "result", "compaction")
 """Item kinds whose text stands in the message's own text, in order: see turn.Message.text."""
 
@@ -60,6 +69,10 @@ class RequestRow:
     gone: int = 0
     """Messages that the session held and this request lacks."""
     error: str = ""
+    size: int = 0
+    """Bytes of the client's request, without what we added."""
+    lost: int = 0
+    """Bytes of the messages behind `gone`. Filled by reads and ignored by writes."""
     session: str = ""
 
 
@@ -70,15 +83,24 @@ class Record:
     tenant: str
     project: str = ""
     session: SessionRow
-    request: RequestRow
+    request: RequestRow | None
+    """None where rows come from an export, and not from a request."""
     messages: tuple[Filed, ...] = ()
     """New ones only, the answer included. Those already archived are skipped."""
     head: tuple[str, ...] = ()
     """Keys of everything the session shows now; empty leaves the head as it was (a side call)."""
+    lost: tuple[str, ...] = ()
+    """Keys of messages that a compaction took from the request."""
     ids: tuple[str, ...] = ()
     """Ids minted by the upstream that name this session."""
     passages: tuple[Passage, ...] = ()
+    uncut: tuple[str, ...] = ()
+    """Keys of messages whose passages follow by Archive.add_passages: at once, or when the next process opens it."""
     blocks: tuple[Block, ...] = ()
+    passed: tuple[PassedOver, ...] = ()
+    """What the restores of this request left out."""
+    unkept: tuple[Filed, ...] = ()
+    """Messages of which only a keyed hash is kept, so that they stay out when the client sends them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +140,8 @@ class Why:
     request: RequestRow
     blocks: tuple[Block, ...]
     marks: tuple[Mark, ...]
+    passed: tuple[PassedOver, ...] = ()
+    """The best of what was left out, by score, and why; also when there is no block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,19 +230,39 @@ def to_session(row: Row) -> SessionRow:
     )  # fmt: skip
 
 
-def from_request(tenant: str, session: str, row: RequestRow) -> Row:
+def from_request(tenant: str, session: str, row: RequestRow, passed: Sequence[PassedOver] = ()) -> Row:
     return (
         name(tenant), name(row.id), name(session), row.at, row.api, exact(row.path), exact(row.model), row.event,
         int(row.status), exact(row.query), int(row.restored), int(row.chars), finite(row.ms), dumps(row.degraded),
-        int(row.gone), exact(row.error),
+        int(row.gone), exact(row.error), int(row.size),
+        dumps([_from_passed(each) for each in passed]),
     )  # fmt: skip
 
 
 def to_request(row: Row) -> RequestRow:
-    (id_, session, at, api, path, model, event, status, query, restored, chars, ms, degraded, gone, error) = row
+    (
+        id_,
+        session,
+        at,
+        api,
+        path,
+        model,
+        event,
+        status,
+        query,
+        restored,
+        chars,
+        ms,
+        degraded,
+        gone,
+        error,
+        size,
+        lost,
+    ) = row
     return RequestRow(
         id=id_, at=at, api=api, path=path, model=model, event=event, status=status, query=query, restored=restored,
-        chars=chars, ms=ms, degraded=texts(degraded), gone=gone, error=error, session=session,
+        chars=chars, ms=ms, degraded=texts(degraded), gone=gone, error=error, size=size, lost=lost,
+        session=session,
     )  # fmt: skip
 
 
@@ -271,13 +315,14 @@ def from_passage(tenant: str, project: str, passage: Passage) -> Row:
 
 
 def to_passage(row: Row) -> Passage:
-    """From a row of the columns in archive_tenant.PASSAGE."""
+    """From a row of the columns in PASSAGE."""
     (id_, session, message, position, part, turn, speaker, text, unit, kind, tags, tools, terms, created_at, confidence,
-     success, accesses, accessed_at) = row  # fmt: skip
+     success, accesses, accessed_at, verdict, pinned) = row  # fmt: skip
     return Passage(
         id=id_, session=session, message=message, position=position, part=part, turn=turn, speaker=speaker, text=text,
         unit=unit, kind=kind, tags=texts(tags), tools=texts(tools), terms=unlines(terms), created_at=created_at,
         confidence=confidence, success=success, accesses=accesses, accessed_at=accessed_at,
+        verdict=verdict or "", pinned=bool(pinned),
     )  # fmt: skip
 
 
@@ -306,6 +351,26 @@ def to_placed(row: Row, passages: Mapping[int, Passage]) -> Placed:
     (id_, origin, text, rank, score, signals) = row
     passage = passages.get(id_) or Passage(id=id_, text=text, **json.loads(origin))
     return Placed(passage=passage, text=text, rank=rank, score=score, signals=json.loads(signals))
+
+
+def _from_passed(passed: PassedOver) -> dict[str, Any]:
+    """Without a word of the passage: what is forgotten leaves its number here, no more."""
+    signals = {signal: finite(score) for signal, score in passed.signals.items()}
+    return {
+        "kind": passed.kind, "passage": int(passed.passage.id), "reason": passed.reason, "other": int(passed.other),
+        "value": finite(passed.value), "rank": int(passed.rank), "score": finite(passed.score), "signals": signals,
+    }  # fmt: skip
+
+
+def to_passed(stored: Sequence[dict[str, Any]], passages: Mapping[int, Passage]) -> tuple[PassedOver, ...]:
+    """Those whose passage is still there."""
+    kept = [one for one in stored if one["passage"] in passages]
+    return tuple(
+        PassedOver(
+            **(one | {"passage": passages[one["passage"]]}), why=why_not(one["reason"], one["other"], one["value"])
+        )
+        for one in kept
+    )
 
 
 def to_block(row: Row, placed: tuple[Placed, ...]) -> Block:

@@ -1,38 +1,37 @@
 """What one tenant has archived: the only way to read the archive, with the tenant bound in every query."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive_file import ArchiveError, Connections
+from lantern_proxy.archive_feedback import Feedback
+from lantern_proxy.archive_file import ArchiveError, Connections, drop_kept, embedding_model
+from lantern_proxy.archive_forget import count_up
+from lantern_proxy.archive_ledger import Ledger
+from lantern_proxy.archive_overview import Summaries
 from lantern_proxy.archive_prune import prune
+from lantern_proxy.archive_reads import given, json_ids
 from lantern_proxy.archive_rows import (
+    PASSAGE,
     Hit,
-    Mark,
     PruneReport,
     PruneRule,
-    RequestRow,
-    Row,
     SessionRow,
-    Why,
     dumps,
-    exact,
     name,
-    to_block,
     to_filed,
     to_passage,
-    to_placed,
-    to_request,
     to_session,
     unlines,
 )
-from lantern_proxy.turn import Block, Filed, Passage
+from lantern_proxy.archive_scope import Outline, count, outline, plain, shapes
+from lantern_proxy.archive_tokens import TokenVectors
+from lantern_proxy.turn import Filed, Passage
 
 Vector = npt.NDArray[np.float32]
 
@@ -43,10 +42,6 @@ _MOST_LOADED = (
     4_096  # vectors that are loaded one by one (6 us each) rather than scanned for (2 us, but all of the tenant)
 )
 
-PASSAGE = (
-    "p.id, p.session, p.message, p.position, p.part, p.turn, p.speaker, p.text, p.unit, p.kind, p.tags, p.tools, "
-    "p.terms, p.created_at, p.confidence, p.success, p.accesses, p.accessed_at"
-)
 _SESSION = """SELECT s.id, s.project, s.api, s.family, s.parent, s.title, s.created_at, s.last_seen_at, s.system,
         s.tools,
         (SELECT count(*) FROM messages m WHERE m.tenant = s.tenant AND m.session = s.id),
@@ -58,11 +53,11 @@ _HOLDERS = """SELECT s.id FROM sessions s WHERE s.tenant = :tenant AND s.id IN (
         SELECT i.session FROM json_each(:values) v JOIN ids i ON i.tenant = :tenant AND i.value = v.value
         UNION SELECT m.session FROM json_each(:values) v JOIN messages m ON m.tenant = :tenant AND m.key = v.value)
     ORDER BY s.last_seen_at DESC, s.rowid DESC"""
-_BY_ID = f"SELECT {PASSAGE} FROM json_each(?) v CROSS JOIN passages p ON p.id = v.value WHERE p.tenant = ?"
 _FTS = """FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
     WHERE passages_fts MATCH ? AND p.tenant = ? AND p.unit = ?"""
-_SNIPPETS = """SELECT rowid, snippet(passages_fts, 0, '[', ']', '...', 24) FROM passages_fts
-    WHERE passages_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))"""
+_SNIPPETS = """SELECT p.id, snippet(passages_fts, 0, '[', ']', '...', 24)
+    FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
+    WHERE passages_fts MATCH ? AND f.rowid IN (SELECT value FROM json_each(?)) AND p.tenant = ?"""
 _VECTORS = """SELECT v.passage_id, v.embedding FROM json_each(?) j
     CROSS JOIN passages p ON p.id = j.value AND p.tenant = ? CROSS JOIN vectors v ON v.passage_id = p.id"""
 # The tenant is bound twice: in vec0's partition, and in the passage that the vector must belong to.
@@ -70,27 +65,22 @@ _NEAREST = """SELECT p.id, 1 - v.distance
     FROM (SELECT passage_id, distance FROM vectors WHERE embedding MATCH ? AND k = ? AND tenant = ?{among}) v
     CROSS JOIN passages p ON p.id = v.passage_id AND p.tenant = ? ORDER BY v.distance, p.id DESC"""
 _LISTED = " AND passage_id IN (SELECT value FROM json_each(?))"
-_REQUEST = """SELECT id, session, at, api, path, model, event, status, query, restored, chars, ms, degraded, gone, error
-    FROM requests WHERE tenant = ?"""
-_BLOCKS = """SELECT id, session, request, anchor, chain, place, kind, text, considered, ms, degraded, created_at
-    FROM blocks WHERE tenant = ?"""
-_PLACED = """SELECT j.value, p.passage, p.origin, p.text, p.rank, p.score, p.signals
-    FROM json_each(?) j CROSS JOIN placed p ON p.tenant = ? AND p.block = j.value ORDER BY p.block, p.slot"""
-_MARKS = """SELECT p.passage, p.used, p.verdict FROM blocks b
-    CROSS JOIN placed p ON p.tenant = b.tenant AND p.block = b.id 
-    WHERE b.tenant = ? AND b.request = ? ORDER BY p.block, p.slot"""
-_USED = """UPDATE placed SET used = ? WHERE tenant = ? AND passage = ?
-    AND block IN (SELECT id FROM blocks WHERE tenant = ? AND request = ?)"""
-_VERDICT = """UPDATE placed SET verdict = CAST(? AS TEXT) WHERE tenant = ? AND passage = ? AND block = (
-        SELECT b.id FROM blocks b JOIN placed p ON p.tenant = b.tenant AND p.block = b.id
-        WHERE b.tenant = ? AND p.passage = ? AND (b.request = ? OR b.session = (
-            SELECT session FROM requests WHERE tenant = b.tenant AND id = ?))
-        ORDER BY b.request = ? DESC, b.id DESC LIMIT 1)"""
 _REINFORCE = """UPDATE passages SET confidence = ?, success = ?, accesses = ?, accessed_at = ?
     WHERE tenant = ? AND id = ?"""
 
 
-class TenantArchive:
+class Filters(TypedDict, total=False):
+    """Which passages a search may find; all that are given must hold."""
+
+    speaker: str | None
+    project: str | None
+    kind: str | None
+    since: float | None
+    """Unix seconds, of what was said."""
+    until: float | None
+
+
+class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
     """One tenant's part of an archive. Make it with Archive.of; nothing in it sees another tenant.
 
     Every method raises ArchiveError when the file is at fault. Ids, sessions and requests of others read as unknown.
@@ -101,10 +91,16 @@ class TenantArchive:
 
     # sessions and their messages
 
-    def sessions(self, limit: int = 50, project: str | None = None) -> list[SessionRow]:
-        """The sessions last seen, newest first."""
-        where, values = _given(("s.project", project))
-        rows = self._rows(f"{_SESSION}{where} ORDER BY s.last_seen_at DESC LIMIT ?", (self.tenant, *values, limit))
+    def sessions(
+        self, limit: int = 50, project: str | None = None, *, offset: int = 0, titled: str = ""
+    ) -> list[SessionRow]:
+        """The sessions last seen, newest first. titled: only those with this in their title or id, in any case"""
+        where, values = given(("s.project", project))
+        if titled:
+            where, values = f"{where} AND instr(lower(s.title || ' ' || s.id), lower(?))", [*values, titled]
+        rows = self._rows(
+            f"{_SESSION}{where} ORDER BY s.last_seen_at DESC LIMIT ? OFFSET ?", (self.tenant, *values, limit, offset)
+        )
         return [to_session(row) for row in rows]
 
     def session(self, id: str) -> SessionRow | None:
@@ -120,6 +116,13 @@ class TenantArchive:
         rows = self._rows("SELECT keys FROM heads WHERE tenant = ? AND session = ?", (self.tenant, name(session)))
         return unlines(rows[0][0]) if rows else ()
 
+    def ids(self, session: str) -> list[str]:
+        """Ids that the upstream minted, and other names of the session, sorted."""
+        rows = self._rows(
+            "SELECT value FROM ids WHERE tenant = ? AND session = ? ORDER BY value", (self.tenant, name(session))
+        )
+        return [row[0] for row in rows]
+
     def holders(self, values: Sequence[str]) -> list[str]:
         """Sessions that hold any of these minted ids or message keys, last seen first."""
         with self._connections.reading() as db:
@@ -134,8 +137,8 @@ class TenantArchive:
     ) -> list[Passage]:  # fmt: skip
         """Passages with ids above `after_id`, in order of id."""
         where, values = _scope("p.", session, project)
-        given = f"p.tenant = ? AND p.unit = ? AND p.id > ?{where}"
-        sql = f"SELECT {PASSAGE} FROM passages p WHERE {given} ORDER BY p.id LIMIT ?"
+        named = f"p.tenant = ? AND p.unit = ? AND p.id > ?{where}"
+        sql = f"SELECT {PASSAGE} FROM passages p WHERE {named} ORDER BY p.id LIMIT ?"
         rows = self._rows(sql, (self.tenant, unit, after_id, *values, -1 if limit is None else limit))
         return [to_passage(row) for row in rows]
 
@@ -149,36 +152,75 @@ class TenantArchive:
             for id_, created_at, terms in db.conn.execute(sql, (self.tenant, unit, after_id, *values)):
                 yield id_, created_at, terms.split("\n") if terms else []
 
-    def passages_by_id(self, ids: Iterable[int]) -> dict[int, Passage]:
-        """Those of `ids` that are there."""
-        rows = self._rows(_BY_ID, (_json_ids(ids), self.tenant))
-        return {row[0]: to_passage(row) for row in rows}
+    def outline(
+        self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0,
+        limit: int = -1,
+    ) -> Outline:  # fmt: skip
+        """What a lexical index is built from, without the rest, for passages with ids above `after_id`."""
+        with self._connections.reading() as db:
+            return outline(db, self.tenant, unit, after_id, limit, _scope("", session, project))
+
+    def shapes(
+        self, session: str | None, project: str | None, unit: str, after_id: int, limit: int
+    ) -> list[tuple[int, str, int, int]]:
+        """(id, speaker, characters, tags) of at most `limit` passages with ids above `after_id`, in order of id."""
+        with self._connections.reading() as db:
+            return shapes(db, self.tenant, unit, after_id, limit, _scope("", session, project))
+
+    def count(
+        self, up_to_id: int, session: str | None = None, project: str | None = None, unit: str = "passage"
+    ) -> int:
+        """How many passages with ids up to `up_to_id` there are: fewer than once means that some were pruned."""
+        with self._connections.reading() as db:
+            return count(db, self.tenant, unit, up_to_id, _scope("", session, project))
+
+    def plain_passages(self, ids: Iterable[int]) -> dict[int, Passage]:
+        """Those of `ids` that are there, without their terms."""
+        with self._connections.reading() as db:
+            return plain(db, self.tenant, json_ids(ids))
 
     # full text
 
-    def search(self, query: str, limit: int = 10, session: str | None = None, unit: str = "passage") -> list[Hit]:
-        """Passages with all words of `query` ("quoted words" as one phrase), else those with any; best first."""
+    def search(
+        self, query: str, limit: int = 10, session: str | None = None, unit: str = "passage", *, offset: int = 0,
+        **filters: Unpack[Filters],
+    ) -> list[Hit]:  # fmt: skip
+        """Passages with all words of `query` ("quoted words" as one phrase), else those with any; best first.
+
+        offset: how many of the best to leave out, for the next page
+        """
         phrases = _phrases(query)
-        for operator in (" ", " OR "):
-            hits = self._hits(operator.join(phrases), limit, session, unit) if phrases else []
-            if hits:
+        for operator in (" ", " OR ") if phrases else ():
+            match = operator.join(phrases)
+            hits = self._hits(match, limit, offset, session, unit, filters)
+            if hits or (offset and self._ranking(match, 1, session, unit, filters=filters)):
                 return hits
         return []
 
-    def _hits(self, match: str, limit: int, session: str | None, unit: str) -> list[Hit]:
+    def _hits(
+        self, match: str, limit: int, offset: int, session: str | None, unit: str, filters: Filters
+    ) -> list[Hit]:  # fmt: skip
         """Best first. Ranked by id alone before anything long is read: a common word is in thousands of passages."""
-        ranking = self._ranking(match, limit, session, unit)
-        ids = _json_ids(id_ for id_, _ in ranking)
-        snippets = dict(self._rows(_SNIPPETS, (match, ids)))
+        ranking = self._ranking(match, limit, session, unit, offset=offset, filters=filters)
+        ids = json_ids(id_ for id_, _ in ranking)
+        snippets = dict(self._rows(_SNIPPETS, (match, ids, self.tenant)))
         passages = self.passages_by_id(id_ for id_, _ in ranking)
         return [
             Hit(passages[id_], score, snippets[id_]) for id_, score in ranking if id_ in passages and id_ in snippets
         ]
 
-    def _ranking(self, match: str, k: int, session: str | None, unit: str) -> list[tuple[int, float]]:
-        where, values = _given(("p.session", session))
-        sql = f"SELECT p.id, -bm25(passages_fts) AS score {_FTS}{where} ORDER BY score DESC, p.id DESC LIMIT ?"
-        return self._rows(sql, (match, self.tenant, unit, *values, k))
+    def _ranking(
+        self, match: str, k: int, session: str | None, unit: str, *, offset: int = 0, filters: Filters | None = None
+    ) -> list[tuple[int, float]]:
+        wanted = filters or {}
+        where, values = given(
+            ("p.session", session), ("p.speaker", wanted.get("speaker")), ("p.project", wanted.get("project")),
+            ("p.kind", wanted.get("kind")),
+        )  # fmt: skip
+        times = [(sign, at) for sign, at in ((">=", wanted.get("since")), ("<", wanted.get("until"))) if at is not None]
+        where += "".join(f" AND p.created_at {sign} ?" for sign, _ in times)
+        sql = f"SELECT p.id, -bm25(passages_fts) AS score {_FTS}{where} ORDER BY score DESC, p.id DESC LIMIT ? OFFSET ?"
+        return self._rows(sql, (match, self.tenant, unit, *values, *(at for _, at in times), k, offset))
 
     def fts(
         self, query_terms: Sequence[str], k: int, session: str | None = None, unit: str = "passage"
@@ -211,7 +253,7 @@ class TenantArchive:
             wanted = None if ids is None else list(ids)
             if wanted is not None and len(wanted) <= _MOST_LOADED:
                 return _by_cosine(vector, self.vectors(wanted))[:k]
-            among = _given(("session", session), ("unit", unit)) if wanted is None else (_LISTED, [_json_ids(wanted)])
+            among = given(("session", session), ("unit", unit)) if wanted is None else (_LISTED, [json_ids(wanted)])
             values = (np.asarray(vector, dtype=np.float32).tobytes(), max(0, min(k, _MOST_NEIGHBOURS)), self.tenant)
             return db.conn.execute(_NEAREST.format(among=among[0]), (*values, *among[1], self.tenant)).fetchall()
 
@@ -220,7 +262,7 @@ class TenantArchive:
         with self._connections.reading() as db:
             if not self._embedded(db):
                 return {}
-            rows = db.conn.execute(_VECTORS, (_json_ids(ids), self.tenant)).fetchall()
+            rows = db.conn.execute(_VECTORS, (json_ids(ids), self.tenant)).fetchall()
         return {id_: np.frombuffer(packed, dtype=np.float32) for id_, packed in rows}
 
     def _embedded(self, db: Database, dim: int | None = None) -> bool:
@@ -232,42 +274,6 @@ class TenantArchive:
             )
         return known is not None
 
-    # requests and the ledger
-
-    def blocks(self, session: str) -> list[Block]:
-        """The session's ledger, oldest first."""
-        return self._blocks(" AND session = ? ORDER BY id", (self.tenant, name(session)))
-
-    def request(self, id: str) -> RequestRow | None:
-        rows = self._rows(f"{_REQUEST} AND id = ?", (self.tenant, name(id)))
-        return to_request(rows[0]) if rows else None
-
-    def requests(self, session: str | None = None, limit: int = 50) -> list[RequestRow]:
-        """The latest requests, newest first."""
-        where, values = _given(("session", session))
-        rows = self._rows(f"{_REQUEST}{where} ORDER BY at DESC, rowid DESC LIMIT ?", (self.tenant, *values, limit))
-        return [to_request(row) for row in rows]
-
-    def why(self, request_id: str) -> Why | None:
-        """What is known of a request and the blocks it brought (those replayed in it belong to earlier requests)."""
-        request = self.request(request_id)
-        if request is None:
-            return None
-        mine = (self.tenant, name(request_id))
-        marks = [
-            Mark(passage=passage, used=None if used is None else bool(used), verdict=verdict)
-            for passage, used, verdict in self._rows(_MARKS, mine)
-        ]
-        return Why(
-            request=request, blocks=tuple(self._blocks(" AND request = ? ORDER BY id", mine)), marks=tuple(marks)
-        )
-
-    def _blocks(self, where: str, values: Row) -> list[Block]:
-        rows = self._rows(_BLOCKS + where, values)
-        placed = self._rows(_PLACED, (_json_ids(row[0] for row in rows), self.tenant))
-        passages = self.passages_by_id({row[1] for row in placed})
-        return [to_block(row[1:], tuple(to_placed(p[1:], passages) for p in placed if p[0] == row[0])) for row in rows]
-
     # what is learned
 
     def reinforce(self, updates: Mapping[int, tuple[float, float, int, float]]) -> None:
@@ -276,21 +282,24 @@ class TenantArchive:
         with self._connections.writing() as db:
             db.conn.executemany(_REINFORCE, rows)
 
-    def mark_used(self, request: str, used: Mapping[int, bool]) -> None:
-        """Note for passages in the blocks of `request` whether the answer used them."""
-        rows = [(int(was), self.tenant, int(i), self.tenant, name(request)) for i, was in used.items()]
-        with self._connections.writing() as db:
-            db.conn.executemany(_USED, rows)
+    def since_newest(self, count: int) -> float | None:
+        """The time of the oldest of the newest `count` messages; None when there are no more than that."""
+        sql = "SELECT created_at FROM messages WHERE tenant = ? ORDER BY created_at DESC LIMIT 2 OFFSET ?"
+        rows = self._rows(sql, (self.tenant, max(0, count - 1)))
+        return float(rows[0][0]) if len(rows) == 2 else None
 
-    def feedback(self, request: str, passage_id: int, verdict: str) -> None:
-        """A person's verdict on a restored passage, in a block of `request` or replayed in it."""
-        id_ = name(request)
-        values = (exact(verdict), self.tenant, passage_id, self.tenant, passage_id, id_, id_, id_)
+    def drop_blocks(self, before: float) -> None:
+        """Remove blocks that were restored before a time; running proxies let go of them."""
         with self._connections.writing() as db:
-            if not db.conn.execute(_VERDICT, values).rowcount:
-                raise ArchiveError(
-                    f"request {request} restored no passage {passage_id}; `lantern why {request}` lists them"
-                )
+            db.execute("PRAGMA secure_delete = ON")
+            try:
+                gone = db.conn.execute(
+                    "DELETE FROM blocks WHERE tenant = ? AND created_at < ?", (self.tenant, before)
+                ).rowcount
+                if gone:
+                    count_up(db)
+            finally:
+                db.execute("PRAGMA secure_delete = OFF")
 
     def prune(self, rule: PruneRule, *, now: float, dry_run: bool = False) -> PruneReport:
         """Remove what `rule` names; a dry run reports the same and removes nothing.
@@ -303,51 +312,36 @@ class TenantArchive:
                 "prune rule is empty and would remove everything; give an age, a confidence or a session"
             )
         with self._connections.writing() as db:
-            return prune(
+            report = prune(
                 db, self.tenant, rule, now=now, dry_run=dry_run, vectors=self._vectors and bool(embedding_model(db))
             )
+        if report.passages and not dry_run:
+            drop_kept(self._connections.path, self.tenant)
+        return report
 
     def export(self) -> Iterator[dict[str, Any]]:
-        """All rows, by session: {"type": "session" | "message" | "passage" | "request" | "block", ...}, JSON-able."""
+        """All rows, by session: {"type": "session" | "message" | "passage" | "edit" | ...}, JSON-able."""
         for session in sorted(self.sessions(limit=-1), key=lambda s: s.created_at):
-            yield {"type": "session", **asdict(session), "head": self.head(session.id)}
+            yield {"type": "session", **asdict(session), "head": self.head(session.id), "ids": self.ids(session.id)}
             for filed in self.messages(session.id):
                 yield {"type": "message", "session": session.id, **_plain(filed)}
             for unit in ("passage", "turn"):
                 for passage in self.passages(session.id, unit=unit):
                     yield {"type": "passage", **asdict(passage)}
-            for request in self.requests(session.id, limit=-1):
-                yield {"type": "request", **asdict(request)}
+            for edit in self.edits(session.id):
+                yield {"type": "edit", **asdict(edit)}
+            requests = self.requests(session.id, limit=-1)
+            passed = self.passed(request.id for request in requests)
+            for request in requests:
+                left_out = [asdict(each) for each in passed.get(request.id, ())]
+                yield {"type": "request", **asdict(request), "passed": left_out}
             for block in self.blocks(session.id):
                 yield {"type": "block", **asdict(block)}
 
-    def _rows(self, sql: str, values: Row) -> list[Any]:
-        with self._connections.reading() as db:
-            return db.conn.execute(sql, values).fetchall()
-
-
-def embedding_model(db: Database) -> tuple[str, int] | None:
-    """Name and dimension of the model that the archive's vectors are of."""
-    row = db.conn.execute("SELECT value FROM settings WHERE tenant = '' AND name = 'embedding'").fetchone()
-    if row is None:
-        return None
-    known = json.loads(row[0])
-    return known["model"], known["dim"]
-
-
-def _given(*conditions: tuple[str, str | None]) -> tuple[str, list[str]]:
-    """(" AND column = ? ...", values) for the conditions that have a value."""
-    held = [(column, name(value)) for column, value in conditions if value is not None]
-    return "".join(f" AND {column} = ?" for column, _ in held), [value for _, value in held]
-
 
 def _scope(table: str, session: str | None, project: str | None) -> tuple[str, list[str]]:
-    """As _given. The + keeps SQLite from going through a whole project for one session of it."""
-    return _given((f"{table}session", session), (f"{'+' if session is not None else ''}{table}project", project))
-
-
-def _json_ids(ids: Iterable[int]) -> str:
-    return dumps([int(i) for i in ids])
+    """As given(). The + keeps SQLite from going through a whole project for one session of it."""
+    return given((f"{table}session", session), (f"{'+' if session is not None else ''}{table}project", project))
 
 
 _PHRASE = re.compile(r'"([^"]*)"|(\S+)')

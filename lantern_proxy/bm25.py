@@ -7,18 +7,20 @@ Both compute the same float32 scores to the bit; the arithmetic and its order st
 short, Lucene's BM25 (Robertson and Zaragoza 2009, section 3, without the constant factor k1 + 1): raw term counts, raw
 lengths, idf = ln(1 + (N - df + 0.5) / (df + 0.5)), where N, df and the mean length are those of the documents that are
 there now. The twin serves where no C compiler was at hand when Lantern was installed: `BUILT` is False then, and `WHY`
-has the reason for `lantern doctor` (also when C serves without AVX2; empty when all is well).
+has the reason for `lantern doctor` (also when C serves without AVX2 or NEON; empty when all is well).
 """
 
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from lantern_proxy.bm25_twin import ABSENT, EXISTS, Ids, Scores, Twin
+from lantern_proxy import analyze, analyze_native
+from lantern_proxy.bm25_twin import ABSENT, EXISTS, Ids, Scores, Times, Twin
 
 try:
     from lantern_proxy._bm25 import ffi, lib
@@ -27,15 +29,21 @@ except ImportError as error:
     WHY = f"the slower numpy twin serves, the C index is not there ({error}): install a C compiler, then Lantern again"
 else:
     BUILT = True
-    WHY = "" if lib.bm25_best_kernel() == lib.BM25_AVX2 else "this CPU has no AVX2; the scalar C kernel serves"
-    _IDS, _FLOATS = map(ffi.typeof, ("int64_t[]", "float[]"))
+    WHY = "" if lib.bm25_best_kernel() else "this CPU has neither AVX2 nor NEON; the scalar C kernel serves"
+    _IDS, _FLOATS, _TIMES = map(ffi.typeof, ("int64_t[]", "float[]", "double[]"))
+    _SIZES, _BYTES = map(ffi.typeof, ("size_t[]", "uint8_t[]"))
+    # Looked up once: a search is microseconds, and each of these would be a tenth of one.
+    _search, _from_buffer, _NULL = lib.bm25_search, ffi.from_buffer, ffi.NULL
+    _add_text, _ASCII = lib.bm25_add_text, analyze_native.unicode(0x80)
 
-Kernel = Literal["avx2", "scalar", "numpy"]
+Kernel = Literal["avx2", "neon", "scalar", "numpy"]
 
 PARTITION_S = 7 * 86_400
 """Length of the partitions that `newest` counts; they begin at multiples of it since 1970."""
 
-_FULL, _TERMS = -4, -5  # codes of bm25.h
+_FULL, _TERMS, _FOREIGN, _DAMAGED = -4, -5, -6, -7  # codes of bm25.h and bm25_fill.h
+_empty, _INT64, _FLOAT32, _ALWAYS = np.empty, np.dtype(np.int64), np.dtype(np.float32), -math.inf
+_C_KERNELS: tuple[Kernel, ...] = ("scalar", "avx2", "neon")  # as bm25_kernel of bm25.h
 _PATHS = {"auto": 0, "all": 1, "bounds": 2}
 
 
@@ -76,6 +84,68 @@ class Index:
             if code:
                 _refuse(code, doc_id)
             self._partitions[int(time // PARTITION_S)] += 1
+
+    def add_text(self, doc_id: int, text: str, time: float = 0) -> None:
+        """add() of the terms of `text` (analyze.terms), which go from C to C where they can."""
+        code = _FOREIGN
+        if analyze_native.SERVES and math.isfinite(time):
+            with self._lock:
+                code = self._engine.add_text(doc_id, time, text)
+                if code == 0:
+                    self._partitions[int(time // PARTITION_S)] += 1
+                    return
+        if code == _FOREIGN:
+            self.add(doc_id, analyze.terms(text), time)
+        else:
+            _refuse(code, doc_id)
+
+    def add_lines(self, doc_ids: Sequence[int], times: Sequence[float], lines: Sequence[bytes]) -> None:
+        """add() of many: `lines` are the terms of each document in UTF-8, one a line, as the archive keeps them.
+
+        Those before one that is refused (ValueError, MemoryError) stay.
+        """
+        ids, at = np.asarray(doc_ids, np.int64), np.asarray(times, np.float64)
+        if not len(ids) == len(at) == len(lines) or not np.isfinite(at).all():
+            raise ValueError(f"bm25: {len(ids)} ids, {len(at)} times (finite ones), {len(lines)} documents; must agree")
+        with self._lock:
+            done = 0
+            while done < len(ids):
+                added, code = self._engine.add_lines(ids[done:], at[done:], lines[done:])
+                self._partitions.update(_partitions_of(at[done : done + added]))
+                done += added
+                if code == _TERMS:
+                    code = self._engine.add(int(ids[done]), float(at[done]), _terms_of(lines[done]))
+                    self._partitions[int(at[done] // PARTITION_S)] += code == 0
+                    done += code == 0
+                if code:
+                    _refuse(code, int(ids[done]))
+
+    def df(self, term: str) -> int:
+        """How many documents that are there hold `term`."""
+        return self._engine.df(term)
+
+    def documents(self) -> tuple[Ids, Times]:
+        """Ids and times of the documents that are there, (n,) each, in order of arrival."""
+        with self._lock:
+            return self._engine.documents()
+
+    def dump(self) -> bytes | None:
+        """A snapshot for load(); None when this index cannot make one (the numpy twin, or one that holds weights)."""
+        with self._lock:
+            return self._engine.dump()
+
+    def load(self, snapshot: bytes | memoryview) -> bool:
+        """Fill this empty index with what dump() gave. False: it is damaged, or of another version; nothing changed."""
+        with self._lock:
+            code = self._engine.load(snapshot)
+            if code in (_DAMAGED, _FOREIGN):
+                return False
+            if code == EXISTS:
+                raise ValueError("bm25: the index is not empty; load a snapshot into a new one")
+            if code:
+                raise MemoryError("bm25: no memory for a snapshot")
+            self._partitions.update(_partitions_of(self._engine.documents()[1]))
+        return True
 
     def remove(self, doc_id: int) -> None:
         """Take a document out, statistics included. ValueError when it is not there. Its id may be added again."""
@@ -121,12 +191,39 @@ class Index:
         since:  Unix seconds; only documents with time >= since, exactly
         newest: recency mode, lossy by design: only the N newest 7-day partitions that hold a document
         """
-        _refuse_string(terms)
+        if isinstance(terms, (str, bytes)):
+            _refuse_string(terms)
         if k < 0:
             raise ValueError(f"bm25: k is {k}; use 0 or more")
         allowed = None if allow is None else _ids_of(allow)
-        bound = -math.inf if since is None and newest is None else self._bound(since, newest)
+        bound = _ALWAYS if since is None and newest is None else self._bound(since, newest)
         return self._engine.search(terms, k, allowed, bound)
+
+    def search_many(
+        self, queries: Sequence[Sequence[str]], k: int, *, threads: int = 1, allow: Iterable[int] | Ids | None = None
+    ) -> list[tuple[Ids, Scores]]:
+        """`search` for each of the queries, in their order, by so many threads: C works outside of the GIL."""
+        if threads < 1:
+            raise ValueError(f"bm25: threads is {threads}; use 1 or more")
+        allowed = None if allow is None else _ids_of(allow)
+        if threads == 1 or len(queries) < 2:
+            return [self.search(query, k, allowed) for query in queries]
+        with ThreadPoolExecutor(threads) as pool:
+            parts = pool.map(
+                lambda first: [self.search(query, k, allowed) for query in queries[first::threads]], range(threads)
+            )
+            found: list[Any] = [None] * len(queries)
+            for first, part in enumerate(parts):
+                found[first::threads] = part
+        return found
+
+    def scores(self, terms: Sequence[str]) -> Scores:
+        """(len(self),) float32: the score of every document that is there, in order of arrival; 0 without a term.
+
+        Cheaper than `search` for all of them: nothing is sorted, and no id looked up.
+        """
+        _refuse_string(terms)
+        return self._engine.scores(terms)
 
     def __len__(self) -> int:
         return len(self._engine)
@@ -177,7 +274,7 @@ def best_kernel() -> Kernel:
     """What Index() will use on this machine."""
     if not BUILT:
         return "numpy"
-    return "avx2" if lib.bm25_best_kernel() == lib.BM25_AVX2 else "scalar"
+    return _C_KERNELS[int(lib.bm25_best_kernel())]
 
 
 def _refuse_string(terms: object) -> None:
@@ -209,12 +306,13 @@ class _Native:
     """The C index. One thread at a time changes it; its caller sees to that."""
 
     def __init__(self, kernel: Kernel, k1: float, b: float) -> None:
-        kernels = {"scalar": 0, "avx2": 1}
-        if kernel not in kernels:
-            raise ValueError(f"bm25: kernel is {kernel!r}; use avx2, scalar, numpy, or None for the best there is")
-        if not BUILT or (kernel == "avx2" and best_kernel() != "avx2"):
+        if kernel not in _C_KERNELS:
+            raise ValueError(
+                f"bm25: kernel is {kernel!r}; use avx2, neon, scalar, numpy, or None for the best there is"
+            )
+        if not BUILT or kernel not in ("scalar", best_kernel()):
             raise ValueError(f"bm25: no kernel {kernel!r} here: {WHY}; use kernel=None for the best there is")
-        made = lib.bm25_new(kernels[kernel], k1, b)
+        made = lib.bm25_new(_C_KERNELS.index(kernel), k1, b)
         if made == ffi.NULL:
             raise MemoryError("bm25: no memory for a new index")
         self._c: Any = ffi.gc(made, lib.bm25_free)
@@ -226,6 +324,50 @@ class _Native:
             text = _escaped(terms)
             code = int(lib.bm25_add(self._c, doc_id, time, len(terms), len(text), text))
         return code
+
+    def add_text(self, doc_id: int, time: float, text: str) -> int:
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            return _FOREIGN
+        size = len(data)
+        tables = _ASCII if size == len(text) else analyze_native.unicode_of(text, data)
+        return _add_text(self._c, tables, doc_id, time, size, data)  # type: ignore[no-any-return]
+
+    def add_lines(self, ids: Ids, times: Times, lines: Sequence[bytes]) -> tuple[int, int]:
+        """How many were added, and why not the next."""
+        ends = np.cumsum(np.fromiter(map(len, lines), np.uintp, len(lines)))
+        code = ffi.new("int *")
+        arrays = ffi.from_buffer(_IDS, ids), ffi.from_buffer(_TIMES, times), ffi.from_buffer(_SIZES, ends)
+        added = lib.bm25_add_lines(self._c, len(ids), *arrays, b"".join(lines), code)
+        return int(added), int(code[0])
+
+    def df(self, term: str) -> int:
+        text = _escaped([term])
+        found = int(lib.bm25_df(self._c, len(text), text))
+        if found < 0:
+            raise MemoryError("bm25: no memory to look for a term")
+        return found
+
+    def documents(self) -> tuple[Ids, Times]:
+        ids, times = np.empty(len(self), np.int64), np.empty(len(self), np.float64)
+        lib.bm25_documents(self._c, len(ids), ffi.from_buffer(_IDS, ids), ffi.from_buffer(_TIMES, times))
+        return ids, times
+
+    def dump(self) -> bytes | None:
+        made = ffi.new("uint8_t **")
+        size = lib.bm25_dump(self._c, made)
+        if size == _TERMS:
+            return None
+        if size < 0:
+            raise MemoryError(f"bm25: no memory for a snapshot of {len(self)} documents")
+        try:
+            return bytes(ffi.buffer(made[0], size))
+        finally:
+            lib.bm25_free_snapshot(made[0])
+
+    def load(self, snapshot: bytes | memoryview) -> int:
+        return int(lib.bm25_load(self._c, len(snapshot), ffi.from_buffer(_BYTES, snapshot)))
 
     def remove(self, doc_id: int) -> tuple[int, float]:
         time = ffi.new("double *")
@@ -239,20 +381,33 @@ class _Native:
 
     def search(self, terms: Sequence[str], k: int, allow: Ids | None, since: float) -> tuple[Ids, Scores]:
         room = k if k <= 1000 else min(k, len(self) + 1000)  # others may add meanwhile
-        found, ids, scores = self._search(_joined(terms), len(terms), room, allow, since)
+        text, ids, scores = _joined(terms), _empty(room, _INT64), _empty(room, _FLOAT32)
+        n_allow, allowed = (0, _NULL) if allow is None else (len(allow), _from_buffer(_IDS, allow))
+        into = _from_buffer(_IDS, ids), _from_buffer(_FLOATS, scores)
+        found = _search(self._c, len(terms), len(text), text, room, n_allow, allowed, since, *into)
         if found == _TERMS:
-            found, ids, scores = self._search(_escaped(terms), len(terms), room, allow, since)
+            text = _escaped(terms)
+            found = _search(self._c, len(terms), len(text), text, room, n_allow, allowed, since, *into)
         if found == room:
             return (ids, scores) if room == k else self.search(terms, k, allow, since)
         if found < 0:
             raise MemoryError(f"bm25: no memory to search {len(self)} documents")
         return ids[:found], scores[:found]
 
-    def _search(self, text: bytes, n: int, k: int, allow: Ids | None, since: float) -> tuple[int, Ids, Scores]:
-        ids, scores = np.empty(k, np.int64), np.empty(k, np.float32)
-        n_allow, allowed = (0, ffi.NULL) if allow is None else (len(allow), ffi.from_buffer(_IDS, allow))
-        into = ffi.from_buffer(_IDS, ids), ffi.from_buffer(_FLOATS, scores)
-        return lib.bm25_search(self._c, n, len(text), text, k, n_allow, allowed, since, *into), ids, scores
+    def scores(self, terms: Sequence[str]) -> Scores:
+        text, room = _joined(terms), len(self)
+        while True:
+            scores = np.empty(room, np.float32)
+            into = ffi.from_buffer(_FLOATS, scores)
+            found = int(lib.bm25_scores(self._c, len(terms), len(text), text, room, into))
+            if found == _TERMS:
+                text = _escaped(terms)
+            elif found < 0:
+                raise MemoryError(f"bm25: no memory to score {room} documents")
+            elif found > room:  # others came meanwhile
+                room = found
+            else:
+                return scores[:found]
 
     def __len__(self) -> int:
         return int(lib.bm25_count(self._c))
@@ -279,3 +434,13 @@ def _joined(terms: Sequence[str]) -> bytes:
 def _escaped(terms: Sequence[str]) -> bytes:
     """The same for any terms. No UTF-8 has a byte 0xFF, so terms that differ stay different."""
     return b"\0".join(term.encode("utf-8", "surrogatepass").replace(b"\0", b"\xff") for term in terms)
+
+
+def _terms_of(lines: bytes) -> list[str]:
+    return lines.decode("utf-8", "surrogatepass").split("\n") if lines else []
+
+
+def _partitions_of(times: Times) -> dict[int, int]:
+    """Partition -> how many of these documents are of it."""
+    found, counts = np.unique(times // PARTITION_S, return_counts=True)
+    return dict(zip(map(int, found.tolist()), counts.tolist(), strict=True))

@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 Ids = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
+Times = npt.NDArray[np.float64]
 
 EXISTS, ABSENT = -2, -3  # codes of bm25.h
+_TERMS, _FOREIGN = -5, -6
 _LEAST = np.finfo(np.float32).tiny  # FLT_MIN: the smallest score that counts as more than 0
 
 
@@ -121,6 +123,13 @@ class Twin:
         best = found[np.lexsort((ids[found], scores[found]))[::-1][:k]]
         return ids[best], scores[best]
 
+    def scores(self, terms: Sequence[str]) -> Scores:
+        with self._lock:
+            live = np.asarray(self._live).astype(bool)
+            scores = self._score([self._numbers[term] for term in terms if term in self._numbers], live)
+            kept: Scores = scores[live]
+            return kept
+
     def _score(self, terms: list[int], live: npt.NDArray[np.bool_]) -> Scores:
         """(slots,) The arithmetic of bm25.h, in its order."""
         scores, lengths = np.zeros(len(live), np.float32), np.asarray(self._lengths)
@@ -147,3 +156,27 @@ class Twin:
 
     def size_bytes(self) -> int:
         return 0
+
+    # what the C index does faster is left to add()
+
+    def add_text(self, doc_id: int, time: float, text: str) -> int:
+        return _FOREIGN
+
+    def add_lines(self, ids: Ids, times: Times, lines: Sequence[bytes]) -> tuple[int, int]:
+        return 0, _TERMS
+
+    def df(self, term: str) -> int:
+        with self._lock:
+            postings = self._counts.get(self._numbers[term]) if term in self._numbers else None
+            return 0 if postings is None else int(np.count_nonzero(np.asarray(self._live)[postings.views()[0]]))
+
+    def documents(self) -> tuple[Ids, Times]:
+        with self._lock:
+            live = np.asarray(self._live).astype(bool)
+            return np.asarray(self._ids)[live], np.asarray(self._times)[live]
+
+    def dump(self) -> None:
+        return None
+
+    def load(self, snapshot: bytes | memoryview) -> int:
+        return _FOREIGN

@@ -7,7 +7,9 @@ sentence, white space. Passages of a message do not overlap, and no number, path
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Literal
 
 from lantern_proxy.analyze import fences, sentences, specifics, terms
@@ -65,11 +67,20 @@ def _passage(filed: Filed, session: str, item: Item, part: int, text: str, noise
     )
 
 
+def reword(passage: Passage, text: str) -> Passage:
+    """`passage` with another text: tags and terms are those of the new one."""
+    indexed = f"{passage.speaker} {spoken_date(passage.created_at)} {text}"
+    return replace(passage, text=text, tags=tuple(specifics(text)[:MAX_TAGS]), terms=tuple(terms(indexed)))
+
+
 def spoken_date(at: float) -> str:
     """The day of `at` (Unix seconds, UTC) as it may be asked for: "8 may 2023"; empty for 0 and what is no date."""
-    if not 0 < at < 1e11:
-        return ""
-    day = datetime.fromtimestamp(at, UTC)
+    return _spoken(int(at // 86_400)) if 0 < at < 1e11 else ""
+
+
+@lru_cache(maxsize=256)
+def _spoken(days: int) -> str:
+    day = datetime.fromtimestamp(days * 86_400, UTC)
     return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
 
 
@@ -226,18 +237,31 @@ def turn_passage(turn: Sequence[Filed], session: str) -> Passage | None:
     )
 
 
-_STEPS = re.compile(r"```|^\s*(?:\d+[.)]|[$>#]) |^\s*(?:first|then|next|finally|run|install|execute)\b", re.I | re.M)
+_STEP = re.compile(r"\s*(?:(?:\d+[.)]|[$>#]) |(?:first|then|next|finally|run|install|execute)\b)", re.I)
 _FACTS = re.compile(
     r"\b(?:prefer|always|never|favou?rite|my name|call me|i am|i'm a|i live|means|is called|uses?|is set to|default)\b",
     re.I,
 )
+_FACT_PARTS = (
+    "prefer", "always", "never", "favo", "my name", "call me", "i am", "i'm a", "i live", "means", "is called", "use",
+    "is set to", "default",
+)  # fmt: skip
+"""One of them stands in every text that the pattern finds something in; to look for all of them is quicker."""
 
 
 def kind(text: str, item: Item) -> Kind:
     """How-to and commands are procedural, standing facts and preferences semantic, what happened episodic."""
-    if item.kind == "call" or _STEPS.search(text):
+    if item.kind == "call" or "```" in text or any(map(_STEP.match, text.split("\n"))):
         return "procedural"
-    return "semantic" if item.kind == "text" and _FACTS.search(text) else "episodic"
+    return "semantic" if item.kind == "text" and _states_a_fact(text) else "episodic"
+
+
+def _states_a_fact(text: str) -> bool:
+    if text.isascii():
+        lower = text.lower()
+        if not any(part in lower for part in _FACT_PARTS):
+            return False
+    return _FACTS.search(text) is not None
 
 
 def summarise(turn: Sequence[Filed]) -> str:

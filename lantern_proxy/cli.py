@@ -7,11 +7,22 @@ Only click is imported at the top, and everything else inside the commands: `lan
 """
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import click
 
-from lantern_proxy import cli_archive
+from lantern_proxy import (
+    cli_archive,
+    cli_feedback,
+    cli_file,
+    cli_forget,
+    cli_import,
+    cli_keys,
+    cli_mcp,
+    cli_tune,
+    cli_why,
+)
 from lantern_proxy.cli_frame import Settings, Terminal, settled
 
 SHAPES = ("user-summary", "assistant-summary", "truncated", "system-summary", "continued", "last-six")
@@ -27,18 +38,25 @@ def cli() -> None:
     """
 
 
+_OWN = ("bm25", "judged", "proxy", "restore", "start")
+"""Benches with a module of their own."""
+
+
 class Bench(click.Group):
     """Measurements, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["bm25"]
+        return sorted([*_OWN, "beam", "cascade", "ir", "locomo", "longmemeval", "routes"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name != "bm25":
+        if cmd_name not in self.list_commands(ctx):
             return None
-        from lantern_proxy.bench import bm25
+        if cmd_name in _OWN:
+            command: click.Command = import_module(f"lantern_proxy.bench.{cmd_name}").command
+            return command
+        from lantern_proxy import cli_bench
 
-        return bm25.command
+        return cli_bench.COMMANDS[cmd_name]
 
 
 @cli.command(cls=Bench)
@@ -50,11 +68,33 @@ def bench() -> None:
     """
 
 
+class Train(click.Group):
+    """Models to learn, imported when one is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return ["evidence-reranker", "reranker"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from lantern_proxy import cli_train
+
+        return cli_train.COMMANDS.get(cmd_name)
+
+
+@cli.command(cls=Train)
+def train() -> None:
+    """Learn from labelled conversations of your own. Nothing has to be trained to serve.
+
+    \b
+    Example: lantern train evidence-reranker --data locomo10.json --out models/evidence
+    """
+
+
 @cli.command()
 @settled
 @click.option("--host", help="Address to listen on, instead of the configured one (127.0.0.1).")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port, instead of the configured one (8484).")
-def serve(settings: Settings, host: str | None, port: int | None) -> None:
+@click.option("--workers", type=click.IntRange(1, 64), help="Processes, instead of as many as configured (1).")
+def serve(settings: Settings, host: str | None, port: int | None, workers: int | None) -> None:
     """Serve the proxy until it is stopped.
 
     \b
@@ -62,7 +102,7 @@ def serve(settings: Settings, host: str | None, port: int | None) -> None:
     """
     from lantern_proxy import cli_serve
 
-    cli_serve.serve(settings.load(), host, port, as_json=settings.as_json)
+    cli_serve.serve(settings.load(), host, port, workers, as_json=settings.as_json)
 
 
 @cli.command()
@@ -95,29 +135,31 @@ def demo(settings: Settings, shape: str, words: str, dense: bool, keep: Path | N
 
 @cli.command()
 @settled
-def status(settings: Settings) -> None:
-    """Show what is archived, for whom, and whether a proxy is running.
+@click.option("--watch", is_flag=True, help="Stay, and show it anew every two seconds until Ctrl-C.")
+def status(settings: Settings, watch: bool) -> None:
+    """Show what is archived, for whom, what the proxy did in the last day, and whether it is running.
 
     \b
-    Example: lantern status --json
+    Example: lantern status --watch
     """
-    from lantern_proxy import cli_doctor, cli_text
+    from lantern_proxy import cli_status
 
-    health = cli_doctor.health(settings.load())
-    with settings.open() as archive:
-        summary = {
-            "archive": archive.path,
-            "version": archive.version,
-            "size_bytes": archive.path.stat().st_size,
-            "vectors": archive.model,
-            "degraded": archive.degraded,
-            "tenants": archive.tenants(),
-            "proxy": health,
-        }
-    if settings.as_json:
-        settings.tell(summary)
-    else:
-        cli_text.status(summary)
+    cli_status.run(settings, watch=watch)
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options in SHELL.
+
+    \b
+    Example: lantern completion bash > ~/.local/share/bash-completion/completions/lantern
+    """
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(cli, {}, "lantern", "_LANTERN_COMPLETE").source())
 
 
 @cli.command()
@@ -142,11 +184,21 @@ for command in (
     cli_archive.sessions,
     cli_archive.show,
     cli_archive.search,
-    cli_archive.why,
+    cli_why.why,
     cli_archive.prune,
-    cli_archive.export,
-    cli_archive.migrate,
-    cli_archive.reindex,
+    cli_file.export,
+    cli_file.recover,
+    cli_file.migrate,
+    cli_file.reindex,
+    cli_tune.command,
+    cli_forget.forget,
+    cli_keys.keys,
+    cli_feedback.feedback,
+    cli_feedback.pin,
+    cli_feedback.edit,
+    cli_feedback.marks,
+    cli_import.import_,
+    cli_mcp.mcp,
 ):
     cli.add_command(command)
 

@@ -1,18 +1,16 @@
-"""The commands that read and change an archive: sessions, show, search, why, prune, export, migrate, reindex."""
+"""The commands that look into an archive and clear it out: sessions, show, search, prune."""
 
-import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lantern_proxy import cli_forget
 from lantern_proxy.cli_frame import Settings, plain, settled, tenant_option, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, PruneRule, TenantArchive
+    from lantern_proxy.archive_tenant import Filters
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -45,27 +43,52 @@ def sessions(settings: Settings, tenant: str | None, limit: int, project: str | 
 @tenant_option
 @click.argument("session")
 @click.option("--turn", type=int, help="Only this turn.")
-def show(settings: Settings, tenant: str | None, session: str, turn: int | None) -> None:
-    """Show everything a SESSION held, verbatim. The start of its id is enough.
+@click.option("--brief", is_flag=True, help="One line a message.")
+@click.option("--passages", is_flag=True, help="What it was cut into, with what use has taught about each.")
+def show(
+    settings: Settings, tenant: str | None, session: str, turn: int | None, brief: bool, passages: bool
+) -> None:  # fmt: skip
+    """Show a SESSION as a timeline: everything it held, where the client cut it, what was put back.
+
+    The start of its id is enough. `----` is a compaction, `++++` a restore; `lantern why` explains either by its id.
+    With --passages: confidence and success of each, and how often it was restored, the most restored first.
 
     \b
-    Example: lantern show 7f3a --turn 12
+    Example: lantern show 7f3a --brief
     """
-    from lantern_proxy import cli_text
+    from lantern_proxy import cli_timeline
 
     with settings.open() as archive:
         owner, row = _session(archive, tenant, session)
+        if passages:
+            _passages(settings, owner, row.id, turn)
+            return
         messages = [filed for filed in owner.messages(row.id) if turn in (None, filed.turn)]
+        requests = owner.requests(row.id, limit=-1) if turn is None else []
     if not messages:
         raise click.ClickException(f"session {row.id} has no turn {turn}; `lantern show {row.id}` shows all")
+    if not settings.as_json:
+        cli_timeline.timeline(messages, requests, brief=brief)
+        return
     for filed in messages:
-        if settings.as_json:
-            message = {"role": filed.message.role, "text": filed.message.text}
-            raw = filed.message.raw.decode("utf-8", "surrogateescape")
-            rest = {name: getattr(filed, name) for name in ("key", "position", "turn", "side", "partial", "created_at")}
-            settings.tell({"session": row.id, **rest, **message, "raw": raw})
-        else:
-            cli_text.message(filed)
+        message = {"role": filed.message.role, "text": filed.message.text}
+        raw = filed.message.raw.decode("utf-8", "surrogateescape")
+        rest = {name: getattr(filed, name) for name in ("key", "position", "turn", "side", "partial", "created_at")}
+        settings.tell({"session": row.id, **rest, **message, "raw": raw})
+
+
+def _passages(settings: Settings, owner: "TenantArchive", session: str, turn: int | None) -> None:
+    """What reinforcement knows of the passages of a session."""
+    from lantern_proxy import cli_text
+
+    found = [p for p in owner.passages(session=session) if turn in (None, p.turn)]
+    found.sort(key=lambda p: (-p.accesses, -p.confidence, p.id))
+    if not settings.as_json:
+        cli_text.passages(found)
+        return
+    names = ("id", "turn", "speaker", "kind", "confidence", "success", "accesses", "accessed_at", "verdict", "pinned")
+    for each in found:
+        settings.tell({"session": session, **{name: getattr(each, name) for name in names}, "text": each.text})
 
 
 @click.command()
@@ -74,17 +97,40 @@ def show(settings: Settings, tenant: str | None, session: str, turn: int | None)
 @click.argument("query")
 @click.option("-n", "--limit", default=10, show_default=True, type=click.IntRange(1), help="Most passages to show.")
 @click.option("--session", help="Only this session.")
-def search(settings: Settings, tenant: str | None, query: str, limit: int, session: str | None) -> None:
+@click.option("--project", help="Only this project.")
+@click.option("--speaker", help="Only what they said: user, assistant, tool, or a name.")
+@click.option("--kind", type=click.Choice(["episodic", "semantic", "procedural"]), help="Only passages of this kind.")
+@click.option("--newer-than", help="Only what was said in this time: 90d, 12h, 30m, 2w.")
+@click.option("--older-than", help="Only what was said before.")
+def search(
+    settings: Settings,
+    tenant: str | None,
+    query: str,
+    limit: int,
+    session: str | None,
+    newer_than: str | None,
+    older_than: str | None,
+    project: str | None,
+    speaker: str | None,
+    kind: str | None,
+) -> None:
     """Show archived passages that match QUERY, best first. "Quoted words" are looked for as a phrase.
 
     \b
-    Example: lantern search 'retry policy' --limit 3
+    Example: lantern search 'retry policy' --speaker user --newer-than 2w
     """
+    import time
+
     from lantern_proxy import cli_text
 
+    since = time.time() - _seconds("--newer-than", newer_than) if newer_than else None
+    until = time.time() - _seconds("--older-than", older_than) if older_than else None
+    filters: Filters = {"project": project, "speaker": speaker, "kind": kind, "since": since, "until": until}
     with settings.open() as archive:
         id = _session(archive, tenant, session)[1].id if session else None
-        hits = [(each.tenant, hit) for each in tenants(archive, tenant) for hit in each.search(query, limit, id)]
+        hits = [
+            (each.tenant, hit) for each in tenants(archive, tenant) for hit in each.search(query, limit, id, **filters)
+        ]
     hits = sorted(hits, key=lambda pair: -pair[1].score)[:limit]
     for owner, hit in hits:
         if settings.as_json:
@@ -100,43 +146,11 @@ def search(settings: Settings, tenant: str | None, query: str, limit: int, sessi
 @click.command()
 @settled
 @tenant_option
-@click.argument("request", default="last")
-def why(settings: Settings, tenant: str | None, request: str) -> None:
-    """Explain a REQUEST (x-lantern-request): what was restored, and why. `last`: the newest that got a block.
-
-    \b
-    Example: lantern why last
-    """
-    from lantern_proxy import cli_text
-
-    with settings.open() as archive:
-        owners = tenants(archive, tenant)
-        if request == "last":
-            request = _newest_restored(owners)
-        found = next((told for owner in owners if (told := owner.why(request))), None)
-    if found is None:
-        raise click.ClickException(
-            f"request {request} is not in the archive; x-lantern-request of an answer has its id"
-        )
-    settings.tell(found) if settings.as_json else cli_text.why(found)
-
-
-def _newest_restored(owners: list["TenantArchive"]) -> str:
-    """The newest request that brought a block of its own."""
-    latest = [(row.at, row.id, owner) for owner in owners for row in owner.requests(limit=500) if row.restored]
-    for _, id, owner in sorted(latest, key=lambda found: -found[0]):
-        told = owner.why(id)
-        if told and told.blocks:
-            return id
-    raise click.ClickException("no request got a block yet; `lantern why ID` explains any request")
-
-
-@click.command()
-@settled
-@tenant_option
 @click.option("--older-than", help="Passages and messages older than this: 90d, 12h, 30m, 2w.")
 @click.option("--below-confidence", type=click.FloatRange(0, 1), help="Passages with less confidence than this.")
 @click.option("--session", help="Only this session; alone: all of it.")
+@click.option("--keep-mb", type=click.IntRange(1), help="The oldest, until about so many megabytes are left.")
+@click.option("--retention", is_flag=True, help="What privacy.keep_days, keep_mb and keep_messages no longer want.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def prune(
@@ -145,6 +159,8 @@ def prune(
     older_than: str | None,
     below_confidence: float | None,
     session: str | None,
+    keep_mb: int | None,
+    retention: bool,
     dry_run: bool,
     yes: bool,
 ) -> None:
@@ -157,10 +173,15 @@ def prune(
 
     from lantern_proxy.archive import PruneRule
 
-    if older_than is None and below_confidence is None and session is None:
-        raise click.UsageError("prune needs --older-than, --below-confidence or --session")
-    age_s = _seconds(older_than) if older_than else None
+    if retention:
+        cli_forget.retain(settings, alone=not (older_than or below_confidence or session or tenant or dry_run), yes=yes)
+        return
+    if older_than is None and below_confidence is None and session is None and keep_mb is None:
+        raise click.UsageError("prune needs --older-than, --below-confidence, --session, --keep-mb or --retention")
+    age_s = _seconds("--older-than", older_than) if older_than else None
     with settings.open(write=True) as archive:
+        if keep_mb is not None:
+            age_s = _age_beyond(archive, keep_mb, age_s)
         owners = tenants(archive, tenant)
         if session:
             owner, row = _session(archive, tenant, session)
@@ -177,6 +198,17 @@ def prune(
                 click.echo(f"{owner.tenant}: {'would remove' if dry_run else 'removed'} {_amount(report)}")
 
 
+def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
+    """The age beyond which passages go so that about `keep_mb` are left; the larger of it and `age_s`."""
+    import time
+
+    share = 1 - keep_mb * 1e6 / max(1, archive.used_bytes)
+    cutoff = archive.oldest_share(share) if share > 0 else None
+    if cutoff is None:
+        raise click.ClickException(f"{archive.path} holds {archive.used_bytes / 1e6:,.1f} MB, no more than --keep-mb")
+    return max(age_s or 0.0, time.time() - cutoff, 0.0)
+
+
 def _confirm(path: Path, owners: list["TenantArchive"], rule: "PruneRule", now: float) -> None:
     for owner in owners:
         click.echo(f"{owner.tenant}: {_amount(owner.prune(rule, now=now, dry_run=True))}", err=True)
@@ -186,81 +218,6 @@ def _confirm(path: Path, owners: list["TenantArchive"], rule: "PruneRule", now: 
 def _amount(report: Any) -> str:
     rows = f"{report.passages:,} passages, {report.messages:,} messages, {report.sessions:,} sessions"
     return f"{rows}, {report.bytes:,} bytes"
-
-
-@click.command()
-@settled
-@tenant_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file; standard output by default."
-)
-def export(settings: Settings, tenant: str | None, output: Path | None) -> None:
-    """Write everything that is archived as JSON lines: sessions, messages, passages, requests, blocks.
-
-    \b
-    Example: lantern export --output backup.jsonl
-    """
-    from lantern_proxy import cli_text
-
-    with settings.open() as archive:
-        owners = tenants(archive, tenant)
-        rows = ({"tenant": owner.tenant, **row} for owner in owners for row in owner.export())
-        if output is None:
-            for row in rows:
-                settings.tell(row)
-            return
-        with cli_text.counting(f"writing {output}") as advance, _private(output) as file:
-            count = 0
-            for row in rows:
-                file.write(json.dumps(row, default=plain) + "\n")
-                advance(1)
-                count += 1
-    summary = {"output": output, "rows": count}
-    settings.tell(summary) if settings.as_json else click.echo(f"wrote {count:,} rows to {output}")
-
-
-@contextmanager
-def _private(path: Path) -> Iterator[Any]:
-    """A new text file with mode 0600: an export holds as much as the archive. An existing file is refused."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise click.ClickException(f"{path} exists; remove it first, or name another file") from None
-    with open(descriptor, "w", encoding="utf-8") as file:
-        yield file
-
-
-@click.command()
-@settled
-def migrate(settings: Settings) -> None:
-    """Bring the archive's schema up to date. `serve` does this by itself at its start.
-
-    \b
-    Example: lantern migrate --archive old.db
-    """
-    with settings.open(write=True) as archive:
-        summary = {"archive": archive.path, "version": archive.version}
-    settings.tell(summary) if settings.as_json else click.echo(f"{archive.path} is at version {summary['version']}")
-
-
-@click.command()
-@settled
-@click.option("--vectors", is_flag=True, help="Forget all vectors first: after a change of embed.model.")
-def reindex(settings: Settings, vectors: bool) -> None:
-    """Make the indexes anew: the full-text index, and vectors for passages that have none (with --vectors, for all).
-
-    \b
-    Example: lantern reindex --vectors
-    """
-    from lantern_proxy import cli_reindex
-
-    with settings.open(write=True) as archive:
-        summary = cli_reindex.run(archive, settings.load(), vectors=vectors, quiet=settings.as_json)
-    if settings.as_json:
-        settings.tell(summary)
-    else:
-        skipped = f"; no vectors: {summary['skipped']}" if summary["skipped"] else ""
-        click.echo(f"full-text index made anew, {summary['embedded']:,} passages embedded{skipped}")
 
 
 def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["TenantArchive", Any]:
@@ -274,9 +231,9 @@ def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["Tenan
     return found[0]
 
 
-def _seconds(text: str) -> float:
+def _seconds(option: str, text: str) -> float:
     """90d -> 7,776,000."""
     number, unit = text[:-1], text[-1:]
     if unit not in _SECONDS or not number.isascii() or not number.replace(".", "", 1).isdigit():
-        raise click.UsageError(f"--older-than is {text!r}; use a number and a unit: 90d, 12h, 30m, 2w")
+        raise click.UsageError(f"{option} is {text!r}; use a number and a unit: 90d, 12h, 30m, 2w")
     return float(number) * _SECONDS[unit]

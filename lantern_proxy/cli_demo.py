@@ -36,6 +36,8 @@ def run(config: Config, shape: str, words: str, *, dense: bool, keep: Path | Non
             with Archive(mine.archive.path, read_only=True) as archive:
                 blocks = [_blocks(archive, outcome.request) for outcome in story.outcomes]
         kept = mine.archive.path if keep else None
+        if kept:
+            _keep_request(kept, script, each, story.outcomes[0].question)
         if as_json:
             _tell_json(story, blocks)
         else:
@@ -64,6 +66,13 @@ def _folder(keep: Path | None, shape: str) -> Iterator[Path]:
     if (folder / "demo.db").exists():
         raise click.ClickException(f"{folder / 'demo.db'} is there already; remove it, or name another folder")
     yield folder
+
+
+def _keep_request(archive: Path, script: demo.Chat, shape: str, question: str) -> None:
+    """The first request after the compaction beside its archive, to try on the page what would come back for it."""
+    messages = demo.SHAPES[shape](script.history, script.summary, question)
+    body = json.dumps({"model": "scripted-1", "messages": messages}, indent=2)
+    archive.with_name("request.json").write_text(body + "\n", "utf-8")
 
 
 @contextmanager
@@ -110,7 +119,8 @@ def show(
     out.print(_totals(story, brief=brief))
     if kept:
         why = f"lantern why {story.outcomes[0].request} --archive {kept}"
-        out.print(Text(f"The archive is kept. Look into it:\n  {why}\n  lantern search firewall --archive {kept}"))
+        look = f"{why}\n  lantern search firewall --archive {kept}\n  lantern serve --archive {kept}"
+        out.print(Text(f"The archive is kept, and the compacted request beside it. Look into it:\n  {look}"))
 
 
 def _opening(story: demo.Story) -> Text:
@@ -199,6 +209,7 @@ def _totals(story: demo.Story, *, brief: bool) -> Text:
     outcomes = story.outcomes
     back, lost = sum(each.is_back for each in outcomes), sum(each.was_lost for each in outcomes)
     times = sorted(each.ms for each in outcomes)
+    skipped = ", ".join(sorted({each.degraded for each in outcomes} - {""}))
     head = f"{story.shape:<18}" if brief else "\nBack with Lantern: "
     return Text.assemble(
         head,
@@ -206,4 +217,5 @@ def _totals(story: demo.Story, *, brief: bool) -> Text:
         f" (without: {len(outcomes) - lost}). Added per request: at most {max(each.chars for each in outcomes):,} "
         f"characters, {times[len(times) // 2]:.1f} ms in the middle and {times[-1]:.1f} ms at most. ",
         f"Another key, same requests: {story.stranger}.",
+        (f" Skipped: {skipped}; this machine is busy, or `lantern doctor` knows why." if skipped else "", "yellow"),
     )

@@ -5,7 +5,9 @@ examine(file, config) yields Diagnosis("bm25", "warn", "the numpy twin serves ..
 
 import platform
 import socket
+import ssl
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +20,7 @@ from lantern_proxy.config import Config
 State = Literal["ok", "warn", "bad"]
 _CONNECT_S = 3.0
 _HEALTH_S = 2.0
+_CLOCK_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +105,26 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
         yield _to_come(path)
         return
     try:
-        with Archive(path, synchronous=config.archive.synchronous, read_only=not deep) as archive:
+        with Archive(
+            path, synchronous=config.archive.synchronous, read_only=not deep, key=config.archive.key()
+        ) as archive:
             yield Diagnosis("archive", "ok", str(path.absolute()))
+            yield _clock(max((tenant.last_at for tenant in archive.tenants()), default=0.0))
             for found in archive.check():
                 state: State = "ok" if found.ok else "warn" if found.name in ("vectors", "mode", "disk") else "bad"
                 yield Diagnosis(found.name, state, found.detail, found.remedy)
     except ArchiveError as error:
         wrong, _, remedy = str(error).rpartition("; ")
         yield Diagnosis("archive", "bad", wrong or remedy, remedy if wrong else "")
+
+
+def _clock(newest: float) -> Diagnosis:
+    """Was something archived in the future of this clock?"""
+    ahead_s = newest - time.time()
+    if ahead_s < _CLOCK_S:
+        return Diagnosis("clock", "ok", f"{time.strftime('%Y-%m-%d %H:%M:%S %z')}, not before what was archived last")
+    wrong = f"the archive's newest turn is {ahead_s / 3_600:,.1f} hours in the future of this machine's clock"
+    return Diagnosis("clock", "warn", wrong, "set the clock (timedatectl); dates and recency of passages are wrong")
 
 
 def _to_come(path: Path) -> Diagnosis:
@@ -135,13 +150,23 @@ def health(config: Config) -> dict[str, Any] | None:
     import httpx
 
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
-    url = f"http://{f'[{host}]' if ':' in host else host}:{config.server.port}/lantern/health"
+    scheme = "https" if config.server.tls_cert else "http"
+    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.server.port}/lantern/health"
     try:
-        with httpx.Client(timeout=_HEALTH_S, trust_env=False) as http:
+        with httpx.Client(timeout=_HEALTH_S, trust_env=False, verify=_trusted(config.server.tls_cert)) as http:
             told = http.get(url).json()
-    except (httpx.HTTPError, ValueError):
+    except (httpx.HTTPError, ValueError, OSError):
         return None
     return told if isinstance(told, dict) and "status" in told else None
+
+
+def _trusted(cert: str) -> "ssl.SSLContext | bool":
+    """Trust for one certificate, under whatever name it was made out to."""
+    if not cert:
+        return True
+    context = ssl.create_default_context(cafile=cert)
+    context.check_hostname = False
+    return context
 
 
 def _proxy(config: Config) -> Iterator[Diagnosis]:
@@ -166,6 +191,7 @@ def _remedy(reason: str) -> str:
         "dense:warming": "wait half a minute after the first start",
         "dense:": "see the embedder above",
         "restore:deadline": "raise restore.deadline_ms",
+        "restore:opening": "wait a moment: the index of a large archive is being opened",
         "archive": "see the archive above, and the proxy's log",
     }
     return next((remedy for start, remedy in remedies.items() if reason.startswith(start)), "see the proxy's log")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_EXITS = {"ConfigError": 2, "ArchiveError": 1, "EmbedError": 1, "OSError": 1}
+_EXITS = {"ConfigError": 2, "ArchiveError": 1, "ModelError": 1, "OSError": 1}
 """Errors that are told in one line, and their exit codes. By name, so that telling one imports nothing."""
 
 
@@ -28,6 +28,9 @@ class Terminal(click.Group):
         options["standalone_mode"] = False
         try:
             code = super().main(*args, **options)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
         except click.UsageError as error:
             wrong = error.format_message().rstrip(".")
             self._end(f"{wrong[:1].lower()}{wrong[1:]}; see `lantern --help`", error.exit_code)
@@ -78,7 +81,9 @@ class Settings:
         settings = self.load().archive
         if not settings.path.exists():
             raise ArchiveError(f"archive {settings.path} does not exist; name it with --archive PATH")
-        with Archive(settings.path, synchronous=settings.synchronous, read_only=not write) as archive:
+        with Archive(
+            settings.path, synchronous=settings.synchronous, read_only=not write, key=settings.key()
+        ) as archive:
             yield archive
 
     def tell(self, row: Any) -> None:

@@ -1,29 +1,38 @@
-"""`lantern reindex`: make the full-text index anew, and give passages the vectors that they lack."""
+"""`lantern reindex`: make the lexical indexes anew, and give passages the vectors that they lack."""
 
 from typing import Any
 
 from lantern_proxy import embed
 from lantern_proxy.archive import Archive
+from lantern_proxy.cli_opening import make_snapshots
 from lantern_proxy.cli_text import counting
 from lantern_proxy.config import Config
-from lantern_proxy.embed import Embedder, EmbedError
+from lantern_proxy.embed import Embedder, ModelError
+from lantern_proxy.restore_vectors import embed_some
 
 _AT_ONCE = 64
 """Passages between two commits: about 2 s of work, so that stopping loses little."""
 
 
 def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict[str, Any]:
-    """Rebuild the full-text index, then embed all passages that wait.
+    """Rebuild the full-text index and the snapshots of large BM25 indexes, then embed all passages that wait.
 
     vectors: forget the vectors that are there first, and fail rather than leave them away
-    Raises EmbedError and ArchiveError.
+    Raises ModelError and ArchiveError.
     """
     archive.rebuild_fts()
+    snapshots = make_snapshots(archive, config, quiet=quiet)
     lacking = _lacking(archive, config)
     if lacking and vectors:
-        raise EmbedError(lacking)
+        raise ModelError(lacking)
     embedded = 0 if lacking else _embed_all(archive, config, vectors=vectors, quiet=quiet)
-    return {"archive": archive.path, "model": archive.model, "embedded": embedded, "skipped": lacking}
+    return {
+        "archive": archive.path,
+        "model": archive.model,
+        "embedded": embedded,
+        "skipped": lacking,
+        "snapshots": snapshots,
+    }
 
 
 def _lacking(archive: Archive, config: Config) -> str:
@@ -40,24 +49,17 @@ def _embed_all(archive: Archive, config: Config, *, vectors: bool, quiet: bool) 
     done = 0
     settings = config.embed
     with (
-        Embedder(settings.model, settings.cache_dir, settings.threads) as embedder,
+        Embedder(
+            settings.model, settings.cache_dir, settings.threads, late_interaction=settings.late_interaction
+        ) as embedder,
         counting("embedding passages", quiet=quiet) as advance,
     ):
         embedder.start()
         if not embedder.wait():
-            raise EmbedError(embedder.detail)
+            raise ModelError(embedder.detail)
         if vectors:
             archive.drop_vectors()
-        while waiting := archive.unembedded(_AT_ONCE):
-            done += _embed(archive, embedder, waiting)
-            advance(len(waiting))
+        while (new := embed_some(archive, embedder, _AT_ONCE)) is not None:
+            done += new
+            advance(new)
     return done
-
-
-def _embed(archive: Archive, embedder: Embedder, waiting: list[tuple[str, int, str]]) -> int:
-    """Vectors for one batch; how many of them were new."""
-    rows = []
-    for (tenant, id, _), vector in zip(waiting, embedder.embed([text for *_, text in waiting]), strict=True):
-        for passage in archive.of(tenant).passages_by_id([id]).values():
-            rows.append((tenant, passage.session, id, vector))
-    return archive.add_vectors(embedder.name, embedder.dim, rows)

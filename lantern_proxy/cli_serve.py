@@ -1,51 +1,149 @@
-"""`lantern serve`: listen, say where, and run uvicorn until a signal."""
+"""`lantern serve`: listen, say where, and run uvicorn until a signal; or several workers that do (cli_workers.py)."""
 
 import json
 import logging
 import signal
 import socket
 import sys
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from lantern_proxy import cli_opening, cli_process
 from lantern_proxy.config import Config
+from lantern_proxy.config_check import ConfigError
+from lantern_proxy.doors import refuse_open_door
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from types import FrameType
+
+    import uvicorn
+
+    from lantern_proxy.app_place import Place
 
 
-def serve(config: Config, host: str | None, port: int | None, *, as_json: bool) -> None:
+def serve(config: Config, host: str | None, port: int | None, workers: int | None, *, as_json: bool) -> None:
     """Serve until SIGINT or SIGTERM. The banner is printed once connections are accepted."""
     server = config.server
-    server = replace(server, host=host if host is not None else server.host, port=server.port if port is None else port)
+    server = replace(
+        server, host=server.host if host is None else host, port=server.port if port is None else port,
+        workers=workers or server.workers,
+    )  # fmt: skip
     config = replace(config, server=server)
-    _log(config)
+    refuse_open_door(config)
+    _check_tls(server.tls_cert, server.tls_key)
+    log_to_stderr(config)
     listener = _listen(server.host, server.port)
+    if server.workers > 1:
+        from lantern_proxy import cli_workers
+
+        banner = partial(_banner, config, listener, as_json=as_json)
+        cli_workers.supervise(config, listener, banner)
+        return
+    run(config, listener, banner=partial(_banner, config, listener, as_json=as_json))
+
+
+def run(
+    config: Config, listener: socket.socket, *, banner: Callable[[], None] | None = None, place: "Place | None" = None,
+    inner: socket.socket | None = None, link: "Connection | None" = None,
+) -> None:  # fmt: skip
+    """Serve in this process until a signal.
+
+    place, inner: which worker this is, and where it listens for the others
+    link:         is told when it serves; ends the serving, too, when its other end is closed
+    """
+    server = config.server
+    cli_process.before_imports()
 
     import uvicorn
 
     from lantern_proxy.app import create
 
+    app = create(config, place=place)
     settings = uvicorn.Config(
-        create(config),
+        app,
         http="httptools" if find_spec("httptools") else "auto",
         loop="uvloop" if find_spec("uvloop") else "auto",
         ws="none",  # upgrades reach the app as plain requests, which answers 426
         lifespan="on",
         log_config=None,
         access_log=False,
+        proxy_headers=False,  # nothing here asks for the scheme; who calls is told by the connection alone
         server_header=False,  # the upstream's own headers pass; none are added to them
         date_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=round(server.drain_s),
+        ssl_certfile=server.tls_cert or None,
+        ssl_keyfile=server.tls_key or None,
     )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again once it has drained
-    _banner(config, listener, as_json=as_json)
+    if banner is not None:
+        banner()
+    cli_process.after_imports()
+    if place is None:  # one of several opens what its own tenants ask for, not what all could
+        cli_opening.open_in_background(app)
+    serving = _server(settings, inner, link)
+    if link is not None:
+        threading.Thread(target=_await_stop, args=(link, serving), name="lantern-stop", daemon=True).start()
     try:
-        uvicorn.Server(settings).run(sockets=[listener])
+        serving.run(sockets=[listener])
     except KeyboardInterrupt:
         sys.exit(0)
+
+
+def _await_stop(link: "Connection", serving: "uvicorn.Server") -> None:
+    with suppress(EOFError, OSError):
+        link.recv_bytes()
+    serving.handle_exit(signal.SIGTERM, None)
+
+
+def _server(settings: "uvicorn.Config", inner: socket.socket | None, link: "Connection | None") -> "uvicorn.Server":
+    """A server that lets open pages go when it is told to stop: their event streams would hold it up.
+
+    inner: other workers ask there, without TLS, until this one has nothing left to do
+    """
+    import asyncio
+
+    from uvicorn.server import Server as Uvicorn
+
+    class Server(Uvicorn):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if inner is not None:
+                protocol: Any = settings.http_protocol_class
+                make = partial(protocol, config=settings, server_state=self.server_state, app_state=self.lifespan.state)
+                self.inner = await asyncio.get_running_loop().create_server(make, sock=inner, backlog=settings.backlog)
+            if link is not None:
+                link.send_bytes(b"serving")
+
+        def handle_exit(self, sig: int, frame: "FrameType | None") -> None:
+            live = getattr(getattr(settings.app, "state", None), "events", None)
+            if live is not None:
+                live.stop()
+            super().handle_exit(sig, frame)
+
+    return Server(settings)
+
+
+def _check_tls(cert: str, key: str) -> None:
+    """ConfigError unless the certificate can be used."""
+    if not cert:
+        return
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key or None, password=lambda: "")
+    except (OSError, ssl.SSLError) as error:
+        told = f"is {cert}, which cannot be used ({error.strerror or error}); use PEM files that this user may read"
+        raise ConfigError("server.tls_cert", told) from None
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -66,7 +164,8 @@ def _banner(config: Config, listener: socket.socket, *, as_json: bool) -> None:
     """Where it listens and what to paste. In the backlog a connection waits for the first moment of serving."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"
+    scheme = "https" if config.server.tls_cert else "http"
+    url = f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"
     archive = config.archive.path.absolute()
     if as_json:
         click.echo(json.dumps({"url": url, "archive": str(archive), "embedder": _embedder(config)}))
@@ -94,7 +193,7 @@ def _embedder(config: Config) -> str:
     return f"{config.embed.model}, " + ("compiled" if compiled else "compiling once in the background")
 
 
-def _log(config: Config) -> None:
+def log_to_stderr(config: Config) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if config.log.json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=config.log.level.upper(), handlers=[handler], force=True)

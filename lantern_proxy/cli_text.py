@@ -2,9 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from lantern_proxy.archive import Hit, SessionRow, Why
+    from lantern_proxy.archive import Hit, SessionRow
+    from lantern_proxy.archive_feedback import Edit, Marked
     from lantern_proxy.cli_doctor import Diagnosis
-    from lantern_proxy.turn import Filed, Placed
+    from lantern_proxy.turn import Filed, Passage
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
 _STATES = {"ok": "green", "warn": "yellow", "bad": "red"}
@@ -49,25 +50,6 @@ def table(*columns: str, numbers: Sequence[str] = ()) -> Table:
     return made
 
 
-def status(summary: Mapping[str, Any]) -> None:
-    out = console()
-    kept = f"{summary['size_bytes'] / 1e6:,.1f} MB, version {summary['version']}"
-    out.print(Text(f"archive  {summary['archive']} ({kept})"), soft_wrap=True)
-    health = summary["proxy"]
-    out.print(Text(f"proxy    {'running: ' + str(health.get('status')) if health else 'not running'}"))
-    vectors = summary["vectors"]
-    out.print(Text(f"vectors  {vectors[0] if vectors else 'none yet'}"))
-    for degraded in summary["degraded"]:
-        out.print(Text(f"lacking  {degraded}", style="yellow"))
-    rows = table(
-        "tenant", "sessions", "messages", "passages", "last seen", numbers=("sessions", "messages", "passages")
-    )
-    for each in summary["tenants"]:
-        counts = [f"{count:,}" for count in (each.sessions, each.messages, each.passages)]
-        rows.add_row(Text(clean(each.id)), *counts, when(each.last_at))
-    out.print(rows if summary["tenants"] else "nothing is archived yet: point a client at the proxy")
-
-
 def sessions(rows: Sequence[tuple[str, "SessionRow"]]) -> None:
     if not rows:
         console().print("no sessions")
@@ -79,6 +61,21 @@ def sessions(rows: Sequence[tuple[str, "SessionRow"]]) -> None:
         cells = [row.id, when(row.last_seen_at), row.api, f"{row.messages:,}", f"{row.passages:,}"]
         made.add_row(*(Text(clean(c)) for c in [*cells, *([owner] if several else []), short(row.title, 60)]))
     console().print(made)
+
+
+def passages(found: Sequence["Passage"]) -> None:
+    """What use has taught about them."""
+    made = table(
+        "id", "turn", "speaker", "confidence", "success", "restored", "last", "text",
+        numbers=("id", "turn", "confidence", "success", "restored"),
+    )  # fmt: skip
+    for each in found:
+        state = "".join(f" [{word}]" for word in (each.verdict, "pinned" if each.pinned else "") if word)
+        last = when(each.accessed_at) if each.accesses else ""
+        figures = [f"{each.confidence:.2f}", f"{each.success:.2f}", str(each.accesses), last]
+        cells = [str(each.id), str(each.turn), each.speaker, *figures, short(each.text, 60) + state]
+        made.add_row(*(Text(clean(cell)) for cell in cells))
+    console().print(made if found else "no passages")
 
 
 def message(filed: "Filed") -> None:
@@ -95,49 +92,35 @@ def message(filed: "Filed") -> None:
 def hit(found: "Hit") -> None:
     out = console()
     passage = found.passage
-    head = f"{passage.session}  turn {passage.turn}  {passage.speaker}  {when(passage.created_at)}  {found.score:.2f}"
+    place = f"{passage.session}  turn {passage.turn}  passage {passage.id}"
+    head = f"{place}  {passage.speaker}  {when(passage.created_at)}  {found.score:.2f}"
     out.print(Text(clean(head), style="bold cyan"), soft_wrap=True)
     out.print(Text("  " + short(found.snippet, 400)), soft_wrap=True)
 
 
-def why(told: "Why") -> None:
-    out, request = console(), told.request
-    out.print(
-        Text(f"request {request.id}  {when(request.at)}  {request.event}  {request.model}", style="bold"),
-        soft_wrap=True,
-    )
-    out.print(
-        Text(f"  session {request.session}; {request.gone} messages of it are not in the request"), soft_wrap=True
-    )
-    out.print(Text(f"  asked: {short(request.query, 300)}"), soft_wrap=True)
-    cost = f"  {request.restored} passages in its blocks, {request.chars:,} characters, {request.ms:.1f} ms in Lantern"
-    out.print(Text(cost))
-    for reason in request.degraded:
-        out.print(Text(f"  degraded: {clean(reason)}", style="yellow"))
-    used = {mark.passage: mark for mark in told.marks}
-    for block in told.blocks:
-        restored = block.restored
-        reason = "what the compaction lost" if restored.kind == "loss" else "what the question needs"
-        head = f"\n{restored.kind} block: {reason}; {len(restored.placed)} of {restored.considered} passages"
-        out.print(Text(f"{head}, {len(restored.text):,} characters, {restored.ms:.1f} ms", style="bold cyan"))
-        for placed in restored.placed:
-            out.print(Text(f"  {placed.rank:>3}. {_reasons(placed)}"), soft_wrap=True)
-            out.print(Text(f"       {short(placed.text, 300)}"), soft_wrap=True)
-            mark = used.get(placed.passage.id)
-            if mark and (mark.used is not None or mark.verdict):
-                known = {True: "used in the answer", False: "not used in the answer", None: ""}[mark.used]
-                out.print(Text("       " + "; ".join(filter(None, (known, mark.verdict))), style="green"))
-    if not told.blocks:
-        replayed = request.restored and "; blocks of earlier requests rode along"
-        out.print(Text(f"\nit brought no block of its own{replayed or ''}"))
+def judged(passage: "Passage") -> None:
+    """A passage as it stands after a person said something of it."""
+    state = ", ".join(filter(None, (passage.verdict, "pinned" if passage.pinned else ""))) or "no mark"
+    line = Text(f"passage {passage.id}: {state}", style="bold")
+    line.append(f"  confidence {passage.confidence:.2f}, success {passage.success:.2f}", style="default")
+    console().print(line)
+    console().print(Text("  " + short(passage.text, 300)), soft_wrap=True)
 
 
-def _reasons(placed: "Placed") -> str:
-    passage = placed.passage
-    strongest = sorted(placed.signals.items(), key=lambda pair: -pair[1])
-    signals = ", ".join(f"{signal} {score:.3g}" for signal, score in strongest)
-    origin = f"turn {passage.turn}, {clean(passage.speaker)}, {when(passage.created_at)}"
-    return f"{origin}: score {placed.score:.3g} ({signals})"
+def marks(found: Sequence["Marked"]) -> None:
+    if not found:
+        console().print("nothing is judged, pinned or corrected; `lantern feedback --help` shows how")
+    for each in found:
+        judged(each.passage)
+        if each.edits:
+            console().print(Text(f"  corrected {each.edits} times, last {when(each.changed_at)}", style="yellow"))
+
+
+def correction(past: "Edit") -> None:
+    out = console()
+    out.print(Text(when(past.at), style="bold"))
+    out.print(Text(f"  - {clean(past.before)}", style="red"), soft_wrap=True)
+    out.print(Text(f"  + {clean(past.after)}", style="green"), soft_wrap=True)
 
 
 def diagnosis(finding: "Diagnosis") -> None:

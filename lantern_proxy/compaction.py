@@ -12,7 +12,7 @@ A summary is text that the proxy saw generated and that now stands in another ro
 that speaks of the gone in the words of the gone. Words of clients (history.MARKER) only break ties (wire notes, 3).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, takewhile
@@ -25,11 +25,13 @@ from lantern_proxy.history import (
     SUMMARY_CHARS,
     Session,
     chains,
+    goes_on,
     is_empty,
     place_key,
     plain,
     terms,
 )
+from lantern_proxy.history_same import SYSTEM
 from lantern_proxy.turn import LOSSES, Event, Item, Message, Request
 
 _MIN_TERMS, _MIN_SHARE = 6, 1 / 3
@@ -58,7 +60,7 @@ class Verdict:
         return self.event in LOSSES
 
 
-Said = Sequence[tuple[str, str]]
+Said = Collection[tuple[str, str]]
 """(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
 
 
@@ -69,6 +71,8 @@ def compare(session: Session, request: Request, *, said: Said = (), restart: boo
     """
     if request.delta:
         return _delta(request)
+    if goes_on(session, request) and _folded(session, request) is None:
+        return _more(session, request)
     seen = _see(session, request, said)
     event, anchor = _event(seen, restart)
     gone = seen.gone_keys
@@ -86,6 +90,13 @@ def _delta(request: Request) -> Verdict:
     if at is None:
         return Verdict(event="turn", kept=kept)
     return Verdict(event="compacted", kept=kept, anchor=at)
+
+
+def _more(session: Session, request: Request) -> Verdict:
+    """Nothing is gone, and what is new stands behind all that was shown: as _event() says, without a look at each."""
+    held = tuple(e.key if e.message.print and e.message.role not in SYSTEM else None for e in session.head)
+    new = request.messages[len(held) :]
+    return Verdict(event="turn" if seats(new) else "retry", kept=(*held, *(None,) * len(new)))
 
 
 def _event(seen: "_Seen", restart: bool) -> tuple[Event, int | None]:
@@ -311,7 +322,7 @@ def _summary_in_system(seen: _Seen) -> int | None:
     """A summary appended to the system prompt, or in a system message of its own."""
     session, messages = seen.session, seen.request.messages
     known = {print for print, _ in session.system_keys}
-    systems = [at for at, m in enumerate(messages) if m.role in ("system", "developer")]
+    systems = [at for at, m in enumerate(messages) if m.role in SYSTEM]
     for at in systems:
         if messages[at].print in known:
             continue
@@ -328,7 +339,7 @@ def _summary_in_system(seen: _Seen) -> int | None:
 
 
 def _leading_system(request: Request) -> int:
-    return next((at for at, m in enumerate(request.messages) if m.role not in ("system", "developer")), 0)
+    return next((at for at, m in enumerate(request.messages) if m.role not in SYSTEM), 0)
 
 
 def shown_to_model(request: Request) -> Sequence[Message]:
@@ -336,17 +347,17 @@ def shown_to_model(request: Request) -> Sequence[Message]:
     at = _compaction_item(request, last=True) if request.api == "messages" else None
     if at is None:
         return request.messages
-    opening = takewhile(lambda m: m.role in ("system", "developer"), request.messages)
+    opening = takewhile(lambda m: m.role in SYSTEM, request.messages)
     return (*opening, *request.messages[at:])
 
 
 def _folded(session: Session, request: Request) -> int | None:
     """Index of a compaction block that the last answer brought: the client still sends all before it, for nothing."""
-    at = _compaction_item(request, last=True) if request.api == "messages" else None
-    last = session.head[-1] if session.head else None
-    if at is None or last is None or not last.produced or last.message.print != request.messages[at].print:
+    last = session.head[-1] if session.head and request.api == "messages" else None
+    if last is None or not last.produced or all(i.kind != "compaction" for i in last.message.items):
         return None
-    return at
+    at = _compaction_item(request, last=True)
+    return at if at is not None and last.message.print == request.messages[at].print else None
 
 
 def _compaction_item(request: Request, *, last: bool = False) -> int | None:
@@ -396,7 +407,7 @@ def question(request: Request) -> int | None:
     """Index of the user text that waits for an answer: the last message, system messages behind it left out."""
     for at in range(len(request.messages) - 1, -1, -1):
         m = request.messages[at]
-        if m.role in ("system", "developer"):
+        if m.role in SYSTEM:
             continue
         return at if is_spoken(m) else None
     return None

@@ -21,6 +21,9 @@ from typing import Annotated, Any, Literal
 import yaml
 
 from lantern_proxy.config_check import ConfigError, Like, Section, Url, Within, bare, convert, hints_of, shown
+from lantern_proxy.config_retrieval import RetrievalConfig, Signal, Weight
+from lantern_proxy.config_safety import AccessConfig, PrivacyConfig
+from lantern_proxy.config_trace import TraceConfig
 
 ENVIRONMENT: Mapping[str, str] = {
     "LANTERN_PORT": "server.port",
@@ -29,9 +32,6 @@ ENVIRONMENT: Mapping[str, str] = {
     "LANTERN_ANTHROPIC_UPSTREAM": "upstream.anthropic",
 }
 """Environment variable -> the setting that it overrides. An empty variable counts as unset."""
-
-Signal = Literal["bm25", "vector", "keywords", "importance"]
-"""Kinds of evidence that `restore.weights` may weigh."""
 
 
 def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -50,6 +50,17 @@ class ServerConfig(Section):
     """LANTERN_PORT overrides. 0 lets the system choose a free one, which the banner then tells."""
     drain_s: Annotated[float, Within(0, 3_600, "seconds")] = 10.0
     """Seconds that running answers may take to finish after a stop signal; then they are cut, archived as partial."""
+    workers: Annotated[int, Within(1, 64)] = 1
+    """Processes that serve, on one archive. A tenant is served by one of them: more help where many tenants ask."""
+    tls_cert: str = ""
+    """A PEM file with the certificate and its chain: Lantern then speaks https only. Empty: http."""
+    tls_key: str = ""
+    """A PEM file with its private key, without a passphrase. Empty: it is in tls_cert."""
+
+    def __post_init__(self) -> None:
+        Section.__post_init__(self)
+        if self.tls_key and not self.tls_cert:
+            raise ConfigError("tls_key", "is set without server.tls_cert; name the certificate, too")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +75,27 @@ class ArchiveConfig(Section):
     """Most milliseconds the last bytes of an answer wait for their commit. Past it the client goes first: fail open."""
     max_message_chars: Annotated[int, Within(1_000, 1_000_000_000, "characters")] = 2_000_000
     """A longer message is archived up to here. Two million characters: a whole context window of today, twice over."""
+    key_env: Annotated[str, Like(r"|[A-Za-z_][A-Za-z0-9_]*", "use the name of an environment variable")] = ""
+    """Environment variable with the key of an encrypted archive, 64 hex digits (extra `encrypted`). Empty: plain."""
+    key_file: str = ""
+    """A file that holds the key, instead."""
+    backups: Sequence[str] = ()
+    """Copies of the archive, * for anything in their names, from which `lantern forget` takes what it forgets, too."""
+
+    def key(self, environ: Mapping[str, str] = os.environ) -> str:
+        """The key of the archive, read now; "" for a plain one. ConfigError when it is named and not there."""
+        if not (self.key_env or self.key_file):
+            return ""
+        named = f"archive.key_file {self.key_file}" if self.key_file else f"archive.key_env {self.key_env}"
+        try:
+            found = (
+                Path(self.key_file).expanduser().read_text("utf-8") if self.key_file else environ.get(self.key_env, "")
+            )
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(named, f"cannot be read ({type(error).__name__})") from None
+        if not re.fullmatch(r"\s*[0-9a-fA-F]{64}\s*", found):
+            raise ConfigError(named, "holds no key of 64 hex digits; make one: openssl rand -hex 32")
+        return found.strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,19 +160,25 @@ class RestoreConfig(Section):
     """Most characters of the block at a compaction. 0: none. 6,000 is under 1 % of a 200k window, and the paper's."""
     question_chars: Annotated[int, Within(0, 1_000_000, "characters")] = 2_000
     """Most characters of a block at a later question. 0: none. Less than at a compaction: what is wanted is known."""
+    window_share: Annotated[float, Within(0, 1)] = 0.03
+    """Most of the model's context window that a block may take, when the window is known. 0: whatever its size."""
+    window_tokens: Annotated[int, Within(0, 100_000_000, "tokens")] = 0
+    """The model's window. 0: as litellm's table has it, when litellm is installed; else the two limits above hold."""
     deadline_ms: Annotated[int, Within(1, 60_000, "milliseconds")] = 150
     """Milliseconds a restore may take; past it the request goes with what was found, or as it came."""
     admission: Annotated[float, Within(0, 1)] = 0.5
     """How good the best evidence must be before a question adds a block, 0 (always) to 1 (never but when certain)."""
     scope: Literal["session", "project", "tenant"] = "session"
     """Where lost details may come from: this session, all its project, or all its tenant. Never another tenant."""
+    untrusted: Literal["mark", "leave-out", "allow"] = "mark"
+    """Results of tools that read like orders to the model: marked as not to be followed, not restored, or as any."""
     mmr_lambda: Annotated[float, Within(0, 1)] = 0.7
     """1 packs by score alone, less also avoids saying a thing twice (MMR). The paper's value."""
     rrf_k: Annotated[int, Within(1, 10_000)] = 60
     """Reciprocal rank fusion: larger trusts the top of each ranking less. The paper's value."""
     length_power: Annotated[float, Within(0.3, 0.8)] = 0.5
     """Passages are packed by score per character to this power; larger prefers short ones."""
-    weights: Mapping[Signal, Annotated[float, Within(0, 100)]] = field(default_factory=dict)
+    weights: Mapping[Signal, Weight] = field(default_factory=dict)
     """Signal -> weight in the fusion, for those that should differ from the recipe's own. 0 leaves a signal out."""
 
 
@@ -156,6 +194,36 @@ class EmbedConfig(Section):
     """Where the compiled model is kept: $XDG_CACHE_HOME/lantern or ~/.cache/lantern by default."""
     threads: Annotated[int, Within(1, 256)] = 1
     """CPU threads of the model. One, so that streams keep the other cores."""
+    late_interaction: bool = True
+    """Also keep a small vector of each word that counts, and match questions word by word: most of what finds an answer
+    in other words. No time for the model, but 10 to 20 KB of archive for a long passage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankConfig(Section):
+    """The `rerank:` section: what may put the candidates of a question in a better order. All off by default."""
+
+    light: str = ""
+    """A file that `lantern train reranker` wrote: reorders the best 150 by all signals at once, in some 5 ms. Vectors
+    are then always looked at. Empty: off."""
+    evidence: str = ""
+    """A cross-encoder that reorders the ten best: a folder that `lantern train evidence-reranker` wrote, or its name on
+    the hub. Some 40 ms a question. Empty: off."""
+    model: str = ""
+    """One call to a language model a restore (LANTERN-Rerank). It sends archived passages there. Empty: off."""
+    model_url: Annotated[str, Url(optional=True)] = ""
+    """Base URL of an OpenAI-compatible server for `model`, /v1 included."""
+    model_key_env: str = "LANTERN_RERANK_KEY"
+    """Environment variable that holds its key; unset: none is sent."""
+    model_timeout_ms: Annotated[int, Within(10, 60_000, "milliseconds")] = 2_000
+    """Milliseconds the call may take beyond restore.deadline_ms; then the order stays as it was."""
+    model_calls_per_hour: Annotated[int, Within(1, 1_000_000)] = 100
+    """Most calls in an hour, since each costs money; then the order stays as it was."""
+
+    def __post_init__(self) -> None:
+        Section.__post_init__(self)
+        if self.model and not self.model_url:
+            raise ConfigError("model_url", f"is empty, but rerank.model is {self.model}; use http://host/v1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,14 +282,19 @@ class Config(Section):
     """Everything that can be set; `Config()` is what serves without a file."""
 
     server: ServerConfig = field(default_factory=ServerConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     upstream: UpstreamConfig = field(default_factory=UpstreamConfig)
     restore: RestoreConfig = field(default_factory=RestoreConfig)
+    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     embed: EmbedConfig = field(default_factory=EmbedConfig)
+    rerank: RerankConfig = field(default_factory=RerankConfig)
     reinforce: ReinforceConfig = field(default_factory=ReinforceConfig)
     tenants: Mapping[TenantName, TenantConfig] = field(default_factory=dict)
     """Name -> credentials that are one tenant. A credential that is not listed is a tenant of its own."""
+    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    trace: TraceConfig = field(default_factory=TraceConfig)
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)
@@ -274,7 +347,7 @@ class _Loader(yaml.SafeLoader):
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        raw = yaml.load(path.read_text("utf-8"), _Loader)
+        raw = yaml.load(path.read_text("utf-8"), _Loader)  # nosec B506
     except FileNotFoundError:
         raise ConfigError(f"{path}:", "no such file; copy config.example.yaml, or leave --config away") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -42,7 +42,7 @@ SUMMARISE = (
 )
 MODEL = "scripted-1"
 _BLOCK = re.compile(re.escape(BLOCK_OPEN) + r"\b.*?" + re.escape(BLOCK_CLOSE), re.S)
-_HEADER = re.compile(r"^\[\d{4}-\d\d-\d\d [^\]\n]*\]\s*")
+_HEADER = re.compile(r"^\[[^\]\n]*#\d+[^\]\n]*\]\s*")
 """Date, speaker and turn that a passage has in a block; a model would not quote it."""
 _KEPT_CHARS = 4_000
 """What the silently truncating client keeps: with 4,000 of 20,000 characters, the last fifth."""
@@ -441,9 +441,9 @@ def _streamed(events: str) -> str:
 def configured(config: Config, directory: Path, *, dense: bool) -> Config:
     """`config` with its archive in `directory`, and without the embedder when `dense` is false.
 
-    A restore gets a second, so that a machine that is busy starting two servers does not spoil the show; the
+    A restore gets four seconds, so that a machine that is busy starting two servers does not spoil the show; the
     milliseconds that are shown are those it took.
     """
     embed = config.embed if dense else replace(config.embed, enabled="off")
-    restore = replace(config.restore, deadline_ms=max(config.restore.deadline_ms, 1_000))
+    restore = replace(config.restore, deadline_ms=max(config.restore.deadline_ms, 4_000))
     return replace(config, archive=replace(config.archive, path=directory / "demo.db"), embed=embed, restore=restore)

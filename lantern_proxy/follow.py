@@ -54,9 +54,8 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         session = begin(request, session_id=new_id(), now=now, family=found.family, parent=found.parent)
         after, filed = advance(session, request, unseen, now=now)
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
-    verdict = compare(
-        found.session, request, said=tuple(known.said.get(found.session.id, {}).items()), restart=found.restart
-    )
+    said = known.said.get(found.session.id, {}).items()
+    verdict = compare(found.session, request, said=said, restart=found.restart)
     session = replace(
         found.session, lost=found.session.lost or verdict.is_loss, family=found.session.family or found.family
     )

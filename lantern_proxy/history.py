@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
+from operator import attrgetter
 
+from lantern_proxy.history_same import SYSTEM, chain_hashes, chain_on, changed, reads_same
 from lantern_proxy.turn import Answer, Api, Filed, Item, Message, Request, Role, canonical, fingerprint, item
 
 SUMMARY_CHARS = 60
@@ -95,7 +97,7 @@ def terms(text: str) -> set[str]:
 
 def system_text(request: Request) -> str:
     """Canonical text of the system and developer messages that open the request."""
-    opening = takewhile(lambda m: m.role in ("system", "developer"), request.messages)
+    opening = takewhile(lambda m: m.role in SYSTEM, request.messages)
     return "\n".join(plain(m.text) for m in opening)
 
 
@@ -116,7 +118,7 @@ def same_system(a: str, b: str) -> bool:
 def shows_system_of(session: Session, request: Request) -> bool:
     """Does the request open with system messages that the session showed before, or with ones of their class?"""
     known = {print for print, _ in session.system_keys}
-    opening = list(takewhile(lambda m: m.role in ("system", "developer"), request.messages))
+    opening = list(takewhile(lambda m: m.role in SYSTEM, request.messages))
     if opening and all(m.print in known for m in opening):
         return True
     return same_system(session.system, system_text(request))
@@ -138,30 +140,47 @@ def has_marker(request: Request) -> bool:
 
 def items_of(messages: Iterable[Message], *, system: bool = False) -> Iterator[Item]:
     for m in messages:
-        if system or m.role not in ("system", "developer"):
+        if system or m.role not in SYSTEM:
             yield from m.items
 
 
 def chains(messages: Iterable[Message]) -> Sequence[bytes]:
-    """Chain hash up to each message: h_i = H(h_(i-1), fingerprint_i); system and empty ones leave it as it is."""
-    return _chains(tuple(b"" if m.role in ("system", "developer") else m.print for m in messages))
+    """Chain hash up to each message: see history_same.chain_hashes."""
+    return chain_hashes(tuple(messages))
 
 
-@lru_cache(maxsize=64)  # one request asks for the same ones ten times
-def _chains(prints: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    found, chain = [], b""
-    for each in prints:
-        chain = _chain(chain, each) if each else chain
-        found.append(chain)
-    return tuple(found)
+_messages = attrgetter("message")
 
 
-_chain = lru_cache(maxsize=65_536)(fingerprint)
+def shown(session: Session) -> tuple[Message, ...]:
+    """The messages of its head."""
+    return tuple(map(_messages, session.head))
+
+
+_latest: list[tuple[Session | None, Request | None, bool]] = [(None, None, False)]
+"""One request asks for the same thing five times."""
+
+
+def goes_on(session: Session, request: Request) -> bool:
+    """Does the request begin with all that the head shows, message by message, in the same words?"""
+    asked_session, asked_request, answer = _latest[0]
+    if asked_session is not session or asked_request is not request:
+        answer = _goes_on(session, request)
+        _latest[0] = session, request, answer
+    return answer
+
+
+def _goes_on(session: Session, request: Request) -> bool:
+    head, messages = session.head, request.messages
+    if not head or request.delta or len(head) > len(messages):
+        return False
+    before = shown(session)
+    return all(reads_same(before[at], messages[at]) for at in changed(before, messages))
 
 
 def place_key(chain: bytes) -> str:
     """The key of a message that was first seen at the end of `chain`."""
-    return _chain(b"", chain, b"").hex()
+    return chain_on(b"", chain, b"").hex()
 
 
 def begin(
@@ -191,36 +210,64 @@ def advance(
 
     kept: for each message of the request the key under which the session already holds it, or None
     """
-    system_keys, head, filed = dict(session.system_keys), [], []
-    position, turn, keys = session.position, session.turn, set(session.keys)
-    produced = {e.key for e in session.head if e.produced}
+    system_keys, filed = dict(session.system_keys), []
+    position, turn, keys = session.position, session.turn, set[str]()
+    on = goes_on(session, request)
+    head = list(session.head) if on else []
+    places = _to_look_at(session, request) if on else range(len(request.messages))
+    entries = [head[at] for at in places if at < len(head)] if on else session.head
+    produced = {e.key for e in entries if e.produced}
     previous = head_chain(session) if request.delta else b""
-    for m, chain, known_key in zip(request.messages, chains(request.messages), kept, strict=True):
-        is_system = m.role in ("system", "developer")
-        key = known_key or (system_keys.get(m.print) if is_system else None) or _first_key(m, chain, previous)
+    hashes = chains(request.messages)
+    for at in places:
+        m, known_key = request.messages[at], kept[at]
+        is_system = m.role in SYSTEM
+        key = known_key or (system_keys.get(m.print) if is_system else None) or _first_key(m, hashes[at], previous)
         if is_system:
             system_keys[m.print] = key
-        if key not in keys:
+        if key not in session.keys and key not in keys:
             turn += m.role == "user" and any(i.kind == "text" and not is_empty(i) for i in m.items)
             filed.append(Filed(key=key, position=position, turn=turn, message=m, side=session.side, created_at=now))
             position += 1
             keys.add(key)
-        head.append(Entry(key, m, known_key in produced))
+        head[at : at + 1] = [Entry(key, m, known_key in produced)]
     if request.delta:
         head = [*session.head, *head]
+    left = session.abandoned.union(abandoned)
     after = replace(
-        session, head=tuple(head), answered=False, keys=frozenset(keys), position=position, turn=turn,
+        session, head=tuple(head), answered=False, keys=session.keys | keys, position=position, turn=turn,
         system_keys=tuple(system_keys.items()), last_seen_at=now,
         tools=request.tools or (session.tools if request.delta else request.tools),
         system=_base(session, system_text(request)),
-        abandoned=(session.abandoned | set(abandoned)) - {e.key for e in head},
+        abandoned=left.difference(keys_of(head)) if left else left,
     )  # fmt: skip
     return after, tuple(filed)
 
 
+_key = attrgetter("key")
+
+
+def keys_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+    return tuple(map(_key, entries))
+
+
+def _to_look_at(session: Session, request: Request) -> list[int]:
+    """Where a request that goes on shows something new, or the same in another dress; in order.
+
+    An answer that has nothing to compare was filed under another name than the client's copy of it will be.
+    """
+    n = len(session.head)
+    found = set(changed(shown(session), request.messages))
+    at = n - 1
+    while at >= 0 and session.head[at].produced:
+        found.add(at)
+        at -= 1
+    return [*sorted(found), *range(n, len(request.messages))]
+
+
 def _first_key(m: Message, chain: bytes, previous: bytes) -> str:
     """The key of a message that was not held before. One without a fingerprint is named by its bytes."""
-    if m.role in ("system", "developer"):
+    if m.role in SYSTEM:
         return fingerprint("system", m.print or m.raw).hex()
     if previous or not m.print:
         return fingerprint(previous, chain, m.raw if not m.print else b"").hex()
@@ -235,13 +282,13 @@ def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, 
     head = list(session.head)
     while session.answered and answer.messages and head and head[-1].produced:
         head.pop()
-    chain = (chains(e.message for e in head) or [b""])[-1]
-    position, filed, keys = session.position, [], set(session.keys)
+    chain = (chains(map(_messages, head)) or [b""])[-1]
+    position, filed, keys = session.position, [], set[str]()
     leading = len(answer.messages) if session.api == "responses" else 1
     for n, m in enumerate(answer.messages):
-        chain_here = _chain(chain, m.print) if m.print else fingerprint(chain, m.raw)
+        chain_here = chain_on(chain, m.print) if m.print else fingerprint(chain, m.raw)
         key = place_key(chain_here) if m.print else chain_here.hex()
-        if key not in keys:
+        if key not in session.keys and key not in keys:
             filed.append(Filed(key=key, position=position, turn=session.turn, message=m, side=session.side,
                                partial=not answer.complete, created_at=now))  # fmt: skip
             position += 1
@@ -250,11 +297,11 @@ def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, 
             head.append(Entry(key, m, True))
             chain = chain_here if m.print and leading > 1 else chain
     after = replace(
-        session, head=tuple(head), answered=session.answered or bool(answer.messages), keys=frozenset(keys),
+        session, head=tuple(head), answered=session.answered or bool(answer.messages), keys=session.keys | keys,
         position=position, last_seen_at=now,
     )  # fmt: skip
     return after, tuple(filed)
 
 
 def head_chain(session: Session) -> bytes:
-    return (chains(e.message for e in session.head) or (b"",))[-1]
+    return (chains(shown(session)) or (b"",))[-1]

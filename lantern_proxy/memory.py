@@ -20,12 +20,15 @@ from dataclasses import replace
 from typing import Any
 
 from lantern_proxy import chunk
-from lantern_proxy.archive import Archive, Hit, Record, RequestRow, SessionRow
+from lantern_proxy.archive import Archive, Hit, Record, RequestRow, SessionRow, Why
+from lantern_proxy.archive_feedback import Verdict
 from lantern_proxy.config import Config, load
 from lantern_proxy.embed import Embedder
 from lantern_proxy.follow import Step, follow, recall
 from lantern_proxy.history import Session
-from lantern_proxy.restore import Ask, Restorer
+from lantern_proxy.redact import Redactor
+from lantern_proxy.restore import Restorer
+from lantern_proxy.restore_ask import Ask
 from lantern_proxy.session import Known
 from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored, canonical
 from lantern_proxy.wire import chat
@@ -37,25 +40,40 @@ class Lantern:
     """One user's archive, open for archiving, restoring and searching. Close it, or use it in a `with` block.
 
     config:   by default that of the environment, without a file: the archive at ./lantern.db or $LANTERN_ARCHIVE
-    user:     whose archive it is; nothing crosses from one user to another
+    user:     whose archive it is; nothing crosses from one user to another. A client's API key: what that client has
+    tenant:   the same by the name that `lantern status` shows, instead of `user`
     project:  a partition inside the user's archive
     embedder: a started one adds the vector signal, for passages that a proxy or `lantern reindex` has embedded
     Raises ConfigError and ArchiveError.
     """
 
     def __init__(
-        self, config: Config | None = None, *, user: str = "local", project: str = "", embedder: Embedder | None = None
+        self,
+        config: Config | None = None,
+        *,
+        user: str = "local",
+        tenant: str = "",
+        project: str = "",
+        embedder: Embedder | None = None,
     ) -> None:
         self._config = config or load(None, os.environ)
-        self._archive = Archive(self._config.archive.path, synchronous=self._config.archive.synchronous)
+        self._archive = Archive(
+            self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._config.archive.key()
+        )
         self._restorer = Restorer(self._archive, self._config, embedder)
-        self.tenant = self._archive.tenant_of(user)
+        self._redactor = Redactor(self._config.privacy.redact, self._config.privacy.patterns)
+        self.tenant = tenant or self._archive.tenant_of(user)
         """The user, as `lantern sessions --tenant` knows them."""
         self._project = project
         self._known = Known()
 
-    def archive(self, session: str, messages: Sequence[Wire]) -> int:
+    def archive(
+        self, session: str, messages: Sequence[Wire], *, times: Sequence[float] | None = None, title: str = ""
+    ) -> int:
         """Archive a conversation as it is now; returns how many of its messages were new. On disk when it returns.
+
+        times: Unix seconds, one a message, for what was said earlier; by default all of it was said now
+        title: of a session that is new; by default the start of what was said first
 
         A message that went missing since the last call stays in the archive: that is what `restore` gives back.
         Raises ValueError when `messages` are not messages.
@@ -65,9 +83,12 @@ class Lantern:
         self._recall(session)
         identity = Identity(ids=(("x-lantern-session", session),))
         step = follow(self._known, request, identity, now=now, new_id=lambda: session)
-        record = self._record(step, request, now)
-        (added,) = self._archive.write([record])
-        self._restorer.learn(self.tenant, self._project, added)
+        if title and step.event == "new":
+            step = replace(step, session=replace(step.session, title=title))
+        if times is not None:
+            step = replace(step, filed=_dated(step.filed, request, times))
+        record = self._record(step, request, times[-1] if times else now)
+        self._archive.write([record])
         return len(step.filed)
 
     def restore(
@@ -102,9 +123,42 @@ class Lantern:
         evidence = self._restorer.for_question(replace(ask, budget_chars=settings.question_chars)) if question else None
         return tuple(block for block in (loss, evidence) if block is not None)
 
+    def recall(self, question: str, *, session: str = "", budget_chars: int | None = None) -> Restored | None:
+        """The best evidence for a question in all that restore.scope covers, as one block; None when nothing is good.
+
+        session:      whose memory it is, when restore.scope is `session`
+        budget_chars: by default restore.question_chars
+        """
+        settings = self._config.restore
+        ask = Ask(
+            tenant=self.tenant,
+            project=self._project,
+            session=session,
+            present="",
+            question=question,
+            budget_chars=settings.question_chars if budget_chars is None else budget_chars,
+            now=time.time(),
+            deadline=time.monotonic() + settings.deadline_ms / 1000,
+        )
+        return self._restorer.for_question(ask)
+
+    def why(self, request: str) -> Why | None:
+        """What was restored into a request of the proxy, and why; None when the archive does not know it."""
+        return self._archive.of(self.tenant).why(request)
+
+    def feedback(self, passage: int, verdict: Verdict, *, request: str = "") -> Passage:
+        """A verdict on a passage, that `request` restored if one is named; what is wrong is not restored again."""
+        return self._archive.of(self.tenant).feedback(
+            request, passage, verdict, now=time.time(), settle=self._restorer.judge
+        )
+
     def search(self, query: str, *, limit: int = 10, session: str | None = None) -> list[Hit]:
         """Archived passages that match `query`, best first; "quoted words" are one phrase."""
         return self._archive.of(self.tenant).search(query, limit, session)
+
+    def tenants(self) -> list[str]:
+        """Everyone who has something in this archive, last seen first."""
+        return [each.id for each in self._archive.tenants()]
 
     def close(self) -> None:
         """May be called twice."""
@@ -138,21 +192,28 @@ class Lantern:
             id=after.id,
             api="chat",
             family=after.family,
-            title=after.title,
+            title=self._redactor.text(after.title),
             created_at=after.created_at,
             last_seen_at=now,
         )
-        asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
+        skipped = self._config.privacy.skip_roles
+        asked = next((m.text for m in reversed(request.messages) if m.role == "user" and "user" not in skipped), "")
+        filed = tuple(self._redactor.filed(each) for each in step.filed if each.message.role not in skipped)
         return Record(
             tenant=self.tenant,
             project=self._project,
             session=row,
             request=RequestRow(
-                id=f"mem_{secrets.token_hex(8)}", at=now, api="chat", path="", event=step.event, query=asked[:2_000]
+                id=f"mem_{secrets.token_hex(8)}",
+                at=now,
+                api="chat",
+                path="",
+                event=step.event,
+                query=self._redactor.text(asked[:2_000]),
             ),
-            messages=step.filed,
+            messages=filed,
             head=tuple(entry.key for entry in after.head),
-            passages=self._passages(after.id, step.filed),
+            passages=self._passages(after.id, filed),
         )
 
     def _passages(self, session: str, filed: Sequence[Filed]) -> tuple[Passage, ...]:
@@ -167,6 +228,18 @@ class Lantern:
 def _read(messages: Sequence[Wire]) -> Request:
     """The record of some messages. WireError, a ValueError, says what is wrong with them."""
     return chat.read(json.dumps({"model": "", "messages": list(messages)}).encode())
+
+
+def _dated(filed: Sequence[Filed], request: Request, times: Sequence[float]) -> tuple[Filed, ...]:
+    """`filed`, some of the request's messages in their order, with the times of these. Raises ValueError."""
+    if len(times) != len(request.messages):
+        raise ValueError(f"{len(times)} times for {len(request.messages)} messages; give one a message")
+    made, at = [], 0
+    for each in filed:
+        at = next((n for n in range(at, len(times)) if request.messages[n] is each.message), at)
+        made.append(replace(each, created_at=times[at]))
+        at += 1
+    return tuple(made)
 
 
 def _inner(block: Restored) -> str:

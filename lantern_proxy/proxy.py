@@ -13,38 +13,45 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal, TypeVar
 
-from lantern_proxy import bm25
+from lantern_proxy import bm25, history_same
+from lantern_proxy.archive import ArchiveError
 from lantern_proxy.compaction import place, question, shown_to_model
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history import Session
-from lantern_proxy.proxy_exchange import Exchange, Once, Tallies
+from lantern_proxy.proxy_exchange import Exchange, Once, Tallies, settled
 from lantern_proxy.proxy_ledger import Key, Ledgers, entry, replay
+from lantern_proxy.proxy_preview import Preview, preview
+from lantern_proxy.proxy_privacy import Privacy
 from lantern_proxy.proxy_record import record_of
 from lantern_proxy.proxy_tenants import Tenants
 from lantern_proxy.proxy_writer import Job, MakeRestorer, Writer
-from lantern_proxy.restore import Ask, Restorer
+from lantern_proxy.restore import Restorer
+from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore_budget import budget_chars, sample_of, warm
 from lantern_proxy.restore_dense import Breaker
 from lantern_proxy.turn import Answer, Block, Request, canonical
-from lantern_proxy.wire import Protocol, protocol_of
+from lantern_proxy.wire import Protocol, protocol_of, reread
 from lantern_proxy.wire.headers import identity
 from lantern_proxy.wire.http import Arrival, accept_readable, decoded, outgoing
 from lantern_proxy.wire.json import Insert, Place, WireError
 
 log = logging.getLogger("lantern.proxy")
 
-_INLINE_BYTES = 262_144
+INLINE_BYTES = 262_144
 """Bodies and answers beyond this, and compressed ones beyond an eighth, are read in a thread: other streams go on."""
 _LOOK_S = 0.1
 """Most seconds that a request waits for a new archive when the old one was deleted."""
 _LOOKING = 0.6
 """Share of the deadline in which a restore looks for passages; the rest is for packing what it has by then."""
+_CATCHING_UP = 0.3
+"""Share of the deadline in which a restore waits for the passages of the turns before."""
 _WARM_MESSAGES, _WARM_SESSIONS = 24, 64
 """From how many messages on a session's index is opened before it is needed, and of how many sessions."""
 
@@ -57,28 +64,36 @@ class Proxy:
 
     embedder, make_restorer: other ones than the config's; these are the seams for whoever embeds or restores in another
                              way. An embedder that is given has been started, and is closed with the proxy.
+    keeper:                  as in Writer
     """
 
     def __init__(
-        self, config: Config, embedder: Embedder | None = None, *, make_restorer: MakeRestorer = Restorer
-    ) -> None:
+        self, config: Config, embedder: Embedder | None = None, *, make_restorer: MakeRestorer = Restorer,
+        keeper: bool = True,
+    ) -> None:  # fmt: skip
         self.config = config
         self.embedder = embedder or _embedder(config)
         self.tallies = Tallies()
+        self.privacy = Privacy(config.privacy)
         self.kernel = bm25.best_kernel()
         self.breaker = Breaker()
+        self.listeners: list[Callable[[Exchange, int], None]] = []
+        """Called with each exchange and its status when its answer has passed; they must not wait."""
         self._once = Once(log)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
+        self._rereads = reread.Rereads()
         self._owed: dict[Key, None] = {}
         """Sessions whose loss block was late: they get it with their next question."""
         self._warmed: dict[Key, None] = {}
-        self._file = 0
+        self._file = (0, 0)
         self.tenants = Tenants(config)
-        self.writer = Writer(config, self.embedder, make_restorer)
+        self.writer = Writer(config, self.embedder, make_restorer, keeper=keeper)
         self.tenants.writer = self.writer
         if self.embedder is not None and embedder is None:
             self.embedder.start()
+        if config.restore.enabled and config.restore.window_share:
+            warm()
 
     def close(self) -> None:
         """Writes what waits; takes as long as that."""
@@ -124,11 +139,13 @@ class Proxy:
         )  # fmt: skip
         with self._failing_open(exchange, "session"):
             await self._understand(exchange)
+        exchange.lap("session")
         step, request = exchange.step, exchange.request
         if step is not None and request is not None and self._may_restore(exchange):
             with self._failing_open(exchange, "restore"):
                 deadline = started + self.config.restore.deadline_ms / 1000
                 await self._restore(exchange, request, step, deadline)
+            exchange.lap("restore")
         exchange.ms = (time.monotonic() - started) * 1000
         self.tallies.count(exchange)
         return exchange
@@ -144,17 +161,26 @@ class Proxy:
         if exchange.wire is None:
             return
         await self._look_at_the_archive(exchange)
-        encoding = arrival.header("content-encoding")
-        exchange.plain, request = await _aside(
-            len(arrival.body) * (8 if encoding else 1), partial(_read, exchange.wire, arrival.body, encoding)
-        )
-        exchange.request = request
-        exchange.tenant = self.tenants.of(arrival.credential())
+        exchange.tenant = arrival.tenant or self.tenants.of(arrival.credential())
+        exchange.plain = arrival.body
+        request = exchange.request = await self._request(exchange, exchange.wire)
         exchange.project = arrival.header("x-lantern-project")[:200]
         who = identity({name.decode("latin-1"): value.decode("latin-1") for name, value in arrival.headers})
         known, found = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)
         step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{secrets.token_hex(8)}", found=found)
         exchange.step, exchange.event, exchange.session = step, step.event, step.session.id
+
+    async def _request(self, exchange: Exchange, wire: Protocol) -> Request:
+        """What the body says. Raises WireError."""
+        body, encoding = exchange.arrival.body, exchange.arrival.header("content-encoding")
+        exchange.plain = body
+        found = None if encoding else self._rereads.read(exchange.tenant, wire.read, body)
+        if found is not None:
+            return found
+        size_bytes = len(body) * (8 if encoding else 1)
+        exchange.plain, request, seen = await _aside(size_bytes, partial(_read, wire, body, encoding))
+        self._rereads.keep(exchange.tenant, seen)
+        return request
 
     async def _look_at_the_archive(self, exchange: Exchange) -> None:
         """Is it still there? A new file is made before the request is read, so that all of it is filed there."""
@@ -163,24 +189,43 @@ class Proxy:
             await asyncio.wait([asyncio.wrap_future(writer.look())], timeout=_LOOK_S if writer.archive else 0)
         if writer.archive is None or writer.problem:
             exchange.degraded.append("archive:unavailable")
-        if writer.file != self._file:  # what is remembered is not in this file: all that comes is filed anew
-            self._file = writer.file
+        if (writer.file, writer.forgets) != self._file:  # what is remembered is not in the file: it is filed anew
+            self._file = writer.file, writer.forgets
             self._ledgers.forget_all()
             self.tenants.forget_all()
+            self._rereads.clear()
+            history_same.forget_all()
         exchange.file = writer.file if writer.archive is not None else -1
 
     async def _restore(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger, add to it what this request needs, and write both into the request."""
+        if step.verdict.is_loss or step.session.lost:
+            self._notice_forgotten()
         async with self._ledgers.of((exchange.tenant, exchange.session), new=step.event == "new") as ledger:
             again = replay(ledger, request)
             exchange.inserts = [insert for _, insert in again]
             exchange.shown = [block.restored for block, _ in again]
             if self.writer.restorer is not None and (step.verdict.is_loss or step.session.lost):
+                await self._catch_up(exchange, deadline)
                 with self._failing_open(exchange, "restore"):  # what is replayed stays
                     await self._add_blocks(exchange, self.writer.restorer, request, step, deadline)
             if exchange.inserts:
                 self._write_blocks(exchange)
             ledger += exchange.blocks
+
+    def _notice_forgotten(self) -> None:
+        """What another process has forgotten just now must not be replayed."""
+        with suppress(ArchiveError):
+            if self.writer.notice():
+                self._ledgers.forget_all()
+
+    async def _catch_up(self, exchange: Exchange, deadline: float) -> None:
+        """Wait until the turns before this one are cut into passages, but not for long."""
+        if self.writer.problem:
+            return
+        most_s = (deadline - time.monotonic()) * _CATCHING_UP
+        if not await settled(self.writer.cut_up(), max(0.0, most_s)):
+            exchange.degraded.append("restore:behind")
 
     def _write_blocks(self, exchange: Exchange) -> None:
         assert exchange.wire is not None
@@ -208,13 +253,22 @@ class Proxy:
             spot = asked, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
         if spot is not None:
             summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
-            ask = self._ask(exchange, request, step, config.budget_chars, deadline, asked_text, summary)
+            ask = self._ask(
+                exchange, request, step, self._room(config.budget_chars, request), deadline, asked_text, summary
+            )
             self._owed.pop(key, None)
             if not await self._add(exchange, restorer, request, spot[0], spot[1], ask, "loss", deadline):
                 self._owed[key] = None
         if asked is not None and is_new:
-            ask = self._ask(exchange, request, step, config.question_chars, deadline, asked_text, "")
+            ask = self._ask(
+                exchange, request, step, self._room(config.question_chars, request), deadline, asked_text, ""
+            )
             await self._add(exchange, restorer, request, asked, "inside", ask, "question", deadline)
+
+    def _room(self, most_chars: int, request: Request) -> int:
+        """Characters that a block may have for this request's model."""
+        sample = sample_of(message.text for message in reversed(request.messages))
+        return budget_chars(most_chars, self.config.restore, request.model, sample)
 
     def _ask(
         self, exchange: Exchange, request: Request, step: Step, budget: int, deadline: float, asked: str, summary: str
@@ -238,7 +292,8 @@ class Proxy:
         work = asyncio.get_running_loop().run_in_executor(self._threads, choose, ask)
         healthy = False
         try:
-            restored = await asyncio.wait_for(work, max(0.001, deadline - time.monotonic()))
+            patience = self.config.rerank.model_timeout_ms / 1_000 if self.config.rerank.model else 0.0
+            restored = await asyncio.wait_for(work, max(0.001, deadline + patience - time.monotonic()))
             healthy = True
         except TimeoutError:
             exchange.degraded.append("restore:deadline")
@@ -246,6 +301,7 @@ class Proxy:
         finally:
             self.breaker.record(healthy, time.monotonic())
         exchange.degraded += ask.notes
+        exchange.passed += ask.passed.told
         if restored is not None and exchange.wire is not None:
             spot = exchange.wire.settle_place(request, at, how)
             exchange.blocks.append(entry(ask.session, request, at, spot, restored, by=exchange.id, now=exchange.at))
@@ -263,6 +319,10 @@ class Proxy:
         self._warmed[key] = None
         self._threads.submit(restorer.warm, exchange.tenant, exchange.project, key[1])
 
+    async def preview(self, body: bytes, **asked: str) -> Preview:
+        """What would be restored for a request; see proxy_preview.preview."""
+        return await preview(self, body, **asked)
+
     # --- after the answer ------------------------------------------------------------------------------------------
 
     def take_back(self, exchange: Exchange, why: str) -> None:
@@ -278,48 +338,78 @@ class Proxy:
 
         body: the answer, decoded, as far as it came
         """
-        with self._failing_open(exchange, "record"):
-            return await self._finish(exchange, status, body, streamed=streamed, complete=complete, error=error)
-        self.degraded["record:error"] += 1
-        return False
+        filing = self.file(exchange, status, body, streamed=streamed, complete=complete, error=error)
+        writing = await filing
+        return writing is None or await asyncio.wrap_future(writing)
 
-    async def _finish(
-        self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str
-    ) -> bool:
-        if exchange.step is None or exchange.wire is None:
-            return True
-        answer = Answer(messages=())
-        with self._failing_open(exchange, "answer"):  # what was asked is kept whatever the answer is
-            if 200 <= status < 300 and body:
-                read = partial(exchange.wire.read_answer, body, streamed=streamed, complete=complete)
-                answer = await _aside(len(body), read)
+    async def file(
+        self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str = ""
+    ) -> "Future[bool] | None":
+        """The same without waiting for the disk: the future of it, None when there is nothing to archive.
+
+        Waits only for an answer that is so long that it is read in a thread.
+        """
+        exchange.lap("answer")
+        exchange.answered = body
+        asyncio.get_running_loop().call_soon(self._tell, exchange, status)
+        with self._failing_open(exchange, "record"):
+            if exchange.step is None or exchange.wire is None:
+                return None
+            answer = Answer(messages=())
+            with self._failing_open(exchange, "answer"):  # what was asked is kept whatever the answer is
+                if 200 <= status < 300 and body:
+                    read = partial(exchange.wire.read_answer, body, streamed=streamed, complete=complete)
+                    answer = await _aside(len(body), read)
+            return self._submit(exchange, exchange.step, answer, status, error)
+        self.degraded["record:error"] += 1
+        lost: Future[bool] = Future()
+        lost.set_result(False)
+        return lost
+
+    def _tell(self, exchange: Exchange, status: int) -> None:
+        with self._failing_open(exchange, "listen"):
+            self.tallies.settle(exchange)
+            for listen in self.listeners:
+                listen(exchange, status)
+
+    def _submit(self, exchange: Exchange, step: Step, answer: Answer, status: int, error: str) -> "Future[bool]":
         known = self.tenants.remembered((exchange.tenant, exchange.project))
         session, filed = reply(known, exchange.session, answer, now=time.time()) if known else (None, ())
         job = Job(
             build=partial(
-                record_of, exchange, exchange.step, session or exchange.step.session, answer, filed, status=status,
+                record_of, exchange, step, session or step.session, answer, filed, status=status,
                 error=error, most_chars=self.config.archive.max_message_chars,
-                turns=self.config.restore.recipe == "lantern",
+                turns=self.config.restore.recipe == "lantern", privacy=self.privacy,
             ),
             file=exchange.file, answer=answer.text, at=exchange.at,
             restored=tuple(p.passage.id for block in exchange.blocks for p in block.restored.placed),
         )  # fmt: skip
-        written = await asyncio.wrap_future(self.writer.submit(job))
-        if session is not None:
-            self._warm(exchange, session)
-        return written
+        submitted = time.monotonic()
+        writing = self.writer.submit(job)
+
+        def written(_: object) -> None:  # on the writer's thread, which alone times this stage and warms sessions
+            self.tallies.time("archive", time.monotonic() - submitted)
+            if session is not None:
+                self._warm(exchange, session)
+
+        writing.add_done_callback(written)
+        return writing
 
 
-def _read(wire: Protocol, body: bytes, encoding: str) -> tuple[bytes, Request]:
+def _read(wire: Protocol, body: bytes, encoding: str) -> tuple[bytes, Request, reread.Seen | None]:
     plain = decoded(body, encoding)
-    return plain, wire.read(plain)
+    request = wire.read(plain)
+    keep = len(plain) >= reread.LEAST_BYTES and not encoding
+    return plain, request, reread.seen(wire.read, wire.key, plain, request) if keep else None
 
 
 async def _aside(size_bytes: int, work: Callable[[], T]) -> T:
     """`work`, in a thread when there is much of it."""
-    return await asyncio.to_thread(work) if size_bytes > _INLINE_BYTES else work()
+    return await asyncio.to_thread(work) if size_bytes > INLINE_BYTES else work()
 
 
 def _embedder(config: Config) -> Embedder | None:
     wanted = config.embed.enabled == "on" or (config.embed.enabled == "auto" and available())
-    return Embedder(config.embed.model, config.embed.cache_dir, config.embed.threads) if wanted else None
+    settings = config.embed
+    late = settings.late_interaction
+    return Embedder(settings.model, settings.cache_dir, settings.threads, late_interaction=late) if wanted else None

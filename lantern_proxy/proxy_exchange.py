@@ -1,14 +1,18 @@
 """One request on its way through, and the tallies that /lantern/metrics shows of all of them."""
 
+import asyncio
 import logging
+import time
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from lantern_proxy.follow import Step
-from lantern_proxy.turn import Block, Event, Request, Restored
+from lantern_proxy.turn import Block, Event, PassedOver, Request, Restored
 from lantern_proxy.wire import Protocol
 from lantern_proxy.wire.http import Arrival, Header, accept_readable, outgoing
 from lantern_proxy.wire.json import Insert
@@ -43,7 +47,20 @@ class Exchange:
     """Everything restored that this request carries, replayed blocks included."""
     blocks: list[Block] = field(default_factory=list)
     """New entries of the ledger."""
+    passed: list[PassedOver] = field(default_factory=list)
+    """What the restores left out."""
     degraded: list[str] = field(default_factory=list)
+    answered: bytes = b""
+    """The answer, decoded, as far as it came."""
+    laps: list[tuple[str, float]] = field(default_factory=list)
+    """(stage, seconds) in order: session, restore (where there was one), upstream (to its first byte), answer."""
+    lap_at: float = field(default_factory=time.monotonic)
+
+    def lap(self, stage: str) -> None:
+        """A stage ends here, and the next begins."""
+        now = time.monotonic()
+        self.laps.append((stage, now - self.lap_at))
+        self.lap_at = now
 
     @property
     def restored(self) -> int:
@@ -97,6 +114,11 @@ class Tallies:
         """What was skipped and why -> how often."""
         self.events: Counter[str] = Counter()
         self.prepare_s = Histogram()
+        self.stages: dict[str, Histogram] = {}
+        """Stage (see Exchange.laps) -> how long it took."""
+        self.blocks: Counter[str] = Counter()
+        """Kind -> blocks added."""
+        self.prefix = Prefixes()
         self.restored = 0
         self.added_chars = 0
 
@@ -107,6 +129,47 @@ class Tallies:
         self.prepare_s.add(exchange.ms / 1000)
         self.restored += sum(len(block.restored.placed) for block in exchange.blocks)
         self.added_chars += exchange.chars
+
+    def settle(self, exchange: Exchange) -> None:
+        """A request whose answer has passed."""
+        for stage, seconds in exchange.laps:
+            self.time(stage, seconds)
+        self.blocks.update(block.restored.kind for block in exchange.blocks)
+        self.prefix.follow(exchange)
+
+    def time(self, stage: str, seconds: float) -> None:
+        self.stages.setdefault(stage, Histogram()).add(seconds)
+
+
+class Prefixes:
+    """How much of the prompt that two requests of a session share is still shared in what goes upstream.
+
+    Counted where blocks are, in bytes of whole messages: elsewhere the bytes are the client's own.
+    """
+
+    MOST = 2_048
+
+    def __init__(self) -> None:
+        self.shared = 0
+        """Bytes at the start of a request that the one before it had, too."""
+        self.kept = 0
+        """Those of them that went out as they went out before."""
+        self._last: OrderedDict[tuple[str, str], dict[int, int]] = OrderedDict()
+
+    def follow(self, exchange: Exchange) -> None:
+        request, step, key = exchange.request, exchange.step, (exchange.tenant, exchange.session)
+        before = self._last.pop(key, {})
+        if step is None or request is None or not (before or exchange.inserts):
+            return
+        now = {insert.at: hash(insert.text) for insert in exchange.inserts}
+        known = list(takewhile(lambda at: step.verdict.kept[at] is not None, range(len(step.verdict.kept))))
+        same = list(takewhile(lambda at: before.get(at) == now.get(at), known))
+        sizes = [len(message.raw) for message in request.messages]
+        self.shared += sum(sizes[at] for at in known)
+        self.kept += sum(sizes[at] for at in same)
+        self._last[key] = now
+        while len(self._last) > self.MOST:
+            self._last.popitem(last=False)
 
 
 class Once:
@@ -127,3 +190,24 @@ class Once:
         over = self._told.intersection(kinds)
         self._told -= over
         return bool(over)
+
+
+async def settled(writing: "Future[bool]", within_s: float) -> bool:
+    """Is the future of another thread done within that time? It goes on when it is not."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[bool] = loop.create_future()
+
+    def settle(done: bool) -> None:
+        if not waiter.done():
+            waiter.set_result(done)
+
+    def wake(_: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, True)
+
+    writing.add_done_callback(wake)
+    timer = loop.call_later(within_s, settle, False)
+    try:
+        return await waiter
+    finally:
+        timer.cancel()

@@ -7,8 +7,9 @@ from lantern_proxy import chunk
 from lantern_proxy.archive import Record, RequestRow, SessionRow
 from lantern_proxy.compaction import is_spoken, question
 from lantern_proxy.follow import Step
-from lantern_proxy.history import Session
+from lantern_proxy.history import Session, keys_of
 from lantern_proxy.proxy_exchange import Exchange
+from lantern_proxy.proxy_privacy import Privacy
 from lantern_proxy.turn import Answer, Filed, Passage, fingerprint
 
 _QUERY_CHARS = 2_000
@@ -16,18 +17,39 @@ _QUERY_CHARS = 2_000
 
 def record_of(
     exchange: Exchange, step: Step, session: Session, answer: Answer, filed: tuple[Filed, ...], *, status: int,
-    error: str, most_chars: int, turns: bool,
+    error: str, most_chars: int, turns: bool, privacy: Privacy,
 ) -> Record:  # fmt: skip
     """session: as it is after the answer; filed: messages of the answer; status: what the client got, 0: nothing;
     turns: keep a summary of the turn, too (recipe `lantern`)"""
-    messages = tuple(_clipped(each, most_chars) for each in (*step.filed, *filed))
+    if not privacy.archives(exchange):
+        return _unkept(exchange, step, session, (*step.filed, *filed), status)
+    messages = privacy.clean(tuple(_clipped(each, most_chars) for each in (*step.filed, *filed)))
     named = [*answer.ids, *(value for f in messages for value in f.message.ids), session.family, session.id]
     return Record(
-        tenant=exchange.tenant, project=exchange.project, session=_row(session), messages=messages,
-        request=_request_row(exchange, status, error), head=() if session.side else tuple(e.key for e in session.head),
-        ids=tuple(dict.fromkeys(filter(None, named))),
-        passages=(*_passages(step, session, messages), *(_turn(session, exchange.at) if turns else ())),
-        blocks=tuple(exchange.blocks),
+        tenant=exchange.tenant, project=exchange.project, session=_row(session, privacy), messages=messages,
+        request=_request_row(exchange, status, error, privacy),
+        head=() if session.side else keys_of(session.head),
+        ids=tuple(dict.fromkeys(filter(None, named))), lost=step.verdict.gone if step.verdict.is_loss else (),
+        uncut=_uncut(step, session, messages),
+        passages=_turn(session, exchange.at, privacy) if turns else (),
+        blocks=tuple(exchange.blocks), passed=tuple(exchange.passed),
+    )  # fmt: skip
+
+
+def _unkept(exchange: Exchange, step: Step, session: Session, filed: tuple[Filed, ...], status: int) -> Record:
+    """That there was a request, without a word of it, and what has to stay out when the client sends it again."""
+    row = SessionRow(
+        id=session.id, api=session.api, family=session.family, parent=session.parent, created_at=session.created_at,
+        last_seen_at=session.last_seen_at,
+    )  # fmt: skip
+    request = RequestRow(
+        id=exchange.id, at=exchange.at, api=session.api, path=exchange.arrival.path, event=exchange.event,
+        status=status, restored=exchange.restored, chars=exchange.chars, ms=exchange.ms,
+        degraded=tuple(dict.fromkeys(exchange.degraded)), gone=len(step.verdict.gone),
+    )  # fmt: skip
+    return Record(
+        tenant=exchange.tenant, project=exchange.project, session=row, request=request, unkept=filed,
+        ids=tuple(filter(None, (session.family, session.id))), blocks=tuple(exchange.blocks),
     )  # fmt: skip
 
 
@@ -44,34 +66,36 @@ def _clipped(filed: Filed, most_chars: int) -> Filed:
     return replace(filed, message=replace(message, items=tuple(items), raw=raw))
 
 
-def _row(session: Session) -> SessionRow:
+def _row(session: Session, privacy: Privacy) -> SessionRow:
     return SessionRow(
-        id=session.id, api=session.api, family=session.family, parent=session.parent, title=session.title,
+        id=session.id, api=session.api, family=session.family, parent=session.parent, title=privacy.said(session.title),
         created_at=session.created_at, last_seen_at=session.last_seen_at,
         system=fingerprint(session.system).hex() if session.system else "", tools=tuple(sorted(session.tools)),
     )  # fmt: skip
 
 
-def _request_row(exchange: Exchange, status: int, error: str) -> RequestRow:
+def _request_row(exchange: Exchange, status: int, error: str, privacy: Privacy) -> RequestRow:
     request, step = exchange.request, exchange.step
     asked = question(request) if request else None
     return RequestRow(
         id=exchange.id, at=exchange.at, api=request.api if request else "", path=exchange.arrival.path,
         model=request.model if request else "", event=exchange.event, status=status,
-        query=request.messages[asked].text[:_QUERY_CHARS] if request and asked is not None else "",
-        restored=exchange.restored, chars=exchange.chars, ms=exchange.ms, degraded=tuple(exchange.degraded),
-        gone=len(step.verdict.gone) if step else 0, error=error,
+        query=privacy.said(request.messages[asked].text[:_QUERY_CHARS]) if request and asked is not None else "",
+        restored=exchange.restored, chars=exchange.chars, ms=exchange.ms,
+        degraded=tuple(dict.fromkeys(exchange.degraded)), gone=len(step.verdict.gone) if step else 0, error=error,
+        size=len(exchange.plain),
     )  # fmt: skip
 
 
-def _passages(step: Step, session: Session, messages: tuple[Filed, ...]) -> tuple[Passage, ...]:
-    """Passages of what is new. A summary that stands for lost text is none: it would crowd out what it lost."""
+def _uncut(step: Step, session: Session, messages: tuple[Filed, ...]) -> tuple[str, ...]:
+    """What becomes passages. A summary that stands for lost text does not: it would crowd out what it lost."""
     at = step.verdict.anchor if step.event == "compacted" else None
     summary = session.head[at].key if at is not None and at < len(session.head) else ""
-    return tuple(p for f in messages if f.key != summary for p in chunk.passages(f, session.id))
+    spoken = (f for f in messages if not f.side and f.message.role not in ("system", "developer"))
+    return tuple(f.key for f in spoken if f.key != summary)
 
 
-def _turn(session: Session, now: float) -> tuple[Passage, ...]:
+def _turn(session: Session, now: float, privacy: Privacy) -> tuple[Passage, ...]:
     """The summary of the turn that the session is in: its last user text and everything since."""
     start = max((at for at, e in enumerate(session.head) if is_spoken(e.message)), default=None)
     if start is None or session.side:
@@ -87,5 +111,5 @@ def _turn(session: Session, now: float) -> tuple[Passage, ...]:
         )
         for n, e in enumerate(entries)
     ]
-    summary = chunk.turn_passage(filed, session.id)
+    summary = chunk.turn_passage(privacy.clean(tuple(filed)), session.id)
     return (summary,) if summary else ()

@@ -9,11 +9,13 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
 
 from starlette.types import Receive, Send
 
-from lantern_proxy.proxy import Proxy
-from lantern_proxy.proxy_exchange import Exchange
+from lantern_proxy.proxy import INLINE_BYTES, Proxy
+from lantern_proxy.proxy_exchange import Exchange, settled
 from lantern_proxy.upstream import Upstream, UpstreamAnswer, UpstreamError
 from lantern_proxy.wire.http import Arrival, Header, decoded, outgoing, returning
 from lantern_proxy.wire.json import WireError
@@ -23,6 +25,8 @@ log = logging.getLogger("lantern.proxy")
 
 _KEPT_BYTES = 64 * 1024 * 1024
 """Most of an answer that is kept for the archive; the client gets all of it."""
+_UNWATCHED_S = 0.01
+"""A client that hangs up is noticed from then on; most requests that cost something take longer."""
 _REFUSALS = (400, 413, 422)
 _TOO_LONG = (
     "context_length", "context length", "context window", "context limit", "maximum context", "prompt is too long",
@@ -58,12 +62,14 @@ class Relay:
     over: bool = False
     left: bool = False
     error: str = ""
+    watching: "asyncio.Task[None] | None" = None
 
     async def run(self, receive: Receive) -> None:
         """Forward and relay; a client that hangs up ends the upstream's work at once, and what came is archived."""
         relaying = asyncio.current_task()
         assert relaying is not None
-        watching = asyncio.create_task(self._watch(receive, relaying))
+        watch = partial(self._start_watching, receive, relaying)
+        timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, watch)
         try:
             await self._forward()
         except ClientLeft:
@@ -74,8 +80,13 @@ class Relay:
             relaying.uncancel()
         finally:
             self.over = True
-            watching.cancel()
+            timer.cancel()
+            if self.watching is not None:
+                self.watching.cancel()
             await self._archive()
+
+    def _start_watching(self, receive: Receive, relaying: "asyncio.Task[None]") -> None:
+        self.watching = asyncio.get_running_loop().create_task(self._watch(receive, relaying))
 
     async def _watch(self, receive: Receive, relaying: "asyncio.Task[None]") -> None:
         if self.upload is not None:
@@ -89,6 +100,8 @@ class Relay:
     async def _forward(self) -> None:
         try:
             answer = await self._call()
+            if self.exchange is not None:
+                self.exchange.lap("upstream")
         except UpstreamError as error:
             self.error, self.status = str(error), error.status
             told = self.exchange.told() if self.exchange else []
@@ -160,10 +173,11 @@ class Relay:
         self.archived = True
         body = self._answer()
         done = self.complete or (self.streamed and is_terminal(body[-TERMINAL_BYTES:]))
-        writing = asyncio.ensure_future(
-            self.proxy.finish(self.exchange, self.status, body, streamed=self.streamed, complete=done, error=self.error)
-        )
-        if not (await asyncio.wait([writing], timeout=self.proxy.hold_s))[0]:
+        filing = self.proxy.file(
+            self.exchange, self.status, body, streamed=self.streamed, complete=done, error=self.error
+        )  # short ones are filed at once; of others a client that hangs up meanwhile must not take the record along
+        writing = await (filing if len(body) <= INLINE_BYTES else asyncio.shield(asyncio.ensure_future(filing)))
+        if writing is not None and not await settled(writing, self.proxy.hold_s):
             self.proxy.degraded["archive:slow"] += 1
 
     def _answer(self) -> bytes:
@@ -185,6 +199,16 @@ class Upload:
         async for piece in pieces(self._receive):
             yield piece
         self.done.set()
+
+
+async def whole(receive: Receive) -> bytes:
+    """All of a request's body. Raises ClientLeft when it ends before its end."""
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        return cast(bytes, message.get("body", b""))
+    if message["type"] == "http.disconnect":
+        raise ClientLeft
+    return b"".join([message.get("body", b""), *[piece async for piece in pieces(receive)]])
 
 
 async def pieces(receive: Receive) -> AsyncIterator[bytes]:

@@ -65,14 +65,19 @@ class Tenants:
 
         While there is no archive a secret of this process serves, and nothing is kept under it.
         """
-        bare = credential.encode("utf-8", "surrogatepass")
-        named = self._groups.get(hashlib.sha256(bare).hexdigest()) if self._groups else None
-        if named:
+        if named := self.named(credential):
             return named
         archive = self.writer.archive if self.writer else None
         if archive is not None:
             return archive.tenant_of(credential)
+        bare = credential.encode("utf-8", "surrogatepass")
         return f"t_{hmac.new(self._salt, bare, hashlib.sha256).hexdigest()[:24]}"
+
+    def named(self, credential: str) -> str:
+        """The tenant that the config names for a credential; empty when it names none."""
+        if not self._groups:
+            return ""
+        return self._groups.get(hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest(), "")
 
     def remembered(self, key: Key) -> Known | None:
         """What memory has of `key`; None when it was dropped."""

@@ -6,6 +6,7 @@ beyond that, or was meant for a file that is gone, comes again.
 """
 
 import logging
+import os
 import threading
 import time
 from collections import Counter, deque
@@ -16,11 +17,14 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from lantern_proxy.archive import Archive, ArchiveError, Record
+from lantern_proxy.archive_retention import retain
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
+from lantern_proxy.proxy_cut import QUIET_S, Cutter, Settling
 from lantern_proxy.proxy_exchange import Once
 from lantern_proxy.restore import Restorer
-from lantern_proxy.turn import Passage
+from lantern_proxy.restore_vectors import embed_some
+from lantern_proxy.upstream_ask import ModelCall
 
 log = logging.getLogger("lantern.writer")
 
@@ -30,6 +34,14 @@ _BACKLOG = 1_000
 _RETRY_S = 2.0
 """Seconds between two attempts at an archive that is at fault."""
 _EMBED_GROUP = 8
+_LOOK_S = 1.0
+"""Seconds between two looks for what other workers have archived, and that has no vector yet."""
+_WATCH_S = 0.25
+"""Seconds between two looks at whether another process has forgotten something."""
+_RETAIN_S = 600.0
+"""Seconds between two rounds of retention."""
+_CUT_AT_END_S = 5.0
+"""Most seconds of cutting before the end; what is left is cut by the next process."""
 
 
 class MakeRestorer(Protocol):
@@ -64,29 +76,44 @@ class _Waiting:
 
 
 class Writer:
-    """Owns the archive, its restorer and the two threads that write it. There are none while there is no file."""
+    """Owns the archive, its restorer and the two threads that write it. There are none while there is no file.
+
+    keeper: one of several workers on an archive makes the vectors of all, and removes what is not to be kept
+    """
 
     def __init__(
-        self, config: Config, embedder: Embedder | None = None, make_restorer: MakeRestorer = Restorer
-    ) -> None:
-        self._config, self._embedder, self._make_restorer = config, embedder, make_restorer
+        self, config: Config, embedder: Embedder | None = None, make_restorer: MakeRestorer = Restorer, *,
+        keeper: bool = True,
+    ) -> None:  # fmt: skip
+        self._config, self._embedder, self._make_restorer, self._keeper = config, embedder, make_restorer, keeper
+        self._idle_s = 30.0 if config.server.workers == 1 else _LOOK_S
+        self._ask_model = ModelCall(config.rerank) if config.rerank.model else None
         self.archive: Archive | None = None
         self.restorer: Restorer | None = None
         self.problem = ""
         """What is wrong with the archive; empty while it can be written."""
         self.file = 0
         """Counts the files that were opened; what was remembered of one is not in the next. 0 before the first."""
+        self.forgets = 0
+        """Counts how often something was forgotten, here or by another process: what is remembered may hold it."""
         self.faults: Counter[str] = Counter()
+        self._key = config.archive.key()
+        self._noticed: tuple[Archive | None, str] = (None, "")
+        self._noticing = threading.Lock()
         self._once = Once(log)
         self._busy_since = 0.0
-        self._inode = -1
+        self._path, self._inode = os.fspath(config.archive.path), -1
         self._failed_at = -_RETRY_S
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Waiting | Future[bool] | None] = SimpleQueue()
+        self._cutter = Cutter()
         self._waiting: deque[_Waiting] = deque()
         self._work, self._closing = threading.Event(), threading.Event()
         self._open()
-        self._threads = [threading.Thread(target=self._write_all, name="lantern-writer", daemon=True)]
-        if embedder is not None:
+        self._threads = [
+            threading.Thread(target=self._write_all, name="lantern-writer", daemon=True),
+            threading.Thread(target=self._keep_all, name="lantern-keeper", daemon=True),
+        ]
+        if embedder is not None and keeper:
             self._threads.append(threading.Thread(target=self._embed_all, name="lantern-embedding", daemon=True))
         for thread in self._threads:
             thread.start()
@@ -107,6 +134,12 @@ class Writer:
         self._queue.put(waiting)
         return waiting.done
 
+    def cut_up(self) -> "Future[bool]":
+        """Have everything that was submitted until now cut into passages; the future tells when it is."""
+        done: Future[bool] = Future()
+        self._queue.put(done)
+        return done
+
     def look(self) -> Future[bool]:
         """Have the file looked after: a new one made when it was deleted, another attempt when it was at fault."""
         return self.submit(Job(build=_nothing, file=-1))
@@ -116,7 +149,7 @@ class Writer:
         if self.archive is None:
             return False
         try:
-            return self._config.archive.path.stat().st_ino != self._inode
+            return os.stat(self._path).st_ino != self._inode
         except OSError:
             return True
 
@@ -128,6 +161,8 @@ class Writer:
         for thread in self._threads:
             thread.join(timeout_s)
         self._let_go()
+        if self._ask_model is not None:
+            self._ask_model.close()
 
     # the file
 
@@ -142,7 +177,8 @@ class Writer:
             self._fault("deleted", f"archive {path} was deleted or replaced while in use; a new one is kept")
             self._let_go()
         try:
-            archive = Archive(self._config.archive.path, synchronous=self._config.archive.synchronous)
+            archive = Archive(self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._key)
+            self._noticed = archive, archive.forgets
         except ArchiveError as error:
             self._failed_at = time.monotonic()
             self._fault("open", str(error))
@@ -155,7 +191,9 @@ class Writer:
         if self._inode != before:
             self.file += 1
         self.restorer = self._make_restorer(archive, self._config, self._embedder)
+        self.restorer.rerankers.ask_model = self._ask_model
         self.archive, self.problem = archive, ""
+        self._cutter.open(archive)
         if self._once.is_over(["open", "deleted"]):
             log.info("archive %s is open", archive.path)
 
@@ -187,18 +225,65 @@ class Writer:
     def _write_all(self) -> None:
         while self._take():
             self._write_waiting()
+            self._cut()
         self._write_waiting()
+        until = time.monotonic() + _CUT_AT_END_S
+        while self._cutter and time.monotonic() < until and self._cut_some():
+            pass
+        self._cutter.tell(False)
         for waiting in self._waiting:
             waiting.tell(False)
+
+    def _cut(self) -> None:
+        """Cut what must be cut now: little at a time, since turns that come meanwhile go first."""
+        while self._cutter.is_due:
+            if not self._cutter:
+                self._cutter.tell(True)
+            elif not self._cut_some():
+                self._cutter.tell(False)
+                return
+            if not self._queue.empty():
+                return
+
+    def _cut_some(self) -> bool:
+        archive, restorer = self.archive, self.restorer
+        if archive is None or restorer is None or self.is_gone():
+            return False
+        follows: list[Callable[[], object]] = []
+        try:
+            follows = self._cutter.some(archive, restorer)
+        except ArchiveError as error:
+            if self.is_gone():  # the next request has a new one made
+                return False
+            self._fault("write", str(error))
+            if not error.retry:
+                self._let_go()  # opened anew with the next attempt; what is left to do stands in the file
+            return False
+        except Exception as error:  # what cannot be cut costs its passages, never the writer
+            self._fault(f"write:{type(error).__name__}", str(error), error)
+            self._cutter.skip()
+        else:
+            self._is_well()
+        for work in follows:
+            self._attempt("learn", work)
+        self._work.set()
+        return True
 
     def _take(self) -> bool:
         """Wait for something to write, or for the next attempt at what waits; False when it is time to end."""
         try:
-            first = self._queue.get(timeout=_RETRY_S if self._waiting else None)
+            faulty = self._waiting or (self._cutter and (self.problem or self.is_gone()))
+            patience_s = _RETRY_S if faulty else QUIET_S if self._cutter else None
+            first = self._queue.get(timeout=patience_s)
         except Empty:
+            if self._cutter and not self._waiting and not self.is_gone() and self._open():
+                self._cut_some()
             return True
         while first is not None:
-            self._waiting.append(first)
+            if isinstance(first, Future):
+                self._cutter.want(first)
+            else:
+                self._waiting.append(first)
             try:
                 first = self._queue.get_nowait()
             except Empty:
@@ -244,20 +329,56 @@ class Writer:
             waiting.tell(error is None)
         return True
 
+    def _is_well(self) -> None:
+        self.problem = ""
+        if self._once.is_over(["write"]):
+            log.info("archive %s can be written again", self._path)
+
     def _store(self, group: Sequence[_Waiting]) -> None:
-        archive, restorer = self.archive, self.restorer
+        archive = self.archive
         assert archive is not None
-        assert restorer is not None
         for waiting in group:
             waiting.record = waiting.record or waiting.job.build()
-        added = archive.write([waiting.record for waiting in group if waiting.record])
-        self.problem, self._busy_since = "", 0.0
-        if self._once.is_over(["write"]):
-            log.info("archive %s can be written again", archive.path)
+        archive.write([waiting.record for waiting in group if waiting.record])
+        self._busy_since = 0.0
+        self._is_well()
         for waiting in group:
             waiting.tell(True)
-        self._attempt("learn", lambda: _learn(archive, restorer, group, added))
-        self._work.set()
+        for waiting in group:
+            if waiting.record is not None:
+                self._cutter.add(waiting.record, _settling(waiting.record.tenant, waiting.job))
+
+    # what is not to be kept
+
+    def _keep_all(self) -> None:
+        """Notice what was forgotten, and remove what `privacy.keep_...` no longer wants."""
+        due = time.monotonic() + _RETAIN_S
+        while not self._closing.wait(_WATCH_S):
+            archive = self.archive
+            try:
+                self.notice()
+                if archive is not None and self._keeper and time.monotonic() > due:
+                    due = time.monotonic() + _RETAIN_S
+                    retain(archive, self._config.privacy, now=time.time())
+            except ArchiveError as error:
+                log.debug("the keeper waits: %s", error)
+
+    def notice(self) -> bool:
+        """Was something forgotten since the last look? Then what is held open is let go of. About 10 us.
+
+        Raises ArchiveError.
+        """
+        archive, restorer = self.archive, self.restorer
+        if archive is None or restorer is None:
+            return False
+        now = archive.forgets
+        with self._noticing:
+            changed = self._noticed[0] is archive and self._noticed[1] != now
+            self._noticed = archive, now
+            self.forgets += changed
+        if changed:
+            restorer.forget()
+        return changed
 
     # vectors
 
@@ -265,7 +386,7 @@ class Writer:
         """Give vectors to passages that wait for one, few at a time, whenever something was written."""
         embedder = self._embedder
         while embedder is not None and not self._closing.is_set():
-            self._work.wait(1.0 if embedder.state == "warming" else 30.0)
+            self._work.wait(1.0 if embedder.state == "warming" else self._idle_s)
             self._work.clear()
             if self._attempt("embed", lambda: self._embed_waiting(embedder)) is not None:
                 self._closing.wait(5.0)
@@ -276,30 +397,12 @@ class Writer:
 
     def _embed_some(self, embedder: Embedder) -> bool:
         archive = self.archive
-        waiting = archive.unembedded(_EMBED_GROUP) if archive is not None else []
-        if archive is None or not waiting:
-            return False
-        vectors = embedder.embed([text for _, _, text in waiting])
-        rows = []
-        for (tenant, passage_id, _), vector in zip(waiting, vectors, strict=True):
-            passage = archive.of(tenant).passages_by_id([passage_id]).get(passage_id)
-            if passage is not None:
-                rows.append((tenant, passage.session, passage_id, vector))
-        archive.add_vectors(embedder.name, embedder.dim, rows)
-        return True
+        return archive is not None and embed_some(archive, embedder, _EMBED_GROUP) is not None
 
 
 def _nothing() -> Record:
     raise AssertionError("a job of no file is never built")
 
 
-def _learn(
-    archive: Archive, restorer: Restorer, group: Sequence[_Waiting], added: Sequence[tuple[Passage, ...]]
-) -> None:
-    """New passages join the open indexes; confidence and success of passages whose answer is known now are settled."""
-    for waiting, passages in zip(group, added, strict=True):
-        record, job = waiting.record, waiting.job
-        if record is not None:
-            restorer.learn(record.tenant, record.project, passages)
-            if job.restored:
-                archive.of(record.tenant).reinforce(restorer.settle(record.tenant, job.restored, job.answer, job.at))
+def _settling(tenant: str, job: Job) -> Settling | None:
+    return Settling(tenant, job.restored, job.answer, job.at) if job.restored else None

@@ -36,12 +36,15 @@ def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
     return np.zeros(0) if total is None else total
 
 
-def smooth(scores: Floats, place: Ints, *, shares: Sequence[float] = (0.3, 0.15)) -> Floats:
+def smooth(
+    scores: Floats, place: Ints, *, shares: Sequence[float] = (0.3, 0.15), openness: Floats | None = None
+) -> Floats:
     """Let the scores of neighbouring messages flow into each other.
 
     scores: (n,) >= 0, one a passage
     place:  (n,) message number of each passage, consecutive within a session, with a gap of > len(shares) between two
     shares: how much of the best passage at distance 1, 2, ... is added
+    openness: (n,) 0..1, what part of that each takes; None: all of it
     """
     if not len(scores):
         return scores
@@ -50,10 +53,10 @@ def smooth(scores: Floats, place: Ints, *, shares: Sequence[float] = (0.3, 0.15)
     best = np.zeros(int(place.max()) - first + 1 + 2 * pad)
     at = place - first + pad
     np.maximum.at(best, at, scores)
-    flowed = scores.copy()
+    flow = np.zeros(len(scores))
     for distance, share in enumerate(shares, start=1):
-        flowed += share * (best[at - distance] + best[at + distance])
-    return flowed
+        flow += share * (best[at - distance] + best[at + distance])
+    return scores + (flow if openness is None else flow * openness)
 
 
 def diversify(
@@ -112,6 +115,23 @@ def importance(
     return recent * frequent * dense * confidence * success
 
 
-def recency(age_s: float, *, gain: float = 0.005, tau_s: float = 30 * 86_400.0) -> float:
-    """AgentIR's bonus for new passages: gain * exp(-age / tau); 120 days or more suit multi-session questions."""
-    return gain * math.exp(-max(0.0, age_s) / tau_s)
+def recencies(ages_s: Floats, *, gain: float = 0.005, tau_s: float = 30 * 86_400.0) -> Floats:
+    """AgentIR's bonus for new passages: gain * exp(-age / tau), (n,); 120 days or more suit multi-session questions."""
+    return gain * np.exp(-np.maximum(0.0, ages_s) / tau_s)
+
+
+def by_group(scores: Floats, group: Ints, *, share: float = 0.0) -> Floats:
+    """Scores of groups (sessions) from those of their members: the best one, and of the next ones less and less.
+
+    scores: (n,); group: (n,) number of each member's group, 0 .. m - 1, none empty; returns (m,)
+    share:  how much the second best adds; the third adds share^2 and so on. Members count from the lowest score of all.
+    """
+    if not len(scores):
+        return np.zeros(0)
+    raised = scores - scores.min()
+    order = np.lexsort((-raised, group))
+    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0])
+    place = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    total = np.zeros(int(group.max()) + 1)
+    np.add.at(total, group[order], raised[order] * float(share) ** place)
+    return total

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,11 @@ class Rates:
     floor: float = 0.1
     minimum: float = 0.15
     ema: float = 0.1
+
+    @classmethod
+    def of(cls, settings: Any) -> "Rates":
+        """Those of the `reinforce:` section of a config, which has them beside others."""
+        return cls(**{each.name: getattr(settings, each.name) for each in fields(cls)})
 
 
 def used(own_keys: Iterable[str], answer_key: str) -> bool:
@@ -31,8 +37,13 @@ def settle(confidence: float, success: float, was_used: bool, rates: Rates) -> t
     return min(1.0, max(rates.floor, moved)), success + rates.ema * (float(was_used) - success)
 
 
-def retrievable(confidence: float, rates: Rates) -> bool:
-    return confidence >= rates.minimum
+REFUSED = frozenset({"wrong", "outdated"})
+"""Verdicts of a person after which a passage is not restored."""
+
+
+def retrievable(confidence: float, rates: Rates, verdict: str = "") -> bool:
+    """May a passage be restored? verdict: a person's, "" when nobody said anything"""
+    return confidence >= rates.minimum and verdict not in REFUSED
 
 
 def prunable(confidence: float, success: float, rates: Rates, *, low_success: float = 0.2) -> bool:

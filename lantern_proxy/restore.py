@@ -6,119 +6,78 @@
 Both are synchronous and may be called from several threads. Errors rise: the caller forwards the request as it came.
 """
 
+import logging
 import math
 import time
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from threading import Lock
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from lantern_proxy import pack, reinforce
-from lantern_proxy.analyze import key as term_key
+from lantern_proxy import pack, reinforce, trust
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
-from lantern_proxy.rank import Floats, overlap, smooth, zsum
-from lantern_proxy.restore_cover import Candidate, Chosen, cover
+from lantern_proxy.rank import overlap
+from lantern_proxy.rerank_light import LightError
+from lantern_proxy.rerank_model import AskModel
+from lantern_proxy.restore_ahead import large_scopes, open_ahead, that_fit
+from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore_candidates import SHARPNESS, Source, choice_of, offer, replaced
+from lantern_proxy.restore_cover import Candidate, Chosen
 from lantern_proxy.restore_dense import Dense
-from lantern_proxy.restore_lines import Present, lost
+from lantern_proxy.restore_light import Light, open_light
+from lantern_proxy.restore_lines import Present
+from lantern_proxy.restore_loss import POOL_TIMES, cover_lost
 from lantern_proxy.restore_paper import rank_turns
+from lantern_proxy.restore_passed import note_greedy
 from lantern_proxy.restore_question import (
     Evidence,
-    Question,
     best_quality,
-    coverage,
     is_answered,
-    lexical_trust,
     masses,
     read_question,
-    sentence_worth,
 )
-from lantern_proxy.restore_scope import Entry, Key, Scope, Scopes
-from lantern_proxy.turn import Passage, Placed, Restored
+from lantern_proxy.restore_rerank import Rerankers, promoted
+from lantern_proxy.restore_scope import Key, Scope
+from lantern_proxy.restore_scopes import Scopes
+from lantern_proxy.restore_signals import POOL, gather
+from lantern_proxy.restore_used import Used
+from lantern_proxy.turn import Placed, Restored
 
-POOL = 400
-"""Passages that are looked at, when a question is known."""
-POOL_TIMES = 6
-"""Text that is looked at sentence by sentence when no question is known, as a multiple of the budget."""
-OFFERS = 40
-"""Passages that the packer chooses from, when a question is known."""
-WEIGHTS: Mapping[str, float] = {"bm25": 1.0, "vector": 0.8, "keywords": 0.05}
-"""Of the z-scores in the default recipe; `restore.weights` overrides."""
-LINES_POWER = 0.3
-"""Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
-TOOL_SHARE = 0.35
-"""Most of a loss block that results of tools may take: they are full of specific terms that nobody asks for."""
-FILLER = 0.1
-"""Sentences of at most this salience say nothing ("You're welcome!")."""
-NEIGHBOURS = 0.3
-"""How much of its neighbours' cosines flows into a passage, against all of it for BM25: vectors already see context."""
-REMEMBERED = 10_000
-"""Restored passages whose own terms are kept until their answer is known."""
+WARM = 32
+"""Passages prepared at once for a loss block to come: about 5 ms."""
 
 BlockKind = Literal["loss", "question"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What a restore needs to know of one request."""
-
-    tenant: str
-    project: str
-    session: str
-    present: str
-    """Canonical text of everything the request holds, replayed blocks included."""
-    shown: frozenset[int] = frozenset()
-    """Passage ids in replayed blocks."""
-    left: frozenset[str] = frozenset()
-    """Keys of messages of branches that the client left: what was taken back is not restored."""
-    question: str = ""
-    """Text of the last user message."""
-    summary: str = ""
-    """Text that stands for what was lost, if there is any."""
-    budget_chars: int
-    now: float
-    """Unix seconds."""
-    deadline: float
-    """time.monotonic() value; past it, what there is by then is returned."""
-    notes: list[str] = field(default_factory=list, compare=False)
-    """Filled by the restore: what was skipped and why, also when there is nothing to put back."""
-
-    def late(self) -> bool:
-        if time.monotonic() < self.deadline:
-            return False
-        if "restore:deadline" not in self.notes:
-            self.notes.append("restore:deadline")
-        return True
 
 
 class Restorer:
     """Chooses what to restore. Owns the open indexes: close it."""
 
-    def __init__(self, archive: Archive, config: Config, embedder: Embedder | None) -> None:
+    def __init__(
+        self, archive: Archive, config: Config, embedder: Embedder | None, *, ask_model: AskModel | None = None
+    ) -> None:
+        """ask_model: makes the one call of LANTERN-Rerank, for configs that name a model"""
         self._archive, self._config = archive, config
+        self.rerankers = Rerankers(config, ask_model)
         self._dense = Dense(archive, embedder, wanted=config.embed.enabled != "off")
+        self._light, self._light_fault = _open_light(config.rerank.light)
         self._scopes = Scopes()
-        self._own: OrderedDict[tuple[str, int], frozenset[str]] = OrderedDict()
-        self._lock = Lock()
-        self._rates = reinforce.Rates(
-            gain=config.reinforce.gain,
-            loss=config.reinforce.loss,
-            floor=config.reinforce.floor,
-            minimum=config.reinforce.minimum,
-            ema=config.reinforce.ema,
-        )
-
-    def learn(self, tenant: str, project: str, passages: Sequence[Passage]) -> None:
-        """Newly archived passages join the open indexes at the next restore. Called by the writer; never waits."""
-        self._scopes.learn(tenant, project, passages)
+        self._rates = reinforce.Rates.of(config.reinforce)
+        self._used = Used(archive, self._rates)
+        self._source = Source(archive, config.restore, self._rates)
 
     def at_compaction(self, ask: Ask) -> Restored | None:
         """The loss block, or None when nothing of worth is lost or fits."""
+        return ask.passed.finish("loss", self._at_compaction(ask))
+
+    def for_question(self, ask: Ask) -> Restored | None:
+        """The question block, or None when the evidence is not good enough (config: restore.admission)."""
+        return ask.passed.finish("question", self._for_question(ask))
+
+    def _at_compaction(self, ask: Ask) -> Restored | None:
         if self._config.restore.recipe == "lantern":
             return self._paper(ask, "loss")
         started = time.perf_counter()
@@ -129,13 +88,10 @@ class Restorer:
             if scope is None:
                 return None
             present = Present(ask.present)
-            rows = self._lost_rows(scope, present, ask)
-            candidates = self._candidates(scope, _richest(scope, rows, POOL_TIMES * ask.budget_chars), present, ask)
-            chosen = self._cover(scope, candidates, present, room, ask)
-        return self._loss_block(ask, candidates, chosen, present, len(rows), started)
+            candidates, chosen, looked_at = cover_lost(self._source, scope, present, room, ask)
+        return self._loss_block(ask, candidates, chosen, present, looked_at, started)
 
-    def for_question(self, ask: Ask) -> Restored | None:
-        """The question block, or None when the evidence is not good enough (config: restore.admission)."""
+    def _for_question(self, ask: Ask) -> Restored | None:
         if self._config.restore.recipe == "lantern":
             return None
         started = time.perf_counter()
@@ -145,47 +101,86 @@ class Restorer:
         with self._scope(ask) as scope:
             if scope is None or not len(scope):
                 return None
-            evidence = self._gather(scope, question, ask)
+            if self._light_fault:
+                ask.notes.append("light:unusable")
+            evidence = gather(
+                scope, question, ask, self._dense, self._config.restore, self._config.retrieval, self._light
+            )
             present = Present(ask.present)
             order = np.argsort(-evidence.fused, kind="stable")[:POOL].tolist()
-            candidates, rows = self._lost_of(scope, order, present, ask, limit=OFFERS)
-            if best_quality(scope, evidence, question, rows) < self._config.restore.admission:
+            candidates, rows = self._source.lost_of(scope, order, present, ask)
+            ask.passed.weigh(evidence.score, evidence.of)
+            quality = best_quality(scope, evidence, question, rows)
+            poor, mass = quality < self._config.restore.admission, masses(scope, question)
+            if poor or is_answered(scope, evidence, mass, order[0], rows):
+                ask.passed.all(candidates, "admission" if poor else "answered", rows, value=quality)
                 return None
-            mass = masses(scope, question)
-            if is_answered(scope, evidence, mass, order[0], rows):
-                return None
-            offers = [_offer(c, scope, evidence, mass, row) for c, row in zip(candidates, rows, strict=True)]
+            old = replaced(candidates, ask)
+            offers = [
+                offer(c, scope, evidence, mass, row, {i: turn for (m, i), turn in old.items() if m == n})
+                for n, (c, row) in enumerate(zip(candidates, rows, strict=True))
+            ]
+        if self.rerankers.on:
+            order, offers = promoted(offers, self.rerankers, ask, question.text)
+            candidates, rows = [candidates[i] for i in order], [rows[i] for i in order]
         return self._question_block(ask, candidates, rows, offers, evidence, present, started)
 
     def settle(
         self, tenant: str, passage_ids: Sequence[int], answer: str, now: float
     ) -> Mapping[int, tuple[float, float, int, float]]:
-        """Updates for TenantArchive.reinforce() after the answer to a request into which passages were restored: id ->
-        (confidence, success, accesses, accessed_at). Call it once a block, not again when the block is replayed."""
-        said = term_key(answer)
-        updates = {}
-        for passage_id, passage in self._archive.of(tenant).passages_by_id(passage_ids).items():
-            with self._lock:
-                own = self._own.pop((tenant, passage_id), None)
-            terms_own = own if own is not None else frozenset(map(term_key, passage.tags))
-            was_used = reinforce.used(terms_own, said)
-            confidence, success = reinforce.settle(passage.confidence, passage.success, was_used, self._rates)
-            updates[passage_id] = (confidence, success, passage.accesses + 1, now)
-        return updates
+        """What the answer taught about the passages of a block: see restore_used.Used.settle."""
+        return self._used.settle(tenant, passage_ids, answer, now)
+
+    def judge(self, confidence: float, success: float, useful: bool) -> tuple[float, float]:
+        """(confidence, success) of a passage after a person's verdict, at the configured rates."""
+        return reinforce.settle(confidence, success, useful, self._rates)
 
     def warm(self, tenant: str, project: str, session: str) -> None:
-        """Open the index that a restore of this session will use; about 40 us a passage, without a deadline.
+        """Open the index that a restore of this session will use, about 10 us a passage, and read the passages that a
+        loss block would look at first, sentence by sentence; without a deadline.
 
-        Call it from a worker thread when a compaction is near, so that the first block need not wait for it.
+        Call it from a worker thread when a compaction is near, so that the first block need not wait for it. The scope
+        is free for a restore every few milliseconds.
         """
         ask = Ask(
             tenant=tenant, project=project, session=session, present="", budget_chars=0, now=0.0, deadline=math.inf
         )
-        with self._scope(ask):
-            pass
+        at, left = 0, POOL_TIMES * self._config.restore.budget_chars if self._config.restore.recipe == "default" else 0
+        while left >= 0:
+            with self._scope(ask) as scope:
+                rows = [] if scope is None else scope.richest(math.inf)[at : at + WARM].tolist()
+                if scope is None or not rows:
+                    return
+                left -= scope.prepare(rows)
+                at += WARM
+
+    def open_large(self, progress: Callable[[int], AbstractContextManager[Callable[[int], None]]]) -> None:
+        """Open the large scopes before somebody asks for them. Takes seconds; for a thread of its own.
+
+        progress: is told how many passages there are, and gives a function to be told of each few that are done
+        """
+        chosen = that_fit(large_scopes(self._archive, self._config.restore.scope))
+        if not chosen:
+            return
+        with progress(sum(n for _, n in chosen)) as advance:
+            for key, _ in chosen:
+                open_ahead(self._scopes, key, self._archive, advance)
+
+    def forget(self) -> None:
+        """Let go of everything that is held open: some of it may have been forgotten. It is read again when needed."""
+        self._scopes.close()
+        self._used.forget()
+
+    @property
+    def index_bytes(self) -> int:
+        """What the open BM25 indexes hold in memory."""
+        return self._scopes.index_bytes
 
     def close(self) -> None:
+        """Large indexes are kept for the next start. The archive must still be open."""
+        self._scopes.keep(self._archive)
         self._scopes.close()
+        self.rerankers.close()
 
     # what there is
 
@@ -206,7 +201,9 @@ class Restorer:
             return
         try:
             if not scope.catch_up(self._archive, ask.deadline):
-                ask.late()
+                self._scopes.finish(scope, self._archive)
+                if "restore:opening" not in ask.notes:
+                    ask.notes.append("restore:opening")
             yield scope
         except BaseException:
             self._scopes.forget(key)
@@ -214,88 +211,7 @@ class Restorer:
         finally:
             scope.release()
 
-    def _lost_rows(self, scope: Scope, present: Present, ask: Ask) -> list[int]:
-        """Rows of the passages that the request does not hold whole."""
-        rows: list[int] = []
-        for row, entry in enumerate(scope.entries):
-            if entry.passage.message not in ask.left and not present.holds(entry.flat, entry.anchor):
-                rows.append(row)
-            if not row % 256 and ask.late():
-                break
-        return rows
-
-    def _lost_of(
-        self, scope: Scope, order: Sequence[int], present: Present, ask: Ask, limit: int
-    ) -> tuple[list[Candidate], list[int]]:
-        """The first `limit` of `order` that the request lacks, wholly or in part, and their rows."""
-        candidates: list[Candidate] = []
-        rows: list[int] = []
-        for row in order:
-            if len(rows) >= limit or ask.late():
-                break
-            entry = scope.entries[row]
-            if entry.passage.message in ask.left or present.holds(entry.flat, entry.anchor):
-                continue
-            candidate = _candidate(entry, present, ask)
-            if any(entry.lines[i].salience > FILLER for i in candidate.lost):
-                candidates.append(candidate)
-                rows.append(row)
-        return self._alive(ask, candidates, rows)
-
-    def _candidates(self, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
-        candidates: list[Candidate] = []
-        for n, row in enumerate(rows):
-            if not n % 32 and ask.late():
-                break
-            candidate = _candidate(scope.entries[row], present, ask)
-            if candidate.lost:
-                candidates.append(candidate)
-        return self._alive(ask, candidates, rows)[0]
-
-    def _alive(
-        self, ask: Ask, candidates: Sequence[Candidate], rows: Sequence[int]
-    ) -> tuple[list[Candidate], list[int]]:
-        """Without what was pruned since or has too little confidence; as the archive has it now."""
-        now = self._archive.of(ask.tenant).passages_by_id([c.passage.id for c in candidates])
-        alive, kept = [], []
-        for candidate, row in zip(candidates, rows, strict=False):
-            passage = now.get(candidate.passage.id)
-            if passage is not None and reinforce.retrievable(passage.confidence, self._rates):
-                alive.append(Candidate(passage, candidate.lines, candidate.lost))
-                kept.append(row)
-        return alive, kept
-
     # no question known
-
-    def _cover(
-        self, scope: Scope, candidates: Sequence[Candidate], present: Present, room: int, ask: Ask
-    ) -> list[Chosen]:
-        near = frozenset(Present(ask.summary).stems) if ask.summary else frozenset()
-        prior = [
-            (0.75 + 0.5 * c.passage.confidence)
-            * (1 + 0.1 * overlap(near, frozenset().union(*(line.words for line in c.lines))))
-            for c in candidates
-        ]
-        sizes: dict[tuple[int, int], int] = {}
-        headers = [len(pack.header(c.passage, ask.session)) for c in candidates]
-
-        def cost(c: int, i: int, opened: bool) -> int:
-            size = sizes.get((c, i))
-            if size is None:
-                line = candidates[c].lines[i]
-                size = sizes[c, i] = len(pack.escape(candidates[c].passage.text[line.start : line.end])) + len(pack.GAP)
-            return size if opened else size + 1 + headers[c]
-
-        return cover(
-            candidates,
-            present,
-            scope.idf,
-            cost,
-            room,
-            power=min(1.0, self._config.restore.length_power + LINES_POWER),
-            prior=prior,
-            shares={"tool": int(TOOL_SHARE * room)},
-        )
 
     def _loss_block(
         self,
@@ -308,41 +224,13 @@ class Restorer:
     ) -> Restored | None:
         picked: dict[int, list[Chosen]] = {}
         for choice in chosen:
-            picked.setdefault(choice.candidate, []).append(choice)
-        choices, scores = [], {}
-        for c, parts in picked.items():
-            spans = [candidates[c].lines[i] for i in sorted(part.line for part in parts)]
-            choices.append(pack.Choice(candidates[c].passage, tuple((line.start, line.end) for line in spans)))
-            scores[candidates[c].passage.id] = {"salience": sum(part.gain for part in parts)}
-        totals = {i: s["salience"] for i, s in scores.items()}
+            picked.setdefault(choice.part.candidate, []).append(choice)
+        choices = [choice_of(candidates, [each.part for each in taken]) for taken in picked.values()]
+        totals = {candidates[c].passage.id: sum(each.gain for each in taken) for c, taken in picked.items()}
+        scores = {id_: {"salience": total} for id_, total in totals.items()}
         return self._block(ask, "loss", choices, totals, scores, present, considered, started)
 
     # a question known
-
-    def _gather(self, scope: Scope, question: Question, ask: Ask) -> Evidence:
-        """Every signal over the whole scope, and their fusion."""
-        lexical = scope.lexical(question.terms)
-        signals: dict[str, Floats] = {"bm25": smooth(lexical, scope.places)}
-        cosines = None
-        if not ask.late():
-            cosines = self._dense.cosines(scope, question, lexical, ask)
-        if cosines is not None:
-            raised = cosines - float(cosines.min())
-            signals["vector"] = raised + NEIGHBOURS * (smooth(raised, scope.places) - raised)
-        wanted = frozenset(question.terms)
-        matched = np.flatnonzero(lexical)
-        if len(matched) and self._weight("keywords"):
-            tagged = np.zeros(len(scope))
-            for row in matched[np.argsort(-lexical[matched])[:POOL]].tolist():
-                tagged[row] = len(wanted & scope.entries[row].tag_terms) / len(wanted)
-            signals["keywords"] = tagged
-        weights = {name: self._weight(name) for name in signals}
-        if cosines is not None:
-            weights["bm25"] *= lexical_trust(scope, lexical, masses(scope, question))
-        return Evidence(lexical, cosines, zsum(signals, weights), signals)
-
-    def _weight(self, signal: str) -> float:
-        return float(dict(self._config.restore.weights).get(signal, WEIGHTS.get(signal, 0.0)))  # type: ignore[call-overload]
 
     def _question_block(
         self,
@@ -354,7 +242,7 @@ class Restorer:
         present: Present,
         started: float,
     ) -> Restored | None:
-        restore = self._config.restore
+        restore, behind = self._config.restore, dict[int, int]()
         picked = pack.greedy(
             offers,
             ask.budget_chars - pack.WRAPPER_CHARS,
@@ -362,9 +250,11 @@ class Restorer:
             lam=restore.mmr_lambda,
             similarity=overlap,
             session=ask.session,
+            behind=behind,
         )
+        note_greedy(ask.passed, candidates, rows, picked, behind)
         scores = {candidates[n].passage.id: evidence.of(rows[n]) for n, _ in picked}
-        totals = {candidates[n].passage.id: offers[n].score for n, _ in picked}
+        totals = {candidates[n].passage.id: math.log(offers[n].score) / SHARPNESS for n, _ in picked}
         return self._block(ask, "question", [c for _, c in picked], totals, scores, present, len(candidates), started)
 
     # the recipe of the paper
@@ -381,10 +271,16 @@ class Restorer:
             ranked = rank_turns(scope, present, ask, self._dense, self._config)
             now = self._archive.of(ask.tenant).passages_by_id([scope.entries[row].passage.id for row in ranked.order])
         alive = [(row, now[i]) for row in ranked.order if (i := scope.entries[row].passage.id) in now]
-        alive = [(row, p) for row, p in alive if reinforce.retrievable(p.confidence, self._rates)]
+        for row, p in alive:
+            ask.passed.add(p, self._source.refused(p) or "budget", value=p.confidence, row=row)
+        alive = [(row, p) for row, p in alive if not self._source.refused(p)]
+        if self.rerankers.on:
+            asked = ask.question or ask.summary
+            alive = [alive[i] for i in self.rerankers.order(ask, asked, [p for _, p in alive])]
         choices = pack.whole([p for _, p in alive], ask.budget_chars, ask.session)
         totals = {p.id: ranked.fused[row] for row, p in alive}
         scores = {p.id: {name: float(values[row]) for name, values in ranked.signals.items()} for row, p in alive}
+        ask.passed.weigh(ranked.fused.__getitem__, lambda row: {n: float(v[row]) for n, v in ranked.signals.items()})
         return self._block(ask, kind, choices, totals, scores, present, ranked.considered, started)
 
     # the block
@@ -400,7 +296,10 @@ class Restorer:
         considered: int,
         started: float,
     ) -> Restored | None:
-        text, kept = pack.fit(choices, ask.budget_chars, ask.session)
+        told = [replace(c, passage=trust.marked(c.passage, self._config.restore.untrusted)) for c in choices]
+        text, kept = pack.fit(told, ask.budget_chars, ask.session)
+        for choice in choices[len(kept) :]:
+            ask.passed.add(choice.passage, "budget")
         if not kept:
             return None
         placed = tuple(
@@ -413,54 +312,15 @@ class Restorer:
             )
             for rank, choice in enumerate(kept, start=1)
         )
-        self._remember(ask.tenant, placed, present)
+        self._used.remember(ask.tenant, placed, present)
         ms = (time.perf_counter() - started) * 1_000
         return Restored(kind=kind, text=text, placed=placed, considered=considered, ms=ms, degraded=tuple(ask.notes))
 
-    def _remember(self, tenant: str, placed: Sequence[Placed], present: Present) -> None:
-        """Keep the terms that only these passages can give to the answer, for settle()."""
-        own = {
-            p.passage.id: frozenset(
-                k for tag in p.passage.tags if tag in p.text and not present.may_hold(k := term_key(tag))
-            )
-            for p in placed
-        }
-        with self._lock:
-            for passage_id, terms_own in own.items():
-                self._own[tenant, passage_id] = terms_own
-                self._own.move_to_end((tenant, passage_id))
-            while len(self._own) > REMEMBERED:
-                self._own.popitem(last=False)
 
-
-def _candidate(entry: Entry, present: Present, ask: Ask) -> Candidate:
-    """A passage with the lines that the request lacks; none when a replayed block shows it in other words."""
-    gone = lost(entry.passage, entry.lines, present)
-    if entry.passage.id in ask.shown and len(gone) == len(entry.lines):
-        gone = ()
-    return Candidate(entry.passage, entry.lines, gone)
-
-
-def _richest(scope: Scope, rows: Sequence[int], most_chars: int) -> list[int]:
-    """As many of `rows` as `most_chars` hold: those with the most specific terms for their length, in their order."""
-
-    kept = []
-    for row in sorted(rows, key=lambda row: (-scope.entries[row].richness, row)):
-        most_chars -= len(scope.entries[row].passage.text)
-        if most_chars < 0:
-            break
-        kept.append(row)
-    return sorted(kept)
-
-
-def _offer(candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], row: int) -> pack.Offer:
-    """What the packer may take: lost sentences without filler, weighed by what of the question they hold."""
-    kept = [candidate.lines[i] for i in candidate.lost]
-    told = [line for line in kept if line.salience > FILLER or coverage(mass, line.words)] or kept
-    return pack.Offer(
-        candidate.passage,
-        tuple((line.start, line.end) for line in told),
-        max(1e-6, evidence.score(row)),
-        tuple(sentence_worth(line, mass) for line in told),
-        scope.entries[row].words,
-    )
+def _open_light(path: str) -> tuple[Light | None, str]:
+    """The light reranker of the config, or why there is none: a file that cannot be used costs its order only."""
+    try:
+        return open_light(path), ""
+    except LightError as error:
+        logging.getLogger(__name__).warning("rerank.light: %s", error)
+        return None, str(error)

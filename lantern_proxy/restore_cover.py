@@ -1,16 +1,41 @@
 """Which lost sentences to put back when no question is known. Pure.
 
-The chosen ones cover the most specific terms per character: lazy greedy on a submodular gain (Minoux 1978; Leskovec et
-al. 2007 bound what greedy by gain per cost can miss).
+A *part* is a few lost sentences of one passage that go in together: all of a short message that say something, or one
+of a long one. Its likelihood of being asked for (restore_salience.py) belongs in part to itself and in part to the
+specific terms and words that it would bring back, by their weight; a set of parts is worth, for every term, what the
+best of them gives for it. That value is monotone and submodular (facility location).
 """
 
 import heapq
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeVar
 
+from lantern_proxy.pack import day
 from lantern_proxy.restore_lines import Line, Present
+from lantern_proxy.restore_salience import Place, likelihood, says_something
 from lantern_proxy.turn import Passage
+
+GROUP_CHARS: Mapping[str, int] = {"user": 420, "assistant": 160}
+"""Up to this length what a message says goes in whole; of a longer one, and of tools' results, sentence by sentence."""
+FILLER = 0.1
+"""Sentences of at most this salience say nothing ("You're welcome!")."""
+ECHO = 0.35
+"""A part of whose worth less than this share is new repeats what others say."""
+LOOK_EVERY = 16
+"""Candidates or parts between two looks at the clock: well under a millisecond."""
+LEAST_CHARS = 30
+"""With less room than this the block is full."""
+OWN_NAME = 0.25
+"""Of the weight of a named number what belongs to number and name together; the rest is the number's own, since "corp
+is 250" and "250 requests" tell the same."""
+ITSELF = 0.7
+"""Share of a part's likelihood that no other part can bring back: two that share their words are asked about apart."""
+WORD_WEIGHT = 0.4
+"""A content word of the highest idf, against 1 for a name and 2 for a named number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,193 +45,235 @@ class Candidate:
     passage: Passage
     lines: tuple[Line, ...]
     lost: tuple[int, ...]
+    place: Place = field(default_factory=lambda: Place(answers=False))
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Lines of one candidate that go in together."""
+
+    candidate: int
+    lines: tuple[int, ...]
+    speaker: str
+    worth: Mapping[str, float]
+    """Specific term ("=" in front), number ("#"), word or itself ("@") -> what bringing it back is worth, > 0."""
+    alone: float
+    """Its value when nothing else is there: the sum of `worth`."""
+    opens: frozenset[str] = frozenset()
+    """What costs characters once however many parts share it: its message's entry, its day."""
+
+
+Cost = Callable[[Part, AbstractSet[str]], int]
+"""(part, what is open already) -> characters that it adds to the block; fewer the more is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A part and what it added when it was taken."""
+
+    part: Part
+    gain: float
+
+
+_T = TypeVar("_T")
+_DIGIT = re.compile(r"\d")
 _KIND = re.compile(r"(?P<digit>\d)|(?P<sign>[_/@.=~$-])")
 
 
+@lru_cache(maxsize=1 << 14)
 def term_weight(term_key: str) -> float:
     """How much a lost specific term would be missed: values most, then identifiers and paths, then names."""
     shape = _KIND.search(term_key)
     if shape is None:
         return 1.0
-    return (2.0 if " " in term_key else 1.6) if any(c.isdigit() for c in term_key) else 1.5
+    return (2.0 if " " in term_key else 1.6) if _DIGIT.search(term_key) else 1.5
 
 
-def superseded(candidates: Sequence[Candidate]) -> frozenset[tuple[int, str]]:
-    """(candidate, term key) of named values that the user set anew later: "port 8443" when "port 9443" follows."""
-    newest: dict[str, str] = {}
-    old: set[tuple[int, str]] = set()
-    order = sorted(
-        range(len(candidates)), key=lambda i: (candidates[i].passage.created_at, candidates[i].passage.position)
-    )
-    for i in reversed(order):
-        for line in candidates[i].lines:
-            for term_key in line.keys:
-                name, _, value = term_key.rpartition(" ")
-                if not name or not any(c.isdigit() for c in value):
-                    continue
-                if newest.get(name, term_key) != term_key:
-                    old.add((i, term_key))
-                elif candidates[i].passage.speaker == "user":
-                    newest[name] = term_key
-    return frozenset(old)
+def never() -> bool:
+    return False
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Lines of one candidate, best first come first."""
-
-    candidate: int
-    line: int
-    gain: float
-
-
-def cover(
+def parts(
     candidates: Sequence[Candidate],
     present: Present,
     idf: Callable[[str], float],
-    cost: Callable[[int, int, bool], int],
-    room_chars: int,
-    *,
-    power: float,
     prior: Sequence[float],
-    shares: Mapping[str, float],
-) -> list[Chosen]:
-    """Choose lines until `room_chars` are used: most new specific terms and words, by salience, per character^power.
+    late: Callable[[], bool] = never,
+) -> list[Part]:
+    """What could go in. idf: index term -> rarity in [0, 1]; prior: factor per candidate (confidence).
 
-    idf:    index term -> idf scaled to [0, 1]
-    cost:   (candidate, line, is its message already opened?) -> characters in the block
-    prior:  factor per candidate (similarity to the summary breaks ties, confidence)
-    shares: speaker -> most characters that what it said may take; others are free
-    The gain of a term that is covered is 0, and a message gives less the more it has given: submodular.
+    late: asked now and then; once it says so, those that were looked at by then are all there are
     """
-    parts = _parts(candidates, _Weights(present, idf), prior)
-    covered: set[str] = set()
-    given: dict[str, float] = {}
-    left = dict(shares)
-
-    def density(part: _Part, value: float) -> float:
-        """Gain per character^power, less for a message that has given much already."""
-        damped = value / (1.0 + given.get(part.message, 0.0) / 8.0)
-        return float(damped / max(1, cost(part.candidate, part.line, part.message in given)) ** power)
-
-    heap = [(-density(part, part.alone), n) for n, part in enumerate(parts)]
-    heapq.heapify(heap)
-    chosen: list[Chosen] = []
-    while heap and room_chars > LEAST_CHARS:
-        _, n = heapq.heappop(heap)
-        part = parts[n]
-        chars = cost(part.candidate, part.line, part.message in given)
-        if chars > min(room_chars, left.get(part.speaker, room_chars)):
-            continue
-        value = part.gain(covered)
-        if value < max(MIN_GAIN, ECHO * part.alone):
-            continue
-        now = density(part, value)
-        if heap and now < -heap[0][0] - 1e-12:
-            heapq.heappush(heap, (-now, n))
-            continue
-        chosen.append(Chosen(part.candidate, part.line, value))
-        room_chars -= chars
-        if part.speaker in left:
-            left[part.speaker] -= chars
-        covered.update(part.covers)
-        given[part.message] = given.get(part.message, 0.0) + value
-    return chosen
-
-
-@dataclass(slots=True)
-class _Part:
-    """One lost line, with the weights of what it would cover."""
-
-    candidate: int
-    line: int
-    message: str
-    speaker: str
-    factor: float
-    terms: list[tuple[str, str, float]]
-    """("=" + key, its value, weight); the sign keeps keys and words apart among what is covered"""
-    words: list[tuple[str, float]]
-    alone: float = 0.0
-    """Gain when nothing is covered yet."""
-
-    @property
-    def covers(self) -> set[str]:
-        return {k for k, _, _ in self.terms} | {v for _, v, _ in self.terms if v} | {w for w, _ in self.words}
-
-    def gain(self, covered: set[str]) -> float:
-        total = 0.0
-        for term_key, value, weight in self.terms:
-            if term_key not in covered:
-                total += weight * (0.25 if value and value in covered else 1.0)
-        for word, weight in self.words:
-            if word not in covered:
-                total += weight
-        return total * self.factor
-
-
-def _parts(candidates: Sequence[Candidate], weights: "_Weights", prior: Sequence[float]) -> list[_Part]:
-    """The lost lines that say something."""
-    old = superseded(candidates)
-    found = []
+    weights = _Weights(present, idf)
+    found: list[Part] = []
     for c, candidate in enumerate(candidates):
-        for i in candidate.lost:
-            line = candidate.lines[i]
-            if line.salience * len(line.words) < MIN_GAIN and not line.keys:
-                continue
-            named = [("=" + k, _value(k), weights.term(k) * (0.2 if (c, k) in old else 1.0)) for k in line.keys]
-            words = [(w, weights.word(w)) for w in sorted(line.words)]
-            part = _Part(
-                c,
-                i,
-                candidate.passage.message,
-                candidate.passage.speaker,
-                line.salience * prior[c],
-                [t for t in named if t[2]],
-                [w for w in words if w[1]],
-            )
-            part.alone = part.gain(set())
-            if part.alone >= MIN_GAIN:
+        if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
+            break
+        for group in _groups(candidate):
+            said = [candidate.lines[i] for i in group]
+            value = prior[c] * likelihood(said, weights.lost_terms.__getitem__, weights.idf, candidate.place)
+            part = _part(c, group, candidate.passage, said, value, weights)
+            if part is not None:
                 found.append(part)
     return found
 
 
-def _value(term_key: str) -> str:
-    """The number in a named number, "#250" of "corp 250"; empty when it has one digit only or there is none."""
-    return next(("#" + word for word in term_key.split(" ") if len(word) > 1 and word.replace(".", "").isdigit()), "")
+def _groups(candidate: Candidate) -> list[tuple[int, ...]]:
+    """The lost lines that say something, together when they are short."""
+    telling = [i for i in candidate.lost if candidate.lines[i].salience > FILLER or candidate.lines[i].keys]
+    telling = [i for i in telling if says_something(candidate.lines[i])] or telling
+    chars = sum(candidate.lines[i].end - candidate.lines[i].start for i in telling)
+    if telling and chars <= GROUP_CHARS.get(candidate.passage.speaker, 0):
+        return [tuple(telling)]
+    return [(i,) for i in telling]
 
 
-MIN_GAIN = 0.05
-"""A line that adds less than this is not worth its characters."""
-LEAST_CHARS = 40
-"""With less room than this the block is full."""
-ECHO = 0.35
-"""A line of which less than this share is new repeats what others said."""
+def _part(
+    candidate: int, group: tuple[int, ...], passage: Passage, said: Sequence[Line], value: float, weights: "_Weights"
+) -> Part | None:
+    """A part whose worth is `value` less the share that the request holds already."""
+    keys = frozenset(key for line in said for key in line.keys)
+    words = frozenset(word for line in said for word in line.words)
+    full, held = weights.words, weights.held
+    every = {word: full[word] for word in words}
+    every |= {"=" + key: term_weight(key) * (OWN_NAME if _number(key) else 1.0) for key in keys}
+    known: set[str] = set()
+    for key in keys:
+        if number := _number(key):
+            every["#" + number] = max(every.get("#" + number, 0.0), term_weight(key) * (1 - OWN_NAME))
+            known |= {"#" + number} if held["=" + key] else set()
+    total = sum(every.values())
+    share = value * (1 - ITSELF) / total if total else 0.0
+    worth = {key: share * each for key, each in every.items() if each and not held[key] and key not in known}
+    if not worth:
+        return None
+    worth[_itself(candidate, group)] = value * ITSELF
+    opens = frozenset((entry_of(passage), day(passage)))
+    return Part(candidate, group, passage.speaker, dict(sorted(worth.items())), sum(worth.values()), opens)
+
+
+def _itself(candidate: int, group: tuple[int, ...]) -> str:
+    return f"@{candidate} {group[0]}"
+
+
+@lru_cache(maxsize=1 << 14)
+def _number(term_key: str) -> str:
+    """The number in a named number, "250" of "corp 250"; empty when it has one digit only or there is none."""
+    words = term_key.split(" ") if " " in term_key else ()
+    return next((word for word in words if len(word) > 1 and word.replace(".", "").isdigit()), "")
+
+
+def entry_of(passage: Passage) -> str:
+    """Name of the entry of a block that holds it: one a message."""
+    return f"{passage.session}\n{passage.message}"
+
+
+class _Memo(dict[str, _T]):
+    """What `make` gives for a key, made when it is first asked for."""
+
+    def __init__(self, make: Callable[[str], _T]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: str) -> _T:
+        found = self[key] = self._make(key)
+        return found
 
 
 class _Weights:
-    """Weights of terms and words, computed once each; 0 for those that the request holds."""
+    """Weights of terms and words, and whether the request holds them; each computed once."""
 
     def __init__(self, present: Present, idf: Callable[[str], float]) -> None:
-        self._present, self._idf = present, idf
-        self._terms: dict[str, float] = {}
-        self._words: dict[str, float] = {}
+        self._present, rarities = present, _Memo(idf)
+        self.idf = rarities.__getitem__
+        self.held: _Memo[bool] = _Memo(self._is_held)
+        self.words = _Memo(lambda word: WORD_WEIGHT * rarities[word])
+        self.lost_terms = _Memo(lambda key: 0.0 if self.held["=" + key] else term_weight(key))
+        """0 for one that the request holds."""
 
-    def term(self, term_key: str) -> float:
-        weight = self._terms.get(term_key)
-        if weight is None:
-            weight = 0.0 if self._present.holds_term(term_key) else term_weight(term_key)
-            self._terms[term_key] = weight
-        return weight
-
-    def word(self, word: str) -> float:
-        weight = self._words.get(word)
-        if weight is None:
-            weight = 0.0 if word in self._present.stems else WORD_WEIGHT * self._idf(word)
-            self._words[word] = weight
-        return weight
+    def _is_held(self, key: str) -> bool:
+        if key.startswith("="):
+            return self._present.holds_term(key[1:])
+        return not key.startswith("#") and key in self._present.stems
 
 
-WORD_WEIGHT = 0.4
-"""A new content word of the highest idf, against 1 for a name and 2 for a named number."""
+def value(chosen: Iterable[Part]) -> float:
+    """What a set of parts is worth: for every term the most that one of them gives."""
+    best: dict[str, float] = {}
+    for part in chosen:
+        for key, each in part.worth.items():
+            best[key] = max(best.get(key, 0.0), each)
+    return sum(best.values())
+
+
+def cover(
+    offered: Sequence[Part],
+    cost: Cost,
+    room_chars: int,
+    *,
+    power: float,
+    shares: Mapping[str, float],
+    echo: float = ECHO,
+    late: Callable[[], bool] = never,
+) -> list[Chosen]:
+    """Choose parts until `room_chars` are used, first chosen first.
+
+    power:  greedy by gain per character^power; 1 is tried as well, and the better set kept
+    shares: speaker -> most characters that what it said may take; others are free
+    echo:   a part of which less than this share is new is left out
+    late:   asked now and then; once it says so, the best set so far is taken
+
+    Guarantee: with costs that add up, no shares and echo = 0, the value is at least (1 - 1/e) / 2 = .316 of the best
+    that fits, since it is at least the better of the greedy set by gain per character and the best single part
+    (Leskovec et al. 2007, "Cost-effective outbreak detection in networks", theorem 2; lazily evaluated after Minoux
+    1978). Shares and the echo rule take parts away from the choice; the bound then holds for those that are left.
+    """
+    sets = [_greedy(offered, cost, room_chars, power, shares, echo, late)]
+    if power != 1.0 and not late():
+        sets.append(_greedy(offered, cost, room_chars, 1.0, shares, echo, late))
+    fitting = [
+        part for part in offered if cost(part, frozenset()) <= min(room_chars, shares.get(part.speaker, room_chars))
+    ]
+    if fitting:
+        single = max(fitting, key=lambda part: part.alone)
+        sets.append([Chosen(single, single.alone)])
+    return max(sets, key=lambda chosen: value(each.part for each in chosen))
+
+
+def _greedy(
+    offered: Sequence[Part], cost: Cost, room_chars: int, power: float, shares: Mapping[str, float], echo: float,
+    late: Callable[[], bool],
+) -> list[Chosen]:  # fmt: skip
+    """Lazy greedy: gains only fall, so a part whose old density is beaten by none need not be compared again."""
+    best: dict[str, float] = {}
+    left = dict(shares)
+    heap = [(-part.alone / max(1, cost(part, part.opens)) ** power, n) for n, part in enumerate(offered)]
+    heapq.heapify(heap)
+    chosen: list[Chosen] = []
+    opened: set[str] = set()
+    looked_at = 0
+    while heap and room_chars >= LEAST_CHARS:
+        looked_at += 1
+        if looked_at % LOOK_EVERY == 0 and late():
+            break
+        _, n = heapq.heappop(heap)
+        part = offered[n]
+        chars = cost(part, opened)
+        if chars > min(room_chars, left.get(part.speaker, room_chars)):
+            continue
+        gain = sum(max(0.0, each - best.get(key, 0.0)) for key, each in part.worth.items())
+        new = sum(each for key, each in part.worth.items() if key not in best and not key.startswith("@"))
+        if not gain or new < echo * part.alone * (1 - ITSELF):
+            continue
+        density = gain / max(1, chars) ** power
+        if heap and density < -heap[0][0] - 1e-12:
+            heapq.heappush(heap, (-density, n))
+            continue
+        chosen.append(Chosen(part, gain))
+        room_chars -= chars
+        opened |= part.opens
+        if part.speaker in left:
+            left[part.speaker] -= chars
+        for key, each in part.worth.items():
+            best[key] = max(best.get(key, 0.0), each)
+    return chosen

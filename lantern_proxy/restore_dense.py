@@ -1,24 +1,24 @@
 """The dense channel of a restore: is it there, is it needed, is it healthy?"""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lantern_proxy.analyze import informative, query_terms
 from lantern_proxy.archive import Archive, ArchiveError
-from lantern_proxy.embed import Embedder, EmbedError
+from lantern_proxy.embed import Embedder, ModelError
 from lantern_proxy.rank import Floats
 from lantern_proxy.restore_question import Question, coverage, masses
 from lantern_proxy.restore_scope import Scope
-from lantern_proxy.route import lexical_is_sure
+from lantern_proxy.route import margin
+from lantern_proxy.signals_late import Asked, best_matches
 
 if TYPE_CHECKING:
-    from lantern_proxy.restore import Ask
-
-TAU = 0.5
-"""Of AgentIR's cascade; 1 would always look at vectors."""
+    from lantern_proxy.restore_ask import Ask
 
 
 @dataclass(slots=True)
@@ -43,34 +43,74 @@ class Breaker:
                 self._until, self._failures = now + self.rest_s, 0
 
 
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What vectors say of one question."""
+
+    cosines: Floats
+    """(n,) cosine of each entry; those without a vector, or far away, have the lowest."""
+    asked: Asked | None
+    """The question word by word; None without late interaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What late interaction found in the entries that were compared."""
+
+    best: Floats
+    """(t, entries) largest cosine of each word that counts."""
+    weights: Floats
+    """(t,) idf of each, above 0."""
+    words: tuple[str, ...]
+    """(t,) as written."""
+
+
 class Dense:
-    """Cosines of a question with the passages of a scope."""
+    """Likeness in meaning of a question and the passages of a scope."""
 
     def __init__(self, archive: Archive, embedder: Embedder | None, *, wanted: bool) -> None:
         """wanted: whether the config asks for vectors, so that their absence is worth telling"""
         self._archive, self._embedder, self._wanted = archive, embedder, wanted
         self.breaker = Breaker()
 
-    def cosines(self, scope: Scope, question: Question, lexical: Floats, ask: "Ask") -> Floats | None:
-        """(n,) cosine of each entry; those without a vector, or far away, get the lowest. None: skipped, see ask.notes.
+    def look(
+        self, scope: Scope, question: Question, lexical: Floats, ask: "Ask", *, tau: float = 1.0
+    ) -> Meaning | None:
+        """Read the question and compare it with every entry. None: skipped, see ask.notes.
 
         lexical: BM25 scores; when they are sure the channel is not needed (AgentIR's cascade). Empty: always look.
+        tau:     how sure they must be; 1: always look
         """
-        if _sure(scope, lexical, question):
+        if _sure(scope, lexical, question, tau):
             return None
         reason = self._unready()
         if reason:
             ask.notes.append(reason)
             return None
         try:
-            found = self._cosines(scope, question.text)
-        except (EmbedError, ArchiveError):
+            found = self._meaning(scope, question.text)
+        except (ModelError, ArchiveError):
             self.breaker.record(False, time.monotonic())
             ask.notes.append("dense:failed")
             return None
         now = time.monotonic()
         self.breaker.record(now < ask.deadline, now)
         return found
+
+    def late(self, scope: Scope, asked: Asked, rows: Sequence[int]) -> Matches | None:
+        """The question word by word against the entries at `rows`; None: nothing to compare."""
+        weights = np.array([_idf(scope, word) for word in asked.words])
+        used = weights > 0
+        if self._embedder is None or not used.any():
+            return None
+        try:
+            passages = scope.tokens(self._archive, rows, self._embedder.recipe)
+        except ArchiveError:
+            return None
+        if not any(map(len, passages)):
+            return None
+        words = tuple(word for word, counts in zip(asked.words, used.tolist(), strict=True) if counts)
+        return Matches(best_matches(asked.vectors[used], passages), weights[used], words)
 
     def _unready(self) -> str:
         """Why there are no vectors now; empty when there are, or when nobody wants them."""
@@ -82,23 +122,34 @@ class Dense:
             return "dense:no-vectors"
         return "dense:breaker" if self.breaker.open(time.monotonic()) else ""
 
-    def _cosines(self, scope: Scope, text: str) -> Floats | None:
+    def _meaning(self, scope: Scope, text: str) -> Meaning | None:
         if self._embedder is None:
             return None
         model = self._archive.model
         if model is None:
             return None
         if model[0] != self._embedder.name:
-            raise EmbedError(f"vectors are of {model[0]}, the embedder is {self._embedder.name}; run `lantern reindex`")
-        return scope.cosines(self._archive, self._embedder.embed([text])[0])
+            raise ModelError(f"vectors are of {model[0]}, the embedder is {self._embedder.name}; run `lantern reindex`")
+        vector, asked = self._embedder.embed_question(text)
+        cosines = scope.cosines(self._archive, vector)
+        return None if cosines is None else Meaning(cosines, asked)
 
 
-def _sure(scope: Scope, lexical: Floats, question: Question) -> bool:
-    """Is one passage far ahead, and does it hold most of what is asked for? One rare word alone proves little."""
+def _idf(scope: Scope, word: str) -> float:
+    """How much a word of a question counts; stop words and words that steer a chat count nothing."""
+    return max(map(scope.idf, informative(query_terms(word))), default=0.0)
+
+
+def _sure(scope: Scope, lexical: Floats, question: Question, tau: float) -> bool:
+    return tau < 1 and sureness(scope, lexical, question) >= tau
+
+
+def sureness(scope: Scope, lexical: Floats, question: Question) -> float:
+    """How sure BM25 is of its best passage, 0..1: its margin over the second, (s0 - s1) / s0, as AgentIR has it, where
+    it holds most of what is asked for. One rare word alone proves little."""
     if len(question.terms) < 2 or len(lexical) < 2:
-        return False
+        return 0.0
     first, second = np.argsort(-lexical, kind="stable")[:2].tolist()
-    return (
-        lexical_is_sure([lexical[first], lexical[second]], tau=TAU)
-        and coverage(masses(scope, question), scope.entries[first].words) >= 0.8
-    )
+    if coverage(masses(scope, question), scope.entries[first].words) < 0.8:
+        return 0.0
+    return margin([lexical[first], lexical[second]])

@@ -142,6 +142,9 @@ def _rows(text: str) -> frozenset[str]:
 
 
 _COMMON = frozenset(stem for word in STOP_WORDS | CHAT_WORDS for stem in terms(word))
+TELLS = {"user": 3}
+"""Content words from which on a sentence says something, however it opens: "Glad you sold the blue boat". What an
+assistant opens like that repeats or promises."""
 _FILLER = re.compile(
     r"^\W*(?:ack\b|ok(?:ay)?\b|thanks?\b|thank you|you'?re welcome|great\b|sure\b|of course|certainly|absolutely"
     r"|got it|understood|noted\b|will do\b|no problem|sounds|hello\b|hi\b|hey\b|bye\b|good (?:morning|night|luck)"
@@ -180,7 +183,11 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
         return 0.02  # encoded data, minified code
     if not specific and len(text) < 40 and len(text.split()) <= 2:
         return 0.05
-    if len(text) < 160 and _FILLER.match(text):
+    if (
+        len(text) < 160
+        and _FILLER.match(text)
+        and sum(len(stem) > 2 for stem in stems - _COMMON) < TELLS.get(speaker, 99)
+    ):
         return 0.3 if specific else 0.05
     value = _SPEAKERS.get(speaker, 1.0)
     pieces = text.split()

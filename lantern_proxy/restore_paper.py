@@ -13,13 +13,14 @@ import numpy as np
 from lantern_proxy.config import Config
 from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap
 from lantern_proxy.restore_dense import Dense
+from lantern_proxy.restore_entries import Entry
 from lantern_proxy.restore_lines import Present, anchor
 from lantern_proxy.restore_question import Question, read_question
-from lantern_proxy.restore_scope import Entry, Scope
+from lantern_proxy.restore_scope import Scope
 from lantern_proxy.turn import Passage
 
 if TYPE_CHECKING:
-    from lantern_proxy.restore import Ask
+    from lantern_proxy.restore_ask import Ask
 
 MOST_TERMS = 256
 """Of the query: a summary and a question."""
@@ -55,9 +56,9 @@ def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config:
 
 def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config: Config) -> dict[str, Floats]:
     signals: dict[str, Floats] = {"bm25": scope.lexical(question.terms)}
-    cosines = dense.cosines(scope, question, np.zeros(0), ask)
-    if cosines is not None:
-        signals["vector"] = cosines
+    meaning = dense.look(scope, question, np.zeros(0), ask)
+    if meaning is not None:
+        signals["vector"] = meaning.cosines
     wanted = frozenset(question.terms)
     signals["keywords"] = np.array([float(len(wanted & entry.tag_terms)) for entry in scope.entries])
     signals["importance"] = np.array([_importance(entry.passage, ask.now, config) for entry in scope.entries])

@@ -1,8 +1,9 @@
 """Reading a question, and judging how good the evidence for an answer is. No I/O, no clock."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +33,10 @@ class Question:
     """Points at something said or done before."""
     personal: bool
     """Is about the user's own matters."""
+    reacts: bool = False
+    """Begins with an answer to what was just said: "Wow, that sounds great! What is it about?"."""
+    points: bool = False
+    """Its questions name nothing that could be found: "What else did you do there?"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Evidence:
     cosines: Floats | None
     fused: Floats
     signals: dict[str, Floats]
+    units: Mapping[str, float] = field(default_factory=dict)
+    """What a weight of 1 means for a signal, in z-scores; 1 where it is not said."""
 
     def of(self, row: int) -> dict[str, float]:
         """signal -> score of one passage."""
@@ -57,7 +64,37 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
     prose = " ".join(text[a:b].strip() for a, b, fenced in fences(text) if not fenced).strip() or text[:FOCUS_CHARS]
     focus = prose if len(prose) <= FOCUS_CHARS else _focus(prose)
     wanted = tuple(informative(query_terms(focus))[:most_terms])
-    return Question(focus, wanted, frozenset(wanted), asks(focus), looks_back(focus), personal(focus))
+    return Question(
+        focus,
+        wanted,
+        frozenset(wanted),
+        asks(focus),
+        looks_back(focus),
+        personal(focus),
+        _REACTS.match(prose) is not None,
+        _points(focus),
+    )
+
+
+def _points(focus: str) -> bool:
+    told = (focus[a:b].rstrip() for a, b in sentences(focus))
+    asked = " ".join(each for each in told if each.endswith("?"))
+    return bool(asked) and len(set(informative(query_terms(asked)))) < NAMES
+
+
+NAMES = 2
+"""Content words from which on a question can be understood by itself."""
+_REACTS = re.compile(
+    r"\W*(?:[A-Z][\w.-]*(?: [A-Z][\w.-]*)?: )?\W*(?:w[oh]+[aw]h?|ha(?:ha)*|lol|ye(?:ah|p|s)|yup|nice|cool|great|awesome"
+    r"|amazing|wonderful|fantastic|perfect|good (?:job|luck|call|idea|point|one)|congrat\w*|thanks?|thank you|thx"
+    r"|cheers|glad|sure|sounds|looks|agreed|absolutely|definitely|totally|exactly|right(?=[,.!])|of course"
+    r"|no (?:worries|problem)|a+w+|o+h|m{2,}|hey|hi|hello|got it|makes sense|interesting|way to go|keep it up"
+    r"|same here|me too|you'?re (?:right|welcome)|so (?:glad|happy|sorry)|that(?:'s| is| was)"
+    r"|i'?m (?:so |really )?(?:glad|happy|sorry|proud)|(?:that|this|it|those|these)(?: \w+)? (?:looks?|sounds?)"
+    r")(?![\w-])",
+    re.I,
+)
+"""Words with which people take up what the other one just said, behind a speaker's name where there is one."""
 
 
 def _focus(prose: str) -> str:
@@ -90,13 +127,13 @@ def best_quality(
     asks for nothing needs much more of them than a question, and one word alone proves nothing.
     """
     mass = masses(scope, question)
-    plain = question.asks and len(question.text) <= PLAIN_CHARS
+    plain = question.asks and len(question.text) <= PLAIN_CHARS and not question.reacts
     near = _coverage_by_place(scope, evidence.lexical, mass)
     best = 0.0
     for row in rows[:look_at]:
         held = max(coverage(mass, scope.entries[row].words), _beside(near, int(scope.places[row])))
-        if len(question.terms) < 3 and not (question.asks or question.looks_back):
-            held *= len(question.terms) / 3
+        if len(question.terms) < FEW and not (question.asks or question.looks_back):
+            held *= len(question.terms) / FEW
         if evidence.cosines is None:
             best = max(best, LEXICAL_ALONE * held)
         else:
@@ -121,16 +158,22 @@ def _beside(near: Mapping[int, float], place: int) -> float:
 
 
 BESIDE = 0.75
+FEW = 5
+"""Terms from which on a message that asks for nothing may be told by its words alone."""
 
 
 def is_answered(scope: Scope, evidence: Evidence, mass: Mapping[str, float], best: int, lost: Sequence[int]) -> bool:
     """Does the request hold the best passage already? Only when its words say so, and no lost one comes near it."""
     if not lost or best == lost[0] or coverage(mass, scope.entries[best].words) < HELD_COVERAGE:
         return False
+    beside = (row for row in lost[:LOOK_BESIDE] if abs(int(scope.places[row]) - int(scope.places[best])) == 1)
+    if any(evidence.score(row) >= BESIDE_SCORE * evidence.score(best) for row in beside):
+        return False  # the request holds the question that was asked then, or its answer, but not both
     return evidence.score(lost[0]) < NEAR * evidence.score(best)
 
 
 HELD_COVERAGE, NEAR = 0.6, 0.75
+LOOK_BESIDE, BESIDE_SCORE = 5, 0.3
 
 
 def _agree(evidence: Evidence, rows: Sequence[int]) -> bool:
@@ -165,10 +208,28 @@ def _needed(question: Question) -> float:
     points back or asks about the user's own matters."""
     needed = 0.66 + 0.6 * max(0.0, math.log(max(1, len(question.terms)) / 8))
     if question.looks_back:
-        needed -= 0.1
+        needed += -0.1 if question.asks else 0.05
     elif not question.asks:
         needed += 0.9
+    elif _FORWARD.search(question.text):
+        needed += FORWARD
+    if question.reacts:
+        needed += REACTS + POINTS * question.points if question.asks else TAKES_UP
     return needed - 0.07 * (question.asks and question.personal)
+
+
+FORWARD = 0.45
+REACTS, TAKES_UP, POINTS = 0.2, 0.5, 0.3
+"""What takes up the last message is mostly about that one, above all a question that names nothing."""
+_FORWARD = re.compile(
+    r"\bhow (?:do|can|could|would|might) (?:i|we|you|one)\b|\bhow to\b|\bwhat (?:if|happens if)\b|\bthe best way\b"
+    r"|\b(?:do|should|can|could|would|will) i (?:need|use|add|also|just|be|do|make)\b|\bis there (?:a|any|some)\b"
+    r"|\bcan you (?:help|explain|suggest|provide|also|please|take|review|write|create)\b"
+    r"|\bwhat (?:steps|should|would|do you (?:think|suggest|recommend))\b|\bany (?:tips|advice|suggestions|ideas)\b"
+    r"|\bwanna\b|\b(?:do|would|don't) you (?:want|like) to\b",
+    re.I,
+)
+"""Questions about what to do next: they share words with what was said, and hardly ask for it. A block needs more."""
 
 
 def sentence_worth(line: Line, mass: Mapping[str, float]) -> float:

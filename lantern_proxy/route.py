@@ -1,32 +1,7 @@
-"""What kind of question is it, and is the lexical channel already sure? Pure (SelRoute; AgentIR's cascade)."""
+"""Is it a question at all, does it look back, and is the lexical channel already sure? Pure (AgentIR's cascade)."""
 
 import re
 from collections.abc import Sequence
-from typing import Literal
-
-QueryType = Literal["knowledge-update", "temporal", "preference", "assistant", "multi-session", "user", "none"]
-
-_TYPES: tuple[tuple[QueryType, str], ...] = (
-    ("knowledge-update", r"current(?:ly)?|now|latest|newest|still|these days|most recent(?:ly)?|at the moment"),
-    (
-        "temporal",
-        r"when|what (?:time|date|day|year|month)|how long|how many (?:days|weeks|months|years)"
-        r"|since|before|after|first|last|ago|order",
-    ),
-    (
-        "assistant",
-        r"did you|you (?:said|told|suggested|recommended|gave|mentioned|wrote|proposed|ran)"
-        r"|your (?:answer|suggestion|recommendation)",
-    ),
-    ("preference", r"prefer\w*|favou?rite|recommend|suggest|like best|enjoy|style|convention"),
-    (
-        "multi-session",
-        r"how many|how often|all (?:the|of)|in total|both|each|every|list|compare|summari[sz]e|across|overall",
-    ),
-    ("user", r"i|my|me|we|our|us"),
-)
-_PATTERNS = tuple((name, re.compile(rf"\b(?:{words})\b", re.I)) for name, words in _TYPES)
-"""In order of priority: the first that matches names the type."""
 
 _ASKS = re.compile(
     r"\?|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
@@ -51,11 +26,6 @@ _PAST = re.compile(
 _PERSONAL = re.compile(r"\b(?:my|our|ours|mine|we|us)\b|(?<!how )\b(?:did|have|had|was|am) i\b", re.I)
 
 
-def query_type(question: str) -> QueryType:
-    """SelRoute's priority-ordered classifier, in its smallest form; "none" when no pattern fits."""
-    return next((name for name, pattern in _PATTERNS if pattern.search(question)), "none")
-
-
 def asks(question: str) -> bool:
     """Does it want to be told something? A polite order does not: "can you shorten that?"."""
     return bool(_ASKS.search(_ORDER.sub(" ", question)))
@@ -71,9 +41,9 @@ def personal(question: str) -> bool:
     return bool(_PERSONAL.search(question))
 
 
-def lexical_is_sure(scores: Sequence[float], *, tau: float = 0.5) -> bool:
-    """AgentIR's cascade: (s0 - s1) / s0 >= tau for the two best lexical scores; then vectors may be skipped."""
+def margin(scores: Sequence[float]) -> float:
+    """AgentIR's confidence: (s0 - s1) / s0 of the two best lexical scores, 0..1; 0 when there is none."""
     if not len(scores) or scores[0] <= 0:
-        return False
+        return 0.0
     second = scores[1] if len(scores) > 1 else 0.0
-    return (scores[0] - second) / scores[0] >= tau
+    return (scores[0] - second) / scores[0]

@@ -124,7 +124,7 @@ def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence
 def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link:
     alike = [s for s in mains if shows_system_of(s, request)]
     session = (alike or list(mains))[-1]
-    if is_delegated(known, session, request) and not held_share(session, request):
+    if not held_share(session, request) and is_delegated(known, session, request):
         return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
     if _is_taken_up(known, request, session):
         return Link(session=session, why="a side call that goes on", restart=True)

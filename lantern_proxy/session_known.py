@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from lantern_proxy.history import Entry, Session, head_chain, is_empty, plain, terms
+from lantern_proxy.history_same import changed
 from lantern_proxy.turn import Item
 
 _K = TypeVar("_K")
@@ -21,6 +22,8 @@ SIZE = 512
 _TERM_TEXTS, _TERM_CHARS = 200, 300
 """Of how many texts of a session, and of how much of each, the terms are taken."""
 _ARGUMENTS = 200
+_FEW = 16
+"""So many new messages are looked at one by one."""
 
 
 @dataclass(slots=True)
@@ -33,6 +36,8 @@ class Known:
     by_user: defaultdict[bytes, set[str]] = field(default_factory=lambda: defaultdict(set))
     by_family: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     by_head: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
+    ends: dict[str, bytes] = field(default_factory=dict)
+    """session -> under which chain hash by_head has it"""
     by_start: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """beginning of a text -> main sessions that hold such a text"""
     said: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
@@ -75,22 +80,33 @@ def vocabulary(known: Known, sid: str) -> set[str]:
 def remember(known: Known, session: Session, *, ids: Iterable[str] = ()) -> None:
     """Let `session`, as it is now, be found by later requests; the one seen longest ago makes room."""
     before = known.sessions.get(session.id)
-    if before is not None and before.head:
-        _forget_head(known, before)
+    _forget_head(known, session.id)
     known.sessions[session.id] = session
     known.sessions.move_to_end(session.id)
     if session.family and session.id not in known.by_family[session.family]:
         known.by_family[session.family].append(session.id)
     if session.head:
-        known.by_head[head_chain(session)].append(session.id)
+        known.ends[session.id] = head_chain(session)
+        known.by_head[known.ends[session.id]].append(session.id)
     for value in ids:
         known.by_id[value].add(session.id)
-    shown = {(e.message.print, e.message.ids) for e in before.head} if before else set()
-    for entry in session.head:
-        if (entry.message.print, entry.message.ids) not in shown:  # new, or known in another dress
-            _index(known, session, entry)
+    for entry in _unindexed(before.head if before else (), session.head):
+        _index(known, session, entry)
     while len(known.sessions) > SIZE:
         forget(known, next(iter(known.sessions)))
+
+
+def _unindexed(before: Sequence[Entry], now: Sequence[Entry]) -> list[Entry]:
+    """Messages that are new, or known in another dress."""
+    found = [now[at] for at in changed(before, now) if _dress(now[at]) != _dress(before[at])] + [*now[len(before) :]]
+    if len(found) <= _FEW:
+        return found
+    shown = {*map(_dress, before)}
+    return [e for e in found if _dress(e) not in shown]
+
+
+def _dress(entry: Entry) -> tuple[bytes, tuple[str, ...]]:
+    return entry.message.print, entry.message.ids
 
 
 def _index(known: Known, session: Session, entry: Entry) -> None:
@@ -143,12 +159,15 @@ def _strings(arguments: str) -> Iterator[str]:
             pending += value
 
 
-def _forget_head(known: Known, session: Session) -> None:
-    holders = known.by_head.get(head_chain(session), [])
-    if session.id in holders:
-        holders.remove(session.id)
+def _forget_head(known: Known, session_id: str) -> None:
+    end = known.ends.pop(session_id, None)
+    if end is None:
+        return
+    holders = known.by_head.get(end, [])
+    if session_id in holders:
+        holders.remove(session_id)
     if not holders:
-        known.by_head.pop(head_chain(session), None)
+        known.by_head.pop(end, None)
 
 
 def forget(known: Known, session_id: str) -> None:
@@ -156,7 +175,7 @@ def forget(known: Known, session_id: str) -> None:
     session = known.sessions.pop(session_id, None)
     if session is None:
         return
-    _forget_head(known, session)
+    _forget_head(known, session_id)
     starts = [text[:PROBE_CHARS] for text in (*known.said.pop(session_id, ()), *known.arguments.pop(session_id, ()))]
     _discard(known.by_start, session_id, starts)
     known.in_flight.pop(session_id, None)

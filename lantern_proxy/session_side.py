@@ -6,8 +6,9 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
-from lantern_proxy.history import Session, is_empty, items_of, plain, shows_system_of, system_text
+from lantern_proxy.history import Session, goes_on, is_empty, items_of, plain, shows_system_of, system_text
 from lantern_proxy.session_known import PROBE_CHARS, Known
 from lantern_proxy.turn import Message, Request
 
@@ -27,6 +28,8 @@ _PROBE_TEXTS, _PROBE_TEXT_CHARS = 60, 400
 
 def held_share(session: Session, request: Request) -> float:
     """How much of the session's head, 0 to 1 by messages, stands in the request as messages of its own."""
+    if goes_on(session, request):
+        return float(any(e.message.print and e.message.role not in ("system", "developer") for e in session.head))
     prints = {i.print for i in items_of(request.messages)}
     head = [e.message for e in session.head if e.message.print and e.message.role not in ("system", "developer")]
     return sum(any(i.print in prints for i in m.items) for m in head) / len(head) if head else 0.0
@@ -34,8 +37,10 @@ def held_share(session: Session, request: Request) -> float:
 
 def holds_answer(session: Session, request: Request) -> bool:
     """Does the request hold the last answer that the session got?"""
-    prints = {i.print for i in items_of(request.messages)}
     last = next((e.message for e in reversed(session.head) if e.produced), None)
+    if last is not None and last.print and goes_on(session, request):
+        return True
+    prints = {i.print for i in items_of(request.messages)}
     return last is not None and any(i.print in prints for i in last.items if not is_empty(i))
 
 
@@ -76,9 +81,10 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
 
 def is_spoken_to(messages: Sequence[Message]) -> bool:
     """Does a user speak last, after an answer? Sub-agents and titles are not spoken to again."""
-    answers = any(m.role == "assistant" for m in messages)
     last = next((m for m in reversed(messages) if m.role not in ("system", "developer")), None)
-    return answers and last is not None and last.role == "user" and all(i.kind != "result" for i in last.items)
+    if last is None or last.role != "user" or any(i.kind == "result" for i in last.items):
+        return False
+    return any(m.role == "assistant" for m in messages)
 
 
 def _is_summary_call(request: Request, session: Session) -> bool:
@@ -90,8 +96,13 @@ def _is_summary_call(request: Request, session: Session) -> bool:
     other = not shows_system_of(session, request)
     if other and not request.tools:
         said = f"{system_text(request)} {said}"
-    named = len(_SUMMARISE.findall(said))
-    return (len(said) >= 400 or dropped or other) and named * _CHARS_PER_WORD >= len(said)
+    return (len(said) >= 400 or dropped or other) and _asked(said) * _CHARS_PER_WORD >= len(said)
+
+
+@lru_cache(maxsize=1_024)
+def _asked(text: str) -> int:
+    """How often a text says to summarise. Remembered: it stays the last one while an agent works on it."""
+    return len(_SUMMARISE.findall(text))
 
 
 def is_title_call(request: Request) -> bool:

@@ -11,7 +11,7 @@ cache_control, other white space).
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal
 
@@ -193,6 +193,9 @@ class Passage:
     success: float = 0.5
     accesses: int = 0
     accessed_at: float = 0.0
+    verdict: str = field(default="", compare=False)
+    """What somebody said of it: useful, wrong, outdated; empty: nothing."""
+    pinned: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +211,51 @@ class Placed:
     """signal -> score of this passage in it; larger is better."""
 
 
+Reason = Literal[
+    "budget", "similar", "echo", "filler", "admission", "answered", "present", "left", "superseded", "verdict",
+    "confidence", "untrusted",
+]  # fmt: skip
+"""Why a passage was passed over; PassedOver.why says it in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """A passage that a restore looked at and left out, and why."""
+
+    kind: Literal["loss", "question"]
+    """Of the block that it is not in."""
+    passage: Passage
+    reason: Reason
+    other: int = 0
+    """similar, echo: id of the passage that says it already; superseded: the later turn, 0 for the request itself."""
+    value: float = 0.0
+    """admission: how good the best evidence was; confidence: that of the passage."""
+    rank: int
+    """Place by score among those that were passed over for this block, from 1."""
+    score: float
+    signals: dict[str, float]
+    why: str
+    """What `reason`, `other` and `value` mean, for a person."""
+
+
+def why_not(reason: Reason, other: int = 0, value: float = 0.0) -> str:
+    """The reason in words."""
+    return {
+        "budget": "no room was left for it",
+        "similar": f"says much the same as passage {other}",
+        "echo": f"most of it stands in what was chosen, above all in passage {other}",
+        "filler": "says nothing specific that is lost",
+        "admission": f"the best evidence is worth {value:.2f}, less than restore.admission asks for",
+        "answered": "a better answer stands in the request already",
+        "present": "stands in the request already",
+        "left": "belongs to a branch that the client left",
+        "superseded": f"superseded by turn {other}" if other else "superseded by the request itself",
+        "verdict": "somebody marked it wrong or outdated",
+        "confidence": f"its confidence, {value:.2f}, is below reinforce.minimum",
+        "untrusted": "reads like orders to the model (restore.untrusted)",
+    }[reason]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
     """One restored block before it is placed: its exact text, what is in it and what it cost."""
@@ -216,7 +264,7 @@ class Restored:
     text: str
     placed: tuple[Placed, ...]
     considered: int
-    """Passages that could have been chosen."""
+    """Passages that were looked at."""
     ms: float
     degraded: tuple[str, ...] = ()
     """What was skipped and why, as in x-lantern-degraded: "dense:warming"."""

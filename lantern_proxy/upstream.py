@@ -1,4 +1,4 @@
-"""Everything that goes out: one pooled httpx client, and which upstream a path belongs to.
+"""Everything that goes out, and which upstream a path belongs to.
 
     async with Upstream(config) as upstream:
         answer = await upstream.send("POST", "/v1/chat/completions", b"", headers, body)
@@ -6,17 +6,23 @@
         await answer.close()
 
 Path, query, headers and bytes go out as they are given; redirects are not followed; nothing is decoded, no cookie kept.
+Requests go out by our own transport (upstream_http1.py), or by httpx's where that cannot do what is asked: through a
+proxy that the environment names, over HTTP/2, with credentials in the URL.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
+from typing import cast
+from urllib.request import getproxies
 
 import httpx
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
+from lantern_proxy.upstream_http1 import Http1, Origin
 from lantern_proxy.upstream_litellm import LitellmTransport
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -39,18 +45,21 @@ class UpstreamError(RuntimeError):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UpstreamAnswer:
     """An answer whose head has come and whose body is still on its way."""
 
     status: int
     headers: Headers
-    response: httpx.Response
+    body: AsyncIterable[bytes]
+    end: Callable[[], object]
+    """Gives the connection back, or ends it when the body has not been read to its end."""
     _again: list[bytes] = field(default_factory=list)
 
     def header(self, name: str) -> str:
-        """Value of a header by its lower-case name, or empty."""
-        return str(self.response.headers.get(name, ""))
+        """First value of a header by its lower-case name, or empty."""
+        wanted = name.encode()
+        return next((value.decode("latin-1") for key, value in self.headers if key.lower() == wanted), "")
 
     async def read(self) -> bytes:
         """The whole body, still encoded, at once; `chunks()` gives it again. Raises UpstreamError."""
@@ -64,7 +73,7 @@ class UpstreamAnswer:
             yield self._again[0]
             return
         try:
-            async for chunk in self.response.aiter_raw():
+            async for chunk in self.body:
                 yield chunk
         except httpx.TimeoutException as error:
             raise UpstreamError(f"upstream fell silent: {type(error).__name__}", 504) from error
@@ -72,32 +81,65 @@ class UpstreamAnswer:
             raise UpstreamError(f"upstream broke off its answer: {error or type(error).__name__}", 502) from error
 
     async def close(self) -> None:
-        """Gives the connection back, or ends it when the body has not been read to its end."""
-        await self.response.aclose()
+        ended = self.end()
+        if ended is not None:
+            await cast(Awaitable[None], ended)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """An upstream's URL, taken apart."""
+
+    url: httpx.URL
+    origin: Origin
+    host: bytes
+    prefix: str
+    root: str
+    """The prefix without /v1."""
+
+    @classmethod
+    def of(cls, url: str) -> "_Base":
+        parsed = httpx.URL(url)
+        prefix = parsed.raw_path.decode("ascii").rstrip("/")
+        return cls(parsed, Origin.of(parsed), parsed.netloc, prefix, prefix.removesuffix("/v1"))
+
+    @property
+    def is_plain(self) -> bool:
+        """Can our own transport go there?"""
+        proxies = getproxies()
+        return not (self.url.userinfo or proxies.get(self.url.scheme) or proxies.get("all"))
 
 
 class Upstream:
     """Owns the connections: use it in an `async with`."""
 
     def __init__(self, config: UpstreamConfig) -> None:
-        self._openai, self._anthropic = httpx.URL(config.openai), httpx.URL(f"{config.anthropic}/v1")
-        self._limits = httpx.Limits(
+        self._config = config
+        self._openai, self._anthropic = _Base.of(config.openai), _Base.of(f"{config.anthropic}/v1")
+        urls = [route.url for route in config.routes if route.url and route.kind != "litellm"]
+        self._bases = {url: _Base.of(url) for url in urls}
+        self._litellm = {
+            at: self._new_client(_litellm(route)) for at, route in enumerate(config.routes) if route.kind == "litellm"
+        }
+        self._http1 = Http1(
+            connect_s=config.connect_timeout_s, silence_s=config.read_timeout_s, connections=config.max_connections
+        )
+        known = (self._openai, self._anthropic, *self._bases.values())
+        self._direct = frozenset() if config.http2 else frozenset(base.origin for base in known if base.is_plain)
+
+    @cached_property
+    def _client(self) -> httpx.AsyncClient:
+        return self._new_client(None)
+
+    def _new_client(self, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+        config = self._config
+        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+        limits = httpx.Limits(
             max_connections=config.max_connections, max_keepalive_connections=256, keepalive_expiry=60
         )
-        self._timeout = httpx.Timeout(config.read_timeout_s, connect=config.connect_timeout_s, pool=None)
-        self._client = self._new_client(None, http2=config.http2)
-        self._routes = [(route, self._client_of(route)) for route in config.routes]
-
-    def _client_of(self, route: RouteConfig) -> httpx.AsyncClient:
-        if route.kind != "litellm":
-            return self._client
-        base = {"api_base": route.url} if route.url else {}
-        return self._new_client(LitellmTransport(route.target, {**base, **route.params}))
-
-    def _new_client(self, transport: httpx.AsyncBaseTransport | None, *, http2: bool = False) -> httpx.AsyncClient:
-        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
         return httpx.AsyncClient(
-            transport=transport, timeout=self._timeout, limits=self._limits, http2=http2, follow_redirects=False,
+            transport=transport, limits=limits, http2=config.http2 and transport is None, follow_redirects=False,
+            timeout=httpx.Timeout(config.read_timeout_s, connect=config.connect_timeout_s, pool=None),
             cookies=no_cookies,
         )  # fmt: skip
 
@@ -107,7 +149,9 @@ class Upstream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for client in {self._client, *(client for _, client in self._routes)}:
+        await self._http1.aclose()
+        stock = [self._client] if "_client" in self.__dict__ else []
+        for client in (*stock, *self._litellm.values()):
             await client.aclose()
 
     def target(
@@ -118,23 +162,26 @@ class Upstream:
         /v1/messages*, and everything an Anthropic SDK sends, belongs to Anthropic; all else to OpenAI. A path that is
         neither below /v1 nor one of OpenAI's is asked at the upstream's root.
         """
+        base, wanted = self._target(path, query, headers, route)
+        return base.url, wanted
+
+    def _target(self, path: str, query: bytes, headers: Headers, route: RouteConfig | None) -> tuple[_Base, bytes]:
         below_v1 = path.startswith("/v1/")
         plain = path[3:] if below_v1 else path
         first = plain.strip("/").split("/", 1)[0]
         anthropic = first == "messages" or any(name == b"anthropic-version" for name, _ in headers)
-        base = httpx.URL(route.url) if route and route.url else self._anthropic if anthropic else self._openai
-        prefix = base.raw_path.decode("ascii").rstrip("/")
-        if not (below_v1 or first in _API or first == "messages"):
-            prefix = prefix.removesuffix("/v1")
-        wanted = (prefix + plain).encode("latin-1")
+        ours = self._anthropic if anthropic else self._openai
+        base = self._bases[route.url] if route and route.url else ours
+        known = below_v1 or first in _API or first == "messages"
+        wanted = ((base.prefix if known else base.root) + plain).encode("latin-1")
         return base, wanted + b"?" + query if query else wanted
 
-    def route(self, path: str, model: str) -> tuple[RouteConfig | None, httpx.AsyncClient]:
-        """The first of `upstream.routes` that fits, and who calls it; None and the ordinary client when none does."""
-        for route, client in self._routes:
+    def route(self, path: str, model: str) -> int | None:
+        """Which of `upstream.routes` is the first that fits; None when none does."""
+        for at, route in enumerate(self._config.routes):
             if fnmatchcase(path, route.path) and fnmatchcase(model, route.model):
-                return route, client
-        return None, self._client
+                return at
+        return None
 
     async def send(
         self, method: str, path: str, query: bytes, headers: Headers, body: bytes | AsyncIterable[bytes],
@@ -145,18 +192,47 @@ class Upstream:
         headers: names in lower case. A body that is still coming goes on as it comes, in chunks.
         model:   as the request names it, for `upstream.routes`; empty where it names none or was not read
         """
-        route, client = self.route(path, model)
-        if route is not None and route.kind == "litellm":
-            base, extensions = httpx.URL(scheme="http", host="litellm", path=path), {}
-        else:
-            base, target = self.target(path, query, headers, route)
-            extensions = {"target": target}
-        request = httpx.Request(method, base, headers=[*headers], content=body or None, extensions=extensions)
+        at = self.route(path, model)
+        host = "litellm"
         try:
-            response = await client.send(request, stream=True)
+            if at in self._litellm:
+                url = httpx.URL(scheme="http", host=host, path=path)
+                return await _through(self._litellm[at], method, url, None, headers, body)
+            base, target = self._target(path, query, headers, None if at is None else self._config.routes[at])
+            host = base.url.host
+            if base.origin not in self._direct:
+                return await _through(self._client, method, base.url, target, headers, body)
+            answer = await self._http1.ask(base.origin, method.encode(), target, headers, body, host=base.host)
         except httpx.TimeoutException as error:
-            raise UpstreamError(f"upstream {base.host} did not answer in time: {type(error).__name__}", 504) from error
+            raise UpstreamError(f"upstream {host} did not answer in time: {type(error).__name__}", 504) from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             reason = str(error) or type(error).__name__
-            raise UpstreamError(f"upstream {base.host} cannot be reached: {reason}", 502) from error
-        return UpstreamAnswer(response.status_code, response.headers.raw, response)
+            raise UpstreamError(f"upstream {host} cannot be reached: {reason}", 502) from error
+        return UpstreamAnswer(answer.status, answer.headers, answer, answer.close)
+
+
+async def _through(
+    client: httpx.AsyncClient, method: str, url: httpx.URL, target: bytes | None, headers: Headers,
+    body: bytes | AsyncIterable[bytes],
+) -> UpstreamAnswer:  # fmt: skip
+    """The same by httpx's own means."""
+    extensions = {} if target is None else {"target": target}
+    request = httpx.Request(method, url, headers=[*headers], content=body or None, extensions=extensions)
+    response = await client.send(request, stream=True)
+    raw = _Raw(response)
+    return UpstreamAnswer(response.status_code, response.headers.raw, raw, response.aclose)
+
+
+def _litellm(route: RouteConfig) -> LitellmTransport:
+    base = {"api_base": route.url} if route.url else {}
+    return LitellmTransport(route.target, {**base, **route.params})
+
+
+class _Raw:
+    """The body of httpx's answer, still encoded."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._response.aiter_raw()

@@ -60,6 +60,7 @@ def _import() -> Any:
     import litellm
 
     litellm.suppress_debug_info = True
+    litellm.telemetry = False
     return litellm
 
 

@@ -107,3 +107,101 @@ _M001 = (
     "CREATE INDEX placed_by_passage ON placed (tenant, passage)",
     f"PRAGMA application_id = {APPLICATION_ID}",
 )
+
+
+@migrations()
+def m002_feedback(db: Database) -> None:
+    for statement in _M002_FEEDBACK:
+        db.execute(statement)
+
+
+_M002_FEEDBACK = (
+    # What a person said of a text. `hash` is passages.hash: that of the text as it was first archived.
+    """CREATE TABLE marks (
+        tenant TEXT NOT NULL, project TEXT NOT NULL, hash BLOB NOT NULL, passage INTEGER NOT NULL, verdict TEXT NOT
+        NULL, pinned INTEGER NOT NULL, changed_at REAL NOT NULL, PRIMARY KEY (tenant, project, hash)) STRICT""",
+    "CREATE INDEX marks_by_time ON marks (tenant, changed_at)",
+    """CREATE TABLE edits (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, project TEXT NOT NULL, session TEXT NOT NULL,
+        hash BLOB NOT NULL, passage INTEGER NOT NULL, at REAL NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL,
+        FOREIGN KEY (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE) STRICT""",
+    "CREATE INDEX edits_by_number ON edits (tenant, id)",
+    "CREATE INDEX edits_by_passage ON edits (tenant, passage)",
+    "CREATE INDEX edits_by_hash ON edits (tenant, project, hash)",
+    "CREATE INDEX edits_by_session ON edits (tenant, session)",
+    """CREATE TRIGGER passages_edited AFTER UPDATE OF text ON passages BEGIN
+        INSERT INTO passages_fts (passages_fts, rowid, text) VALUES ('delete', old.id, old.text);
+        INSERT INTO passages_fts (rowid, text) VALUES (new.id, new.text); END""",
+    # What is removed leaves nothing behind: neither its earlier wording, nor the marks of a tenant that is gone.
+    """CREATE TRIGGER edits_removed AFTER DELETE ON passages BEGIN
+        DELETE FROM edits WHERE tenant = old.tenant AND passage = old.id; END""",
+    """CREATE TRIGGER marks_removed AFTER DELETE ON sessions
+        WHEN NOT EXISTS (SELECT 1 FROM sessions WHERE tenant = old.tenant) BEGIN
+        DELETE FROM marks WHERE tenant = old.tenant; END""",
+)
+
+
+@migrations()
+def m003_sizes(db: Database) -> None:
+    for statement in _M003_SIZES:
+        db.execute(statement)
+
+
+_M003_SIZES = (
+    # Bytes of the client's request, and of the messages that it lost: a compaction is a cliff in the first.
+    "ALTER TABLE requests ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE requests ADD COLUMN lost INTEGER NOT NULL DEFAULT 0",
+    # These hold all that sums and timelines need, which then need not read past `query`.
+    """CREATE INDEX requests_summed ON requests (
+        tenant, at, event, session, restored, chars, ms, size, lost, degraded)""",
+    "CREATE INDEX requests_told ON requests (tenant, session, at, event, size, chars)",
+    """CREATE INDEX requests_lost ON requests (tenant, at, session, lost)
+        WHERE event IN ('compacted', 'window', 'cleared')""",
+)
+
+
+@migrations()
+def m004_forgotten(db: Database) -> None:
+    # Keyed hashes of what was forgotten, or is not to be kept: it stays out when a client sends it again.
+    db.execute(
+        "CREATE TABLE forgotten (tenant TEXT NOT NULL, mark BLOB NOT NULL, PRIMARY KEY (tenant, mark)) "
+        "STRICT, WITHOUT ROWID"
+    )
+
+
+@migrations()
+def m005_uncut(db: Database) -> None:
+    for statement in _M005_UNCUT:
+        db.execute(statement)
+
+
+_M005_UNCUT = (
+    # Messages whose passages are still to be made: a turn is on disk before it is cut and indexed.
+    """CREATE TABLE uncut (
+        tenant TEXT NOT NULL, project TEXT NOT NULL, session TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (tenant,
+        session, key), FOREIGN KEY (tenant, session) REFERENCES sessions (tenant, id) ON DELETE CASCADE)
+        STRICT, WITHOUT ROWID""",
+)
+
+
+@migrations()
+def m006_tokens(db: Database) -> None:
+    for statement in _M006_TOKENS:
+        db.execute(statement)
+
+
+_M006_TOKENS = (
+    # Token vectors of a passage, int8, one after the other; `recipe` is the model and the projection that made them.
+    """CREATE TABLE tokens (
+        passage INTEGER PRIMARY KEY, tenant TEXT NOT NULL, recipe TEXT NOT NULL, vectors BLOB NOT NULL) STRICT""",
+    """CREATE TRIGGER tokens_removed AFTER DELETE ON passages BEGIN
+        DELETE FROM tokens WHERE passage = old.id; END""",
+    """CREATE TRIGGER tokens_edited AFTER UPDATE OF text ON passages BEGIN
+        DELETE FROM tokens WHERE passage = old.id; END""",
+)
+
+
+@migrations()
+def m007_passed(db: Database) -> None:
+    # What a restore left out, JSON: numbers of passages, reasons and scores, and none of their words.
+    db.execute("ALTER TABLE requests ADD COLUMN passed TEXT NOT NULL DEFAULT '[]'")

@@ -30,6 +30,7 @@ int bm25_grow_documents(bm25 *q, core *c) {
         drop_documents(d);
         return BM25_NO_MEMORY;
     }
+    bm25_advise(d->id, room * sizeof *d->id), bm25_advise(d->length, room * sizeof *d->length);
     memset((void *)d->chunks, 0, (room / CHUNK + 1) * sizeof *d->chunks);
     if (old) {
         copy(d->id, old->id, n * sizeof *d->id), copy(d->time, old->time, n * sizeof *d->time);
@@ -73,7 +74,7 @@ static void fill_map(map *m, const documents *d, size_t n) {
 }
 
 /* Room for one more id. As long as ids come in ascending order no map is needed. */
-static int grow_map(bm25 *q, core *c, int64_t id) {
+int bm25_grow_map(bm25 *q, core *c, int64_t id) {
     map *const old = c->map, *grown;
     const size_t n = c->now.n;
     size_t room = old ? old->room : 128;
@@ -152,8 +153,9 @@ bm25 *bm25_new(bm25_kernel name, double k1, double b) {
     if (!chosen || bm25_grow(&q, 1, sizeof *q)) return NULL;
     memset((void *)q, 0, sizeof *q);
     q->kernel = chosen, q->k1 = k1, q->b = b;
-    if (!(q->core = bm25_new_core())) {
-        free(q);
+    q->core = bm25_new_core(); /* and room for what is taken out of it, so that nothing is ever lost */
+    if (!q->core || bm25_make_limbo(&q->waiting) || bm25_make_limbo(&q->coming)) {
+        bm25_free(q);
         return NULL;
     }
     q->core->private = 0;
@@ -169,6 +171,7 @@ void bm25_free(bm25 *q) {
     if (!q) return;
     drop_limbo(&q->waiting), drop_limbo(&q->coming);
     bm25_free_core(q->core);
+    bm25_free_pool(&q->pool);
     for (int i = 0; i < SCRATCHES; i++) bm25_free_scratch((scratch *)q->scratches[i]);
     for (int i = 0; i < BUFFERS; i++) free(q->own.at[i].p);
     free(q);
@@ -202,7 +205,10 @@ static int resolve(bm25 *q, core *c, size_t n, size_t n_bytes, const char *text,
     *found = out, *n_found = 0;
     d = c->dictionary;
     for (size_t i = 0; i < n; i++) prefetch((const void *)&d->at[t[i].hash & d->mask]);
-    for (size_t i = 0; i < n; i++) prefetch((const void *)d->at[t[i].hash & d->mask]);
+    for (size_t i = 0; i < n; i++) {
+        const char *const likely_term = (const char *)d->at[t[i].hash & d->mask];
+        prefetch(likely_term), prefetch(likely_term + 63);
+    }
     q->mark++;
     for (size_t i = 0; i < n; i++) {
         term *const x = bm25_find_or_make(q, c, t + i);
@@ -218,7 +224,7 @@ static int resolve(bm25 *q, core *c, size_t n, size_t n_bytes, const char *text,
     return 0;
 }
 
-static void add_document(core *c, int64_t id, double time, uint32_t length) {
+void bm25_put_document(core *c, int64_t id, double time, uint32_t length) {
     const uint32_t slot = c->now.n;
     documents *const d = c->docs;
     SHARED uint64_t *const newest = &d->chunks[slot / CHUNK].newest;
@@ -230,7 +236,7 @@ static void add_document(core *c, int64_t id, double time, uint32_t length) {
     if (slot % CHUNK == 0 || time > latest) memcpy(&bits, &time, sizeof bits), settle(newest, bits);
 }
 
-static void show_document(core *c, int64_t id, uint32_t length) {
+void bm25_show_document(core *c, int64_t id, uint32_t length) {
     const uint32_t slot = c->now.n;
     c->now.n++, c->now.n_live++, c->now.total_length += length;
     if (c->map) release(&c->map->place[place_of(c->map, c->docs, id)], slot + 1);
@@ -247,16 +253,16 @@ int bm25_add(bm25 *q, int64_t id, double time, size_t n, size_t n_bytes, const c
     if (bm25_slot_of(c, id) != SIZE_MAX) return BM25_EXISTS;
     if (slot >= UINT32_MAX - 1 || n > INT32_MAX) return BM25_FULL;
     if ((code = resolve(q, c, n, n_bytes, text, &found, &n_found)) != 0) return code;
-    if (bm25_grow_documents(q, c) || grow_map(q, c, id)) return BM25_NO_MEMORY;
+    if (bm25_grow_documents(q, c) || bm25_grow_map(q, c, id)) return BM25_NO_MEMORY;
     for (size_t i = 0; i < n_found; i++) {
         const list *l = found[i]->list;
         if (l) prefetch((const void *)&l->slot[l->n]), prefetch(codes_of(l) + l->n);
     }
     for (size_t i = 0; i < n_found; i++)
         if (bm25_reserve(q, c, found[i], slot, found[i]->count)) return BM25_NO_MEMORY;
-    add_document(c, id, time, length);
+    bm25_put_document(c, id, time, length);
     for (size_t i = 0; i < n_found; i++) bm25_commit(q, c, found[i], slot, found[i]->count, length_class);
-    show_document(c, id, length);
+    bm25_show_document(c, id, length);
     if (q->waiting.n || q->coming.n) bm25_reclaim(q);
     return 0;
 }
@@ -301,34 +307,47 @@ int bm25_add_weights(bm25 *q, int64_t id, size_t n, size_t n_bytes, const char *
 
 /* ---- documents go ---- */
 
-static int sweep_posting(bm25 *q, core *fresh, term *t, const documents *d, uint32_t slot, uint32_t tf) {
-    if (bm25_reserve(q, fresh, t, slot, tf)) return BM25_NO_MEMORY;
-    bm25_commit(q, fresh, t, slot, tf, bm25_length_class(d->length[slot]));
+int bm25_put_posting(bm25 *q, core *c, term *t, uint32_t slot, uint32_t tf) {
+    if (bm25_reserve(q, c, t, slot, tf)) return BM25_NO_MEMORY;
+    bm25_commit(q, c, t, slot, tf, bm25_length_class(c->docs->length[slot]));
     return 0;
 }
 
-/* The live postings of one term, in order of arrival, into the fresh index. */
-static int sweep_counts(bm25 *q, core *fresh, term *to, const term *from, const core *c, const uint32_t *renamed) {
-    const list *l = from->list;
-    const uint32_t n_list = l ? l->n : 0, n_columns = from->columns ? from->columns->n : 0;
-    const uint32_t n_many = from->rare ? from->rare->n : 0, n_chunks = (c->now.n + CHUNK - 1) / CHUNK;
-    for (uint32_t at = 0, i = 0; at < n_chunks; at++) {
-        const column *k = at < n_columns ? from->columns->at[at].column : NULL;
-        for (uint32_t local = 0; k && local < k->room; local++) {
+int bm25_each_posting(const core *c, const term *t, bm25_visit visit, void *context) {
+    const list *l = t->list;
+    const uint32_t n_list = l ? l->n : 0, n_columns = t->columns ? t->columns->n : 0;
+    const uint32_t n_many = t->rare ? t->rare->n : 0, n_chunks = (c->now.n + CHUNK - 1) / CHUNK;
+    int code = 0;
+    for (uint32_t at = 0, i = 0; at < n_chunks && (at < n_columns || i < n_list); at++) {
+        const column *k = at < n_columns ? t->columns->at[at].column : NULL;
+        for (uint32_t local = 0; k && local < k->room && !code; local++) {
             const uint32_t slot = at * CHUNK + local;
             uint32_t tf = bm25_tf_of_cell[bm25_cell(k, local)];
             if (!tf || !c->docs->live[slot]) continue;
-            if (tf == MANY) tf = bm25_tf_of(from->rare, n_many, slot);
-            if (sweep_posting(q, fresh, to, fresh->docs, renamed[slot], tf)) return BM25_NO_MEMORY;
+            if (tf == MANY) tf = bm25_tf_of(t->rare, n_many, slot);
+            code = visit(context, slot, tf);
         }
-        for (; i < n_list && l->slot[i] / CHUNK == at; i++) {
+        for (; i < n_list && l->slot[i] / CHUNK == at && !code; i++) {
             uint32_t tf = (codes_of(l)[i] >> 6) + 1u;
             if (!c->docs->live[l->slot[i]]) continue;
-            if (tf == MANY) tf = bm25_tf_of(from->rare, n_many, l->slot[i]);
-            if (sweep_posting(q, fresh, to, fresh->docs, renamed[l->slot[i]], tf)) return BM25_NO_MEMORY;
+            if (tf == MANY) tf = bm25_tf_of(t->rare, n_many, l->slot[i]);
+            code = visit(context, l->slot[i], tf);
         }
+        if (code) return code;
     }
     return 0;
+}
+
+typedef struct {
+    bm25 *q;
+    core *fresh;
+    term *to;
+    const uint32_t *renamed;
+} sweeping;
+
+static int sweep_posting(void *context, uint32_t slot, uint32_t tf) {
+    const sweeping *s = context;
+    return bm25_put_posting(s->q, s->fresh, s->to, s->renamed[slot], tf);
 }
 
 static int sweep_term(bm25 *q, core *fresh, const term *from, const core *c, const uint32_t *renamed) {
@@ -337,7 +356,8 @@ static int sweep_term(bm25 *q, core *fresh, const term *from, const core *c, con
     token *t;
     term *to;
     if (bm25_split(&q->own, 1, key.n_bytes, key.bytes, &t)) return BM25_NO_MEMORY;
-    if (!(to = bm25_find_or_make(q, fresh, t)) || sweep_counts(q, fresh, to, from, c, renamed)) return BM25_NO_MEMORY;
+    if (!(to = bm25_find_or_make(q, fresh, t))) return BM25_NO_MEMORY;
+    if (bm25_each_posting(c, from, sweep_posting, &(sweeping){q, fresh, to, renamed})) return BM25_NO_MEMORY;
     for (uint32_t i = 0; w && i < w->n; i++) {
         if (!c->docs->live[w->at[i].slot]) continue;
         if (grow_weights(q, fresh, to)) return BM25_NO_MEMORY;
@@ -363,9 +383,9 @@ static int fill_swept(bm25 *q, core *fresh, const core *c, uint32_t *renamed) {
     for (uint32_t i = 0; i < c->now.n; i++) {
         renamed[i] = fresh->now.n;
         if (!d->live[i]) continue;
-        if (bm25_grow_documents(q, fresh) || grow_map(q, fresh, d->id[i])) return BM25_NO_MEMORY;
-        add_document(fresh, d->id[i], d->time[i], d->length[i]);
-        show_document(fresh, d->id[i], d->length[i]);
+        if (bm25_grow_documents(q, fresh) || bm25_grow_map(q, fresh, d->id[i])) return BM25_NO_MEMORY;
+        bm25_put_document(fresh, d->id[i], d->time[i], d->length[i]);
+        bm25_show_document(fresh, d->id[i], d->length[i]);
     }
     for (uint64_t i = 0; i <= c->dictionary->mask; i++) {
         const term *t = c->dictionary->at[i];
@@ -427,14 +447,15 @@ static size_t term_size(const term *t) {
     if (t->weights) size += sizeof *t->weights + t->weights->room * sizeof(weighted);
     if (t->columns) size += sizeof *t->columns + t->columns->room * sizeof t->columns->at[0];
     for (uint32_t i = 0; t->columns && i < t->columns->n; i++)
-        if (t->columns->at[i].column) size += sizeof(column) + t->columns->at[i].column->room / 2;
+        if (t->columns->at[i].column && t->columns->at[i].column->held)
+            size += sizeof(column) + t->columns->at[i].column->room / 2;
     return size;
 }
 
 size_t bm25_size_bytes(bm25 *q) {
     const core *const c = q->core;
     const size_t room = c->docs->room, places = c->dictionary->mask + 1;
-    size_t size = sizeof *q + sizeof *c + (c->map ? c->map->room * 4 : 0) + places * sizeof(term *) + room * 21;
+    size_t size = sizeof *q + sizeof *c + q->pool.n_slabs * SLAB + (c->map ? c->map->room * 4 : 0) + places * sizeof(term *) + room * 21;
     for (const arena *a = c->arena; a; a = a->next) size += sizeof *a + 8 * a->room;
     for (size_t i = 0; i < places; i++)
         if (c->dictionary->at[i]) size += term_size(c->dictionary->at[i]);

@@ -25,7 +25,7 @@
 
 typedef struct bm25 bm25;
 
-typedef enum { BM25_SCALAR, BM25_AVX2 } bm25_kernel;
+typedef enum { BM25_SCALAR, BM25_AVX2, BM25_NEON } bm25_kernel;
 
 enum { BM25_NO_MEMORY = -1, BM25_EXISTS = -2, BM25_ABSENT = -3, BM25_FULL = -4, BM25_TERMS = -5 };
 
@@ -61,5 +61,9 @@ void bm25_choose(bm25 *index, int path);
  * allow is NULL, with an id in allow. ids and scores have room for k. Unknown terms are passed over. */
 int64_t bm25_search(bm25 *index, size_t n, size_t n_bytes, const char *text, size_t k, size_t n_allow,
                     const int64_t *allow, double since, int64_t *ids, float *scores);
+
+/* The score of every document, 0 for those without a term of the query, in order of arrival. Returns how many there
+ * are (when that is more than room, nothing was written), BM25_TERMS or BM25_NO_MEMORY. */
+int64_t bm25_scores(bm25 *index, size_t n, size_t n_bytes, const char *text, size_t room, float *scores);
 
 #endif

@@ -6,6 +6,7 @@
 
 #if defined(__GNUC__)
 #define SHARED
+#define ALIGNED(n) __attribute__((aligned(n)))
 #define acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define release(p, value) __atomic_store_n((p), (value), __ATOMIC_RELEASE)
@@ -21,6 +22,7 @@ static inline unsigned lowest_bit(uint64_t x) { return (unsigned)__builtin_ctzll
 #elif defined(_MSC_VER)
 #include <intrin.h>
 #define SHARED volatile
+#define ALIGNED(n) __declspec(align(n))
 #define acquire(p) (*(p))
 #define relaxed(p) (*(p))
 #define release(p, value) ((void)(*(p) = (value)))

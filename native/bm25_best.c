@@ -121,9 +121,31 @@ static void order_ties(const documents *d, size_t n, uint64_t *hits) {
     }
 }
 
-size_t bm25_best(const documents *d, size_t n, size_t k, uint64_t **hits) {
+enum { A_HANDFUL = 512 };
+
+/* The same for some hundred: each goes where the number of larger scores says; of equal ones the last comes first. */
+static void sort_by_rank(const kernel *with, size_t n, const uint64_t *hits, uint64_t *sorted) {
+    float scores[A_HANDFUL + LANES];
+    uint16_t ranks[A_HANDFUL];
+    for (size_t i = 0; i < n; i++) scores[i] = score_of(hits[i]);
+    memset(scores + n, 0, LANES * sizeof *scores);
+    with->ranks(n, scores, ranks);
+    memset(sorted, 0, n * sizeof *sorted);
+    for (size_t i = n; i-- > 0;) {
+        size_t place = ranks[i];
+        while (sorted[place]) place++;
+        sorted[place] = hits[i];
+    }
+}
+
+size_t bm25_best(const kernel *with, const documents *d, size_t n, size_t k, uint64_t **hits) {
     if (n > 2 * k + 256) keep_best(d, n, k, *hits), n = k;
-    *hits = sort(n, *hits, *hits + n);
+    if (n <= A_HANDFUL && n <= 4 * k + LANES) {
+        sort_by_rank(with, n, *hits, *hits + n);
+        *hits += n;
+    } else {
+        *hits = sort(n, *hits, *hits + n);
+    }
     order_ties(d, n, *hits);
     return n < k ? n : k;
 }
@@ -143,5 +165,5 @@ int64_t bm25_best_of_all(search *s, const float *scores, uint64_t **hits) {
     found = gather(scores, peaks, n_peaks, depth, bm25_least_of_best(with, n_peaks, peaks, s->k, s->k / 16), room,
                    room + n_peaks * depth + 1);
     *hits = room;
-    return (int64_t)bm25_best(s->docs, found, s->k, hits);
+    return (int64_t)bm25_best(with, s->docs, found, s->k, hits);
 }

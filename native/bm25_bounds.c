@@ -1,12 +1,13 @@
-/* The way for large indexes. Chunk by chunk, every document gets a 16-bit upper bound of its score: dense terms from
- * their columns, 4 bits a document, looked up and added in registers; the others from their lists. Documents whose
- * bound reaches what the k best so far suggest are scored exactly at the end.
+/* The way for large indexes. Chunk by chunk, every document gets an upper bound of its score: dense terms from their
+ * columns, 4 bits a document, looked up and added in registers; the others from their lists. Documents whose bound
+ * reaches the threshold are pooled, and scored exactly when the threshold is to rise, or in the end. The bounds of the
+ * first chunk have 16 bits; once a threshold is known, 8 bits will do: they are scaled so that it is about AIM, and
+ * whatever is larger than 255 stays 255.
  *
- * The suggestion: after the first chunk some of its best bounds are scored, k of them, or in a large index only so many
- * as are probably among the k best of all. That gives a score to be reached, and the gap between bounds and scores.
- * From then on, documents are passed over when their bound is below that score, or below the k-th best bound so far
- * less the gap. In the end the k-th best score tells whether that was right; if ever not, the search is done again, at
- * last with that score as a threshold, which is right by construction. */
+ * The threshold is the score that the k best documents so far reach: those with the best bounds are scored to learn
+ * it. In a large index a hope does better: of the first sixteenth of the documents, few are among the k best of all,
+ * and what those few reach is probably a score that the k best reach. In the end the k-th best score tells; where it
+ * is lower, the search is done again with that score as the threshold, which is right by construction. */
 #include "bm25_index.h"
 
 #include <float.h>
@@ -14,31 +15,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SUM = 60000, MOST_GROUPS = 16, MOST_POOL = 500000 /* count_sums counts a million at most */ };
+enum { FEW_LEFT = 32, MOST_SUM = 60000, MOST_GROUPS = 16, AIM = 180, TOO_HIGH = 220,
+       MOST_POOL = 500000 /* count_sums counts a million at most */ };
 static const float SLACK = 1.0001f; /* bounds stay above what rounding can do to a score of 128 terms */
 
-/* HOPEFUL: the first chunk's best few tell what the k best of all will reach at least. CAREFUL: its k best do. FIXED:
- * b.least is known to be right. */
 enum mode { HOPEFUL, CAREFUL, FIXED };
+
+/* What a view's cells are worth at most: gain[cell] / (tf[cell] + (a + c * shortest length)), in units of sums. */
+typedef struct {
+    float gain[CELLS], tf[CELLS];
+} price;
 
 typedef struct {
     search *s;
-    float scale; /* of sums to scores */
+    enum mode mode;
+    float scale; /* of scores to sums */
     group *groups;
     size_t n_groups;
     uint8_t *place_of; /* of each view in the groups: group * A_GROUP + place */
+    price *prices;     /* of each view */
+    float norm[64];    /* at the shortest length of each class */
     uint16_t *worth;   /* CODES of each view */
+    uint8_t *byte_worth;
     uint16_t *sums;
-    uint32_t *window;  /* hits of one chunk */
-    uint64_t *padded;  /* CHUNK / 16 words of each view */
-    uint16_t least;    /* documents below are passed over */
-    uint16_t sure;     /* k documents that were scored reach this */
-    float gap; /* how far scores stay behind sums, as a share of them */
-    float reached; /* by k documents that were scored, FLT_MIN when not known */
-    uint64_t *pool; /* sum << 32 | slot, ascending slots: not scored yet */
+    uint8_t *bytes; /* sums of 8 bits */
+    uint32_t *window; /* hits of one chunk */
+    uint64_t *padded; /* CHUNK / 16 words of each view */
+    float reach;      /* the threshold: a score */
+    uint16_t least;   /* it as a sum: documents below are passed over */
+    float hoped;      /* the highest that it has been without being certain */
+    uint64_t *pool;   /* sum << 32 | slot, ascending slots: not scored yet */
     size_t n_pool, limit;
-    uint64_t *done; /* sum << 32 | slot, and in B_FOUND its hit */
+    uint32_t seen, next; /* documents; when to think about the threshold again */
+    uint64_t *done;      /* sum << 32 | slot, and in reached its score */
+    float *reached;
     size_t n_done;
+    float sure; /* k documents reach this; FLT_MIN when not known */
 } bounds;
 
 static int keep_room(scratch *s, size_t which, size_t n, size_t size, void **p) {
@@ -52,12 +64,10 @@ static int keep_room(scratch *s, size_t which, size_t n, size_t size, void **p) 
 
 /* ---- what cells and codes are worth at most ---- */
 
-static float worth_of(const search *s, const view *v, float tf, uint32_t least_length) {
-    return v->gain * tf / (tf + (s->a + s->c * (float)least_length)) * SLACK;
-}
+static float most_of(const search *s, const view *v) { return v->gain * v->most_tf / (v->most_tf + s->a) * SLACK; }
 
 /* Put the views with columns into groups, the one worth most beside the one worth least and so on, and find the scale
- * by which neither the bytes of two nor the sums can overflow: each rounding adds less than one. */
+ * by which neither the bytes of two nor the sums can overflow: each rounding adds one at most. */
 static void scale_of(bounds *b) {
     const search *s = b->s;
     float most[MOST_GROUPS * A_GROUP], total = 0, worst = 0;
@@ -65,7 +75,7 @@ static void scale_of(bounds *b) {
     size_t n = 0;
     for (size_t i = 0; i < s->n_views; i++) {
         size_t at = n;
-        most[i] = worth_of(s, s->views + i, s->views[i].most_tf, 0);
+        most[i] = most_of(s, s->views + i);
         total += most[i];
         if (!s->views[i].n_columns) continue;
         for (; at > 0 && most[order[at - 1]] < most[i]; at--) order[at] = order[at - 1];
@@ -84,39 +94,92 @@ static void scale_of(bounds *b) {
 }
 
 static void price_codes(const bounds *b, const view *v, uint16_t *worth) {
-    for (unsigned count = 1; count <= MANY; count++)
-        for (unsigned length = 0; length < 64; length++)
-            worth[(count - 1) * 64 + length] = (uint16_t)(
-                worth_of(b->s, v, count < MANY ? (float)count : v->most_tf, bm25_least_length[length]) * b->scale + 1);
+    for (int count = 1; count <= MANY; count++, worth += 64) {
+        const float tf = count < MANY ? (float)count : v->most_tf, gain = v->gain * tf * SLACK * b->scale;
+        for (int i = 0; i < 64; i++) worth[i] = (uint16_t)(int32_t)(gain / (tf + b->norm[i]) + 1);
+    }
 }
 
-static void price_cells(const bounds *b, const view *v, const column *k, uint8_t *worth) {
-    for (unsigned cell = 0; cell < CELLS; cell++) {
-        const uint32_t least = relaxed(&k->least[cell]);
-        const float tf = bm25_tf_of_cell[cell] < MANY ? (float)bm25_tf_of_cell[cell] : v->most_tf;
-        worth[cell] = 0;
-        if (cell && least != UINT32_MAX) worth[cell] = (uint8_t)(worth_of(b->s, v, tf, least) * b->scale + 1);
+static void narrow(const uint16_t *worth, uint8_t *byte_worth) {
+    for (int i = 0; i < CODES; i++) byte_worth[i] = (uint8_t)(worth[i] < UINT8_MAX ? worth[i] : UINT8_MAX);
+}
+
+static void price_view(const bounds *b, const view *v, price *p) {
+    for (int i = 0; i < CELLS; i++) {
+        p->tf[i] = i == 0 ? 1 : bm25_tf_of_cell[i] < MANY ? (float)bm25_tf_of_cell[i] : v->most_tf;
+        p->gain[i] = v->gain * p->tf[i] * SLACK * b->scale;
+    }
+}
+
+static void price_cells(const bounds *b, const price *p, const column *k, uint8_t *worth) {
+    const float a = b->s->a, c = b->s->c;
+    uint32_t least[CELLS];
+    for (int i = 0; i < CELLS; i++) least[i] = relaxed(&k->least[i]);
+    least[0] = UINT32_MAX; /* no document is in an empty cell, so that it is worth nothing */
+    for (int i = 0; i < CELLS; i++) {
+        const int32_t empty = -(least[i] == UINT32_MAX);
+        const float length = (float)((int32_t)least[i] & ~empty);
+        const int32_t most = (int32_t)(p->gain[i] / (p->tf[i] + (a + c * length)) + 1) & ~empty;
+        worth[i] = (uint8_t)(most < UINT8_MAX ? most : UINT8_MAX);
+    }
+}
+
+/* The pool, the threshold and what things are worth, in units by which the threshold is about AIM. */
+static void rescale(bounds *b) {
+    const search *s = b->s;
+    const float old = b->scale;
+    float total = 0;
+    for (size_t i = 0; i < s->n_views; i++) total += most_of(s, s->views + i);
+    b->scale = b->reach > FLT_MIN ? AIM / b->reach : (UINT8_MAX - (float)s->n_views) / total;
+    for (size_t i = 0; i < b->n_done + b->n_pool; i++) {
+        uint64_t *const at = i < b->n_done ? b->done + i : b->pool + (i - b->n_done);
+        const float sum = ceilf((float)(*at >> 32) * (b->scale / old) * SLACK);
+        *at = (sum < UINT8_MAX ? (uint64_t)sum : UINT8_MAX) << 32 | (*at & UINT32_MAX);
+    }
+    b->least = (uint16_t)(b->reach * b->scale < 1 ? 1 : b->reach * b->scale / SLACK);
+    for (size_t i = 0; i < s->n_views; i++) {
+        const view *v = s->views + i;
+        if (v->n_columns) price_view(b, v, b->prices + i);
+        if (!v->n_list) continue;
+        price_codes(b, v, b->worth + i * CODES);
+        narrow(b->worth + i * CODES, b->byte_worth + i * CODES);
     }
 }
 
 /* ---- one chunk ---- */
 
-static void scatter(bounds *b, uint32_t start, uint32_t here) {
+/* Documents from `at` on that are before `limit`, found by where they would be if they stood evenly. */
+static uint32_t end_of(const uint32_t *slots, uint32_t at, uint32_t n, uint32_t limit, uint32_t likely) {
+    uint32_t low = at, high = n - at > likely ? at + likely : n, step = 16;
+    while (high < n && slots[high] < limit) low = high + 1, high = n - low > step ? low + step : n, step *= 2;
+    return low + bm25_first(slots + low, high - low, limit);
+}
+
+static void scatter(bounds *b, uint32_t at_chunk, uint32_t here, int first) {
+    const uint32_t start = at_chunk * CHUNK;
     for (size_t i = 0; i < b->s->n_views; i++) {
         view *v = b->s->views + i;
         const uint16_t *worth = b->worth + i * CODES;
-        const uint32_t end = v->n_list, limit = start + here;
+        const uint8_t *byte_worth = b->byte_worth + i * CODES;
+        uint16_t *const sums = b->sums;
+        uint8_t *const bytes = b->bytes;
+        span *const part = b->s->spans + (size_t)at_chunk * b->s->n_views + i;
         const uint32_t *slot;
         const uint8_t *code;
-        uint32_t at = v->at;
-        if (at >= end) continue;
+        uint32_t at = v->at, end;
+        part->first = part->end = at;
+        if (at >= v->n_list) continue;
         slot = v->list->slot, code = codes_of(v->list);
-        if (slot[at] < start) at += bm25_first(slot + at, end - at, start); /* chunks were left out */
-        for (; at < end && slot[at] < limit; at++) {
-            uint16_t *const sum = b->sums + (slot[at] - start);
+        if (slot[at] < start) part->first = at += bm25_first(slot + at, v->n_list - at, start); /* chunks left out */
+        part->end = v->at = end = end_of(slot, at, v->n_list, start + here, at_chunk ? 2 * (at / at_chunk) : v->n_list);
+        for (; first && at < end; at++) {
+            uint16_t *const sum = sums + (slot[at] - start);
             *sum = (uint16_t)(*sum + worth[code[at]]);
         }
-        v->at = at;
+        for (; at < end; at++) {
+            const unsigned sum = bytes[slot[at] - start] + (unsigned)byte_worth[code[at]];
+            bytes[slot[at] - start] = (uint8_t)(sum < UINT8_MAX ? sum : UINT8_MAX);
+        }
     }
 }
 
@@ -131,8 +194,10 @@ static size_t gather_columns(bounds *b, uint32_t at, uint32_t here) {
         group *g = b->groups + b->place_of[i] / A_GROUP;
         const size_t place = b->place_of[i] % A_GROUP;
         if (!v->n_columns) continue;
-        if (after) /* its head and its first lines; the kernels see to the rest */
-            for (size_t line = 0; line < 12; line++) prefetch((const char *)after + 64 * line);
+        if (after) { /* its shortest lengths and its first lines; the kernels see to the rest */
+            prefetch(after->least), prefetch(after->least + 15);
+            for (size_t line = 0; line < 12; line++) prefetch((const char *)after->bits + 64 * line);
+        }
         if (k && k->room < here / BLOCK * BLOCK) {
             uint8_t *padded = (uint8_t *)(b->padded + i * (CHUNK / 16));
             memcpy(padded, bits, k->room / 2);
@@ -141,7 +206,7 @@ static size_t gather_columns(bounds *b, uint32_t at, uint32_t here) {
         }
         g->bits[place] = bits;
         if (k)
-            price_cells(b, v, k, g->worth[place]), any = bits;
+            price_cells(b, b->prices + i, k, g->worth[place]), any = bits;
         else
             memset(g->worth[place], 0, sizeof g->worth[place]);
     }
@@ -172,7 +237,7 @@ static uint16_t least_for(const kernel *with, size_t n, const uint16_t *sums, si
             high = middle;
         } else {
             low = middle;
-            if (found <= want + want / 8) break;
+            if (found <= want + want / 16) break;
         }
     }
     return (uint16_t)low;
@@ -191,7 +256,7 @@ static int take_hits(bounds *b, size_t n, uint32_t start, uint32_t here, uint32_
     return 0;
 }
 
-/* ---- what to pass over ---- */
+/* ---- the threshold ---- */
 
 /* About the k-th largest of the sums in done and pool, of which there are k at least; not more than that. */
 static int kth_sum(bounds *b, size_t k, uint16_t *kth) {
@@ -211,81 +276,61 @@ static void prune(bounds *b) {
         kept += b->pool[i] >> 32 >= b->least;
     }
     b->n_pool = kept;
-    b->limit = kept + 2 * b->s->k + 64;
+    b->limit = 2 * kept + 4 * b->s->k + 256;
 }
 
 /* Score those of the pool whose sum is at least `least`; the others stay there. */
 static int score_pool(bounds *b, uint32_t least) {
     scratch *const s = b->s->scratch;
+    const size_t room = b->n_done + b->n_pool + LANES;
     uint32_t *slots = bm25_take(s, B_SLOTS, b->n_pool * sizeof *slots);
-    float *scores = bm25_take(s, B_SCORES, (b->n_pool + LANES) * sizeof *scores);
-    void *hits, *done;
+    void *reached, *done;
     size_t n = 0, kept = 0;
-    if (!slots || !scores || keep_room(s, B_FOUND, b->n_done + b->n_pool + 1, sizeof(uint64_t), &hits) ||
-        keep_room(s, B_DONE, b->n_done + b->n_pool + 1, sizeof *b->done, &done))
+    if (!slots || keep_room(s, B_REACHED, room, sizeof *b->reached, &reached) ||
+        keep_room(s, B_DONE, room, sizeof *b->done, &done))
         return BM25_NO_MEMORY;
-    b->done = done;
+    b->done = done, b->reached = reached;
     for (size_t i = 0; i < b->n_pool; i++) {
         const uint64_t x = b->pool[i];
-        if (x >> 32 >= least)
-            slots[n] = (uint32_t)x, b->done[b->n_done + n++] = x;
-        else
-            b->pool[kept++] = x;
+        b->done[b->n_done + n] = x, slots[n] = (uint32_t)x, b->pool[kept] = x;
+        n += x >> 32 >= least, kept += x >> 32 < least;
     }
     b->n_pool = kept;
-    if (bm25_score_slots(b->s, n, slots, scores)) return BM25_NO_MEMORY;
-    memset(scores + n, 0, LANES * sizeof *scores);
-    for (size_t i = 0; i < n; i++)
-        ((uint64_t *)hits)[b->n_done + i] = scores[i] >= FLT_MIN ? hit_of(scores[i], slots[i]) : 0;
+    if (bm25_score_slots(b->s, n, slots, b->reached + b->n_done)) return BM25_NO_MEMORY;
     b->n_done += n;
+    memset(b->reached + b->n_done, 0, LANES * sizeof *b->reached);
     return 0;
 }
 
-/* The k best of what was scored, sorted, in *hits. */
-static int64_t best_done(bounds *b, uint64_t **hits) {
-    const uint64_t *found = b->s->scratch->at[B_FOUND].p, least = hit_of(b->reached, 0);
-    size_t n = 0;
-    *hits = bm25_take(b->s->scratch, B_HITS, 2 * (b->n_done + 1) * sizeof **hits);
-    if (!*hits) return BM25_NO_MEMORY;
-    for (size_t i = 0; i < b->n_done; i++)
-        (*hits)[n] = found[i], n += found[i] >= least;
-    return (int64_t)bm25_best(b->s->docs, n, b->s->k, hits);
+/* From now on nothing is passed over that may be among the best k of those seen. With a k that is less than the search's
+ * this is a hope. */
+static void learn(bounds *b, size_t k) {
+    const size_t n = (b->n_done + LANES - 1) / LANES * LANES;
+    const float reached = bm25_least_of_best(b->s->q->kernel, n, b->reached, k, 0);
+    const float sum = reached * b->scale / SLACK;
+    if (k == b->s->k) b->sure = reached;
+    if (reached <= b->reach) return;
+    b->reach = reached, b->least = (uint16_t)(sum < 1 ? 1 : sum);
+    if (k < b->s->k) b->hoped = reached;
 }
 
-/* Score those of the pool whose sum is at least `least`, of which there are k: from now on it is known what k documents
- * reach. k may be less than the search's, and then this is only a hope. */
-static int begin_threshold(bounds *b, size_t k, uint16_t least) {
-    uint16_t kth = least; /* in a single chunk nobody asks for the gap */
-    double reached;
-    float *scores;
-    if ((b->s->now.n > CHUNK && kth_sum(b, k, &kth)) || score_pool(b, least)) return BM25_NO_MEMORY;
-    scores = b->s->scratch->at[B_SCORES].p;
-    b->reached = bm25_least_of_best(b->s->q->kernel, (b->n_done + LANES - 1) / LANES * LANES, scores, k, 0);
-    reached = b->reached > FLT_MIN ? floor((double)b->reached * b->scale) : 0;
-    b->least = (uint16_t)(reached < 1 ? 1 : reached);
-    b->sure = k == b->s->k ? b->least : 0;
-    if (k < b->s->k) b->reached = FLT_MIN;
-    b->gap = kth > b->least ? (float)(kth - b->least) / (float)kth * 1.5f + 0.015f : 0.02f;
-    if (least) settle(&b->s->q->hint, b->least >= least ? 0 : (uint32_t)(65536 - 65536 * (uint64_t)b->least / least));
-    return 0;
-}
-
-static int raise_threshold(bounds *b) {
+static int sharpen(bounds *b, size_t k) {
     uint16_t kth;
-    if (kth_sum(b, b->s->k, &kth)) return BM25_NO_MEMORY;
-    kth = (uint16_t)((float)kth * (b->gap < 1 ? 1 - b->gap : 0));
-    if (kth > b->least) b->least = kth;
+    if (b->n_done + b->n_pool < k) return 0;
+    if (kth_sum(b, k, &kth) || score_pool(b, kth)) return BM25_NO_MEMORY;
+    learn(b, k);
     prune(b);
     return 0;
 }
 
-/* ---- the search ---- */
-
-/* A little less than what the last search found that bounds must reach, if these are the k best of them. */
-static uint16_t guess(const bounds *b, uint16_t least) {
-    const uint64_t hint = relaxed(&b->s->q->hint), less = least * (65536 - hint) / 65536;
-    return (uint16_t)(less > 2 + least / 128u ? less - 1 - least / 128u : 1);
+/* How many of those seen the k best may hold: as many as it would be if order meant nothing, and four deviations. */
+static size_t share_of(const bounds *b) {
+    const double expected = (double)b->s->k * b->seen / b->s->now.n;
+    const size_t share = (size_t)(expected + 4 * sqrt(expected) + 4);
+    return b->mode == HOPEFUL && share < b->s->k ? share : b->s->k;
 }
+
+/* ---- the search ---- */
 
 static int take_above(bounds *b, uint32_t start, uint32_t here, uint16_t least, uint32_t below) {
     const size_t blocks = (here + BLOCK - 1) / BLOCK;
@@ -293,55 +338,71 @@ static int take_above(bounds *b, uint32_t start, uint32_t here, uint16_t least, 
     return take_hits(b, b->s->q->kernel->sum_above(blocks, 0, NULL, b->sums, least, 0, b->window), start, here, below);
 }
 
-static size_t in_pool(const bounds *b, uint16_t least) {
-    size_t found = 0;
-    for (size_t i = 0; i < b->n_pool; i++) found += b->pool[i] >> 32 >= least;
-    return found;
+/* A sum that at least k documents of the chunk reach, or 1. */
+static int first_least(bounds *b, uint32_t here, size_t k, uint16_t *least) {
+    const kernel *with = b->s->q->kernel;
+    const size_t depth = 2 * here / SUMS / k, n = depth ? here / SUMS / depth : 0; /* SUMS * k / 2 peaks */
+    uint16_t *peaks;
+    if (depth < 2) {
+        *least = least_for(with, here, b->sums, k);
+        return 0;
+    }
+    peaks = bm25_take(b->s->scratch, B_KTH, n * SUMS * sizeof *peaks);
+    if (!peaks) return BM25_NO_MEMORY;
+    with->peak_sums(n, depth, b->sums, peaks);
+    *least = least_for(with, n * SUMS, peaks, k);
+    return 0;
 }
 
-/* The first chunk with documents: nothing is known of the scores yet. */
-static int first_chunk(bounds *b, uint32_t start, uint32_t here, enum mode mode) {
-    const size_t share = b->s->k * (size_t)here / b->s->now.n * 2 + 8;
-    const size_t k = mode == HOPEFUL && share < b->s->k ? share : b->s->k;
-    size_t want = k;
-    uint16_t least, guessed;
-    do {
-        least = least_for(b->s->q->kernel, here, b->sums, want);
-        guessed = guess(b, least), want *= 4;
-        if (take_above(b, start, here, guessed, UINT32_MAX)) return BM25_NO_MEMORY;
-    } while (in_pool(b, least) < k && least > 1);
-    b->least = 1;
-    if (b->n_pool >= k) {
-        if (begin_threshold(b, k, least)) return BM25_NO_MEMORY;
-        if (b->least < guessed && take_above(b, start, here, b->least, least)) return BM25_NO_MEMORY;
+/* The first chunk with documents: nothing is known of the scores yet. Where it is the only one, what is pooled will
+ * most probably be all that matters, and is scored at once. */
+static int first_chunk(bounds *b, uint32_t start, uint32_t here) {
+    const size_t k = share_of(b);
+    size_t want = k, enough;
+    uint16_t least, less;
+    do { /* until there are enough that pass the filters */
+        if (first_least(b, here, want, &least)) return BM25_NO_MEMORY;
+        less = (uint16_t)(least - least / 16); /* what their scores will ask for, most probably */
+        if (take_above(b, start, here, less, UINT32_MAX)) return BM25_NO_MEMORY;
+        enough = 0, want *= 4;
+        for (size_t i = 0; i < b->n_pool; i++) enough += b->pool[i] >> 32 >= least;
+    } while (enough < k && less > 1);
+    if (enough >= k) {
+        const uint16_t scored = b->seen == b->s->now.n ? less : least;
+        if (score_pool(b, scored)) return BM25_NO_MEMORY;
+        learn(b, k);
+        if (b->least < less && take_above(b, start, here, b->least, scored)) return BM25_NO_MEMORY;
         prune(b);
     }
     memset(b->sums, 0, (here + BLOCK - 1) / BLOCK * BLOCK * sizeof *b->sums);
     return 0;
 }
 
-static int search_chunk(bounds *b, uint32_t at, int first, enum mode mode) {
+static int search_chunk(bounds *b, uint32_t at, int first) {
     const kernel *with = b->s->q->kernel;
     const uint32_t start = at * CHUNK, here = b->s->now.n - start < CHUNK ? b->s->now.n - start : CHUNK;
     const size_t full = here / BLOCK;
     uint64_t tail[128][4];
     size_t n = 0, n_groups;
-    scatter(b, start, here);
+    scatter(b, at, here, first);
     n_groups = gather_columns(b, at, here);
     if (first)
         with->sum(full, n_groups, b->groups, b->sums);
     else
-        n = with->sum_above(full, n_groups, b->groups, b->sums, b->least, 1, b->window);
+        n = with->bytes_above(full, n_groups, b->groups, b->bytes, (uint8_t)b->least, b->window);
     if (here % BLOCK) {
         gather_tail(b, at, here, tail);
-        with->sum(1, n_groups, b->groups, b->sums + full * BLOCK);
-        if (!first) {
-            const size_t more = with->sum_above(1, 0, NULL, b->sums + full * BLOCK, b->least, 1, b->window + n);
+        if (first) {
+            with->sum(1, n_groups, b->groups, b->sums + full * BLOCK);
+        } else {
+            const size_t more =
+                with->bytes_above(1, n_groups, b->groups, b->bytes + full * BLOCK, (uint8_t)b->least, b->window + n);
             for (size_t i = 0; i < more; i++) b->window[n + i] += (uint32_t)(full * BLOCK);
             n += more;
         }
     }
-    return first ? first_chunk(b, start, here, mode) : take_hits(b, n, start, here, UINT32_MAX);
+    b->seen = start + here;
+    return first ? first_chunk(b, start, here) : take_hits(b, n, start, here, UINT32_MAX);
 }
 
 static int is_older(const search *s, uint32_t at) {
@@ -351,25 +412,21 @@ static int is_older(const search *s, uint32_t at) {
     return newest < s->since;
 }
 
-static int search_chunks(bounds *b, enum mode mode) {
+static int search_chunks(bounds *b) {
     const size_t n = ((size_t)b->s->now.n + CHUNK - 1) / CHUNK;
-    const int fixed = mode == FIXED;
-    int first = !fixed, begun = fixed;
+    int first = b->mode != FIXED;
     for (size_t i = 0; i < b->s->n_views; i++) b->s->views[i].at = 0;
     for (uint32_t at = 0; at < n; at++) {
         int code;
         if (is_older(b->s, at)) continue;
-        code = search_chunk(b, at, first, mode);
+        code = search_chunk(b, at, first);
         if (code) return code;
-        begun |= first && b->n_done;
-        first = 0;
-        if (!begun && b->n_pool >= b->s->k) {
-            uint16_t kth;
-            if (kth_sum(b, b->s->k, &kth) || begin_threshold(b, b->s->k, kth)) return BM25_NO_MEMORY;
-            prune(b);
-            begun = 1;
+        if (b->seen < b->s->now.n && (first || b->seen >= b->next || b->n_pool > b->limit)) {
+            if (!first && sharpen(b, share_of(b))) return BM25_NO_MEMORY;
+            if (first || b->least > TOO_HIGH) rescale(b);
+            b->next = 4 * b->seen;
         }
-        if (begun && !fixed && b->n_pool > b->limit && raise_threshold(b)) return BM25_NO_MEMORY;
+        first = 0;
         if (b->n_pool > b->s->now.n / 8 + 8 * b->s->k || b->n_pool > MOST_POOL) return BM25_MASSES;
     }
     return 0;
@@ -380,16 +437,37 @@ static int prepare(bounds *b) {
     const size_t n = b->s->n_views, here = b->s->now.n < CHUNK ? b->s->now.n : CHUNK;
     b->sums = bm25_take(s, B_SUMS, CHUNK * sizeof *b->sums);
     b->window = bm25_take(s, B_WINDOW, (CHUNK + BLOCK) * sizeof *b->window);
-    b->groups = bm25_take(s, B_TABLE, MOST_GROUPS * sizeof *b->groups + n);
-    b->worth = bm25_take(s, B_WORTH, n * CODES * sizeof *b->worth);
+    b->groups = bm25_take(s, B_TABLE, MOST_GROUPS * sizeof *b->groups + n * (sizeof *b->prices + 1));
+    b->bytes = bm25_take(s, B_BYTES, CHUNK);
+    b->worth = bm25_take(s, B_WORTH, n * CODES * (sizeof *b->worth + 1));
     b->padded = bm25_take(s, B_PADDED, n * (CHUNK / 16) * sizeof *b->padded);
-    if (!b->sums || !b->window || !b->groups || !b->worth || !b->padded) return BM25_NO_MEMORY;
-    b->place_of = (uint8_t *)(b->groups + MOST_GROUPS);
+    b->s->spans = bm25_take(s, B_SPANS, (b->s->now.n / CHUNK + 1) * n * sizeof *b->s->spans);
+    if (!b->sums || !b->bytes || !b->window || !b->groups || !b->worth || !b->padded || !b->s->spans)
+        return BM25_NO_MEMORY;
+    b->byte_worth = (uint8_t *)(b->worth + n * CODES);
+    b->prices = (price *)(void *)(b->groups + MOST_GROUPS);
+    b->place_of = (uint8_t *)(b->prices + n);
     memset(b->sums, 0, (here + BLOCK - 1) / BLOCK * BLOCK * sizeof *b->sums);
+    if (here < b->s->now.n) memset(b->bytes, 0, CHUNK);
     scale_of(b);
-    for (size_t i = 0; i < n; i++)
+    for (int i = 0; i < 64; i++) b->norm[i] = b->s->a + b->s->c * (float)bm25_least_length[i];
+    for (size_t i = 0; i < n; i++) {
         if (b->s->views[i].n_list) price_codes(b, b->s->views + i, b->worth + i * CODES);
+        if (b->s->views[i].n_columns) price_view(b, b->s->views + i, b->prices + i);
+    }
     return 0;
+}
+
+/* The k best of what was scored, sorted, in *hits. */
+static int64_t best_done(bounds *b, uint64_t **hits) {
+    size_t n = 0;
+    *hits = bm25_take(b->s->scratch, B_HITS, 2 * (b->n_done + 1) * sizeof **hits);
+    if (!*hits) return BM25_NO_MEMORY;
+    for (size_t i = 0; i < b->n_done; i++) {
+        (*hits)[n] = hit_of(b->reached[i], (uint32_t)b->done[i]);
+        n += b->reached[i] >= b->sure;
+    }
+    return (int64_t)bm25_best(b->s->q->kernel, b->s->docs, n, b->s->k, hits);
 }
 
 /* Hoping costs a second search where documents of a kind stand together; then there is less of it for a while. */
@@ -401,20 +479,18 @@ static enum mode mood(const search *s) {
 }
 
 int64_t bm25_search_bounds(search *s, uint64_t **hits) {
-    bounds b = {.s = s};
-    enum mode mode = mood(s);
-    int64_t found;
-    int code;
+    bounds b = {.s = s, .mode = mood(s), .least = 1, .reach = FLT_MIN};
     if (prepare(&b)) return BM25_NO_MEMORY;
-    for (;; mode = mode == HOPEFUL ? CAREFUL : FIXED) {
-        b.n_pool = b.n_done = 0, b.reached = FLT_MIN, b.limit = SIZE_MAX;
-        if ((code = search_chunks(&b, mode)) != 0) return code;
-        if (mode != FIXED && b.n_done && b.n_done + b.n_pool >= s->k && raise_threshold(&b)) return BM25_NO_MEMORY;
-        if (score_pool(&b, 0) || (found = best_done(&b, hits)) < 0) return BM25_NO_MEMORY;
-        if (mode == FIXED || b.least == 1 || b.least == b.sure) return found;
-        if (found == (int64_t)s->k && (double)score_of((*hits)[s->k - 1]) * b.scale >= b.least) return found;
-        if (mode == HOPEFUL) settle(&s->q->careful, 64);
-        b.least = (uint16_t)(found < (int64_t)s->k ? 1 : floor((double)score_of((*hits)[s->k - 1]) * b.scale));
-        if (!b.least) b.least = 1;
+    for (;;) {
+        int64_t found;
+        int code;
+        b.n_pool = b.n_done = 0, b.sure = FLT_MIN, b.hoped = 0, b.seen = b.next = 0, b.limit = 4 * s->k + 256;
+        if (b.mode == FIXED) rescale(&b);
+        if ((code = search_chunks(&b)) != 0) return code;
+        if ((b.n_pool > FEW_LEFT && sharpen(&b, s->k)) || (b.n_pool && score_pool(&b, 0)) || (found = best_done(&b, hits)) < 0) return BM25_NO_MEMORY;
+        b.reach = found < (int64_t)s->k ? FLT_MIN : score_of((*hits)[s->k - 1]);
+        if (b.reach >= b.hoped) return found;
+        b.mode = FIXED;
+        settle(&s->q->careful, 64);
     }
 }

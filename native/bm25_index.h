@@ -11,6 +11,7 @@
 
 enum {
     LANES = 8,
+    SUMS = 16,             /* in a vector */
     DEEPEST = 64,
     BLOCK = 64,            /* documents in four words of a column */
     CHUNK = BM25_CHUNK,    /* documents that are searched together: their 16-bit sums fit the first-level cache */
@@ -21,7 +22,7 @@ enum {
     MANY = 4,              /* counts from here on stand in a list of their own */
     SNAPSHOTS = 64,
     SCRATCHES = 8,
-    BUFFERS = 20
+    SLAB = 1 << 21 /* bytes: a huge page where there are such */
 };
 
 /* A slot is a document's place in order of arrival. Removed ones keep theirs until the next sweep. */
@@ -54,12 +55,28 @@ typedef struct {
 
 /* The documents of one chunk that have a term, 4 bits each: 0, or a cell of (tf, length). What a cell is worth at most
  * follows from the shortest length in it, at query time, so nothing drifts. */
-typedef struct {
-    uint32_t room;                     /* documents, a multiple of BLOCK */
-    SHARED uint32_t least[16];         /* shortest length a cell holds */
-    SHARED uint8_t count[CHUNK / BLOCK]; /* documents a block holds */
-    SHARED uint64_t bits[];            /* four words a block; place_in_block() */
+typedef struct column {
+    void *held;                            /* what to free, or NULL: a place of a slab ... */
+    struct pool *home;                     /* ... of this pool */
+    struct column *next;                   /* free place */
+    uint32_t room;                         /* documents, a multiple of BLOCK */
+    SHARED uint32_t least[16];             /* shortest length a cell holds */
+    SHARED uint16_t sixteen[CHUNK / 1024]; /* documents that sixteen blocks hold */
+    SHARED uint8_t count[CHUNK / BLOCK];   /* documents a block holds */
+    ALIGNED(64) SHARED uint64_t bits[];    /* four words a block; word_in_block() */
 } column;
+
+/* Columns for whole chunks stand in huge pages, close together: a search reads many, and few pages to look up. */
+typedef struct slab {
+    struct slab *next;
+    void *held;
+} slab;
+
+typedef struct pool {
+    slab *slabs;
+    column *free;
+    size_t n_slabs;
+} pool;
 
 typedef struct {
     uint32_t room;
@@ -76,7 +93,8 @@ typedef struct term {
     columns *SHARED columns;
     rare *SHARED rare;
     weights *SHARED weights;
-    SHARED uint64_t dead; /* removals seen << 32 | how many of them had this term */
+    SHARED uint64_t dead;   /* removals seen << 32 | how many of them had this term */
+    SHARED uint64_t posted; /* the last slot << 32 | how many slots there were up to it, removed ones included */
     uint32_t mark, count; /* of the document that is being added */
     char bytes[];         /* padded with zeros to a multiple of eight */
 } term;
@@ -131,6 +149,10 @@ typedef struct {
     SHARED uint64_t snapshots[SNAPSHOTS][3];
 } core;
 
+/* Which buffer of a scratch is for what; 0 and 1 are the tokens. */
+enum { B_TABLE = 2, B_VIEWS, B_ALLOW, B_SCORES, B_PEAKS, B_HITS, B_SLOTS, B_TF, B_NORM, B_SUMS, B_WINDOW, B_WORTH,
+       B_PADDED, B_POOL, B_DONE, B_PLACES, B_KTH, B_STRETCHES, B_SPANS, B_REACHED, B_BYTES, B_NIBBLES, BUFFERS };
+
 typedef struct {
     struct {
         void *p;
@@ -166,10 +188,14 @@ typedef struct {
     void (*peaks)(size_t n, size_t depth, const float *scores, float *peaks);
     float (*most)(size_t n, const float *values);
     size_t (*count)(size_t n, const float *values, float least);
+    void (*ranks)(size_t n, const float *values, uint16_t *ranks); /* LANES zeros behind the values */
     void (*sum)(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums);
     size_t (*sum_above)(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums, uint16_t least,
                         int clear, uint32_t *hits);
+    size_t (*bytes_above)(size_t n_blocks, size_t n_groups, const group *groups, uint8_t *sums, uint8_t least,
+                          uint32_t *hits);
     uint16_t (*most_sum)(size_t n, const uint16_t *sums);
+    void (*peak_sums)(size_t n, size_t depth, const uint16_t *sums, uint16_t *peaks);
     size_t (*count_sums)(size_t n, const uint16_t *sums, uint16_t least);
 } kernel;
 
@@ -178,13 +204,13 @@ struct bm25 {
     const kernel *kernel;
     double k1, b;
     SHARED int path;
-    SHARED uint32_t hint; /* how far scores stay behind bounds, in 1/65536: only saves time */
     SHARED uint32_t careful; /* searches that should not hope */
     SHARED uint64_t epoch;
     SHARED uint64_t readers[2][8]; /* the first of each: searches that began in an even, an odd epoch */
     limbo waiting, coming;         /* what the searches of the last epoch may hold; what came after */
     void *SHARED scratches[SCRATCHES];
     scratch own; /* of the thread that changes the index */
+    pool pool;
     uint32_t mark;
 };
 
@@ -196,9 +222,14 @@ void bm25_give_back(bm25 *q, scratch *s);
 void bm25_free_scratch(scratch *s);
 unsigned bm25_enter(bm25 *q);
 void bm25_leave(bm25 *q, unsigned entered);
+int bm25_make_limbo(limbo *l);
 void bm25_retire(bm25 *q, void *p, void (*drop)(void *));
 void bm25_reclaim(bm25 *q);
 void *bm25_carve(core *c, size_t size_bytes);
+column *bm25_new_column(pool *home, uint32_t room); /* zeros; or NULL */
+void bm25_free_column(void *k);
+void bm25_free_pool(pool *home);
+void bm25_advise(void *p, size_t size_bytes); /* large and read at random: huge pages, where there are such */
 void bm25_publish(core *c);
 snapshot bm25_look(core *c);
 
@@ -243,6 +274,13 @@ core *bm25_new_core(void);
 void bm25_free_core(void *c);
 size_t bm25_slot_of(core *c, int64_t id); /* SIZE_MAX: not there */
 int bm25_grow_documents(bm25 *q, core *c);
+int bm25_grow_map(bm25 *q, core *c, int64_t id);
+void bm25_put_document(core *c, int64_t id, double time, uint32_t length); /* room was made by the two above */
+void bm25_show_document(core *c, int64_t id, uint32_t length);
+int bm25_put_posting(bm25 *q, core *c, term *t, uint32_t slot, uint32_t tf); /* ascending slots, of documents put */
+typedef int (*bm25_visit)(void *context, uint32_t slot, uint32_t tf);
+int bm25_each_posting(const core *c, const term *t, bm25_visit visit, void *context); /* live ones, ascending; only for
+                                                the thread that changes the index; ends early with what visit returns */
 
 /* ---- bm25_kernels.c ---- */
 const kernel *bm25_kernel_of(bm25_kernel name); /* NULL: this CPU has it not */
@@ -262,6 +300,11 @@ typedef struct {
     uint32_t at; /* in the list, for whoever walks along it */
 } view;
 
+/* A part of a list. */
+typedef struct {
+    uint32_t first, end;
+} span;
+
 typedef struct {
     bm25 *q;
     scratch *scratch;
@@ -274,6 +317,7 @@ typedef struct {
     int filtered;          /* by anything, removals included */
     const uint64_t *allow; /* a bit a slot, or NULL */
     double since;
+    span *spans; /* what each chunk has of each view's list, chunk by chunk, where bounds were looked at; or NULL */
 } search;
 
 /* Hits are score bits << 32 | slot. These return how many of the k best there are, in *hits and best first, or
@@ -281,11 +325,13 @@ typedef struct {
 enum { BM25_MASSES = -100 };
 int64_t bm25_search_all(search *s, uint64_t **hits);
 int64_t bm25_search_bounds(search *s, uint64_t **hits);
-int64_t bm25_search_slots(search *s, size_t n, uint32_t *slots, uint64_t **hits);
+int64_t bm25_search_slots(search *s, size_t n, uint32_t *slots, uint64_t **hits); /* in bm25_exact.c */
 
 const column *bm25_column_at(const view *v, uint32_t chunk);
 void bm25_copy_tail(const column *k, uint32_t n, uint64_t bits[4]);
 int bm25_passes(const search *s, uint32_t slot);
+
+/* ---- bm25_exact.c ---- */
 int bm25_score_slots(search *s, size_t n, const uint32_t *slots, float *scores);
 
 /* ---- bm25_best.c ---- */
@@ -305,11 +351,7 @@ static inline float score_of(uint64_t hit) {
 }
 float bm25_least_of_best(const kernel *with, size_t n, const float *peaks, size_t k, size_t more);
 /* hits has twice the room. The k best of n, sorted; in *hits, ties by larger id. */
-size_t bm25_best(const documents *d, size_t n, size_t k, uint64_t **hits);
+size_t bm25_best(const kernel *with, const documents *d, size_t n, size_t k, uint64_t **hits);
 int64_t bm25_best_of_all(search *s, const float *scores, uint64_t **hits);
-
-/* Which buffer of a scratch is for what; 0 and 1 are the tokens. */
-enum { B_TABLE = 2, B_VIEWS, B_ALLOW, B_SCORES, B_PEAKS, B_HITS, B_SLOTS, B_TF, B_NORM, B_FOUND, B_SUMS, B_WINDOW,
-       B_WORTH, B_PADDED, B_POOL, B_DONE, B_PLACES, B_KTH };
 
 #endif

@@ -1,16 +1,8 @@
-/* The inner loops. Built for plain x86-64 (or anything else) with -ffp-contract=off; only the kernels that are marked
- * use AVX2, and only on a CPU that has it. The scalar ones are the truth. */
-#include "bm25_index.h"
+/* The inner loops in plain C, which are the truth, and which ones a CPU gets. Built with -ffp-contract=off: a fused
+ * multiply-add would round differently. */
+#include "bm25_kernels.h"
 
 #include <string.h>
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define HAS_AVX2_KERNEL 1
-#include <immintrin.h>
-#define AVX2 __attribute__((target("avx2,popcnt,bmi")))
-#endif
-
-static const uint8_t first_of_word[4] = {0, 16, 8, 24}; /* documents of a block's words; see word_in_block */
 
 /* ---- exact scores ---- */
 
@@ -26,17 +18,12 @@ static void add_column_scalar(size_t n_words, const uint64_t *bits, float gain, 
     }
 }
 
-static void add_list_tail(size_t i, size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
-                          const uint32_t *length, float *scores) {
-    for (; i < n; i++) {
+static void add_list_scalar(size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
+                            const uint32_t *length, float *scores) {
+    for (size_t i = 0; i < n; i++) {
         const float tf = (float)((code[i] >> 6) + 1);
         if (tf < MANY) scores[slot[i]] += gain * tf / (tf + (a + c * (float)length[slot[i]]));
     }
-}
-
-static void add_list_scalar(size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
-                            const uint32_t *length, float *scores) {
-    add_list_tail(0, n, slot, code, gain, a, c, length, scores);
 }
 
 /* tf is 0 for those that lack the term, which adds nothing. */
@@ -68,10 +55,27 @@ static size_t count_scalar(size_t n, const float *values, float least) {
     return found;
 }
 
+/* How many values are larger than each. */
+static void ranks_scalar(size_t n, const float *values, uint16_t *ranks) {
+    for (size_t i = 0; i < n; i++) {
+        ranks[i] = 0;
+        for (size_t j = 0; j < n; j++) ranks[i] = (uint16_t)(ranks[i] + (values[j] > values[i]));
+    }
+}
+
 static uint16_t most_sum_scalar(size_t n, const uint16_t *sums) {
     uint16_t most = 0;
     for (size_t i = 0; i < n; i++) most = sums[i] > most ? sums[i] : most;
     return most;
+}
+
+/* n groups of depth * SUMS sums become SUMS peaks each, lane by lane. */
+static void peak_sums_scalar(size_t n, size_t depth, const uint16_t *sums, uint16_t *peaks) {
+    for (; n > 0; n--, peaks += SUMS) {
+        memset(peaks, 0, SUMS * sizeof *peaks);
+        for (size_t i = 0; i < depth; i++, sums += SUMS)
+            for (size_t j = 0; j < SUMS; j++) peaks[j] = sums[j] > peaks[j] ? sums[j] : peaks[j];
+    }
 }
 
 static size_t count_sums_scalar(size_t n, const uint16_t *sums, uint16_t least) {
@@ -97,24 +101,9 @@ static void sum_scalar(size_t n_blocks, size_t n_groups, const group *groups, ui
             }
 }
 
-/* What the cells of one document can be worth together. */
-static unsigned most_worth(size_t n_groups, const group *groups) {
-    unsigned all = 0;
-    for (size_t g = 0; g < n_groups; g++)
-        for (size_t t = 0; t < groups[g].n; t++) {
-            unsigned most = 0;
-            for (int cell = 0; cell < CELLS; cell++) {
-                const unsigned worth = groups[g].worth[t][cell];
-                most = worth > most ? worth : most;
-            }
-            all += most;
-        }
-    return all;
-}
-
 /* The same, then each document whose sum is at least `least` becomes a hit: sum << 16 | place, places ascending. When
  * `clear` is set the sums are 0 afterwards; when not, some that stay below `least` may be lacking. hits has room for
- * BLOCK * n_blocks. */
+ * BLOCK * n_blocks, and four more. */
 static size_t sum_above_scalar(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums, uint16_t least,
                                int clear, uint32_t *hits) {
     size_t found = 0;
@@ -126,267 +115,55 @@ static size_t sum_above_scalar(size_t n_blocks, size_t n_groups, const group *gr
     return found;
 }
 
-static const kernel scalar_kernel = {add_column_scalar, add_list_scalar, add_found_scalar, peaks_scalar,
-                                     most_scalar,       count_scalar,    sum_scalar,       sum_above_scalar,
-                                     most_sum_scalar,   count_sums_scalar};
-
-#ifdef HAS_AVX2_KERNEL
-/* Eight nibbles, one in each byte, to scores. */
-AVX2 static inline void add_eight(__m128i cells, __m128i tfs, __m256 gain, __m256 a, __m256 c, const uint32_t *length,
-                                  float *scores) {
-    const __m256 tf = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_shuffle_epi8(tfs, cells)));
-    const __m256 lengths = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)length));
-    const __m256 norm = _mm256_add_ps(a, _mm256_mul_ps(c, lengths));
-    const __m256 weight = _mm256_div_ps(_mm256_mul_ps(gain, tf), _mm256_add_ps(tf, norm));
-    const __m256 there = _mm256_cmp_ps(tf, _mm256_setzero_ps(), _CMP_GT_OQ); /* 0 / 0 when k1 is 0 */
-    _mm256_storeu_ps(scores, _mm256_add_ps(_mm256_loadu_ps(scores), _mm256_and_ps(weight, there)));
-}
-
-AVX2 static void add_column_avx2(size_t n_words, const uint64_t *bits, float gain, float a, float c,
-                                 const uint32_t *length, float *scores) {
-    const __m256 gains = _mm256_set1_ps(gain), as = _mm256_set1_ps(a), cs = _mm256_set1_ps(c);
-    const __m128i tfs = _mm_setr_epi8(0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 0, 0), low = _mm_set1_epi8(15);
-    for (size_t i = 0; i < n_words; i++) {
-        const size_t at = i / 4 * BLOCK + first_of_word[i % 4];
-        const __m128i word = _mm_cvtsi64_si128((long long)bits[i]);
-        if (!bits[i]) continue;
-        add_eight(_mm_and_si128(word, low), tfs, gains, as, cs, length + at, scores + at);
-        add_eight(_mm_and_si128(_mm_srli_epi64(word, 4), low), tfs, gains, as, cs, length + at + 32, scores + at + 32);
-    }
-    _mm256_zeroupper(); /* gcc omits it before a tail call, and scalar code after us would crawl */
-}
-
-AVX2 static void add_list_avx2(size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
-                               const uint32_t *length, float *scores) {
-    const __m256 gains = _mm256_set1_ps(gain), as = _mm256_set1_ps(a), cs = _mm256_set1_ps(c);
-    const __m256 many = _mm256_set1_ps(MANY);
-    float weight[8];
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        const __m256i slots = _mm256_loadu_si256((const __m256i *)(const void *)(slot + i));
-        const __m128i codes = _mm_loadl_epi64((const __m128i *)(const void *)(code + i));
-        const __m256i counts = _mm256_srli_epi32(_mm256_cvtepu8_epi32(codes), 6);
-        const __m256 tf = _mm256_cvtepi32_ps(_mm256_add_epi32(counts, _mm256_set1_epi32(1)));
-        const __m256 lengths = _mm256_cvtepi32_ps(_mm256_i32gather_epi32((const int *)(const void *)length, slots, 4));
-        const __m256 norm = _mm256_add_ps(as, _mm256_mul_ps(cs, lengths));
-        const __m256 all = _mm256_div_ps(_mm256_mul_ps(gains, tf), _mm256_add_ps(tf, norm));
-        _mm256_storeu_ps(weight, _mm256_and_ps(all, _mm256_cmp_ps(tf, many, _CMP_LT_OQ)));
-        for (size_t j = 0; j < 8; j++) scores[slot[i + j]] += weight[j];
-    }
-    _mm256_zeroupper();
-    add_list_tail(i, n, slot, code, gain, a, c, length, scores);
-}
-
-AVX2 static void add_found_avx2(size_t n, const float *tf, const float *norm, float gain, float *scores) {
-    const __m256 gains = _mm256_set1_ps(gain);
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        const __m256 tfs = _mm256_loadu_ps(tf + i);
-        const __m256 weight = _mm256_div_ps(_mm256_mul_ps(gains, tfs), _mm256_add_ps(tfs, _mm256_loadu_ps(norm + i)));
-        const __m256 there = _mm256_cmp_ps(tfs, _mm256_setzero_ps(), _CMP_GT_OQ);
-        _mm256_storeu_ps(scores + i, _mm256_add_ps(_mm256_loadu_ps(scores + i), _mm256_and_ps(weight, there)));
-    }
-    _mm256_zeroupper();
-    add_found_scalar(n - i, tf + i, norm + i, gain, scores + i);
-}
-
-AVX2 static void peaks_avx2(size_t n, size_t depth, const float *scores, float *peaks) {
-    for (; n > 0; n--, peaks += LANES) {
-        __m256 most = _mm256_setzero_ps();
-        for (size_t i = 0; i < depth; i++, scores += LANES) most = _mm256_max_ps(_mm256_loadu_ps(scores), most);
-        _mm256_storeu_ps(peaks, most);
-    }
-    _mm256_zeroupper();
-}
-
-AVX2 static float most_avx2(size_t n, const float *values) {
-    float lanes[LANES];
-    peaks_avx2(1, n / LANES, values, lanes);
-    return most_scalar(LANES, lanes); /* there are LANES peaks a group, so no tail */
-}
-
-AVX2 static size_t count_avx2(size_t n, const float *values, float least) {
-    const __m256 leasts = _mm256_set1_ps(least);
-    size_t found = 0, i = 0;
-    for (; i + 8 <= n; i += 8) {
-        const __m256 above = _mm256_cmp_ps(_mm256_loadu_ps(values + i), leasts, _CMP_GE_OQ);
-        found += (size_t)_mm_popcnt_u32((unsigned)_mm256_movemask_ps(above));
-    }
-    _mm256_zeroupper();
-    return found + count_scalar(n - i, values + i, least);
-}
-
-AVX2 static inline __m256i sums_at(const uint16_t *sums) {
-    return _mm256_loadu_si256((const __m256i *)(const void *)sums);
-}
-
-AVX2 static uint16_t most_sum_avx2(size_t n, const uint16_t *sums) {
-    uint16_t lanes[16], rest;
-    __m256i most = _mm256_setzero_si256();
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) most = _mm256_max_epu16(most, sums_at(sums + i));
-    _mm256_storeu_si256((__m256i *)(void *)lanes, most);
-    _mm256_zeroupper();
-    rest = most_sum_scalar(n - i, sums + i);
-    lanes[0] = most_sum_scalar(16, lanes);
-    return lanes[0] > rest ? lanes[0] : rest;
-}
-
-AVX2 static size_t count_sums_avx2(size_t n, const uint16_t *sums, uint16_t least) {
-    const __m256i leasts = _mm256_set1_epi16((short)least);
-    uint16_t lanes[16];
-    size_t found = 0, i = 0;
-    __m256i counts = _mm256_setzero_si256(); /* up to 65,535 a lane: n <= 1,000,000 */
-    for (; i + 16 <= n; i += 16) {
-        const __m256i here = sums_at(sums + i);
-        counts = _mm256_sub_epi16(counts, _mm256_cmpeq_epi16(_mm256_max_epu16(here, leasts), here));
-    }
-    _mm256_storeu_si256((__m256i *)(void *)lanes, counts);
-    _mm256_zeroupper();
-    for (int j = 0; j < 16; j++) found += lanes[j];
-    return found + count_sums_scalar(n - i, sums + i, least);
-}
-
-enum { AHEAD = 768 };
-
-/* Add to the sums of one block what its cells are worth. n is a constant wherever this is inlined, so that the tables
- * stay in registers. Two terms are added in bytes before they are widened. */
-AVX2 static inline __attribute__((always_inline)) void look_up(size_t n, const uint8_t *const *bits,
-                                                               const __m256i *worth, size_t block, __m256i sum[4]) {
-    const __m256i low = _mm256_set1_epi8(15), zero = _mm256_setzero_si256();
-    for (size_t t = 0; t < n; t += 2) {
-        __m256i first = zero, last = zero;
-        for (size_t u = t; u < t + 2 && u < n; u++) {
-            const __m256i cells = _mm256_loadu_si256((const __m256i *)(const void *)(bits[u] + 32 * block));
-            const __m256i high = _mm256_and_si256(_mm256_srli_epi16(cells, 4), low);
-            if (block % 2 == 0) prefetch(bits[u] + 32 * block + AHEAD);
-            first = _mm256_add_epi8(first, _mm256_shuffle_epi8(worth[u], _mm256_and_si256(cells, low)));
-            last = _mm256_add_epi8(last, _mm256_shuffle_epi8(worth[u], high));
+/* The same with sums of 8 bits that stay at 255 once they are there; they are 0 afterwards. */
+void bm25_sum_bytes(size_t n_blocks, const group *g, uint8_t *sums) {
+    for (size_t t = 0; t < g->n; t++)
+        for (size_t i = 0; i < 4 * n_blocks; i++) {
+            uint8_t *const at = sums + i / 4 * BLOCK + first_of_word[i % 4];
+            uint64_t word;
+            memcpy(&word, g->bits[t] + 8 * i, sizeof word);
+            for (unsigned j = 0; word && j < 8; j++, word >>= 8) {
+                const unsigned low = at[j] + (unsigned)g->worth[t][word & 15];
+                const unsigned high = at[j + 32] + (unsigned)g->worth[t][word >> 4 & 15];
+                at[j] = (uint8_t)(low < UINT8_MAX ? low : UINT8_MAX);
+                at[j + 32] = (uint8_t)(high < UINT8_MAX ? high : UINT8_MAX);
+            }
         }
-        sum[0] = _mm256_add_epi16(sum[0], _mm256_unpacklo_epi8(first, zero));
-        sum[1] = _mm256_add_epi16(sum[1], _mm256_unpackhi_epi8(first, zero));
-        sum[2] = _mm256_add_epi16(sum[2], _mm256_unpacklo_epi8(last, zero));
-        sum[3] = _mm256_add_epi16(sum[3], _mm256_unpackhi_epi8(last, zero));
-    }
 }
 
-AVX2 static inline __m256i table_of(const uint8_t *worth) {
-    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)worth));
-}
-
-AVX2 static inline __attribute__((always_inline)) void sum_fixed(size_t n, size_t n_blocks, const group *g,
-                                                                 uint16_t *sums) {
-    const uint8_t *bits[A_GROUP];
-    __m256i worth[A_GROUP];
-    for (size_t t = 0; t < n; t++) worth[t] = table_of(g->worth[t]), bits[t] = g->bits[t];
-    for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
-        __m256i sum[4];
-        for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
-        look_up(n, bits, worth, i, sum);
-        for (int j = 0; j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), sum[j]);
-    }
-}
-
-AVX2 static void sum_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums) {
-    for (size_t g = 0; g < n_groups; g++)
-        switch (groups[g].n) {
-        case 0: break;
-        case 1: sum_fixed(1, n_blocks, groups + g, sums); break;
-        case 2: sum_fixed(2, n_blocks, groups + g, sums); break;
-        case 3: sum_fixed(3, n_blocks, groups + g, sums); break;
-        case 4: sum_fixed(4, n_blocks, groups + g, sums); break;
-        case 5: sum_fixed(5, n_blocks, groups + g, sums); break;
-        case 6: sum_fixed(6, n_blocks, groups + g, sums); break;
-        case 7: sum_fixed(7, n_blocks, groups + g, sums); break;
-        default: sum_fixed(8, n_blocks, groups + g, sums); break;
-        }
-    _mm256_zeroupper();
-}
-
-AVX2 static inline uint64_t mask_of(__m256i x, __m256i y) {
-    const __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi16(x, y), 0xD8);
-    return (uint32_t)_mm256_movemask_epi8(both);
-}
-
-AVX2 static __attribute__((noinline)) size_t take_block(__m256i a, __m256i b, __m256i c, __m256i d, __m256i leasts,
-                                                        size_t place, uint32_t *hits) {
-    const __m256i sum[4] = {a, b, c, d};
-    uint16_t sums[BLOCK];
-    __m256i above[4];
+static size_t bytes_above_scalar(size_t n_blocks, size_t n_groups, const group *groups, uint8_t *sums, uint8_t least,
+                                 uint32_t *hits) {
     size_t found = 0;
-    uint64_t mask;
-    for (int j = 0; j < 4; j++) {
-        above[j] = _mm256_cmpeq_epi16(_mm256_max_epu16(sum[j], leasts), sum[j]);
-        _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), sum[j]);
-    }
-    for (mask = mask_of(above[0], above[1]) | mask_of(above[2], above[3]) << 32; mask; mask &= mask - 1) {
-        const unsigned j = lowest_bit(mask);
-        hits[found++] = (uint32_t)sums[j] << 16 | (uint32_t)(place + j);
-    }
+    for (size_t g = 0; g < n_groups; g++) bm25_sum_bytes(n_blocks, groups + g, sums);
+    for (size_t i = 0; i < n_blocks * BLOCK; i++)
+        if (sums[i] >= least) hits[found++] = (uint32_t)sums[i] << 16 | (uint32_t)i;
+    memset(sums, 0, n_blocks * BLOCK);
     return found;
 }
 
-/* A block is looked up only if what its documents have from lists, and the most that cells can add, may reach
- * `least`. */
-AVX2 static inline __attribute__((always_inline)) size_t above_fixed(size_t n, size_t n_blocks, const group *g,
-                                                                     uint16_t *sums, uint16_t least, int clear,
-                                                                     uint32_t *hits) {
-    const unsigned add = n ? most_worth(1, g) : 0;
-    const __m256i leasts = _mm256_set1_epi16((short)least), zero = _mm256_setzero_si256();
-    const __m256i enough = _mm256_set1_epi16((short)(least > add ? least - add : 0));
-    const uint8_t *bits[A_GROUP];
-    __m256i worth[A_GROUP];
-    size_t found = 0;
-    for (size_t t = 0; t < n; t++) worth[t] = table_of(g->worth[t]), bits[t] = g->bits[t];
-    for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
-        __m256i sum[4], most;
-        for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
-        for (int j = 0; clear && j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), zero);
-        most = _mm256_max_epu16(_mm256_max_epu16(sum[0], sum[1]), _mm256_max_epu16(sum[2], sum[3]));
-        if (!_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(most, enough), most))) continue;
-        if (n) {
-            look_up(n, bits, worth, i, sum);
-            most = _mm256_max_epu16(_mm256_max_epu16(sum[0], sum[1]), _mm256_max_epu16(sum[2], sum[3]));
-            if (!_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(most, leasts), most))) continue;
-        }
-        found += take_block(sum[0], sum[1], sum[2], sum[3], leasts, i * BLOCK, hits + found);
-    }
-    _mm256_zeroupper();
-    return found;
-}
+const kernel bm25_scalar_kernel = {
+    add_column_scalar, add_list_scalar,  add_found_scalar,   peaks_scalar,    most_scalar,      count_scalar,     ranks_scalar,
+    sum_scalar,        sum_above_scalar, bytes_above_scalar, most_sum_scalar, peak_sums_scalar, count_sums_scalar};
 
-AVX2 static size_t sum_above_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums,
-                                  uint16_t least, int clear, uint32_t *hits) {
-    switch (n_groups == 1 ? groups->n : n_groups ? A_GROUP + 1 : 0) {
-    case 0: return above_fixed(0, n_blocks, groups, sums, least, clear, hits);
-    case 1: return above_fixed(1, n_blocks, groups, sums, least, clear, hits);
-    case 2: return above_fixed(2, n_blocks, groups, sums, least, clear, hits);
-    case 3: return above_fixed(3, n_blocks, groups, sums, least, clear, hits);
-    case 4: return above_fixed(4, n_blocks, groups, sums, least, clear, hits);
-    case 5: return above_fixed(5, n_blocks, groups, sums, least, clear, hits);
-    case 6: return above_fixed(6, n_blocks, groups, sums, least, clear, hits);
-    case 7: return above_fixed(7, n_blocks, groups, sums, least, clear, hits);
-    case 8: return above_fixed(8, n_blocks, groups, sums, least, clear, hits);
-    default: sum_avx2(n_blocks, n_groups, groups, sums);
-    }
-    return above_fixed(0, n_blocks, groups, sums, least, clear, hits);
+#if defined(BM25_HAS_AVX2)
+#define FASTEST BM25_AVX2
+#define FASTEST_KERNEL bm25_avx2_kernel
+static int has_fastest(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi");
 }
-
-static const kernel avx2_kernel = {add_column_avx2, add_list_avx2, add_found_avx2, peaks_avx2,    most_avx2,
-                                   count_avx2,      sum_avx2,      sum_above_avx2, most_sum_avx2, count_sums_avx2};
+#elif defined(BM25_HAS_NEON)
+#define FASTEST BM25_NEON
+#define FASTEST_KERNEL bm25_neon_kernel
+static int has_fastest(void) { return 1; } /* every 64-bit ARM */
+#else
+#define FASTEST BM25_SCALAR
+#define FASTEST_KERNEL bm25_scalar_kernel
+static int has_fastest(void) { return 1; }
+#endif
 
 const kernel *bm25_kernel_of(bm25_kernel name) {
-    if (name == BM25_AVX2) return bm25_best_kernel() == BM25_AVX2 ? &avx2_kernel : NULL;
-    return name == BM25_SCALAR ? &scalar_kernel : NULL;
+    if (name == BM25_SCALAR) return &bm25_scalar_kernel;
+    return name == bm25_best_kernel() ? &FASTEST_KERNEL : NULL;
 }
 
-bm25_kernel bm25_best_kernel(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi")
-               ? BM25_AVX2
-               : BM25_SCALAR;
-}
-#else
-const kernel *bm25_kernel_of(bm25_kernel name) { return name == BM25_SCALAR ? &scalar_kernel : NULL; }
-
-bm25_kernel bm25_best_kernel(void) { return BM25_SCALAR; }
-#endif
+bm25_kernel bm25_best_kernel(void) { return has_fastest() ? FASTEST : BM25_SCALAR; }

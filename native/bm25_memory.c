@@ -3,6 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 /* Make room for n items of `size` bytes in *array. 0, or BM25_NO_MEMORY with the array as it was. */
 int bm25_grow(void *array, size_t n, size_t size) {
@@ -80,13 +83,18 @@ void bm25_reclaim(bm25 *q) {
     if (!ordered_load(&q->readers[(q->epoch + 1) & 1][0])) drop_all(&q->waiting);
 }
 
+int bm25_make_limbo(limbo *l) {
+    if (bm25_grow(&l->at, 16, sizeof *l->at)) return BM25_NO_MEMORY;
+    l->room = 16;
+    return 0;
+}
+
 void bm25_retire(bm25 *q, void *p, void (*drop)(void *)) {
     limbo *l = &q->coming;
     if (!p) return;
     if (l->n == l->room) {
         if (bm25_grow(&l->at, 2 * l->room + 16, sizeof *l->at)) { /* then wait for the searches that run */
             while (q->waiting.n || q->coming.n) bm25_reclaim(q);
-            if (!l->room) return; /* never had room for one: rather lose a few bytes than free what may be read */
         } else {
             l->room = 2 * l->room + 16;
         }
@@ -109,6 +117,75 @@ void *bm25_carve(core *c, size_t size_bytes) {
     }
     a->used += n;
     return a->bytes + a->used - n;
+}
+
+/* ---- columns ---- */
+
+void bm25_advise(void *p, size_t size_bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    const uintptr_t start = ((uintptr_t)p + SLAB - 1) / SLAB * SLAB, end = ((uintptr_t)p + size_bytes) / SLAB * SLAB;
+    if (start < end) (void)madvise((void *)start, end - start, MADV_HUGEPAGE);
+#else
+    (void)p, (void)size_bytes;
+#endif
+}
+
+enum { LINE = 64 };
+
+static size_t column_size(uint32_t room) {
+    return (sizeof(column) + room / 16 * sizeof(uint64_t) + LINE - 1) / LINE * LINE;
+}
+
+static void *aligned(void *p, size_t to) { return (void *)(((uintptr_t)p + to - 1) / to * to); }
+
+/* One more slab, all of its places free. */
+static int grow_pool(pool *home) {
+    const size_t size = column_size(CHUNK), first = (sizeof(slab) + LINE - 1) / LINE * LINE;
+    void *held = NULL;
+    slab *made;
+    if (bm25_grow(&held, 2 * (size_t)SLAB, 1)) return BM25_NO_MEMORY; /* what is outside of the slab is never touched */
+    bm25_advise(held, 2 * (size_t)SLAB);
+    made = aligned(held, SLAB);
+    made->held = held, made->next = home->slabs, home->slabs = made, home->n_slabs++;
+    for (size_t at = first + (SLAB - first) / size * size; at > first; at -= size) {
+        column *const k = (column *)(void *)((char *)made + at - size);
+        k->next = home->free, home->free = k;
+    }
+    return 0;
+}
+
+column *bm25_new_column(pool *home, uint32_t room) {
+    const size_t size = column_size(room);
+    void *held = NULL;
+    column *made;
+    if (room == CHUNK) {
+        if (!home->free && grow_pool(home)) return NULL;
+        made = home->free, home->free = made->next;
+    } else {
+        if (bm25_grow(&held, size + LINE, 1)) return NULL;
+        made = aligned(held, LINE);
+    }
+    memset((void *)made, 0, size);
+    memset((void *)made->least, 255, sizeof made->least);
+    made->held = held, made->home = home, made->room = room;
+    return made;
+}
+
+void bm25_free_column(void *p) {
+    column *const k = p;
+    if (!k) return;
+    if (k->held)
+        free(k->held);
+    else
+        k->next = k->home->free, k->home->free = k;
+}
+
+void bm25_free_pool(pool *home) {
+    while (home->slabs) {
+        slab *const next = home->slabs->next;
+        free(home->slabs->held);
+        home->slabs = next;
+    }
 }
 
 /* ---- what a search may look at: the writer leaves the last few states behind ---- */

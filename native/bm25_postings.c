@@ -32,16 +32,14 @@ uint32_t bm25_first(const uint32_t *slots, uint32_t n, uint32_t slot) {
 }
 
 uint32_t bm25_tf_of(const rare *r, uint32_t n, uint32_t slot) {
-    uint32_t low = 0;
-    while (low < n) {
-        const uint32_t middle = low + (n - low) / 2;
-        if (r->at[middle].slot == slot) return r->at[middle].tf;
-        if (r->at[middle].slot < slot)
-            low = middle + 1;
-        else
-            n = middle;
+    const posting *at = r->at, *const end = at + n;
+    while (n > 0) {
+        const uint32_t half = n / 2;
+        const int less = at[half].slot < slot;
+        at = less ? at + half + 1 : at;
+        n = less ? n - half - 1 : half;
     }
-    return 0;
+    return at < end && at->slot == slot ? at->tf : 0;
 }
 
 /* ---- columns ---- */
@@ -60,7 +58,8 @@ static uint64_t taken(uint64_t word) {
 uint32_t bm25_in_column(const column *k, uint32_t n) {
     const uint32_t most = n < k->room ? n : k->room, full = most / BLOCK;
     uint32_t found = 0;
-    for (uint32_t i = 0; i < full; i++) found += relaxed(&k->count[i]);
+    for (uint32_t i = 0; i < most / 1024; i++) found += relaxed(&k->sixteen[i]);
+    for (uint32_t i = most / 1024 * 16; i < full; i++) found += relaxed(&k->count[i]);
     for (uint32_t local = full * BLOCK; local < most; local += 8) { /* the eight nibbles of half a word */
         const unsigned shift = shift_in_word(local) & 7, here = most - local < 8 ? most - local : 8;
         uint64_t word = relaxed(&k->bits[full * 4 + word_in_block(local)]) >> shift;
@@ -88,17 +87,7 @@ static void set_cell(column *k, const chunk *c, uint32_t slot, uint32_t tf, uint
     if (length < relaxed(&k->least[cell])) settle(&k->least[cell], length);
     settle(word, relaxed(word) | (uint64_t)cell << shift_in_word(local));
     settle(&k->count[local / BLOCK], (uint8_t)(relaxed(&k->count[local / BLOCK]) + 1));
-}
-
-static size_t column_size(uint32_t room) { return sizeof(column) + room / 16 * sizeof(uint64_t); }
-
-static column *new_column(uint32_t room) {
-    column *made = NULL;
-    if (bm25_grow(&made, column_size(room), 1)) return NULL;
-    memset((void *)made, 0, column_size(room));
-    memset((void *)made->least, 255, sizeof made->least);
-    made->room = room;
-    return made;
+    settle(&k->sixteen[local / 1024], (uint16_t)(relaxed(&k->sixteen[local / 1024]) + 1));
 }
 
 static void drop(bm25 *q, const core *c, void *p) {
@@ -108,18 +97,27 @@ static void drop(bm25 *q, const core *c, void *p) {
         bm25_retire(q, p, free);
 }
 
+static void copy_column(column *to, const column *from) {
+    memcpy((void *)to->least, (const void *)from->least, sizeof to->least);
+    memcpy((void *)to->sixteen, (const void *)from->sixteen, sizeof to->sixteen);
+    memcpy((void *)to->count, (const void *)from->count, sizeof to->count);
+    memcpy((void *)to->bits, (const void *)from->bits, from->room / 2);
+}
+
 /* Room in a column for one more document. */
 static int grow_column(bm25 *q, core *c, columns *all, uint32_t at, uint32_t local) {
     column *const old = all->at[at].column, *grown;
     uint32_t room = old->room;
     if (local < room) return 0;
     while (room <= local) room *= 2;
-    grown = new_column(room);
+    grown = bm25_new_column(&q->pool, room);
     if (!grown) return BM25_NO_MEMORY;
-    memcpy((char *)grown, (const char *)old, column_size(old->room));
-    grown->room = room;
+    copy_column(grown, old);
     release(&all->at[at].column, grown);
-    drop(q, c, old);
+    if (c->private)
+        bm25_free_column(old);
+    else
+        bm25_retire(q, old, bm25_free_column);
     return 0;
 }
 
@@ -159,7 +157,7 @@ static void choose_cuts(core *c, uint32_t slot) {
 static column *begin_column(bm25 *q, core *c, term *t, uint32_t slot, uint32_t room) {
     const uint32_t at = slot / CHUNK;
     column *made;
-    if (grow_columns(q, c, t, at) || !(made = new_column(room))) return NULL;
+    if (grow_columns(q, c, t, at) || !(made = bm25_new_column(&q->pool, room))) return NULL;
     choose_cuts(c, slot);
     return made;
 }
@@ -235,7 +233,7 @@ static void maybe_convert(bm25 *q, core *c, term *t, uint32_t slot) {
     if (at) room = CHUNK;
     if (!(made = begin_column(q, c, t, slot, room))) return;
     if (!(shorter = copy_list(l, first, first + first / 8 + 4))) {
-        free(made);
+        bm25_free_column(made);
         return;
     }
     for (uint32_t i = first; i < l->n; i++) {
@@ -283,9 +281,10 @@ void bm25_commit(bm25 *q, core *c, term *t, uint32_t slot, uint32_t tf, unsigned
         release(&l->n, l->n + 1);
         maybe_convert(q, c, t, slot);
     }
+    settle(&t->posted, (uint64_t)slot << 32 | ((uint32_t)t->posted + 1));
 }
 
 void bm25_free_term(term *t) {
-    for (uint32_t i = 0; t->columns && i < t->columns->n; i++) free((void *)t->columns->at[i].column);
+    for (uint32_t i = 0; t->columns && i < t->columns->n; i++) bm25_free_column((void *)t->columns->at[i].column);
     free(t->columns), free(t->list), free(t->rare), free(t->weights);
 }

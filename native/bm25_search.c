@@ -1,7 +1,7 @@
-/* A query from its text to its hits: what it may look at, which way it goes, and the exact scores. */
+/* A query from its text to its hits: what it may look at, which way it goes, and the scores of all. */
+#include "bm25_fill.h"
 #include "bm25_index.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +48,8 @@ static uint32_t removed_with(const view *v, const list *removed, uint32_t n_remo
 /* The list is read before the columns: what moves from it into a column is found in one of them at least, and a column
  * hides what the list has of its chunk. What came after the snapshot is cut off. */
 static view view_of(core *c, const snapshot *now, term *t, uint32_t times) {
+    const uint64_t posted = relaxed(&t->posted); /* what came before the snapshot is in it, at least */
+    const int is_older = posted >> 32 < now->n;  /* and then nothing of this term came after it */
     view v = {.term = t, .times = times};
     v.list = acquire(&t->list), v.n_list = v.list ? acquire(&v.list->n) : 0;
     v.columns = acquire(&t->columns), v.n_columns = v.columns ? acquire(&v.columns->n) : 0;
@@ -56,9 +58,9 @@ static view view_of(core *c, const snapshot *now, term *t, uint32_t times) {
     v.most_tf = v.n_rare ? (float)relaxed(&v.rare->most) : MANY - 1;
     while (v.n_list && v.list->slot[v.n_list - 1] >= now->n) v.n_list--;
     while (v.n_rare && v.rare->at[v.n_rare - 1].slot >= now->n) v.n_rare--;
-    if (v.n_list && bm25_column_at(&v, v.list->slot[v.n_list - 1] / CHUNK))
+    if (v.n_list && v.n_columns && bm25_column_at(&v, v.list->slot[v.n_list - 1] / CHUNK))
         v.n_list = bm25_first(v.list->slot, v.n_list, v.list->slot[v.n_list - 1] / CHUNK * CHUNK);
-    v.df = v.n_list + in_columns(&v, now->n);
+    v.df = is_older ? (uint32_t)posted : v.n_list + in_columns(&v, now->n);
     if (now->n_removed && v.df) v.df -= removed_with(&v, acquire(&c->removed), now->n_removed);
     return v;
 }
@@ -90,14 +92,30 @@ static int find_terms(search *s, core *c, const token *tokens, size_t n) {
             at[j] = t, place[j] = (uint32_t)s->n_views;
             s->views[s->n_views].term = t, s->views[s->n_views++].times = 1;
             prefetch((const void *)relaxed(&t->list)), prefetch((const void *)relaxed(&t->columns));
+            prefetch((const void *)relaxed(&t->rare));
         }
     }
     return 0;
 }
 
+/* What the search will look at first: the ends of lists, and the columns of the first chunk. */
+static void fetch_views(const search *s) {
+    for (size_t i = 0; i < s->n_views; i++) {
+        const list *const l = acquire(&s->views[i].term->list);
+        const columns *const all = acquire(&s->views[i].term->columns);
+        const uint32_t n = l ? acquire(&l->n) : 0;
+        if (n) prefetch(l->slot + n - 1), prefetch(codes_of(l));
+        if (all && acquire(&all->n)) {
+            const column *const k = acquire(&all->at[0].column);
+            if (k) prefetch((const void *)k), prefetch((const void *)k->bits), prefetch((const char *)k->bits + 64);
+        }
+    }
+}
+
 static void weigh(search *s, core *c) {
     const double n_live = s->now.n_live;
     size_t kept = 0;
+    fetch_views(s);
     for (size_t i = 0; i < s->n_views; i++) {
         view v = view_of(c, &s->now, s->views[i].term, s->views[i].times);
         if (!v.df && !v.n_weights) continue;
@@ -105,6 +123,20 @@ static void weigh(search *s, core *c) {
         s->views[kept++] = v;
     }
     s->n_views = kept;
+}
+
+int64_t bm25_df(bm25 *q, size_t n_bytes, const char *text) {
+    scratch *const s = bm25_borrow(q);
+    const unsigned entered = bm25_enter(q);
+    core *const c = acquire(&q->core);
+    const snapshot now = bm25_look(c);
+    token *t = NULL;
+    int64_t df = s ? bm25_split(s, 1, n_bytes, text, &t) : BM25_NO_MEMORY;
+    term *const found = df ? NULL : bm25_find(acquire(&c->dictionary), t);
+    if (found) df = view_of(c, &now, found, 1).df;
+    bm25_leave(q, entered);
+    bm25_give_back(q, s);
+    return df;
 }
 
 /* ---- filters ---- */
@@ -145,92 +177,6 @@ static int allow_slots(search *s, size_t n, const uint32_t *slots) {
     for (size_t i = 0; i < n; i++) bits[slots[i] / 64] |= UINT64_C(1) << slots[i] % 64;
     s->allow = bits, s->filtered = 1;
     return 0;
-}
-
-/* ---- the scores of some documents ---- */
-
-/* A walk of the list for each document: good for few. */
-static void find_few(const view *v, size_t n, const uint32_t *slots, float *tf) {
-    const list *l = v->list;
-    uint32_t at = v->n_list && l->slot[0] < slots[0] ? bm25_first(l->slot, v->n_list, slots[0]) : 0;
-    for (size_t i = 0; i < n && at < v->n_list; i++) {
-        const uint32_t *from = l->slot + at, left = v->n_list - at;
-        uint32_t step = 1;
-        while (step < left && from[step] < slots[i]) step *= 2;
-        at += step / 2 + bm25_first(from + step / 2, (step < left ? step + 1 : left) - step / 2, slots[i]);
-        if (at < v->n_list && l->slot[at] == slots[i]) tf[i] = (float)((codes_of(l)[at] >> 6) + 1);
-    }
-}
-
-/* A walk of the part of the list that is in the documents' chunk, without a branch: places has for each document of
- * the chunk where it is among the n, from 1 on, and tf[-1] takes the counts of all others. */
-static void find_many(const view *v, uint32_t start, const uint16_t *places, float *tf) {
-    const list *l = v->list;
-    const uint8_t *code = codes_of(l);
-    const uint32_t first = start ? bm25_first(l->slot, v->n_list, start) : 0;
-    for (uint32_t i = first; i < v->n_list && l->slot[i] < start + CHUNK; i++)
-        tf[(int)places[l->slot[i] - start] - 1] = (float)((code[i] >> 6) + 1);
-}
-
-static void find_in_column(const column *k, size_t n, const uint32_t *slots, float *tf) {
-    static const float tf_of[CELLS] = {0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, MANY, MANY};
-    const uint32_t room = k->room;
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t local = slots[i] % CHUNK;
-        if (local >= room) break; /* they ascend */
-        tf[i] = tf_of[relaxed(&k->bits[local / BLOCK * 4 + word_in_block(local)]) >> shift_in_word(local) & 15];
-    }
-}
-
-enum { MANY_HERE = 24 };
-
-/* The count of a view's term in each of some documents of one chunk, in ascending order. */
-static void find_counts(const view *v, size_t n, const uint32_t *slots, const uint16_t *places, float *tf) {
-    const uint32_t at = slots[0] / CHUNK;
-    const column *k = bm25_column_at(v, at);
-    memset(tf, 0, n * sizeof *tf);
-    if (k)
-        find_in_column(k, n, slots, tf);
-    else if (v->n_list && n >= MANY_HERE)
-        find_many(v, at * CHUNK, places, tf);
-    else if (v->n_list)
-        find_few(v, n, slots, tf);
-    for (size_t i = 0; v->n_rare && i < n; i++)
-        if (tf[i] >= MANY) tf[i] = (float)bm25_tf_of(v->rare, v->n_rare, slots[i]);
-}
-
-/* Exact scores of documents in ascending order, for queries without weights. scores: room for n. */
-int bm25_score_slots(search *s, size_t n, const uint32_t *slots, float *scores) {
-    const int fresh = !s->scratch->at[B_PLACES].p;
-    uint16_t *places = bm25_take(s->scratch, B_PLACES, CHUNK * sizeof *places); /* zeros between searches */
-    float *tf = bm25_take(s->scratch, B_TF, (CHUNK + 1) * sizeof *tf);
-    float *norm = bm25_take(s->scratch, B_NORM, CHUNK * sizeof *norm);
-    if (places && fresh) memset(places, 0, CHUNK * sizeof *places);
-    if (!tf || !norm || !places) return BM25_NO_MEMORY;
-    memset(scores, 0, n * sizeof *scores);
-    for (size_t first = 0, end; first < n; first = end) {
-        const uint32_t at = slots[first] / CHUNK;
-        for (end = first; end < n && slots[end] / CHUNK == at; end++)
-            norm[end - first] = s->a + s->c * (float)s->docs->length[slots[end]];
-        for (size_t i = first; end - first >= MANY_HERE && i < end; i++)
-            places[slots[i] % CHUNK] = (uint16_t)(i - first + 1);
-        for (size_t i = 0; i < s->n_views; i++) {
-            find_counts(s->views + i, end - first, slots + first, places, tf + 1);
-            s->q->kernel->add_found(end - first, tf + 1, norm, s->views[i].gain, scores + first);
-        }
-        for (size_t i = first; end - first >= MANY_HERE && i < end; i++) places[slots[i] % CHUNK] = 0;
-    }
-    return 0;
-}
-
-int64_t bm25_search_slots(search *s, size_t n, uint32_t *slots, uint64_t **hits) {
-    float *scores = bm25_take(s->scratch, B_SCORES, n * sizeof *scores);
-    size_t found = 0;
-    *hits = bm25_take(s->scratch, B_HITS, 2 * (n + 1) * sizeof **hits);
-    if (!scores || !*hits || bm25_score_slots(s, n, slots, scores)) return BM25_NO_MEMORY;
-    for (size_t i = 0; i < n; i++)
-        if (scores[i] >= FLT_MIN) (*hits)[found++] = hit_of(scores[i], slots[i]);
-    return (int64_t)bm25_best(s->docs, found, s->k, hits);
 }
 
 /* ---- the scores of all documents ---- */
@@ -281,12 +227,19 @@ static void add_view(const search *s, const view *v, float *scores) {
             scores[v->weights->at[i].slot] += (float)v->times * v->weights->at[i].weight;
 }
 
-int64_t bm25_search_all(search *s, uint64_t **hits) {
+/* Of every slot, with room for what bm25_best_of_all needs behind them. NULL: no memory. */
+static float *all_scores(search *s) {
     const size_t room = (size_t)s->now.n + BLOCK + LANES * DEEPEST;
     float *scores = bm25_take(s->scratch, B_SCORES, room * sizeof *scores);
-    if (!scores) return BM25_NO_MEMORY;
+    if (!scores) return NULL;
     memset(scores, 0, room * sizeof *scores);
     for (size_t i = 0; i < s->n_views; i++) add_view(s, s->views + i, scores);
+    return scores;
+}
+
+int64_t bm25_search_all(search *s, uint64_t **hits) {
+    float *scores = all_scores(s);
+    if (!scores) return BM25_NO_MEMORY;
     for (uint32_t i = 0; s->filtered && i < s->now.n; i++)
         if (!bm25_passes(s, i)) scores[i] = 0;
     return bm25_best_of_all(s, scores, hits);
@@ -314,17 +267,20 @@ static int64_t choose(search *s, core *c, size_t n_allow, const int64_t *allow, 
     return bm25_search_all(s, hits);
 }
 
-static int64_t run(search *s, core *c, size_t n_allow, const int64_t *allow, int64_t *ids, float *scores) {
-    uint64_t *hits;
-    int64_t found;
+static void look(search *s, core *c) {
     s->now = bm25_look(c);
-    if (s->k > s->now.n_live) s->k = s->now.n_live;
-    if (!s->k) return 0;
     s->docs = acquire(&c->docs);
     s->a = (float)(s->q->k1 * (1 - s->q->b));
     if (s->now.total_length) s->c = (float)(s->q->k1 * s->q->b / ((double)s->now.total_length / s->now.n_live));
     weigh(s, c);
-    if (!s->n_views) return 0;
+}
+
+static int64_t run(search *s, core *c, size_t n_allow, const int64_t *allow, int64_t *ids, float *scores) {
+    uint64_t *hits;
+    int64_t found;
+    look(s, c);
+    if (s->k > s->now.n_live) s->k = s->now.n_live;
+    if (!s->k || !s->n_views) return 0;
     found = choose(s, c, n_allow, allow, &hits);
     for (int64_t i = 0; i < found; i++) {
         ids[i] = s->docs->id[hits[i] & UINT32_MAX];
@@ -343,6 +299,32 @@ int64_t bm25_search(bm25 *q, size_t n, size_t n_bytes, const char *text, size_t 
         core *const c = acquire(&q->core);
         found = find_terms(&s, c, tokens, n);
         if (!found) found = run(&s, c, n_allow, allow, ids, scores);
+        bm25_leave(q, entered);
+    }
+    bm25_give_back(q, s.scratch);
+    return found;
+}
+
+static int64_t score_all(search *s, core *c, size_t room, float *out) {
+    float *scores;
+    size_t n = 0;
+    look(s, c);
+    if (s->now.n_live > room) return s->now.n_live;
+    if (!(scores = all_scores(s))) return BM25_NO_MEMORY;
+    for (uint32_t i = 0; i < s->now.n && n < room; i++)
+        if (relaxed(&s->docs->live[i])) out[n++] = scores[i];
+    return (int64_t)n;
+}
+
+int64_t bm25_scores(bm25 *q, size_t n, size_t n_bytes, const char *text, size_t room, float *scores) {
+    search s = {.q = q, .scratch = bm25_borrow(q), .since = -HUGE_VAL};
+    token *tokens = NULL;
+    int64_t found = s.scratch ? bm25_split(s.scratch, n, n_bytes, text, &tokens) : BM25_NO_MEMORY;
+    if (!found) {
+        const unsigned entered = bm25_enter(q);
+        core *const c = acquire(&q->core);
+        found = find_terms(&s, c, tokens, n);
+        if (!found) found = score_all(&s, c, room, scores);
         bm25_leave(q, entered);
     }
     bm25_give_back(q, s.scratch);

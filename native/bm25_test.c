@@ -19,20 +19,17 @@ static void *meagre_realloc(void *old, size_t size) {
 #include "bm25.c"
 #include "bm25_best.c"
 #include "bm25_bounds.c"
+#include "bm25_exact.c"
 #include "bm25_kernels.c"
+#include "bm25_kernels_avx2.c"
+#include "bm25_kernels_neon.c"
 #include "bm25_memory.c"
 #include "bm25_postings.c"
 #include "bm25_search.c"
 #include "bm25_terms.c"
 #undef realloc
 
-#define CHECK(truth)                                                        \
-    do {                                                                    \
-        if (!(truth)) {                                                     \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #truth); \
-            exit(1);                                                        \
-        }                                                                   \
-    } while (0)
+#include "check.h"
 
 enum { VOCABULARY = 400, WORDS = 40, K = 20, TEXT = WORDS * 24, THREADS = 3 };
 
@@ -89,6 +86,82 @@ static void check_same(bm25 *const *indexes, uint64_t seed) {
             CHECK(first.scores[i - 1] > first.scores[i] ||
                   (first.scores[i - 1] == first.scores[i] && first.ids[i - 1] > first.ids[i]));
     }
+}
+
+enum { BLOCKS = 9, MOST = BLOCKS * BLOCK };
+
+static void draw_groups(uint64_t *seed, group *groups, uint8_t bits[2][A_GROUP][MOST / 2]) {
+    for (int g = 0; g < 2; g++) {
+        groups[g].n = g ? drawn(seed) % (A_GROUP + 1) : A_GROUP;
+        for (size_t t = 0; t < A_GROUP; t++) {
+            for (size_t i = 0; i < MOST / 2; i++) bits[g][t][i] = (uint8_t)(drawn(seed) % 3 ? drawn(seed) : 0);
+            for (size_t i = 1; i < CELLS; i++) groups[g].worth[t][i] = (uint8_t)(drawn(seed) % 120);
+            groups[g].worth[t][0] = 0, groups[g].bits[t] = bits[g][t];
+        }
+    }
+}
+
+static void check_sums(const kernel *x, const kernel *y, uint64_t *seed) {
+    static uint8_t bits[2][A_GROUP][MOST / 2], bytes[2][MOST];
+    static uint16_t sums[2][MOST], peaks[2][MOST];
+    static uint32_t hits[2][MOST + 4];
+    group groups[2];
+    const uint16_t least = (uint16_t)(drawn(seed) % 800);
+    draw_groups(seed, groups, bits);
+    for (size_t n_groups = 0; n_groups < 3; n_groups++)
+        for (size_t n = 0; n <= BLOCKS; n++)
+            for (int clear = 0; clear < 2; clear++) {
+                const size_t first = 2 - n_groups; /* the second alone, then both */
+                size_t found;
+                for (size_t i = 0; i < MOST; i++)
+                    sums[0][i] = sums[1][i] = (uint16_t)(drawn(seed) % 300), bytes[0][i] = bytes[1][i] = (uint8_t)drawn(seed);
+                x->sum(n, n_groups, groups + first % 2, sums[0]), y->sum(n, n_groups, groups + first % 2, sums[1]);
+                CHECK(!memcmp(sums[0], sums[1], sizeof *sums));
+                CHECK(x->most_sum(n * BLOCK - n, sums[0]) == y->most_sum(n * BLOCK - n, sums[0]));
+                CHECK(x->count_sums(n * BLOCK - n, sums[0], least) == y->count_sums(n * BLOCK - n, sums[0], least));
+                x->peak_sums(n, 3, sums[0], peaks[0]), y->peak_sums(n, 3, sums[0], peaks[1]);
+                CHECK(!memcmp(peaks[0], peaks[1], n * SUMS * sizeof **peaks));
+                found = x->sum_above(n, n_groups, groups + first % 2, sums[0], least, clear, hits[0]);
+                CHECK(found == y->sum_above(n, n_groups, groups + first % 2, sums[1], least, clear, hits[1]));
+                CHECK(!memcmp(hits[0], hits[1], found * sizeof **hits));
+                CHECK(!clear || !memcmp(sums[0], sums[1], sizeof *sums));
+                found = x->bytes_above(n, n_groups, groups + first % 2, bytes[0], (uint8_t)(least | 1), hits[0]);
+                CHECK(found == y->bytes_above(n, n_groups, groups + first % 2, bytes[1], (uint8_t)(least | 1), hits[1]));
+                CHECK(!memcmp(hits[0], hits[1], found * sizeof **hits) && !memcmp(bytes[0], bytes[1], sizeof *bytes));
+            }
+}
+
+static void check_floats(const kernel *x, const kernel *y, uint64_t *seed) {
+    static uint64_t words[MOST / 16];
+    static uint32_t length[MOST], slot[MOST];
+    static uint8_t code[MOST];
+    static float tf[MOST], norm[MOST], scores[2][MOST], peaks[2][MOST];
+    static uint16_t ranks[2][MOST];
+    const float k1 = drawn(seed) % 4 ? 0.9f : 0, gain = 0.001f * (float)(drawn(seed) % 9999), a = 0.6f * k1, c = k1 / 143;
+    const size_t n = drawn(seed) % (MOST - LANES);
+    for (size_t i = 0; i < MOST; i++) {
+        if (i % 16 == 0) words[i / 16] = (uint64_t)drawn(seed) << 33 ^ drawn(seed);
+        length[i] = drawn(seed) % 2000, slot[i] = (uint32_t)(i * 5 % MOST), code[i] = (uint8_t)drawn(seed);
+        tf[i] = (float)(drawn(seed) % 7), norm[i] = a + c * (float)length[i], scores[0][i] = scores[1][i] = (float)(i % 9) - 3;
+    }
+    x->add_column(n / 16, words, gain, a, c, length, scores[0]), y->add_column(n / 16, words, gain, a, c, length, scores[1]);
+    x->add_list(n, slot, code, gain, a, c, length, scores[0]), y->add_list(n, slot, code, gain, a, c, length, scores[1]);
+    x->add_found(n, tf, norm, gain, scores[0]), y->add_found(n, tf, norm, gain, scores[1]);
+    CHECK(!memcmp(scores[0], scores[1], sizeof *scores));
+    x->peaks(MOST / LANES / 3, 3, scores[0], peaks[0]), y->peaks(MOST / LANES / 3, 3, scores[0], peaks[1]);
+    CHECK(!memcmp(peaks[0], peaks[1], MOST / 3 * sizeof **peaks));
+    CHECK(x->count(n, scores[0], gain) == y->count(n, scores[0], gain) && !(x->most(64, scores[0]) < y->most(64, scores[0])) &&
+          !(x->most(64, scores[0]) > y->most(64, scores[0])));
+    memset(scores[0] + n, 0, LANES * sizeof **scores);
+    for (size_t i = 0; i < n; i++) scores[0][i] += 3; /* ranks are asked for scores above 0 */
+    x->ranks(n, scores[0], ranks[0]), y->ranks(n, scores[0], ranks[1]);
+    CHECK(!memcmp(ranks[0], ranks[1], n * sizeof **ranks));
+}
+
+static void test_each_kernel_gives_what_the_scalar_one_gives(uint64_t seed) {
+    const kernel *const x = bm25_kernel_of(BM25_SCALAR), *const y = bm25_kernel_of(bm25_best_kernel());
+    check_sums(x, y, &seed);
+    for (int i = 0; i < 50; i++) check_floats(x, y, &seed);
 }
 
 /* weighed: weights now and then; removals: one document in so many goes again. */
@@ -242,6 +315,7 @@ int main(int n_arguments, char **arguments) {
     test_searches_go_on_while_documents_come_and_go();
     if (n_arguments > 1 && !strcmp(arguments[1], "threads")) return 0;
     for (uint64_t seed = 0; seed < 5; seed++) {
+        test_each_kernel_gives_what_the_scalar_one_gives(seed);
         test_kernels_and_ways_agree_bit_for_bit(seed, 70, 1, 3, 0.9, 0.4);
         test_kernels_and_ways_agree_bit_for_bit(seed, 4000, 0, 0, 0.9, 0.4);
         test_kernels_and_ways_agree_bit_for_bit(seed, 4000, 0, 2, 1.2, 0.75);
@@ -251,6 +325,6 @@ int main(int n_arguments, char **arguments) {
     test_a_hope_that_fails_costs_no_result();
     test_running_out_of_memory_changes_nothing();
     test_what_cannot_be_is_refused();
-    printf("bm25: all is well (%s)\n", bm25_best_kernel() == BM25_AVX2 ? "avx2" : "scalar");
+    printf("bm25: all is well (%s)\n", (const char *[]){"scalar", "avx2", "neon"}[bm25_best_kernel()]);
     return 0;
 }

@@ -4,7 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from scripted import echo
+
+settings.register_profile("lantern", deadline=None)  # a busy machine is no fault of the code
+settings.load_profile("lantern")
 
 
 @pytest.fixture(scope="session")

@@ -190,9 +190,9 @@ def stage(chat: demo.Chat, folder: Path, *, dense: bool = True) -> Iterator[Stag
 
 
 def await_vectors(config: Config) -> None:
-    """Until every passage has its vector."""
+    """Until everything is cut into passages, and every passage has its vector."""
     deadline = time.monotonic() + 120
     with Archive(config.archive.path, read_only=True) as archive:
-        while config.embed.enabled == "on" and archive.unembedded(1):
+        while archive.uncut(1) or (config.embed.enabled == "on" and archive.unembedded(1)):
             assert time.monotonic() < deadline, "the embedder did not keep up"
             time.sleep(0.02)

@@ -252,16 +252,17 @@ def serving(config: Config, **parts) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def process(config: Config, **options) -> Iterator[tuple[subprocess.Popen, str]]:
-    """`lantern serve` as a process of its own; ended when the block ends. Yields it and its URL."""
+def process(config: Config, *arguments: str, more: str = "", **options) -> Iterator[tuple[subprocess.Popen, str]]:
+    """`lantern serve` as a process of its own; ended when the block ends. Yields it and its URL. more: YAML"""
     environ = os.environ | {
         "LANTERN_ARCHIVE": str(config.archive.path), "LANTERN_OPENAI_UPSTREAM": config.upstream.openai,
         "LANTERN_ANTHROPIC_UPSTREAM": config.upstream.anthropic, "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
     settings = config.archive.path.parent / "lantern.yaml"
     archive = f"archive: {{hold_ms: {config.archive.hold_ms}, synchronous: {config.archive.synchronous}}}\n"
-    settings.write_text("embed: {enabled: 'off'}\n" + archive)
+    settings.write_text("embed: {enabled: 'off'}\n" + archive + more)
     command = [sys.executable, "-m", "lantern_proxy", "serve", "--port", "0", "--json", "--config", str(settings)]
+    command += arguments
     serve = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
     try:
         banner = serve.stdout.readline()

@@ -111,3 +111,21 @@ def test_endless_text_takes_time_in_proportion(piece):
     terms(text)
     specifics(text)
     sentences(text)
+
+
+def test_enrichment_names_the_kind_and_the_action_but_never_repeats_what_is_said():
+    from lantern_proxy.analyze_enrich import enrich, table
+
+    assert "anim" in enrich(terms("my dog"))
+    assert "purchas" in enrich(terms("I bought it, I will buy more"))
+    assert "anim" not in enrich(terms("my dog is an animal"))
+    assert enrich(["zzgrk"]) == []
+    assert all(found and own not in found for own, found in table().items())
+
+
+@pytest.mark.parametrize("term", [
+    "next week", "yesterday", "three days ago", "deadbeef", "key = value", "key=value", "lib/a", "me@example.org",
+    "run()", "os.path", "camelCase", "main.py", "x-1", "http://a.b", "c:\\dir",
+])  # fmt: skip
+def test_a_term_that_begins_like_a_plain_word_is_found_among_them(term):
+    assert any(found.endswith(term) for found in specifics(f"so it was {term} and not the rest"))

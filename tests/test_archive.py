@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from sqlite_utils import utils
 
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow, TenantArchive
-from lantern_proxy.turn import Block, Filed, Passage, Placed, Restored, item, message
+from lantern_proxy.turn import Block, Filed, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
 
 sqlite3: Any = utils.__dict__[
     "sqlite3"
@@ -88,6 +88,11 @@ def block(placed: list[Placed], *, session: str = "s1", request: str = "s1-r0", 
         "created_at": 5.0,
     }  # fmt: skip
     return Block(**{**facts, **more})
+
+
+def passed_over(passage: Passage, reason: Reason, **more: Any) -> PassedOver:
+    facts: dict[str, Any] = {"kind": "loss", "rank": 1, "score": 0.5, "signals": {"salience": 0.5}, **more}
+    return PassedOver(passage=passage, reason=reason, why=why_not(reason, facts.get("other", 0)), **facts)
 
 
 def unit_vector(seed: int, dim: int = 8) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -616,7 +621,7 @@ def test_no_write_of_a_tenant_changes_anything_of_another(archive: Archive) -> N
     other.reinforce({one.id: (0.1, 0.1, 9, 9.0)})
     other.mark_used("s1-r0", {one.id: True})
     with pytest.raises(ArchiveError, match="restored no passage"):
-        other.feedback("s1-r0", one.id, "wrong")
+        other.feedback("s1-r0", one.id, "wrong", now=1.0)
     report = other.prune(PruneRule(session="s1"), now=1e9)
     assert (report.passages, report.messages, report.sessions) == (0, 0, 0)
     archive.add_vectors("model", 8, [(OTHER, "s1", one.id, unit_vector(99))])
@@ -792,16 +797,16 @@ def test_why_tells_the_request_its_blocks_and_what_became_of_them(archive: Archi
     archive.write([record(1, blocks=(block([placed], request="s1-r1"),)), record(2)])
     mine = archive.of(MINE)
     mine.mark_used("s1-r1", {one.id: True, 99: False})
-    mine.feedback("s1-r1", one.id, "useful")
+    mine.feedback("s1-r1", one.id, "useful", now=1.0)
     why = mine.why("s1-r1")
     assert why is not None
     assert (why.request.id, why.blocks[0].restored.placed) == ("s1-r1", (placed,))
     assert [(mark.passage, mark.used, mark.verdict) for mark in why.marks] == [(one.id, True, "useful")]
     assert mine.why("unknown") is None
-    mine.feedback("s1-r2", one.id, "wrong")  # replayed in the next request of the session
+    mine.feedback("s1-r2", one.id, "wrong", now=2.0)  # replayed in the next request of the session
     assert mine.why("s1-r1").marks[0].verdict == "wrong"  # type: ignore[union-attr]
     with pytest.raises(ArchiveError, match="request s1-r1 restored no passage 77; `lantern why s1-r1` lists them"):
-        mine.feedback("s1-r1", 77, "useful")
+        mine.feedback("s1-r1", 77, "useful", now=3.0)
 
 
 def test_a_request_written_again_is_brought_up_to_date(archive: Archive) -> None:

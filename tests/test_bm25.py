@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lantern_proxy import bm25
 from lantern_proxy.bm25 import PARTITION_S, Index, best_kernel
 
-KERNELS = ["numpy", *(["scalar"] if bm25.BUILT else []), *(["avx2"] if best_kernel() == "avx2" else [])]
+KERNELS = ["numpy", *(["scalar"] if bm25.BUILT else []), *({best_kernel()} - {"numpy", "scalar"})]
 WORDS = [f"w{i}" for i in range(12)]
 
 
@@ -115,6 +115,11 @@ steps_of = st.lists(
     | st.tuples(
         st.just("search"), terms_of, st.integers(0, 9), st.none() | st.lists(ids_of), st.none() | st.integers(0, 5),
         st.none() | st.integers(1, 4),
+    )
+    | st.tuples(st.just("scores"), terms_of)
+    | st.tuples(
+        st.just("many"), st.lists(terms_of, max_size=5), st.integers(0, 9), st.none() | st.lists(ids_of),
+        st.integers(1, 3),
     ),
     max_size=40,
 )  # fmt: skip
@@ -126,6 +131,9 @@ def test_kernels_agree_and_follow_the_reference_through_adds_removals_weights_an
     indexes = [made(*way) for way in WAYS]
     docs, weights, weeks = {}, {}, {}
     for name, *given_ in steps:
+        if name in ("scores", "many"):
+            check_scores(indexes, docs, weights, *given_) if name == "scores" else check_many(indexes, *given_)
+            continue
         if name == "search":
             check_search(indexes, docs, weights, weeks, *given_)
             continue
@@ -162,6 +170,22 @@ def follow(docs, weights, weeks, name, doc_id, *rest):
     else:
         for term, weight in rest[0].items():
             weights[doc_id][term] += weight
+
+
+def check_scores(indexes, docs, weights, query):
+    """Of each document that is there, in order of arrival (as `docs` has them), the score that a search gives it."""
+    expected, exact = reference(docs, query, weights=weights), [index.scores(query) for index in indexes]
+    assert all(scores.tobytes() == exact[0].tobytes() for scores in exact)
+    assert exact[0].tolist() == pytest.approx([expected.get(doc_id, 0.0) for doc_id in docs], abs=1e-4)
+    above = {doc_id: score for doc_id, score in zip(docs, exact[0].tolist(), strict=True) if score > 0}
+    ids, best = indexes[0].search(query, len(docs))
+    assert dict(zip(ids.tolist(), best.tolist(), strict=True)) == above
+
+
+def check_many(indexes, queries, k, allow, threads):
+    alone = [bits(indexes[0].search(query, k, allow=allow)) for query in queries]
+    for index in indexes:
+        assert [bits(one) for one in index.search_many(queries, k, threads=threads, allow=allow)] == alone
 
 
 def check_search(indexes, docs, weights, weeks, query, k, allow, since, newest):
@@ -312,6 +336,62 @@ def test_weights_alone_make_a_learned_sparse_index(index):
     assert index.search(["cat"], 9)[0].tolist() == [1]
 
 
+def test_weights_sum_as_scipy_sparse_does_to_the_bit(index):
+    """A learned-sparse index is the product of two sparse matrices; k1 and b have no part in it."""
+    sparse = pytest.importorskip("scipy.sparse")
+    draw = np.random.default_rng(7)
+    matrix = sparse.random_array((300, 40), density=0.2, format="csr", dtype=np.float32, rng=draw)
+    for row in range(300):
+        index.add(row, [])
+        start, end = matrix.indptr[row : row + 2]
+        named = zip(matrix.indices[start:end], matrix.data[start:end], strict=True)
+        index.add_weights(row, {f"t{term}": float(value) for term, value in named})
+    for _ in range(20):
+        chosen = np.sort(draw.choice(40, 6, replace=False))
+        times = draw.integers(1, 4, 6)
+        query = np.zeros(40, np.float32)
+        query[chosen] = times
+        expected = (sparse.csr_array(matrix) @ sparse.csr_array(query[:, None])).toarray().ravel()
+        terms = [f"t{term}" for term, n in zip(chosen, times, strict=True) for _ in range(n)]
+        assert index.scores(terms).view(np.int32).tolist() == expected.astype(np.float32).view(np.int32).tolist()
+        ids, scores = index.search(terms, 300)
+        assert (expected[ids] == scores).all()
+        assert len(ids) == np.count_nonzero(expected)
+
+
+def test_scores_are_those_of_a_search_in_order_of_arrival(index):
+    docs = corpus(1500, seed=9)
+    for doc_id, terms in docs.items():
+        index.add(doc_id, terms)
+    gone = list(docs)[3::10]
+    for doc_id in gone:
+        index.remove(doc_id)
+        del docs[doc_id]
+    for query in (["t0", "t5", "t0"], ["t1", "t200"], ["a\0b"], []):
+        scores = index.scores(query)
+        assert (scores.dtype, len(scores)) == (np.float32, len(index))
+        ids, best = index.search(query, len(index))
+        found = {doc_id: score for doc_id, score in zip(docs, scores.tolist(), strict=True) if score}
+        assert found == dict(zip(ids.tolist(), best.tolist(), strict=True))
+
+
+def test_scores_of_an_empty_index_are_empty(index):
+    assert index.scores(["a"]).tolist() == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_many_queries_by_many_threads_give_what_each_gives_alone(index, threads):
+    for doc_id, terms in corpus(1000, seed=10).items():
+        index.add(doc_id, terms)
+    queries = [[f"t{i % 7}", f"t{i}"] for i in range(23)]
+    for allow in (None, range(0, 900)):
+        many = index.search_many(queries, 10, threads=threads, allow=allow)
+        assert [bits(one) for one in many] == [bits(index.search(query, 10, allow=allow)) for query in queries]
+    assert index.search_many([], 10, threads=threads) == []
+    with pytest.raises(ValueError, match=r"^bm25: threads is 0; use 1 or more"):
+        index.search_many(queries, 10, threads=0)
+
+
 def test_terms_of_any_text_are_kept_apart(index):
     words = ["", "\0", "a\0", "a", "a\nb", "é", "e\u0301", "\ud800", "🦊"]
     for doc_id, word in enumerate(words):
@@ -332,7 +412,7 @@ def test_errors_name_the_value_and_the_way_out(index):
         (lambda: index.search(["a"], 1, since=math.nan), "since is nan"),
         (lambda: Index(k1=-1), "k1 is -1; use a finite number of 0 or more"),
         (lambda: Index(b=1.5), "b is 1.5; use 0 to 1"),
-        (lambda: Index(kernel="sse"), "kernel is 'sse'; use avx2, scalar, numpy, or None"),
+        (lambda: Index(kernel="sse"), "kernel is 'sse'; use avx2, neon, scalar, numpy, or None"),
     ]:
         with pytest.raises(ValueError, match=f"^bm25: {message}"):
             call()
@@ -384,5 +464,5 @@ def test_threads_that_search_while_one_appends_see_whole_documents_in_order(inde
 def test_the_kernel_is_the_best_there_is_and_the_reason_for_less_is_told():
     with Index() as index:
         assert index.kernel == best_kernel() == KERNELS[-1]
-    assert (bm25.WHY == "") == (best_kernel() == "avx2")
+    assert (bm25.WHY == "") == (best_kernel() in ("avx2", "neon"))
     assert (best_kernel() == "numpy") is not bm25.BUILT

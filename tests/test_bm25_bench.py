@@ -3,11 +3,15 @@
 import json
 import xml.etree.ElementTree as ElementTree
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from lantern_proxy.bench import bm25_ours
 from lantern_proxy.bench.bm25 import command, queries, synthetic
-from lantern_proxy.bench.bm25_peers import release
+from lantern_proxy.bench.bm25_lucene import Lucene, jars
+from lantern_proxy.bench.bm25_peers import PEERS, release
+from lantern_proxy.bench.bm25_records import Synthetic
 
 
 def bench(*arguments):
@@ -33,12 +37,47 @@ def test_an_engine_with_the_same_formula_gives_the_same_scores():
     assert rows[1]["same"] == 1
 
 
+@pytest.mark.skipif(release("lucene") is None, reason="Lucene is not installed")
+def test_lucene_gives_the_same_scores_where_it_keeps_lengths_exactly_and_is_timed_by_itself():
+    records = synthetic(300)
+    short = Synthetic(records.tokens[: 300 * 20], np.arange(301) * 20, records.words)  # it rounds lengths from 40 on
+    lucene = Lucene(short, warm_s=0)
+    for question in queries(records, 5):
+        ids, scores = lucene(question, 10)
+        best = PEERS["lantern"](short)(question, 10)[1]
+        assert len(ids) == len(best)
+        assert scores == pytest.approx(best, rel=1e-4)
+        assert lucene.timed_us(question, 10) > 0
+    lucene.close()
+
+
+@pytest.mark.skipif(release("pisa") is None, reason="PISA is not installed")
+def test_pisa_finds_mostly_what_we_find():
+    records = synthetic(2000)
+    pisa, ours = PEERS["pisa"](records), PEERS["lantern"](records)
+    for question in queries(records, 5):
+        found = {int(name) for name in pisa(question, 10)[0]}
+        assert len(found & set(ours(question, 10)[0].tolist())) >= 5  # its idf is another
+
+
+def test_what_is_not_installed_is_told_with_how_to_install_it(monkeypatch):
+    monkeypatch.setenv("LANTERN_LUCENE", "/nowhere")
+    jars.cache_clear()
+    try:
+        result = bench("--records", "300", "--engines", "lucene", "--json")
+    finally:
+        jars.cache_clear()
+    assert "lucene: skipped, not installed (Debian: liblucene8-java" in result.output
+    assert '"engine": "lantern"' in result.output
+
+
 def test_the_report_holds_the_table_and_a_plot_that_is_well_formed(tmp_path):
     result = bench("--records", "300,900", "--engines", "fts5", "--write", str(tmp_path / "docs"))
     assert result.exit_code == 0
     text = (tmp_path / "docs" / "bm25.md").read_text(encoding="utf-8")
-    assert result.output.strip() in text
+    assert all(part.strip() in text for part in result.output.split("| records"))
     assert "| engine | 300 | 900 |" in text
+    assert text.count("\n| 300 | ") == text.count("\n| 900 | ") == 1  # ours alone
     svg = ElementTree.parse(tmp_path / "docs" / "bm25.svg").getroot()
     assert len(svg.findall("{http://www.w3.org/2000/svg}polyline")) == 2
 
@@ -55,7 +94,33 @@ def test_queries_have_nine_terms_and_half_of_them_are_common():
         assert all(df[term] > 0 for term in question)
 
 
-@pytest.mark.parametrize(("option", "value"), [("--engines", "lucene"), ("--records", "many")])
+def test_a_locomo_file_is_measured_with_its_own_questions(tmp_path):
+    turns = [{"speaker": "Ann", "text": f"the {word} retry policy of Monday"} for word in ("old", "new", "odd")] * 40
+    sample = {
+        "conversation": {"session_1": turns, "speaker_a": "Ann"},
+        "qa": [{"question": "Which retry policy?"}] * 30,
+    }
+    (tmp_path / "turns.json").write_text(json.dumps([sample]), encoding="utf-8")
+    output = bench("--records", "300", "--engines", "fts5", "--locomo", str(tmp_path / "turns.json"), "--json").output
+    assert [json.loads(line)["records"] for line in output.splitlines()] == [120, 120, 300, 300]
+    (tmp_path / "turns.json").write_text("[1]", encoding="utf-8")
+    result = bench("--records", "300", "--locomo", str(tmp_path / "turns.json"))
+    assert result.exit_code == 2
+    assert "is no LoCoMo file" in result.output
+
+
+def test_what_is_said_of_ours_alone_is_measured():
+    records = synthetic(1500)
+    alone = bm25_ours.ours(records, queries(records, 20), adds=200)
+    assert 0 < alone.add_p50_us <= alone.add_p99_us
+    assert 0 < alone.busy_add_p50_us <= alone.busy_add_p99_us
+    assert alone.hot_us > 0 < alone.cold_us
+    assert alone.floor_us > 0
+    assert 100 < alone.bytes_a_record < 5000
+    assert alone.noise >= 1
+
+
+@pytest.mark.parametrize(("option", "value"), [("--engines", "solr"), ("--records", "many")])
 def test_what_is_not_known_is_named(option, value):
     result = bench(option, value)
     assert result.exit_code == 2

@@ -16,6 +16,7 @@ import click
 import httpx
 import pytest
 from click.testing import CliRunner
+from test_archive import passed_over
 
 from lantern_proxy import Lantern, cli, demo
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
@@ -45,8 +46,13 @@ def made(tmp_path_factory):
     )
     session = SessionRow(id="chat-one", api="chat", created_at=now, last_seen_at=now)
     request = RequestRow(id="req_1", at=now, api="chat", path="", event="window", query=question, restored=9)
+    taken = {placed.passage.id for block in blocks for placed in block.placed}
     with Archive(path) as archive:
-        archive.write([Record(tenant=tenant, project="work", session=session, request=request, blocks=ledger)])
+        others = [each for each in archive.of(tenant).passages() if each.id not in taken]
+        passed = tuple(passed_over(each, "budget", rank=rank) for rank, each in enumerate(others[:3], start=1))
+        archive.write(
+            [Record(tenant=tenant, project="work", session=session, request=request, blocks=ledger, passed=passed)]
+        )
     return path
 
 
@@ -87,7 +93,7 @@ def test_a_measurement_explains_itself_and_has_json(lantern):
     assert "--json" in lantern("bench", "bm25", "--help").output
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "bench"])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("bench", "keys", "train", "completion")])
 def test_every_command_explains_itself_with_an_example_and_has_json(lantern, name):
     told = lantern(name, "--help").output
     assert f"Example: lantern {name}" in told
@@ -113,7 +119,7 @@ def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
         (["show", "chat-one", "--turn", "99"], 1, "session chat-one has no turn 99"),
         (["why", "req_none"], 1, "request req_none is not in the archive"),
         (["sessions", "--tenant", "t_none"], 1, "tenant t_none has nothing in lantern.db"),
-        (["prune"], 2, "prune needs --older-than, --below-confidence or --session"),
+        (["prune"], 2, "prune needs --older-than, --below-confidence, --session, --keep-mb or --retention"),
         (["prune", "--older-than", "soon"], 2, "--older-than is 'soon'; use a number and a unit"),
         (["serve", "--port", "99999"], 2, "invalid value for '--port'"),
     ],
@@ -169,6 +175,21 @@ def test_show_takes_the_start_of_an_id_and_one_turn(lantern):
     assert SCRIPT.turns[4][0] not in told
 
 
+def test_show_tells_what_use_taught_about_passages(lantern, tmp_path):
+    before = rows(lantern("show", "chat-one", "--passages", "--json"))
+    chosen = before[-1]
+    with Archive(tmp_path / "lantern.db") as archive:
+        (owner,) = {each.id for each in archive.tenants() if archive.of(each.id).session("chat-one")}
+        archive.of(owner).reinforce({chosen["id"]: (0.65, 0.55, 9_999, 1.7e9)})
+    after = rows(lantern("show", "chat-one", "--passages", "--json"))
+    assert {row["id"] for row in after} == {row["id"] for row in before}
+    assert after[0]["id"] == chosen["id"]
+    assert (after[0]["confidence"], after[0]["success"], after[0]["accesses"]) == (0.65, 0.55, 9_999)
+    told = lantern("show", "chat-one", "--passages", "--turn", chosen["turn"]).output
+    assert "9999" in told
+    assert "0.65" in told
+
+
 def test_archived_text_cannot_command_the_terminal(lantern):
     told = lantern("show", "chat-two").output
     assert "\x1b" not in told
@@ -193,9 +214,179 @@ def test_why_shows_what_was_restored_and_on_which_evidence(lantern):
     shown = lantern("why", "last").output
     assert "request req_1" in shown
     assert "7461" in shown
+    taken = {each["passage"]["id"] for each in placed}
+    assert told["passed"]
+    assert not taken & {each["passage"]["id"] for each in told["passed"]}
+    for each in told["passed"]:
+        assert f"passage {each['passage']['id']}, " in shown
+        assert each["why"] in shown
+    assert "left out of the loss block, the best" in shown
 
 
 # changing
+
+
+def first_passage(lantern):
+    """A passage that req_1 restored."""
+    (told,) = rows(lantern("why", "req_1", "--json"))
+    return told["blocks"][0]["restored"]["placed"][0]["passage"]
+
+
+def test_a_verdict_is_noted_listed_and_taken_back(lantern):
+    id_ = first_passage(lantern)["id"]
+    assert rows(lantern("feedback", "last", id_, "wrong", "--json"))[0]["verdict"] == "wrong"
+    assert [row["id"] for row in rows(lantern("marks", "--json"))] == [id_]
+    assert f"passage {id_}: wrong" in lantern("marks").output
+    assert rows(lantern("feedback", "req_1", id_, "none", "--json"))[0]["verdict"] == ""
+    assert "nothing is judged" in lantern("marks").output
+
+
+def test_what_is_marked_wrong_is_not_restored_again(lantern, tmp_path):
+    question = SCRIPT.details[0].literal
+    compacted = demo.SHAPES["last-six"](SCRIPT.history, "", question)
+    id_ = first_passage(lantern)["id"]
+    lantern("feedback", "req_1", id_, "wrong")
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config, project="work") as mine:
+        blocks = mine.restore("chat-one", compacted)
+    assert blocks
+    assert id_ not in {placed.passage.id for block in blocks for placed in block.placed}
+
+
+def test_a_verdict_on_what_was_not_restored_is_refused(lantern):
+    told = lantern("feedback", "req_none", first_passage(lantern)["id"], "wrong", code=1)
+    assert "restored no passage" in told.output
+
+
+def test_a_pin_is_set_and_taken_off(lantern):
+    id_ = first_passage(lantern)["id"]
+    assert rows(lantern("pin", id_, "--json"))[0]["pinned"]
+    assert not rows(lantern("pin", id_, "--off", "--json"))[0]["pinned"]
+
+
+def test_a_correction_is_searched_and_its_history_kept(lantern):
+    before = first_passage(lantern)
+    lantern("edit", before["id"], "--text", "The quokka port is 9321.")
+    assert rows(lantern("search", "quokka", "--json"))[0]["passage"] == before["id"]
+    (past,) = rows(lantern("edit", before["id"], "--history", "--json"))
+    assert (past["before"], past["after"]) == (before["text"], "The quokka port is 9321.")
+
+
+@pytest.mark.parametrize("command", ["pin 99999", "edit 99999 --text x", "feedback - 99999 wrong"])
+def test_a_passage_that_is_not_there_is_told_by_its_number(lantern, command):
+    assert "there is no passage 99999" in lantern(*command.split(), code=1).output
+
+
+def test_show_tells_where_the_history_was_cut_and_what_came_back(lantern):
+    told = lantern("show", "chat-one", "--brief").output
+    assert "---- " in told
+    assert "window: the client dropped" in told
+    assert "++++ " in told
+    assert "9 passages put back" in told
+    assert told.index("req_1") > told.index(SCRIPT.history[0]["content"][:40])
+
+
+def test_a_dry_run_tells_what_a_request_would_get_and_archives_nothing(lantern, tmp_path):
+    question = SCRIPT.details[0].literal
+    compacted = demo.SHAPES["last-six"](SCRIPT.history, "", question)
+    (tmp_path / "request.json").write_text(json.dumps({"model": "m", "messages": compacted}))
+    (tmp_path / "lantern.yaml").write_text("embed: {enabled: 'off'}")
+    before = rows(lantern("export", "--json"))
+    options = ["--dry-run", "request.json", "--session", "chat-one", "--config", "lantern.yaml"]
+    (told,) = rows(lantern("why", *options, "--json"))
+    assert told["event"] == "window"
+    assert any(SCRIPT.details[0].answer in placed["text"] for block in told["blocks"] for placed in block["placed"])
+    assert {each["kind"] for each in told["passed"]} == {"loss", "question"}
+    assert "would be seen as window" in lantern("why", *options).output
+    assert rows(lantern("export", "--json")) == before
+
+
+def test_a_dry_run_of_something_else_is_refused(lantern, tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    told = lantern("why", "--dry-run", "x.json", "--session", "chat-one", code=1).output
+    assert "this is no request" in told
+
+
+def test_search_finds_only_what_its_filters_allow(lantern):
+    everyone = rows(lantern("search", "listener", "--json"))
+    assert {row["speaker"] for row in rows(lantern("search", "listener", "--speaker", "user", "--json"))} == {"user"}
+    assert not rows(lantern("search", "listener", "--older-than", "1d", "--json"))
+    assert rows(lantern("search", "listener", "--newer-than", "1d", "--json")) == everyone
+    assert not rows(lantern("search", "listener", "--project", "elsewhere", "--json"))
+    assert (
+        "--newer-than is '2y'; use a number and a unit" in lantern("search", "x", "--newer-than", "2y", code=2).output
+    )
+
+
+def test_prune_by_size_removes_the_oldest_first(lantern, tmp_path):
+    said = [{"role": ("user", "assistant")[i % 2], "content": f"{i}: {'old news ' * 400}"} for i in range(800)]
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as mine:
+        tenant = mine.tenant
+        mine.archive("old", said, times=[1.6e9 + n for n in range(800)])
+    before = rows(lantern("status", "--json"))[0]["size_bytes"]
+    preview = rows(lantern("prune", "--keep-mb", "2", "--tenant", tenant, "--dry-run", "--json"))
+    assert rows(lantern("prune", "--keep-mb", "2", "--tenant", tenant, "--yes", "--json"))[0]["bytes"] > 1e6
+    assert preview[0]["passages"] > 100
+    assert rows(lantern("status", "--json"))[0]["size_bytes"] < before
+    assert rows(lantern("search", "listener", "--json")), "the newest went, too"
+    assert "no more than --keep-mb" in lantern("prune", "--keep-mb", "900", "--yes", code=1).output
+
+
+def test_status_tells_the_last_day(lantern):
+    (told,) = rows(lantern("status", "--json"))
+    assert sum(day["losses"] for day in told["day"].values()) == 1
+    assert "of the last 24 hours" in lantern("status").output
+
+
+def test_doctor_notices_a_clock_that_stands_behind_the_archive(lantern, tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    assert {row["state"] for row in rows(lantern("doctor", "--offline", "--json")) if row["name"] == "clock"} == {"ok"}
+    with Archive(config.archive.path) as archive:
+        late = time.time() + 90_000
+        session = SessionRow(id="late", api="chat", created_at=late, last_seen_at=late)
+        request = RequestRow(id="req_late", at=late, api="chat", path="", event="new")
+        archive.write([Record(tenant="t", session=session, request=request)])
+    (found,) = [row for row in rows(lantern("doctor", "--offline", "--json")) if row["name"] == "clock"]
+    assert found["state"] == "warn"
+    assert "25.0 hours in the future" in found["detail"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_for_its_shell(lantern, shell):
+    assert "_LANTERN_COMPLETE" in lantern("completion", shell).output
+
+
+def test_bash_completes_commands_and_options():
+    environ = {**os.environ, "_LANTERN_COMPLETE": "bash_complete", "COMP_WORDS": "lantern sea", "COMP_CWORD": "1"}
+    console = Path(sys.executable).with_name("lantern")
+    found = subprocess.run([console], env=environ, capture_output=True, text=True)
+    assert "search" in found.stdout
+
+
+def test_import_takes_other_programs_logs_once(lantern, tmp_path):
+    said = [{"role": "user", "content": "The wombat port is 7777."}, {"role": "assistant", "content": "Noted."}]
+    (tmp_path / "mine.jsonl").write_text(json.dumps({"id": "a", "messages": said, "created_at": 1.7e9}))
+    tenant = rows(lantern("status", "--json"))[0]["tenants"][0]["id"]
+    assert "say whose is meant" in lantern("import", "mine.jsonl", code=2).output
+    assert rows(lantern("import", "mine.jsonl", "--tenant", tenant, "--json"))[0]["messages"] == 2
+    assert rows(lantern("import", "mine.jsonl", "--tenant", tenant, "--json"))[0]["messages"] == 0
+    (hit,) = [row for row in rows(lantern("search", "wombat", "--json")) if row["tenant"] == tenant]
+    assert hit["created_at"] == 1.7e9
+
+
+def test_import_finds_the_client_by_its_key(lantern, tmp_path, monkeypatch):
+    (tmp_path / "mine.jsonl").write_text(json.dumps({"messages": [{"role": "user", "content": "a numbat"}]}))
+    monkeypatch.setenv("SOME_KEY", "other")
+    lantern("import", "mine.jsonl", "--key-env", "SOME_KEY")
+    owners = {row["tenant"] for row in rows(lantern("search", "firewall", "--json"))}
+    assert {row["tenant"] for row in rows(lantern("search", "numbat", "--json"))} <= owners
+    assert "NO_SUCH, which is not set" in lantern("import", "mine.jsonl", "--key-env", "NO_SUCH", code=2).output
+
+
+def test_an_import_of_nothing_says_what_is_known(lantern, tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    assert "is no log of" in lantern("import", "x.json", code=1).output
 
 
 def test_a_dry_run_and_a_no_remove_nothing(lantern):
@@ -382,3 +573,11 @@ def test_the_readme_names_only_commands_and_options_that_exist():
 def test_the_example_configuration_serves_as_it_is(lantern):
     example = Path(__file__).parent.parent / "config.example.yaml"
     assert rows(lantern("status", "--json", "--config", example))
+
+
+@pytest.mark.parametrize("arguments", [[], ["bench"], ["train"], ["keys"]])
+def test_a_command_that_is_only_begun_shows_its_help(arguments):
+    result = CliRunner().invoke(cli.cli, arguments)
+    assert result.exit_code == 2
+    assert "\nCommands:\n" in result.output
+    assert not result.output.startswith("lantern:")

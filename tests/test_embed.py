@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lantern_proxy.embed import DamagedCache, Embedder, EmbedError, available, folder_of, open_compiled
+from lantern_proxy.compiled import QUIET
+from lantern_proxy.embed import DamagedCache, Embedder, ModelError, available, folder_of, open_compiled
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -123,6 +124,24 @@ print(sorted({name.split(".")[0] for name in sys.modules}))
     assert not imported & {"torch", "transformers", "sentence_transformers", "optimum", "onnx"}
 
 
+def test_no_library_of_the_model_reports_its_use(embedder: Embedder, cache_dir: Path, tmp_path: Path) -> None:
+    """onnxruntime leaves a device id and a queue of events in the user's cache when it is allowed to."""
+    code = """
+import sys
+from lantern_proxy.embed import Embedder
+with Embedder(sys.argv[1], sys.argv[2]) as embedder:
+    embedder.start()
+    assert embedder.wait(60), embedder.detail
+    embedder.embed(["hello"])
+"""
+    allowed = {k: v for k, v in os.environ.items() if k not in (*QUIET, "CI", "ORT_RUNNING_UNIT_TESTS")}
+    environ = allowed | {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    command = [sys.executable, "-c", code, MODEL, str(cache_dir.resolve())]
+    done = subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.rglob("*")) == []
+
+
 def test_no_texts_give_no_rows(embedder: Embedder) -> None:
     assert embedder.embed([]).shape == (0, 384)
 
@@ -158,7 +177,7 @@ def test_many_threads_get_what_one_gets(embedder: Embedder) -> None:
 def test_an_embedder_that_is_not_ready_says_so(cache_dir: Path) -> None:
     with Embedder(MODEL, cache_dir) as embedder:
         assert (embedder.state, embedder.dim) == ("off", 0)
-        with pytest.raises(EmbedError, match="embedder is off: not started"):
+        with pytest.raises(ModelError, match="embedder is off: not started"):
             embedder.embed(["hello"])
         assert not embedder.wait(0)
 
@@ -170,14 +189,14 @@ def test_a_closed_embedder_gives_no_vectors_and_stays_closed(own_cache: Path) ->
     embedder.close()
     embedder.close()
     embedder.start()
-    with pytest.raises(EmbedError, match="closed"):
+    with pytest.raises(ModelError, match="closed"):
         embedder.embed(["hello"])
 
 
 def test_closing_stops_the_export_and_leaves_nothing_behind(embedder: Embedder, tmp_path: Path) -> None:
     cold = Embedder(MODEL, tmp_path)
     cold.start()
-    with pytest.raises(EmbedError, match="embedder is warming: "):
+    with pytest.raises(ModelError, match="embedder is warming: "):
         cold.embed(["hello"])
     assert not cold.wait(1.5)
     cold.close()

@@ -5,14 +5,18 @@ from dataclasses import replace
 import pytest
 
 from lantern_proxy import Lantern, demo
-from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 
 SCRIPT = demo.chat()
+PATIENT = RestoreConfig(deadline_ms=10_000)
+"""What is restored here does not depend on a quiet machine."""
 
 
 @pytest.fixture
 def config(tmp_path):
-    return Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    return Config(
+        archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"), restore=PATIENT
+    )
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from scripted import Upstream, ask, body, completion, config_for, echo, http, say, serving, told
+from scripted import Upstream, ask, body, completion, config_for, echo, http, say, serving, told, wait_for
 
 from lantern_proxy.config import RestoreConfig, RouteConfig
-from lantern_proxy.restore import Ask, Restorer
+from lantern_proxy.restore import Restorer
+from lantern_proxy.restore_ask import Ask
 from lantern_proxy.turn import Restored
 
 BLOCK = re.compile(r"<restored_context.*?</restored_context>", re.S)
@@ -170,3 +171,41 @@ def test_what_anthropics_servers_drop_behind_a_compaction_block_counts_as_lost(t
     assert "GATE-15838" in json.dumps(sent[-1])
     assert sent[:-1] == messages
     assert int(again["restored"]) >= int(first["restored"]) > 0
+
+
+@pytest.mark.parametrize(("window_tokens", "most_chars"), [(8_192, 983), (200_000, 6_000)])
+def test_a_model_with_a_small_window_gets_a_small_block(tmp_path, window_tokens, most_chars):
+    with Upstream(echo) as upstream:
+        restore = RestoreConfig(window_tokens=window_tokens, deadline_ms=5_000)
+        with serving(config_for(upstream, tmp_path, restore=restore)) as url:
+            messages = talk(url, 30)
+            ask(url, body(*messages[-4:], "Right, where were we?"))
+        (block,) = blocks(upstream)
+        assert 0.6 * most_chars * (window_tokens == 8_192) < len(block) <= most_chars
+        assert (len(block) > 983) == (window_tokens == 200_000)
+
+
+def test_what_was_left_out_is_kept_with_its_reason_also_where_nothing_was_added(tmp_path):
+    settings = RestoreConfig(deadline_ms=5_000, budget_chars=700, question_chars=600)
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=settings)) as url:
+        messages = talk(url, 14)
+        lost = ask(url, body(*messages[-4:], "Which gate does depot number 2 ship through?"))
+        history = [*messages[-4:], {"role": "user", "content": "Which gate does depot number 2 ship through?"}]
+        history.append(lost.json()["choices"][0]["message"])
+        chat = ask(url, body(*history, "Lovely weather in the mountains of Peru today, is it not?"))
+
+        def why(answer) -> dict:
+            address = f"{url}/lantern/api/requests/{told(answer)['request']}"
+            wait_for(lambda: http.get(address).status_code == 200)
+            return http.get(address).json()
+
+        found, nothing = why(lost), why(chat)
+    loss = found["blocks"][0]["restored"]
+    assert loss["kind"] == "loss"
+    placed = {one["passage"]["id"] for one in loss["placed"]}
+    missed = [one for one in found["passed"] if one["kind"] == "loss" and one["reason"] == "budget"]
+    assert missed
+    assert not placed & {one["passage"]["id"] for one in missed}
+    assert all(one["why"] == "no room was left for it" and one["signals"]["salience"] > 0 for one in missed)
+    assert nothing["blocks"] == []
+    assert {one["reason"] for one in nothing["passed"]} >= {"admission"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lantern_proxy.rank import diversify, fuse, importance, overlap, recency, smooth, zsum
+from lantern_proxy.rank import diversify, fuse, importance, overlap, recencies, smooth, zsum
 
 
 def test_rrf_adds_weight_over_k_plus_rank():
@@ -22,6 +22,11 @@ def test_scores_flow_into_neighbouring_messages_and_not_into_other_sessions():
     assert flowed.tolist() == [2.0, 4.0, 2.0, 0.0]
 
 
+def test_a_message_takes_as_much_of_its_neighbours_as_it_is_open():
+    scores, places, openness = np.array([0.0, 4.0, 0.0]), np.array([1, 2, 3]), np.array([1.0, 1.0, 0.5])
+    assert smooth(scores, places, shares=(0.5,), openness=openness).tolist() == [2.0, 4.0, 1.0]
+
+
 def test_diversity_puts_a_copy_behind_something_new():
     same = {(1, 2), (2, 1)}
     order = diversify({1: 1.0, 2: 0.99, 3: 0.8, 4: 0.0}, lambda a, b: float((a, b) in same), lam=0.7)
@@ -38,8 +43,9 @@ def test_importance_is_the_product_of_the_paper():
 
 
 def test_newer_is_more_recent():
-    assert recency(0) == 0.005
-    assert recency(30 * 86_400) < recency(86_400) < recency(0)
+    new, day, month = recencies(np.array([0.0, 86_400.0, 30 * 86_400.0]))
+    assert new == 0.005
+    assert month < day < new
 
 
 def test_overlap_is_a_share():

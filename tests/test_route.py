@@ -1,8 +1,14 @@
 """Kinds of questions, and the cascade."""
 
+from collections import Counter
+
+import numpy as np
 import pytest
 
-from lantern_proxy.route import asks, lexical_is_sure, looks_back, personal, query_type
+from lantern_proxy.restore_routes import questions
+from lantern_proxy.route import asks, looks_back, margin, personal
+from lantern_proxy.route_soft import fit
+from lantern_proxy.route_types import TYPES, query_type
 
 
 @pytest.mark.parametrize(
@@ -10,15 +16,47 @@ from lantern_proxy.route import asks, lexical_is_sure, looks_back, personal, que
     [
         ("Which port does staging use now?", "knowledge-update"),
         ("When did we launch?", "temporal"),
-        ("What is my favourite editor?", "preference"),
-        ("What did you suggest for the name?", "assistant"),
+        ("What is my favourite editor?", "single-session-preference"),
+        ("What did you suggest for the name?", "single-session-assistant"),
         ("List all the services we have", "multi-session"),
-        ("Where do I work?", "user"),
-        ("Which planet is largest?", "none"),
+        ("Where do I work?", "single-session-user"),
+        ("Which planet is largest?", "single-session-user"),
     ],
 )
-def test_the_first_pattern_in_order_of_priority_names_the_type(question, name):
+def test_the_first_rule_in_order_of_priority_names_the_type(question, name):
     assert query_type(question) == name
+
+
+@pytest.mark.parametrize("split", ["dev", "held_out"])
+def test_the_rules_know_most_of_our_own_questions(split):
+    known = questions(split)
+    assert Counter(name for _, name in known) == dict.fromkeys(TYPES, 15)
+    assert sum(query_type(text) == name for text, name in known) >= 0.9 * len(known)
+
+
+def test_no_question_is_in_both_splits():
+    assert not {text for text, _ in questions("dev")} & {text for text, _ in questions("held_out")}
+
+
+def test_the_learned_router_knows_questions_that_it_was_not_fitted_to():
+    known = questions("dev")
+    learned = fit([text for text, _ in known], [name for _, name in known])
+    right = 0
+    for text, name in questions("held_out"):
+        shares = learned.posterior(text)
+        assert sum(shares.values()) == pytest.approx(1)
+        right += max(shares, key=shares.__getitem__) == name
+    assert right >= 0.85 * len(questions("held_out"))
+
+
+def test_the_learned_router_uses_vectors_where_words_are_unknown():
+    rng = np.random.default_rng(0)
+    near, far = np.eye(8)[0], np.eye(8)[1]
+    texts = [f"alpha{n} beta{n}" for n in range(40)]
+    vectors = np.array([(near if n % 2 else far) + 0.1 * rng.random(8) for n in range(40)])
+    learned = fit(texts, ["odd" if n % 2 else "even" for n in range(40)], vectors)
+    assert learned.posterior("gamma", near)["odd"] > 0.9
+    assert learned.posterior("gamma", far)["even"] > 0.9
 
 
 @pytest.mark.parametrize("text", ["Which port?", "remind me of the port", "what was the port", "Tell me the port."])
@@ -42,7 +80,7 @@ def test_how_do_i_is_about_the_world_and_our_port_is_not():
 
 
 @pytest.mark.parametrize(
-    ("scores", "sure"), [([10.0, 4.0], True), ([10.0, 6.0], False), ([10.0], True), ([], False), ([0.0], False)]
+    ("scores", "margins"), [([10.0, 4.0], 0.6), ([10.0, 10.0], 0.0), ([10.0], 1.0), ([], 0.0), ([0.0], 0.0)]
 )
-def test_the_cascade_is_sure_when_the_first_is_far_ahead(scores, sure):
-    assert lexical_is_sure(scores, tau=0.5) is sure
+def test_the_margin_is_how_far_the_first_is_ahead(scores, margins):
+    assert margin(scores) == margins

@@ -1,86 +1,74 @@
-"""GET /lantern/api/...: what is archived, as JSON. Read-only; every answer belongs to one tenant, or lists them."""
+"""/lantern/api/...: what is archived, as JSON. GET reads, POST changes (see api_write.py).
 
-import ipaddress
+Every answer belongs to one tenant, or lists them: `tenant=` names one, without it all are asked, since who may ask here
+at all may see them all. Errors are {"error": {"message": ...}} with 400, 404, or 503 while there is no archive.
+"""
+
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from lantern_proxy.admin.api_write import write_routes
+from lantern_proxy.admin.events import events
+from lantern_proxy.admin.shape import Endpoint, answer, error, limit_of, number_of
 from lantern_proxy.archive import Archive, ArchiveError, TenantArchive
 from lantern_proxy.config import Config
+from lantern_proxy.doors import STRANGER, AdminDoor
 
-Endpoint = Callable[[Request], Awaitable[Response]]
 Query = Callable[[Archive, Request], Any]
 
 
 def api_routes(config: Config) -> list[BaseRoute]:
-    """The routes, each open to this machine only."""
+    """The routes, each behind the admin's door."""
     queries: dict[str, Query] = {
         "/api/tenants": _tenants,
+        "/api/overview": _overview,
         "/api/sessions": _sessions,
         "/api/sessions/{session}": _session,
+        "/api/sessions/{session}/timeline": _timeline,
+        "/api/sessions/{session}/messages": _messages,
         "/api/search": _search,
+        "/api/requests": _requests,
         "/api/requests/{request}": _why,
+        "/api/passages/{passage}": _passage,
+        "/api/marks": _marks,
     }
-    return [Route(path, only_this_machine(config, _endpoint(query))) for path, query in queries.items()]
+    return [
+        *(Route(path, only_this_machine(config, _endpoint(query))) for path, query in queries.items()),
+        Route("/api/events", only_this_machine(config, events)),
+        *write_routes(config, only_this_machine),
+    ]
 
 
 def only_this_machine(config: Config, endpoint: Endpoint) -> Endpoint:
-    """`endpoint` for callers on this machine, who name it by an address, by localhost or by the configured host.
-
-    Rebinding needs a name: a page at evil.example whose name now means 127.0.0.1 still sends `Host: evil.example`.
-    """
-    allowed = {"localhost", config.server.host}
+    """`endpoint` for callers whom the door lets in (doors.AdminDoor), wherever the route is mounted."""
+    door = AdminDoor(config)
 
     async def guarded(request: Request) -> Response:
-        caller = request.client.host if request.client else ""
-        if not is_loopback(caller):
-            return _refused(f"{caller} may not ask; conversations are shown on this machine only")
-        host = request.url.hostname or ""
-        if host not in allowed and not _is_address(host):
-            way_out = f"http://127.0.0.1:{config.server.port}{request.url.path}"
-            return _refused(f"host {host!r} may not ask; use {way_out}")
-        return await endpoint(request)
+        refused = door.refusal(request.scope) if not request.scope.get(STRANGER) else None
+        if refused is None:
+            return await endpoint(request)
+        return answer(refused.body, refused.status)
 
     return guarded
 
 
-def _refused(message: str) -> Response:
-    return JSONResponse({"error": {"message": message}}, 403)
-
-
-def is_loopback(host: str) -> bool:
-    """Is this address one of this machine's own? An IPv4 address within IPv6 counts as itself."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
-
-
-def _endpoint(query: Query) -> Endpoint:
+def _endpoint(query: Query) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         archive = request.app.state.proxy.writer.archive
         if archive is None:
-            return JSONResponse({"error": {"message": request.app.state.proxy.writer.problem}}, 503)
+            return error(request.app.state.proxy.writer.problem, 503)
         try:
             found = await run_in_threadpool(query, archive, request)
-        except (ArchiveError, ValueError) as error:
-            return JSONResponse({"error": {"message": str(error)}}, 400)
-        return JSONResponse(found) if found is not None else JSONResponse({"error": {"message": "not found"}}, 404)
+        except (ArchiveError, ValueError, OverflowError) as problem:
+            return error(str(problem), 400)
+        return answer(found) if found is not None else error("not found", 404)
 
     return endpoint
 
@@ -90,46 +78,97 @@ def _mine(archive: Archive, request: Request) -> list[TenantArchive]:
     return [archive.of(named)] if named else [archive.of(tenant.id) for tenant in archive.tenants()]
 
 
-def _limit(request: Request) -> int:
-    return max(1, min(1_000, int(request.query_params.get("limit", "50"))))
-
-
 def _tenants(archive: Archive, request: Request) -> Any:
     return [asdict(tenant) for tenant in archive.tenants()]
 
 
+def _overview(archive: Archive, request: Request) -> Any:
+    """since: Unix seconds, by default a day ago; 0: all there is."""
+    now = time.time()
+    since = number_of(request, "since", now - 86_400)
+    return [asdict(mine.overview(since, now)) | {"tenant": mine.tenant} for mine in _mine(archive, request)]
+
+
 def _sessions(archive: Archive, request: Request) -> Any:
-    return [
-        asdict(row) | {"tenant": mine.tenant}
-        for mine in _mine(archive, request)
-        for row in mine.sessions(_limit(request))
+    """Last seen first, with what happened in each. q: in the title or the id"""
+    limit, offset = limit_of(request), int(number_of(request, "offset", 0))
+    titled, project = request.query_params.get("q", ""), request.query_params.get("project")
+    rows = [
+        (row, mine) for mine in _mine(archive, request) for row in mine.sessions(limit + offset, project, titled=titled)
     ]
+    rows.sort(key=lambda pair: -pair[0].last_seen_at)
+    page = rows[offset : offset + limit]
+    counts = {mine.tenant: mine.counts([row.id for row, of in page if of is mine]) for _, mine in page}
+    return [asdict(row) | {"tenant": mine.tenant} | asdict(counts[mine.tenant][row.id]) for row, mine in page]
 
 
-def _session(archive: Archive, request: Request) -> Any:
+def _found(archive: Archive, request: Request) -> tuple[TenantArchive, Any] | None:
     for mine in _mine(archive, request):
         row = mine.session(request.path_params["session"])
         if row is not None:
-            messages = [
-                {
-                    "position": f.position,
-                    "turn": f.turn,
-                    "role": f.message.role,
-                    "text": f.message.text,
-                    "at": f.created_at,
-                }
-                for f in mine.messages(row.id)
-            ]
-            requests = [asdict(r) for r in mine.requests(session=row.id, limit=_limit(request))]
-            return asdict(row) | {"tenant": mine.tenant, "messages": messages, "requests": requests}
+            return mine, row
     return None
 
 
+def _session(archive: Archive, request: Request) -> Any:
+    found = _found(archive, request)
+    if found is None:
+        return None
+    mine, row = found
+    messages = [
+        {"position": f.position, "turn": f.turn, "role": f.message.role, "text": f.message.text, "at": f.created_at}
+        for f in mine.messages(row.id)
+    ]
+    requests = [asdict(r) for r in mine.requests(session=row.id, limit=limit_of(request))]
+    return asdict(row) | {"tenant": mine.tenant, "messages": messages, "requests": requests}
+
+
+def _timeline(archive: Archive, request: Request) -> Any:
+    """The session without its text: each request's size, and the passages that came back."""
+    found = _found(archive, request)
+    if found is None:
+        return None
+    mine, row = found
+    counts = asdict(mine.counts([row.id])[row.id])
+    return asdict(row) | counts | {"tenant": mine.tenant} | asdict(mine.timeline(row.id))
+
+
+def _messages(archive: Archive, request: Request) -> Any:
+    """from: a position; chars: how much of each, 2,000 by default."""
+    found = _found(archive, request)
+    if found is None:
+        return None
+    first, chars = int(number_of(request, "from", 0)), int(number_of(request, "chars", 2_000))
+    return [asdict(shown) for shown in found[0].shown(found[1].id, first, limit_of(request), chars)]
+
+
 def _search(archive: Archive, request: Request) -> Any:
-    query, limit = request.query_params.get("q", ""), _limit(request)
-    hits = [(hit, mine.tenant) for mine in _mine(archive, request) for hit in mine.search(query, limit)]
+    """q, and what narrows it: session, speaker, kind, project, since, until (Unix seconds); limit, offset."""
+    asked = request.query_params
+    query, limit, offset = asked.get("q", ""), limit_of(request), int(number_of(request, "offset", 0))
+    since, until = number_of(request, "since", None), number_of(request, "until", None)
+    hits = [
+        (hit, mine.tenant)
+        for mine in _mine(archive, request)
+        for hit in mine.search(
+            query, limit + offset, asked.get("session") or None, speaker=asked.get("speaker") or None,
+            kind=asked.get("kind") or None, project=asked.get("project") or None,
+            since=since, until=until,
+        )
+    ]  # fmt: skip
     hits.sort(key=lambda pair: -pair[0].score)
-    return [asdict(hit) | {"tenant": tenant} for hit, tenant in hits[:limit]]
+    return [asdict(hit) | {"tenant": tenant} for hit, tenant in hits[offset : offset + limit]]
+
+
+def _requests(archive: Archive, request: Request) -> Any:
+    """The latest, newest first."""
+    limit, session = limit_of(request), request.query_params.get("session") or None
+    rows = [
+        asdict(row) | {"tenant": mine.tenant}
+        for mine in _mine(archive, request)
+        for row in mine.requests(session=session, limit=limit)
+    ]
+    return sorted(rows, key=lambda row: -row["at"])[:limit]
 
 
 def _why(archive: Archive, request: Request) -> Any:
@@ -138,3 +177,22 @@ def _why(archive: Archive, request: Request) -> Any:
         if why is not None:
             return asdict(why) | {"tenant": mine.tenant}
     return None
+
+
+def _passage(archive: Archive, request: Request) -> Any:
+    id_ = int(request.path_params["passage"])
+    for mine in _mine(archive, request):
+        passage = mine.passages_by_id([id_]).get(id_)
+        if passage is not None:
+            history = [asdict(edit) for edit in mine.history(id_)]
+            return asdict(passage) | {"tenant": mine.tenant, "history": history}
+    return None
+
+
+def _marks(archive: Archive, request: Request) -> Any:
+    """What somebody judged, pinned or corrected; changed last first."""
+    limit = limit_of(request)
+    rows = [
+        asdict(marked) | {"tenant": mine.tenant} for mine in _mine(archive, request) for marked in mine.marked(limit)
+    ]
+    return sorted(rows, key=lambda row: -row["changed_at"])[:limit]

@@ -1,19 +1,18 @@
-"""Prometheus text, and the snapshot behind /lantern/health. Reads the proxy's own tallies; keeps none."""
+"""/lantern/metrics and the snapshot behind /lantern/health. Reads the proxy's own tallies; keeps none.
 
+Of several workers any answers for all: samples have the label `worker`, and Prometheus sums them.
+"""
+
+import json
+import re
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.registry import Collector
 from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
-
-from lantern_proxy.archive_file import size_bytes
 
 
 def snapshot(state: State) -> dict[str, Any]:
@@ -38,52 +37,47 @@ def snapshot(state: State) -> dict[str, Any]:
     }  # fmt: skip
 
 
+async def snapshots(request: Request) -> dict[str, Any]:
+    """The snapshot; of several workers what they sum up to, and each one's own under `workers`."""
+    own, others = snapshot(request.app.state), request.app.state.others
+    if others is None or request.scope.get("lantern.passed"):
+        return own
+    found = {n: json.loads(body) for n, body in (await others.told(request.scope)).items()} | {others.number: own}
+    each = [found.get(number, {"status": "down"}) for number in others.numbers]
+    sums = {
+        name: dict(sum((Counter(one.get(name, {})) for one in each), Counter()))
+        for name in ("events", "degraded", "faults")
+    }
+    status = "ok" if all(one["status"] == "ok" for one in each) else "degraded"
+    return own | sums | {"status": status, "workers": each}
+
+
 async def prometheus(request: Request) -> Response:
     """GET /lantern/metrics."""
-    registry = CollectorRegistry()
-    registry.register(_Tallies(request.app.state))
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    from lantern_proxy.admin import metrics_text  # prometheus_client: a server that nobody scrapes does without
+
+    text, others = metrics_text.text(request.app.state), request.app.state.others
+    if others is not None and not request.scope.get("lantern.passed"):
+        found = {n: body.decode() for n, body in (await others.told(request.scope)).items()} | {others.number: text}
+        text = merged(found, others.numbers)
+    return Response(text, media_type=metrics_text.CONTENT_TYPE)
 
 
-class _Tallies(Collector):
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def collect(self) -> Iterator[Metric]:
-        proxy = self._state.proxy
-        yield _counter("lantern_requests", "Requests of memory paths by event.", "event", proxy.tallies.events)
-        yield _counter("lantern_degraded", "What was skipped and why.", "reason", proxy.tallies.degraded)
-        yield _counter("lantern_faults", "Faults of the archive and the embedder.", "kind", proxy.writer.faults)
-        yield CounterMetricFamily(
-            "lantern_restored_passages", "Passages restored for the first time.", proxy.tallies.restored
-        )
-        yield CounterMetricFamily(
-            "lantern_restored_chars", "Characters added to requests, replays included.", proxy.tallies.added_chars
-        )
-        yield GaugeMetricFamily("lantern_queue_depth", "Records that wait for the writer.", proxy.writer.depth)
-        yield GaugeMetricFamily("lantern_archive_up", "1 while the archive can be written.", not proxy.writer.problem)
-        yield GaugeMetricFamily(
-            "lantern_archive_bytes",
-            "Size of the archive, its write-ahead log included.",
-            _size(proxy.config.archive.path),
-        )
-        yield GaugeMetricFamily("lantern_uptime_seconds", "Seconds since start.", time.time() - self._state.started_at)
-        histogram = HistogramMetricFamily(
-            "lantern_prepare_seconds", "Time a request spends here before it goes upstream."
-        )
-        histogram.add_metric([], proxy.tallies.prepare_s.buckets(), proxy.tallies.prepare_s.total)
-        yield histogram
+_SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
 
 
-def _counter(name: str, text: str, label: str, counts: dict[str, int]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for value, count in sorted(counts.items()):
-        family.add_metric([value], count)
-    return family
-
-
-def _size(path: Path) -> int:
-    try:
-        return size_bytes(path)
-    except OSError:
-        return 0
+def merged(texts: Mapping[int, str], workers: Sequence[int]) -> str:
+    """One text of several workers', each sample with its worker; and which of `workers` do not answer."""
+    families: dict[str, list[str]] = {}
+    for number, text in sorted(texts.items()):
+        family: list[str] = []
+        for line in text.splitlines():
+            if line.startswith("# HELP "):
+                family = families.setdefault(line.split()[2], [line])
+            elif line.startswith("#"):
+                family += [line] if line not in family else []
+            elif sample := _SAMPLE.match(line):
+                labels = ",".join([f'worker="{number}"', *filter(None, [sample["labels"]])])
+                family.append(f"{sample['name']}{{{labels}}} {sample['value']}")
+    families["lantern_worker_up"] += [f'lantern_worker_up{{worker="{n}"}} 0.0' for n in workers if n not in texts]
+    return "\n".join([*(line for lines in families.values() for line in lines), ""])

@@ -4,47 +4,33 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lantern_proxy.bench import bm25_lucene, bm25_pisa
+from lantern_proxy.bench.bm25_records import K1, B, Records, Search
 from lantern_proxy.bm25 import Index
-
-K1, B = 0.9, 0.4
-
-Tokens = npt.NDArray[np.int32]
-Search = Callable[[Sequence[str], int], Any]
-
-
-class Records(Protocol):
-    """tokens[starts[i] : starts[i + 1]] are record i, as places in `words`."""
-
-    @property
-    def tokens(self) -> Tokens: ...
-
-    @property
-    def starts(self) -> npt.NDArray[np.int64]: ...
-
-    @property
-    def words(self) -> Sequence[str]: ...
-
-    def __len__(self) -> int: ...
-
-    def terms(self, i: int) -> list[str]: ...
 
 
 def lantern(records: Records) -> Search:
     index = Index(K1, B)
-    for i in range(len(records)):
-        index.add(i, records.terms(i))
+    add_all(index, records, len(records))
     return index.search
+
+
+def add_all(index: Index, records: Records, n: int) -> None:
+    """The first n records, ten thousand at a time."""
+    for first in range(0, n, 10_000):
+        ids = range(first, min(first + 10_000, n))
+        lines = ["\n".join(records.terms(i)).encode() for i in ids]
+        index.add_lines(ids, [0.0] * len(ids), lines)
 
 
 def bm25s(records: Records) -> Search:
     """Its numba backend; retrieve() is its documented way to ask."""
-    from bm25s import BM25  # type: ignore[import-not-found]
-    from bm25s.tokenization import Tokenized  # type: ignore[import-not-found]
+    from bm25s import BM25
+    from bm25s.tokenization import Tokenized
 
     ids = [records.tokens[a:b].tolist() for a, b in zip(records.starts[:-1], records.starts[1:], strict=True)]
     retriever = BM25(k1=K1, b=B, method="lucene", backend="numba")
@@ -54,7 +40,7 @@ def bm25s(records: Records) -> Search:
 
 def tantivy(records: Records) -> Search:
     """One segment in memory; a search ends at document addresses, without fetching a stored field."""
-    import tantivy as t  # type: ignore[import-not-found]
+    import tantivy as t
 
     builder = t.SchemaBuilder()
     builder.add_text_field("text", stored=False, index_option="freq")
@@ -87,7 +73,7 @@ def fts5(records: Records) -> Search:
 
 
 def rank_bm25(records: Records) -> Search:
-    from rank_bm25 import BM25Okapi  # type: ignore[import-not-found]
+    from rank_bm25 import BM25Okapi
 
     okapi = BM25Okapi([records.terms(i) for i in range(len(records))], k1=K1, b=B)
     return lambda terms, k: np.argsort(okapi.get_scores(list(terms)))[::-1][:k]
@@ -95,7 +81,7 @@ def rank_bm25(records: Records) -> Search:
 
 def scipy(records: Records) -> Search:
     """Precomputed float32 impacts in a sparse matrix, one column a term; dense sum and argpartition."""
-    from scipy.sparse import csc_matrix  # type: ignore[import-untyped]
+    from scipy.sparse import csc_matrix
 
     n = len(records)
     lengths = np.diff(records.starts)
@@ -126,6 +112,8 @@ PEERS: dict[str, Callable[[Records], Search]] = {
     "lantern": lantern,
     "bm25s": bm25s,
     "tantivy": tantivy,
+    "lucene": bm25_lucene.Lucene,
+    "pisa": bm25_pisa.Pisa,
     "fts5": fts5,
     "scipy": scipy,
     "rank_bm25": rank_bm25,
@@ -134,12 +122,25 @@ MOST_RECORDS = {"rank_bm25": 5_000, "fts5": 100_000}
 """Where a peer would take minutes."""
 
 
+PACKAGES = {"bm25s": ("bm25s", "numba"), "pisa": ("pyterrier-pisa",)}
+
+
 def release(name: str) -> str | None:
     """What of a peer is installed: "0.3.1", or None when it is not."""
+    if name == "lucene":
+        return bm25_lucene.release()
     if name == "fts5":
         return f"SQLite {sqlite3.sqlite_version}"
     try:
-        both = [version(package) for package in ((name, "numba") if name == "bm25s" else (name,))]
+        both = [version(package) for package in PACKAGES.get(name, (name,))]
     except PackageNotFoundError:
         return "" if name == "lantern" else None
     return " + numba ".join(both)
+
+
+def how_to_install(name: str) -> str:
+    return {
+        "lucene": "Debian: liblucene8-java and openjdk-17-jdk-headless",
+        "pisa": "pip install pyterrier-pisa",
+        "bm25s": "pip install bm25s numba",
+    }.get(name, f"pip install {name}")

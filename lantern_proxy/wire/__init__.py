@@ -3,6 +3,7 @@
 chat, responses, messages   read(body), read_answer(body, ...), inject(body, inserts), settle_place(request, at, place)
 http                        what a request is before it is read: path, headers, encodings
 headers                     what headers say of the session
+reread                      bodies that go on where another one ended
 sse, json                   events of a stream; the parts of a JSON body, with the place where each stands
 """
 
@@ -24,10 +25,12 @@ class Protocol:
     """(body, *, streamed, complete=True)"""
     inject: Callable[[bytes, Sequence[Insert]], bytes]
     settle_place: Callable[[Request, int, Place], Place]
+    key: str = "messages"
+    """The member of a body that holds its messages."""
 
 
 CHAT = Protocol(chat.read, chat.read_answer, chat.inject, chat.settle_place)
-RESPONSES = Protocol(responses.read, responses.read_answer, responses.inject, responses.settle_place)
+RESPONSES = Protocol(responses.read, responses.read_answer, responses.inject, responses.settle_place, "input")
 MESSAGES = Protocol(messages.read, messages.read_answer, messages.inject, messages.settle_place)
 
 _MEMORY = {

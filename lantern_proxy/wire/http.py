@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import zstandard
 
@@ -19,6 +20,7 @@ HOP_BY_HOP = frozenset(
         b"trailer", b"transfer-encoding", b"upgrade",
     }
 )  # fmt: skip
+_NOT_OURS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 _ZSTD_STEP = 4_096
 READABLE_ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 
@@ -33,10 +35,16 @@ class Arrival:
     headers: tuple[Header, ...]
     body: bytes
     """Filled in when all of it is here."""
+    tenant: str = ""
+    """Set at the door for a request that came with a proxy key; else the credential tells."""
 
     def header(self, name: str) -> str:
         """The first value of a header, or empty."""
-        return next((value.decode("latin-1") for key, value in self.headers if key == name.encode()), "")
+        wanted = name.encode()
+        for key, value in self.headers:
+            if key == wanted:
+                return value.decode("latin-1")
+        return ""
 
     def credential(self) -> str:
         """The client's key, wherever its SDK puts it; empty when there is none."""
@@ -53,8 +61,8 @@ def outgoing(headers: tuple[Header, ...]) -> list[Header]:
 
     No Expect either: the body is here, so it was answered with 100 already.
     """
-    drop = HOP_BY_HOP | _named_in(headers) | {b"host", b"content-length", b"expect"}
-    return [(name, value) for name, value in headers if name not in drop and not name.startswith(b"x-lantern-")]
+    drop = _NOT_OURS | named if (named := _named_in(headers)) else _NOT_OURS
+    return [pair for pair in headers if pair[0] not in drop and not pair[0].startswith(b"x-lantern-")]
 
 
 def returning(headers: Sequence[Header], status: int = 200) -> list[Header]:
@@ -63,30 +71,30 @@ def returning(headers: Sequence[Header], status: int = 200) -> list[Header]:
     A 204 or 304 has no body, so the length that some of them tell is left out: a server would wait for that many bytes.
     """
     drop = HOP_BY_HOP | _named_in(headers) | ({b"content-length"} if status in (204, 304) else set())
-    return [
-        (name, value)
-        for name, value in headers
-        if name.lower() not in drop and not name.lower().startswith(b"x-lantern-")
-    ]
+    lowered = [(pair[0].lower(), pair) for pair in headers]
+    return [pair for name, pair in lowered if name not in drop and not name.startswith(b"x-lantern-")]
 
 
 def _named_in(headers: Sequence[Header]) -> set[bytes]:
     """Headers that `Connection` names: they are hop-by-hop, too."""
-    values = [value for name, value in headers if name.lower() == b"connection"]
+    values = [value for name, value in headers if len(name) == 10 and name.lower() == b"connection"]
+    if not values or values == [b"keep-alive"]:
+        return set()
     return {token.strip().lower() for value in values for token in value.split(b",")} - {b"authorization"}
 
 
 def accept_readable(headers: list[Header]) -> list[Header]:
     """The headers with accept-encoding cut down to what we can read too, since we keep a copy of the answer."""
-    kept = [(name, value) for name, value in headers if name != b"accept-encoding"]
-    asked = [
-        part.strip()
-        for name, value in headers
-        if name == b"accept-encoding"
-        for part in value.decode("latin-1").split(",")
-    ]
-    readable = [part for part in asked if part.split(";")[0].strip().lower() in READABLE_ENCODINGS]
-    return [*kept, (b"accept-encoding", ", ".join(readable or ["identity"]).encode("latin-1"))]
+    kept = [pair for pair in headers if pair[0] != b"accept-encoding"]
+    asked = b",".join(value for name, value in headers if name == b"accept-encoding")
+    return [*kept, (b"accept-encoding", _readable(asked))]
+
+
+@lru_cache(maxsize=256)
+def _readable(asked: bytes) -> bytes:
+    parts = [part.strip() for part in asked.decode("latin-1").split(",")]
+    readable = [part for part in parts if part.split(";")[0].strip().lower() in READABLE_ENCODINGS]
+    return ", ".join(readable or ["identity"]).encode("latin-1")
 
 
 def decoded(body: bytes, encoding: str, *, whole: bool = True) -> bytes:

@@ -1,0 +1,184 @@
+"""POST /lantern/api/...: verdicts, pins, corrections, pruning, and a restore that is only tried.
+
+Each takes and answers JSON. Whose it is (same origin, application/json, this machine or the admin token) was asked at
+the door. Ids that are not there are told as 400 with what to do.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from lantern_proxy import chunk, reinforce
+from lantern_proxy.admin.shape import Endpoint, answer, error
+from lantern_proxy.archive import Archive, ArchiveError, PruneRule, TenantArchive
+from lantern_proxy.archive_forget import ForgetRule
+from lantern_proxy.config import Config
+
+Body = dict[str, Any]
+Change = Callable[[Config, Archive, Body], Any]
+_MOST_BYTES = 32 << 20
+
+
+class _Bad(ValueError):
+    """A body that does not say what it should."""
+
+
+def write_routes(config: Config, guard: Callable[[Config, Endpoint], Endpoint]) -> list[BaseRoute]:
+    changes: dict[str, Change] = {
+        "/api/feedback": _feedback,
+        "/api/pin": _pin,
+        "/api/edit": _edit,
+        "/api/prune": _prune,
+        "/api/forget": _forget,
+    }
+    return [
+        *(Route(path, guard(config, _endpoint(change)), methods=["POST"]) for path, change in changes.items()),
+        Route("/api/why", guard(config, why), methods=["POST"]),
+    ]
+
+
+def _endpoint(change: Change) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        proxy = request.app.state.proxy
+        archive = proxy.writer.archive
+        if archive is None:
+            return error(proxy.writer.problem, 503)
+        try:
+            body = await _body(request)
+            found = await run_in_threadpool(change, proxy.config, archive, body)
+        except (ArchiveError, ValueError, OverflowError) as problem:
+            return error(str(problem), 400)
+        if not body.get("dry_run", False) and body.get("confirm", True):
+            request.app.state.events.tell("change", {"what": request.url.path.rsplit("/", 1)[-1]})
+        return answer(found)
+
+    return endpoint
+
+
+async def _body(request: Request) -> Body:
+    if request.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
+        raise _Bad("send application/json")
+    data = b""
+    async for piece in request.stream():
+        data += piece
+        if len(data) > _MOST_BYTES:
+            raise _Bad(f"the body is longer than {_MOST_BYTES >> 20} MB")
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _Bad("the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise _Bad("the body is not a JSON object")
+    return body
+
+
+def _get(body: Body, name: str, kind: type, default: Any = ...) -> Any:
+    value = body.get(name, default)
+    if value is ...:
+        raise _Bad(f"{name} is missing")
+    if value is not default and (not isinstance(value, kind) or (kind is not bool and isinstance(value, bool))):
+        raise _Bad(f"{name} is {json.dumps(value)[:80]}; use a {kind.__name__}")
+    return value
+
+
+def _owner(archive: Archive, body: Body) -> tuple[TenantArchive, int]:
+    """Whose passage `passage` is: ids are unique in an archive."""
+    id_ = _get(body, "passage", int)
+    named = _get(body, "tenant", str, "")
+    tenants = [named] if named else [tenant.id for tenant in archive.tenants()]
+    for tenant in tenants:
+        if archive.of(tenant).passages_by_id([id_]):
+            return archive.of(tenant), id_
+    raise _Bad(f"there is no passage {id_}; /lantern/api/search gives numbers")
+
+
+def _feedback(config: Config, archive: Archive, body: Body) -> Any:
+    """{"passage": 7, "verdict": "useful" | "wrong" | "outdated" | "", "request": "req_..."}: "" takes it back."""
+    mine, id_ = _owner(archive, body)
+    request, verdict = _get(body, "request", str, ""), _get(body, "verdict", str)
+    settle = partial(reinforce.settle, rates=reinforce.Rates.of(config.reinforce))
+    return asdict(mine.feedback(request, id_, verdict, now=time.time(), settle=settle))
+
+
+def _pin(config: Config, archive: Archive, body: Body) -> Any:
+    """{"passage": 7, "pinned": true}"""
+    mine, id_ = _owner(archive, body)
+    change = mine.pin if _get(body, "pinned", bool) else mine.unpin
+    return asdict(change(id_, now=time.time()))
+
+
+def _edit(config: Config, archive: Archive, body: Body) -> Any:
+    """{"passage": 7, "text": "..."}: the text that is found and restored from now on."""
+    mine, id_ = _owner(archive, body)
+    text = _get(body, "text", str)
+    passage = mine.passages_by_id([id_])[id_]
+    return asdict(mine.edit(chunk.reword(passage, text), now=time.time()))
+
+
+def _prune(config: Config, archive: Archive, body: Body) -> Any:
+    """{"older_than_s": 1e7} or {"below_confidence": 0.15} or {"session": "ses_..."}, "tenant", "dry_run".
+
+    A dry run unless "dry_run" is false: who only asks removes nothing.
+    """
+    rule = PruneRule(
+        older_than_s=_number(body, "older_than_s"),
+        below_confidence=_number(body, "below_confidence"),
+        session=_get(body, "session", str, None),
+    )
+    named, dry_run = _get(body, "tenant", str, ""), _get(body, "dry_run", bool, True)
+    tenants = [named] if named else [tenant.id for tenant in archive.tenants()]
+    reports = [asdict(archive.of(tenant).prune(rule, now=time.time(), dry_run=dry_run)) for tenant in tenants]
+    return {field: sum(report[field] for report in reports) for field in ("passages", "messages", "sessions", "bytes")}
+
+
+def _forget(config: Config, archive: Archive, body: Body) -> Any:
+    """{"session": "ses_...", "confirm": "ses_..."}: without its id as confirmation only what would go is told."""
+    session, confirm = _get(body, "session", str), _get(body, "confirm", str, "")
+    if confirm and confirm != session:
+        raise _Bad("confirm is not the session's id; nothing was removed")
+    named = _get(body, "tenant", str, "")
+    for tenant in [named] if named else [tenant.id for tenant in archive.tenants()]:
+        if archive.of(tenant).session(session) is not None:
+            rule = ForgetRule(session=session)
+            return asdict(archive.forget(tenant, rule, now=time.time(), dry_run=not confirm)) | {"marks": []}
+    raise _Bad(f"there is no session {session}; /lantern/api/sessions lists them")
+
+
+def _number(body: Body, name: str) -> float | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e12:
+        raise _Bad(f"{name} is {json.dumps(value)[:80]}; use a number from 0 on")
+    return float(value)
+
+
+async def why(request: Request) -> Response:
+    """{"request": {...}, "session", "tenant", "project", "api"}: what would be restored for this request body.
+
+    Nothing is sent or archived. `tenant` may be left out when there is only one.
+    """
+    proxy = request.app.state.proxy
+    if proxy.writer.archive is None:
+        return error(proxy.writer.problem, 503)
+    try:
+        body = await _body(request)
+        tenants = await run_in_threadpool(proxy.writer.archive.tenants)
+        tenant = _get(body, "tenant", str, "") or (tenants[0].id if len(tenants) == 1 else "")
+        if not tenant:
+            raise _Bad(f"there are {len(tenants)} tenants; name one as `tenant`")
+        found = await proxy.preview(
+            json.dumps(_get(body, "request", dict)).encode(), tenant=tenant, project=_get(body, "project", str, ""),
+            session=_get(body, "session", str, ""), api=_get(body, "api", str, ""),
+        )  # fmt: skip
+    except (ArchiveError, ValueError, OverflowError) as problem:
+        return error(str(problem), 400)
+    return answer(asdict(found))

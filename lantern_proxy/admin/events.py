@@ -1,0 +1,132 @@
+"""GET /lantern/api/events: what happens, as it happens, as server-sent events.
+
+    event: request        each answered request: {"id", "session", "event", "restored", "chars", "ms", "status", ...}
+    event: compaction     the same, when the request lacks part of what its session held
+    event: restore        the same, when it brought new blocks
+    event: change         somebody judged, pinned, corrected or removed something: {"what", ...}
+
+Each reader has a queue of its own. One that does not keep up is let go: its browser comes back and reads the page anew.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from lantern_proxy.turn import LOSSES
+
+log = logging.getLogger("lantern.admin")
+
+MOST_WAITING = 256
+"""Events that wait for one reader."""
+MOST_READERS = 64
+_PULSE_S = 15.0
+"""A comment is sent after this long without an event, so that a dead connection is noticed."""
+_END = b""
+
+
+class Events:
+    """The readers of the event stream. Lives in the event loop; `stop` and `tell_soon` may be called from elsewhere."""
+
+    def __init__(self) -> None:
+        self._readers: set[asyncio.Queue[bytes]] = set()
+        self._loop = asyncio.get_running_loop()
+        self.dropped = 0
+        """Readers that were let go since the start."""
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def heard(self, exchange: Any, status: int) -> None:
+        """A request has passed (proxy.Proxy.listeners)."""
+        if not self._readers:
+            return
+        request = exchange.request
+        told = {
+            "id": exchange.id, "tenant": exchange.tenant, "session": exchange.session, "event": exchange.event,
+            "restored": exchange.restored, "chars": exchange.chars, "ms": round(exchange.ms, 2), "status": status,
+            "at": exchange.at, "size": len(exchange.plain), "model": request.model if request else "",
+            "degraded": list(dict.fromkeys(exchange.degraded)),
+        }  # fmt: skip
+        self.tell("request", told)
+        if exchange.event in LOSSES:
+            self.tell("compaction", told)
+        if exchange.blocks:
+            self.tell("restore", told)
+
+    def tell(self, kind: str, told: dict[str, Any]) -> None:
+        frame = f"event: {kind}\ndata: {json.dumps(told)}\n\n".encode()
+        for queue in list(self._readers):
+            try:
+                queue.put_nowait(frame)
+            except asyncio.QueueFull:
+                self.dropped += 1
+                self._let_go(queue)
+
+    def tell_soon(self, kind: str, told: dict[str, Any]) -> None:
+        """`tell`, from another thread."""
+        self._loop.call_soon_threadsafe(self.tell, kind, told)
+
+    def stop(self) -> None:
+        """End all streams, so that a server that stops need not wait for open pages."""
+        self._loop.call_soon_threadsafe(self._let_all_go)
+
+    def _let_all_go(self) -> None:
+        for queue in list(self._readers):
+            self._let_go(queue)
+
+    def _let_go(self, queue: "asyncio.Queue[bytes]") -> None:
+        self._readers.discard(queue)
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(_END)
+
+    async def stream(self, others: Sequence[AsyncIterator[bytes]] = ()) -> AsyncIterator[bytes]:
+        """others: such streams of other workers, which are told within this one"""
+        queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
+        self._readers.add(queue)
+        relaying = [asyncio.create_task(self._relay(each, queue)) for each in others]
+        try:
+            yield b"retry: 2000\n: lantern\n\n"
+            while True:
+                try:
+                    frame = await asyncio.wait_for(queue.get(), _PULSE_S)
+                except TimeoutError:
+                    frame = b": still here\n\n"
+                if frame == _END:
+                    return
+                yield frame
+        finally:
+            self._readers.discard(queue)
+            for task in relaying:
+                task.cancel()
+
+    async def _relay(self, other: AsyncIterator[bytes], queue: "asyncio.Queue[bytes]") -> None:
+        """Whole frames of another worker's stream; when that ends, the reader is let go and comes back."""
+        left = b""
+        try:
+            async for piece in other:
+                *frames, left = (left + piece).split(b"\n\n")
+                for frame in frames:
+                    if frame.startswith(b"event:"):
+                        queue.put_nowait(frame + b"\n\n")
+        except Exception as error:  # that worker ended, or this reader is too slow
+            log.debug("a worker's events end: %s", error)
+        self._let_go(queue)
+
+
+async def events(request: Request) -> Response:
+    """The stream; 503 when too many read it."""
+    live: Events = request.app.state.events
+    if len(live) >= MOST_READERS:
+        message = f"{MOST_READERS} pages listen already; close one"
+        return JSONResponse({"error": {"message": message}}, 503, {"retry-after": "5"})
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    others, streams = request.app.state.others, []
+    if others is not None and not request.scope.get("lantern.passed"):
+        streams = [others.stream(number, request.scope) for number in others.numbers if number != others.number]
+    return StreamingResponse(live.stream(streams), media_type="text/event-stream", headers=headers)

@@ -1,0 +1,39 @@
+"""How the admin API reads its parameters and writes its answers."""
+
+import contextlib
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lantern_proxy.archive_rows import dumps
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
+
+
+def answer(found: Any, status: int = 200) -> Response:
+    """JSON in ASCII: archived text may hold half a surrogate pair, which UTF-8 cannot."""
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    return Response(dumps(found), status, headers, media_type="application/json")
+
+
+def error(message: str, status: int) -> Response:
+    return answer({"error": {"message": message}}, status)
+
+
+def limit_of(request: Request) -> int:
+    return int(max(1, min(1_000, number_of(request, "limit", 50))))
+
+
+def number_of(request: Request, name: str, default: T) -> float | T:
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if math.isfinite(number) and number >= 0:
+            return number
+    raise ValueError(f"{name} is {text}; use a number from 0 on")

@@ -1,0 +1,160 @@
+"""Several workers on one archive: whatever a tenant sends is served by one of them.
+
+What is known of a tenant's sessions, the blocks that ride in them and its limits is in a worker's memory, so that two
+workers must not serve the same one. A connection reaches any worker: what is another's goes on to that one by loopback
+as it came, and its answer comes back as it is. Which one follows from the tenant's name alone, so nothing has to be
+agreed on, and a worker that died is waited for: its listener is kept open meanwhile (cli_workers.py).
+"""
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Mapping
+
+import httpx
+from starlette.types import Receive, Scope, Send
+
+from lantern_proxy.app_place import Place
+from lantern_proxy.config import Config
+from lantern_proxy.doors import Doors
+from lantern_proxy.proxy_relay import ClientLeft, Relay, Upload, answer_json, whole
+from lantern_proxy.proxy_tenants import Tenants
+from lantern_proxy.upstream_http1 import Http1, Origin
+from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header
+
+PASSED = "lantern.passed"
+"""Key of the ASGI scope: true where another worker asks, so that this one answers for itself."""
+_SECRET, _CLIENT = b"x-lantern-worker", b"x-lantern-worker-client"
+_FRAMING = HOP_BY_HOP | {b"content-length", b"expect"}
+_MORE_S = 60.0
+"""A worker is waited for so much longer than it waits for its upstream."""
+_TOLD_S = 1.5
+"""Most seconds that another worker may take to tell of itself."""
+_STREAM_BYTES = 1_048_576
+
+
+class Others:
+    """The way to the other workers. Close it."""
+
+    def __init__(self, place: Place, config: Config) -> None:
+        self.number = place.number
+        self._place = place
+        self._http1 = Http1(
+            connect_s=config.upstream.connect_timeout_s, silence_s=config.upstream.read_timeout_s + _MORE_S,
+            connections=config.upstream.max_connections,
+        )  # fmt: skip
+
+    async def aclose(self) -> None:
+        await self._http1.aclose()
+
+    def _origin(self, number: int) -> Origin:
+        return Origin("http", "127.0.0.1", self._place.ports[number])
+
+    # --- from another worker ---------------------------------------------------------------------------------------
+
+    def entered(self, scope: Scope) -> Scope | None:
+        """The scope as its client made it, also when it came by another worker; None for a stranger at our own port."""
+        if scope["server"][1] != self._place.ports[self.number]:
+            return scope
+        headers = dict(scope["headers"])
+        if not hmac.compare_digest(headers.get(_SECRET, b""), self._place.secret.encode()):
+            return None
+        kept = [pair for pair in scope["headers"] if pair[0] not in (_SECRET, _CLIENT)]
+        return {**scope, "headers": kept, "client": (headers.get(_CLIENT, b"").decode(), 0), PASSED: True}
+
+    # --- to another worker -----------------------------------------------------------------------------------------
+
+    def owner(self, arrival: Arrival, doors: Doors, tenants: Tenants) -> int:
+        """Whose the request is. One that asks for an upgrade stays: its answer is the same everywhere."""
+        if arrival.header("upgrade"):
+            return self.number
+        credential = arrival.credential()
+        name = doors.tenant_of(arrival) or tenants.named(credential) or credential
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return int.from_bytes(digest) % len(self._place.ports)
+
+    async def pass_on(self, owner: int, scope: Scope, arrival: Arrival, receive: Receive, send: Send) -> None:
+        """Let the request's own worker serve it."""
+        length = arrival.header("content-length")
+        known = int(length) <= _STREAM_BYTES if length.isdigit() else not arrival.header("transfer-encoding")
+        upload = None if known else Upload(receive)
+        headers = self._headers(scope, arrival.headers)
+        if upload is None:
+            try:
+                arrival.body = await whole(receive)
+            except ClientLeft:
+                return
+        elif length:
+            headers.append((b"content-length", length.encode()))
+        state = scope["app"].state
+        crossing = _Crossing(state.proxy, state.upstream, arrival, None, send, upload)
+        crossing.origin, crossing.http1, crossing.told = self._origin(owner), self._http1, headers
+        await crossing.run(receive)
+
+    def _headers(self, scope: Scope, headers: tuple[Header, ...] | list[Header]) -> list[Header]:
+        client = scope["client"][0] if scope["client"] else ""
+        kept = [pair for pair in headers if pair[0] not in _FRAMING and pair[0] not in (_SECRET, _CLIENT)]
+        return [*kept, (_SECRET, self._place.secret.encode()), (_CLIENT, client.encode())]
+
+    async def told(self, scope: Scope) -> Mapping[int, bytes]:
+        """What the other workers answer to this request (a GET for /lantern/...); without those that do not."""
+
+        async def ask(number: int) -> bytes | None:
+            try:
+                async with asyncio.timeout(_TOLD_S):
+                    return b"".join([piece async for piece in self.stream(number, scope)])
+            except (TimeoutError, httpx.HTTPError):
+                return None
+
+        numbers = [n for n in range(len(self._place.ports)) if n != self.number]
+        answers = await asyncio.gather(*map(ask, numbers))
+        return {n: body for n, body in zip(numbers, answers, strict=True) if body is not None}
+
+    @property
+    def numbers(self) -> range:
+        """Of all workers."""
+        return range(len(self._place.ports))
+
+    async def stream(self, number: int, scope: Scope) -> AsyncIterator[bytes]:
+        """The body of another worker's answer to this request, as it comes. Raises httpx.HTTPError."""
+        target = scope["raw_path"].split(b"?")[0] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+        headers = self._headers(scope, scope["headers"])
+        answer = await self._http1.ask(self._origin(number), b"GET", target, headers, b"")
+        try:
+            if answer.status != 200:
+                raise httpx.RemoteProtocolError(f"worker {number} answers {answer.status}")
+            async for piece in answer:
+                yield piece
+        finally:
+            answer.close()
+
+
+class _Crossing(Relay):
+    """One request on its way to its own worker, and the answer on its way back."""
+
+    origin: Origin
+    http1: Http1
+    told: list[Header]
+
+    async def _forward(self) -> None:
+        arrival = self.arrival
+        target = arrival.path.encode("latin-1") + (b"?" + arrival.query if arrival.query else b"")
+        body = self.upload if self.upload is not None else arrival.body
+        try:
+            answer = await self.http1.ask(self.origin, arrival.method.encode(), target, self.told, body)
+        except httpx.HTTPError as error:
+            message = f"lantern: the worker of this request ended ({error or type(error).__name__}); send it again"
+            await answer_json(self.send, 502, {"error": {"message": message, "type": "upstream_error"}}, [])
+            return
+        closing = [pair for pair in answer.headers if pair[0].lower() == b"connection" and pair[1] == b"close"]
+        headers = [pair for pair in answer.headers if pair[0].lower() not in HOP_BY_HOP]
+        try:
+            await self.send({"type": "http.response.start", "status": answer.status, "headers": headers + closing})
+            async for chunk in answer:
+                await self.send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except httpx.HTTPError:
+            return  # without an end: the client's connection is broken off, too
+        finally:
+            answer.close()
+        self.over = True
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,106 @@
+"""nDCG@10 of our index, and of engines with Lucene's formula, on collections in BEIR's form and one analysed text."""
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+
+from lantern_proxy.analyze import query_terms, terms
+from lantern_proxy.bench.bm25_peers import PEERS, release
+from lantern_proxy.bench.bm25_records import Search, Synthetic
+from lantern_proxy.bench.metrics import ndcg
+
+ENGINES = ("lantern", "lucene", "bm25s")
+DEPTH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """grades: for each query, document id -> grade. Queries without a judgement are left out."""
+
+    name: str
+    ids: list[str]
+    texts: list[list[str]]
+    queries: list[list[str]]
+    grades: list[dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    collection: str
+    engine: str
+    release: str
+    documents: int
+    queries: int
+    ndcg: float
+
+
+def collections(folder: Path) -> Iterator[Collection]:
+    """Those of a folder, a folder each. click.BadParameter when there is none."""
+    found = sorted(path.parent for path in folder.glob("*/corpus.jsonl.gz"))
+    if not found:
+        raise click.BadParameter(f"--collections {folder} holds no NAME/corpus.jsonl.gz, as BEIR's sets have")
+    return map(read, found)
+
+
+def read(folder: Path) -> Collection:
+    """corpus.jsonl.gz, queries.jsonl and qrels.tsv, analysed as the archive's passages and questions are."""
+    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        docs = [json.loads(line) for line in lines]
+    grades: dict[str, dict[str, float]] = {}
+    with (folder / "qrels.tsv").open(encoding="utf-8") as lines:
+        for query, doc, grade in list(csv.reader(lines, delimiter="\t"))[1:]:
+            grades.setdefault(query, {})[doc] = float(grade)
+    with (folder / "queries.jsonl").open(encoding="utf-8") as lines:
+        asked = [query for query in map(json.loads, lines) if query["_id"] in grades]
+    texts = [terms(f"{doc.get('title', '')} {doc['text']}") for doc in docs]
+    judged = [grades[query["_id"]] for query in asked]
+    return Collection(folder.name, [d["_id"] for d in docs], texts, [query_terms(q["text"]) for q in asked], judged)
+
+
+def records_of(collection: Collection) -> tuple[Synthetic, dict[str, str]]:
+    """The collection as records of plain words, since engines would take a path apart; and the word of each term."""
+    places: dict[str, int] = {}
+    tokens = [places.setdefault(term, len(places)) for text in collection.texts for term in text]
+    words = [f"t{i:x}" for i in range(len(places))]
+    starts = np.cumsum([0, *map(len, collection.texts)])
+    return Synthetic(np.array(tokens, np.int32), starts, words), {term: words[i] for term, i in places.items()}
+
+
+def compare(collection: Collection, engines: Sequence[str]) -> Iterator[Quality]:
+    records, word_of = records_of(collection)
+    for engine in engines:
+        search = PEERS[engine](records)
+        values = []
+        for query, grades in zip(collection.queries, collection.grades, strict=True):
+            known = [word_of[term] for term in query if term in word_of]
+            best = places_of(engine, search, known)
+            values.append(ndcg([collection.ids[place] for place in best], grades, DEPTH))
+        yield Quality(
+            collection.name, engine, release(engine) or "", len(collection.ids), len(values),
+            round(float(np.mean(values)), 4),
+        )  # fmt: skip
+
+
+def places_of(engine: str, search: Search, question: Sequence[str]) -> list[int]:
+    """The best documents, best first."""
+    found = search(question, DEPTH)[0] if question else []
+    return [int(place) for place in np.asarray(found).ravel()]
+
+
+def table(rows: Sequence[Quality]) -> str:
+    """Markdown: a line a collection, a column an engine."""
+    engines = list(dict.fromkeys(row.engine for row in rows))
+    titles = [f"{row.engine} {row.release}".strip() for row in rows[: len(engines)]]
+    lines = [f"| nDCG@{DEPTH} | documents | queries | " + " | ".join(titles) + " |"]
+    lines.append("| --- " + "| ---: " * (2 + len(engines)) + "|")
+    for name in dict.fromkeys(row.collection for row in rows):
+        of = [row for row in rows if row.collection == name]
+        cells = " | ".join(f"{row.ndcg:.4f}" for row in of)
+        lines.append(f"| {name} | {of[0].documents:,} | {of[0].queries:,} | {cells} |")
+    return "\n".join(lines)

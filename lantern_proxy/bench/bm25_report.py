@@ -1,0 +1,162 @@
+"""What `lantern bench bm25` says of its figures: tables, a plot, a page, and a file that gathers them."""
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from lantern_proxy import bm25
+from lantern_proxy.bench import bm25_ours
+from lantern_proxy.bench.bm25_peers import PEERS
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One engine at one size. Times in microseconds a query; ratio: its median over ours; build_us: a record."""
+
+    engine: str
+    release: str
+    records: int
+    median_us: float
+    p99_us: float
+    ratio: float
+    build_us: float
+    queries: int
+    same: float
+    """Share of our best 100 scores that it gives too, to 1e-4; NaN where its scores mean something else."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """What one command found, or several together."""
+
+    peers: list[Measured] = field(default_factory=list)
+    alone: list[bm25_ours.Ours] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+
+
+def table(rows: Sequence[Measured]) -> str:
+    """Markdown: a line an engine, a column a size."""
+    sizes = sorted({row.records for row in rows})
+    found = {(row.engine, row.records): row for row in rows}
+    lines = ["| engine | " + " | ".join(f"{n:,}" for n in sizes) + " |", "| --- |" + " ---: |" * len(sizes)]
+    for engine in dict.fromkeys(row.engine for row in rows):
+        cells = [cell(found.get((engine, n))) for n in sizes]
+        name = " ".join((engine, next(row.release for row in rows if row.engine == engine))).strip()
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def cell(row: Measured | None) -> str:
+    if row is None:
+        return ""
+    return f"{row.median_us:,.1f}" + (
+        f" ({row.ratio:,.1f}x)" if row.engine != "lantern" else f", p99 {row.p99_us:,.0f}"
+    )
+
+
+COLOURS = ("#d9480f", "#1971c2", "#2f9e44", "#7048e8", "#868e96", "#c2255c")
+
+
+def plot(rows: Sequence[Measured]) -> str:
+    """SVG: median microseconds over records, both axes logarithmic, a line an engine."""
+    wide, high, left, top = 560, 320, 70, 20
+    xs, ys = np.log10([row.records for row in rows]), np.log10([row.median_us for row in rows])
+    low, top_y, first = np.floor(ys.min()), np.ceil(ys.max()), xs.min()
+    span = max(xs.max() - first, 0.5)
+
+    def at(row: Measured) -> tuple[float, float]:
+        x, y = np.log10(row.records), np.log10(row.median_us)
+        return left + (x - first) / span * wide, top + high - (y - low) / (top_y - low) * high
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 130} {high + 70}" '
+        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
+    ]
+    for power in range(int(low), int(top_y) + 1):
+        y = top + high - (power - low) / (top_y - low) * high
+        parts.append(f'<path d="M{left} {y:.0f}h{wide}" stroke="#dee2e6"/><text x="{left - 8}" y="{y + 4:.0f}" ')
+        parts.append(f'text-anchor="end">{10.0**power:,.0f} us</text>')
+    for n in sorted({row.records for row in rows}):
+        x = left + (np.log10(n) - first) / span * wide
+        parts.append(f'<text x="{x:.0f}" y="{top + high + 20}" text-anchor="middle">{n:,}</text>')
+    parts.append(f'<text x="{left + wide / 2}" y="{top + high + 42}" text-anchor="middle">records</text>')
+    for engine, colour in zip(dict.fromkeys(row.engine for row in rows), COLOURS, strict=False):
+        points = [at(row) for row in sorted(rows, key=lambda r: r.records) if row.engine == engine]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+        parts.append(f'<text x="{points[-1][0] + 8:.0f}" y="{points[-1][1] + 4:.0f}" fill="{colour}">{engine}</text>')
+    return "".join(parts) + "</svg>\n"
+
+
+def cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def report(found: Figures, what: str) -> str:
+    """The page. what: a paragraph on the records and queries."""
+    made_by = "\n".join(f"    {command}" for command in found.commands)
+    return (
+        "# BM25 beside other engines\n\n"
+        "Microseconds a query (median; in brackets: over ours), exact top 100, one thread, text terms in and Python\n"
+        "objects out, the engines of one size in one process and asked in turn. "
+        + what
+        + f"\n\n{table(found.peers)}\n\n![median time a query over records](bm25.svg)\n\n"
+        "## Ours alone\n\nMicroseconds; an added record is searchable at once. The floor is what reading a query's\n"
+        f"postings takes at the bandwidth of memory.\n\n{bm25_ours.table(found.alone)}\n\n"
+        f"Kernel `{bm25.best_kernel()}`, Python {platform.python_version()}, {cpu()}.\n\n"
+        f"Made by\n\n{made_by}\n\non a machine that was not quiet: trust the ratios more than the times.\n"
+    )
+
+
+def show(found: Figures, what: str, write: Path | None, *, quiet: bool) -> None:
+    if not quiet:
+        click.echo("\n".join((table(found.peers) if found.peers else "", bm25_ours.table(found.alone))).strip())
+    if write is not None and found.peers:
+        write.mkdir(parents=True, exist_ok=True)
+        (write / "bm25.md").write_text(report(found, what), encoding="utf-8")
+        (write / "bm25.svg").write_text(plot(found.peers), encoding="utf-8")
+
+
+def merged(path: Path, new: Figures) -> Figures:
+    """What the file has and what is new, sizes ascending; written back. A figure that is there twice is the new one.
+
+    click.BadParameter when it is no such file.
+    """
+    old = Figures()
+    if path.exists():
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+            same = float("nan")
+            old.peers += [
+                Measured(**{**row, "same": same if row["same"] is None else row["same"]}) for row in held["peers"]
+            ]
+            old.alone += [bm25_ours.Ours(**row) for row in held["alone"]]
+            old.commands += held["commands"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise click.BadParameter(f"--merge {path} holds no figures of this command ({error!r})") from None
+    peers = {(row.records, row.engine): row for row in (*old.peers, *new.peers)}
+    alone = {row.records: row for row in (*old.alone, *new.alone)}
+    both = Figures(
+        sorted(peers.values(), key=lambda row: (row.records, list(PEERS).index(row.engine))),
+        [alone[n] for n in sorted(alone)],
+        list(dict.fromkeys((*old.commands, *new.commands))),
+    )
+    told = {"commands": both.commands, "peers": [*map(plain, both.peers)], "alone": [*map(asdict, both.alone)]}
+    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    return both
+
+
+def plain(row: Measured) -> dict[str, Any]:
+    """NaN is no JSON."""
+    return {key: None if value != value else value for key, value in asdict(row).items()}

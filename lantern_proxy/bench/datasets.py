@@ -1,0 +1,263 @@
+"""Readers of the published test collections, all into one form: conversations with questions whose evidence is known.
+
+    locomo(path)        LoCoMo (Maharana et al. 2024), the JSON that its authors publish
+    beam(folder)        BEAM (long chats with probing questions), one JSON or JSON.gz file a chat
+    longmemeval(path)   LongMemEval (Wu et al. 2024), longmemeval_s.json and its kin
+    ir(folder)          any collection in BEIR's layout: corpus.jsonl, queries.jsonl, qrels.tsv
+
+Nothing is downloaded: the files are the user's to fetch. What cannot be read is a DataError.
+"""
+
+import csv
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+class DataError(ValueError):
+    """A file that is not what it should be. The message names the file, the fault and the way out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What may be found: a message of a conversation, or a document."""
+
+    id: str
+    session: str
+    speaker: str
+    text: str
+    at: float = 0.0
+    """Unix seconds; 0 when the data has no time."""
+
+    @property
+    def said(self) -> str:
+        """The text after the speaker's name, where there is one."""
+        return f"{self.speaker}: {self.text}" if self.speaker else self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question and its evidence. A pipeline may look at `text` and `at` only."""
+
+    text: str
+    gold: frozenset[str]
+    """Ids of candidates; never empty."""
+    category: str
+    at: float = 0.0
+    """Unix seconds when it is asked; 0 when the data does not say."""
+    grades: Mapping[str, float] = field(default_factory=dict)
+    """Id -> grade, where relevance has grades; empty: all of `gold` count 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """Candidates in the order they were said, and the questions about them."""
+
+    id: str
+    candidates: tuple[Candidate, ...]
+    questions: tuple[Asked, ...]
+
+
+def locomo(path: Path) -> list[Conversation]:
+    """Conversations of LoCoMo by sample id. Questions without evidence that exists are left out, all categories stay.
+
+    A shared picture's caption belongs to the text of its message.
+    """
+    samples = _json(path)
+    if not isinstance(samples, list) or not all(isinstance(s, dict) and "conversation" in s for s in samples):
+        raise DataError(f"{path}: is not LoCoMo's list of samples; fetch locomo10.json of snap-research/locomo")
+    return sorted((_locomo_sample(sample, path) for sample in samples), key=lambda c: c.id)
+
+
+def _locomo_sample(sample: Mapping[str, Any], path: Path) -> Conversation:
+    try:
+        candidates = tuple(_locomo_turns(sample["conversation"]))
+        known = {candidate.id for candidate in candidates}
+        asked = [(qa, frozenset(qa["evidence"]) & known) for qa in sample["qa"]]
+        questions = tuple(
+            Asked(text=qa["question"], gold=gold, category=str(qa["category"])) for qa, gold in asked if gold
+        )
+        return Conversation(id=str(sample["sample_id"]), candidates=candidates, questions=questions)
+    except (KeyError, TypeError, AttributeError) as error:
+        name = sample.get("sample_id")
+        raise DataError(f"{path}: sample {name} lacks what LoCoMo has ({error!r}); use its own JSON") from None
+
+
+def _locomo_turns(conversation: Mapping[str, Any]) -> Iterator[Candidate]:
+    sessions = [name for name, turns in conversation.items() if isinstance(turns, list)]
+    for session in sorted(sessions, key=lambda name: int(name.rpartition("_")[2])):
+        at = _time(conversation.get(f"{session}_date_time", ""), "%I:%M %p on %d %B, %Y")
+        for turn in conversation[session]:
+            caption = turn.get("blip_caption", "")
+            text = f"{turn['text']} [picture: {caption}]" if caption else turn["text"]
+            yield Candidate(id=turn["dia_id"], session=session, speaker=turn["speaker"], text=text, at=at)
+
+
+def beam(folder: Path) -> list[Conversation]:
+    """Chats of BEAM, by name of file. A batch is a session; the generator's tag is cut off the users' messages."""
+    files = sorted(file for file in folder.glob("*") if file.name.endswith((".json", ".json.gz")))
+    if not files:
+        raise DataError(f"{folder}: holds no .json or .json.gz file; name the folder with BEAM's chats")
+    return [_beam_chat(file) for file in files]
+
+
+_TAG = re.compile(r"\s*->->\s*[\d,.\s]+$")
+"""What BEAM's generator left at the end of a message: `->-> 1,1`."""
+
+
+def _beam_chat(file: Path) -> Conversation:
+    chat = _json(file)
+    try:
+        candidates = tuple(_beam_messages(chat["chat"]))
+        known = {candidate.id for candidate in candidates}
+        questions = tuple(
+            Asked(text=each["question"], gold=gold, category=category)
+            for category, asked in chat["probing_questions"].items()
+            for each in asked
+            if (gold := frozenset(map(str, _leaves(each.get("source_chat_ids")))) & known)
+        )
+        return Conversation(id=file.name.partition(".")[0], candidates=candidates, questions=questions)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{file}: lacks what a chat of BEAM has ({error!r}); use its own JSON") from None
+
+
+def _beam_messages(batches: Sequence[Mapping[str, Any]]) -> Iterator[Candidate]:
+    at = 0.0
+    for number, batch in enumerate(batches, start=1):
+        for group in batch["turns"]:
+            for each in group:
+                at = _time(each.get("time_anchor") or batch.get("time_anchor") or "", "%B-%d-%Y") or at
+                yield Candidate(
+                    id=str(each["id"]),
+                    session=f"session_{number}",
+                    speaker=each["role"],
+                    text=_TAG.sub("", each["content"]),
+                    at=at,
+                )
+
+
+def longmemeval(path: Path) -> list[Conversation]:
+    """Each question of LongMemEval with its haystack. Those that nothing answers (`..._abs`) are left out, as in the
+    paper's retrieval results. Candidates are messages; gold are all those of the sessions that answer."""
+    items = _json(path)
+    if not isinstance(items, list) or not items or "haystack_sessions" not in items[0]:
+        raise DataError(f"{path}: is not LongMemEval's list of questions; fetch longmemeval_s.json of its authors")
+    return [_haystack(item, path) for item in items if not str(item.get("question_id", "")).endswith("_abs")]
+
+
+def _haystack(item: Mapping[str, Any], path: Path) -> Conversation:
+    try:
+        sessions = zip(item["haystack_session_ids"], item["haystack_dates"], item["haystack_sessions"], strict=True)
+        candidates = tuple(
+            Candidate(
+                id=f"{n}#{name}#{place}",
+                session=f"{n}#{name}",
+                speaker=each["role"],
+                text=each["content"],
+                at=_day(date),
+            )
+            for n, (name, date, said) in enumerate(sessions)
+            for place, each in enumerate(said)
+        )
+        answering = frozenset(item["answer_session_ids"])
+        gold = frozenset(c.id for c in candidates if c.session.partition("#")[2] in answering)
+        asked = Asked(
+            text=item["question"], gold=gold, category=item["question_type"], at=_day(item.get("question_date", ""))
+        )
+        return Conversation(id=item["question_id"], candidates=candidates, questions=(asked,) if gold else ())
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        name = item.get("question_id")
+        raise DataError(f"{path}: question {name} lacks what LongMemEval has ({error!r}); use its own JSON") from None
+
+
+def ir(folder: Path) -> list[Conversation]:
+    """A collection in BEIR's layout as one conversation without sessions: corpus.jsonl, queries.jsonl, qrels.tsv or
+    qrels/test.tsv, each maybe with .gz. Queries without a relevant document are left out."""
+    corpus = _lines(_found(folder, "corpus.jsonl"))
+    candidates = tuple(
+        Candidate(id=str(d["_id"]), session="", speaker="", text=f"{d.get('title', '')} {d['text']}".strip())
+        for d in corpus
+    )
+    known = {candidate.id for candidate in candidates}
+    grades: dict[str, dict[str, float]] = {}
+    for query, document, grade in _qrels(_found(folder, "qrels.tsv", "qrels/test.tsv")):
+        if grade > 0 and document in known:
+            grades.setdefault(query, {})[document] = grade
+    questions = tuple(
+        Asked(text=q["text"], gold=frozenset(relevant), category="", grades=relevant)
+        for q in _lines(_found(folder, "queries.jsonl"))
+        if (relevant := grades.get(str(q["_id"]), {}))
+    )
+    return [Conversation(id=folder.resolve().name, candidates=candidates, questions=questions)]
+
+
+def _qrels(path: Path) -> Iterator[tuple[str, str, float]]:
+    rows = csv.reader(_text(path).splitlines(), delimiter="\t")
+    for number, row in enumerate(rows, start=1):
+        if number == 1 and row[:1] == ["query-id"]:
+            continue
+        try:
+            yield row[0], row[1], float(row[2])
+        except (IndexError, ValueError):
+            raise DataError(f"{path}: line {number} is {row}; use query-id, corpus-id, score") from None
+
+
+def _found(folder: Path, *names: str) -> Path:
+    for name in names:
+        for file in (folder / name, folder / f"{name}.gz"):
+            if file.exists():
+                return file
+    raise DataError(f"{folder}: holds no {' and no '.join(names)} (or .gz); use a collection in BEIR's layout")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in _text(path).splitlines() if line.strip()]
+    except ValueError as error:
+        raise DataError(f"{path}: is not JSON lines ({error})") from None
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(_text(path))
+    except ValueError as error:
+        raise DataError(f"{path}: is not JSON ({error})") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; the data is yours to fetch, see docs/retrieval.md") from None
+    except (OSError, UnicodeDecodeError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Everything in nested lists and dicts that is neither."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        for each in value:
+            yield from _leaves(each)
+    elif value is not None:
+        yield value
+
+
+def _day(text: str) -> float:
+    """LongMemEval writes `2023/05/20 (Sat) 02:21`."""
+    return _time(re.sub(r"\s*\(\w+\)\s*", " ", text), "%Y/%m/%d %H:%M")
+
+
+def _time(text: str, form: str) -> float:
+    """Unix seconds, UTC; 0 when the text has another form."""
+    try:
+        return datetime.strptime(text.strip(), form).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,78 @@
+"""The evidence reranker on labelled conversations: examples for its training, and what it is worth."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lantern_proxy.bench.datasets import Conversation
+from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer
+from lantern_proxy.bench.pipelines_product import Default
+from lantern_proxy.bench.resources import Resources
+from lantern_proxy.compiled_export import sources
+from lantern_proxy.rerank import PROTECTED, Memory, reorder
+from lantern_proxy.rerank_train import Example, Settings, scorer, train
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def base_of(model: str) -> str:
+    """The folder of a model that a package carries or that is one, else its name on the hub."""
+    return sources(model)[0][0]
+
+
+def examples(
+    conversations: Sequence[Conversation], pipeline: Pipeline, advance: Callable[[int], None] = lambda steps: None
+) -> tuple[list[Example], list[int]]:
+    """One example a question, its ten candidates as `pipeline` ranks them; and how many golds each question has."""
+    made, golds = [], []
+    for conversation in conversations:
+        score = pipeline.prepare(conversation)
+        for asked in conversation.questions:
+            first = np.argsort(-score(Query(asked.text, asked.at)), kind="stable")[:PROTECTED].tolist()
+            memories = tuple(Memory(conversation.candidates[i].said, float(i)) for i in first)
+            held = frozenset(n for n, i in enumerate(first) if conversation.candidates[i].id in asked.gold)
+            made.append(
+                Example(
+                    conversation=conversation.id,
+                    question=asked.text,
+                    max_pos=float(len(conversation.candidates)),
+                    memories=memories,
+                    gold=held,
+                )
+            )
+            golds.append(len(asked.gold))
+            advance(1)
+    return made, golds
+
+
+class Evidence:
+    """The pipeline `default` with its ten best reordered by a cross-encoder trained on the conversations it may see."""
+
+    def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
+        self._first = Default(resources, without)
+        self._model: Any = None
+
+    def prepare(self, conversation: Conversation) -> Scorer:
+        score = self._first.prepare(conversation)
+        if self._model is None:
+            return score
+        judge = scorer(self._model)
+
+        def reranked(query: Query) -> Floats:
+            scores = score(query)
+            order = np.argsort(-scores, kind="stable").tolist()
+            head = [Memory(conversation.candidates[i].said, float(i)) for i in order[:PROTECTED]]
+            better = reorder(order, list(judge(query.text, float(len(conversation.candidates)), head)))
+            dealt = scores.copy()
+            dealt[better[:PROTECTED]] = scores[order[:PROTECTED]]
+            return dealt
+
+        return reranked
+
+    def train(self, conversations: Sequence[Conversation]) -> Pipeline:
+        learned = Evidence.__new__(Evidence)
+        learned._first = self._first
+        found, _ = examples(conversations, self._first)
+        learned._model = train(found, Settings(base_of(MINILM)), lambda done, steps: None)
+        return learned

@@ -1,0 +1,203 @@
+"""Pipelines over collections: which questions go where, what each answer was worth, and how sure the means are."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lantern_proxy.bench import metrics
+from lantern_proxy.bench.datasets import Asked, Conversation
+from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Trainable
+from lantern_proxy.rank import by_group
+
+SEEDS = (7, 11, 23, 31, 47)
+"""Of the ConvMemory papers' splits."""
+
+SHARE = 0.2
+"""Of a session's second best turn that counts for the session, of the third best its square ...; for all pipelines."""
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The answer to one question: ids of candidates and of sessions, best first."""
+
+    candidates: list[str]
+    sessions: list[str]
+
+
+Measure = Callable[[Ranked, Asked, frozenset[str]], dict[str, float]]
+"""(answer, question, sessions that hold gold) -> metric -> value."""
+
+
+def locomo(ranked: Ranked, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+    return {
+        "turn.mrr": metrics.reciprocal_rank(ranked.candidates, asked.gold),
+        "turn.hit@1": metrics.hit(ranked.candidates, asked.gold, 1),
+        "turn.recall@10": metrics.recall(ranked.candidates, asked.gold, 10),
+        "session.hit@1": metrics.hit(ranked.sessions, sessions, 1),
+        "session.hit@5": metrics.hit(ranked.sessions, sessions, 5),
+        "session.hit@10": metrics.hit(ranked.sessions, sessions, 10),
+        "session.mrr": metrics.reciprocal_rank(ranked.sessions, sessions),
+        "session.ra@5": metrics.recall_all(ranked.sessions, sessions, 5),
+    }
+
+
+def beam(ranked: Ranked, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+    return {
+        "recall@10": metrics.recall(ranked.candidates, asked.gold, 10),
+        "ndcg@10": metrics.ndcg(ranked.candidates, _grades(asked), 10),
+    }
+
+
+def longmemeval(ranked: Ranked, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+    return {
+        "recall_all@5": metrics.recall_all(ranked.sessions, sessions, 5),
+        "ndcg@5": metrics.ndcg(ranked.sessions, dict.fromkeys(sessions, 1.0), 5),
+    }
+
+
+def ir(ranked: Ranked, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+    return {"ndcg@10": metrics.ndcg(ranked.candidates, _grades(asked), 10)}
+
+
+def _grades(asked: Asked) -> Mapping[str, float]:
+    return asked.grades or dict.fromkeys(asked.gold, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one question's answer was worth. ms: CPU milliseconds of ranking, the embedding of the question included."""
+
+    conversation: str
+    question: int
+    category: str
+    ms: float
+    values: dict[str, float]
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.conversation, self.question
+
+
+def judge(
+    pipeline: Pipeline, conversations: Sequence[Conversation], measure: Measure, advance: Advance
+) -> Iterator[Outcome]:
+    """Every question of every conversation. `advance` is told each question."""
+    for conversation in conversations:
+        score = pipeline.prepare(conversation)
+        ids = [candidate.id for candidate in conversation.candidates]
+        names = list(dict.fromkeys(candidate.session for candidate in conversation.candidates))
+        number = {name: n for n, name in enumerate(names)}
+        group = np.array([number[candidate.session] for candidate in conversation.candidates], np.int64)
+        session_of = {candidate.id: candidate.session for candidate in conversation.candidates}
+        for n, asked in enumerate(conversation.questions):
+            begun = time.process_time()
+            scores = score(Query(asked.text, asked.at))
+            ms = (time.process_time() - begun) * 1e3
+            ranked = Ranked(
+                [ids[row] for row in _order(scores)], [names[s] for s in _order(by_group(scores, group, share=SHARE))]
+            )
+            sessions = frozenset(session_of[each] for each in asked.gold)
+            yield Outcome(conversation.id, n, asked.category, ms, measure(ranked, asked, sessions))
+            advance(1)
+
+
+def _order(scores: Floats) -> list[int]:
+    order: list[int] = np.argsort(-scores, kind="stable").tolist()
+    return order
+
+
+Split = tuple[list[str], list[str]]
+
+
+def splits(conversations: Sequence[Conversation], seeds: Sequence[int] = SEEDS) -> Iterator[Split]:
+    """(dev, test) ids for each seed: ids sorted, shuffled, first half dev, second half test."""
+    for seed in seeds:
+        ids = sorted(conversation.id for conversation in conversations)
+        random.Random(seed).shuffle(ids)
+        half = len(ids) // 2
+        yield ids[:half], ids[half:]
+
+
+def by_splits(
+    pipeline: Pipeline, conversations: Sequence[Conversation], measure: Measure, advance: Advance
+) -> list[list[Outcome]]:
+    """The outcomes of each seed's test half. A trainable pipeline is trained on the dev half of the same seed, one
+    that is not answers each question once for all seeds."""
+    known = {conversation.id: conversation for conversation in conversations}
+    if isinstance(pipeline, Trainable):
+        return [
+            list(judge(pipeline.train([known[i] for i in dev]), [known[i] for i in test], measure, advance))
+            for dev, test in splits(conversations)
+        ]
+    wanted = {i for _, test in splits(conversations) for i in test}
+    outcomes = list(judge(pipeline, [known[i] for i in sorted(wanted)], measure, advance))
+    return [[outcome for outcome in outcomes if outcome.conversation in test] for _, test in splits(conversations)]
+
+
+def questions_of(pipeline: Pipeline, conversations: Sequence[Conversation], *, split: bool) -> int:
+    """How many questions will be asked, for a progress bar."""
+    count = {conversation.id: len(conversation.questions) for conversation in conversations}
+    if not split:
+        return sum(count.values())
+    tests = [test for _, test in splits(conversations)]
+    if isinstance(pipeline, Trainable):
+        return sum(count[i] for test in tests for i in test)
+    return sum(count[i] for i in {i for test in tests for i in test})
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Means of one pipeline, and one value a question (averaged over the splits it was in) for comparisons."""
+
+    n: tuple[int, ...]
+    """Questions of each split; one number without splits."""
+    means: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    ms_per_query: float
+    categories: dict[str, dict[str, float]]
+    values: dict[tuple[str, int], dict[str, float]]
+
+
+def report(runs: Sequence[Sequence[Outcome]]) -> Report:
+    """The mean over runs of the mean over questions; intervals by bootstrap over different questions."""
+    runs = [run for run in runs if run]
+    if not runs:
+        raise ValueError("no question has evidence among the candidates; nothing to measure")
+    names = list(runs[0][0].values)
+    per_question: dict[tuple[str, int], list[dict[str, float]]] = {}
+    category: dict[str, set[tuple[str, int]]] = {}
+    for run in runs:
+        for outcome in run:
+            per_question.setdefault(outcome.key, []).append(outcome.values)
+            category.setdefault(outcome.category, set()).add(outcome.key)
+    values = {
+        key: {name: float(np.mean([each[name] for each in found])) for name in names}
+        for key, found in per_question.items()
+    }
+    return Report(
+        n=tuple(len(run) for run in runs),
+        means={name: float(np.mean([np.mean([o.values[name] for o in run]) for run in runs])) for name in names},
+        intervals={name: metrics.interval(np.array([v[name] for v in values.values()])) for name in names},
+        ms_per_query=float(np.mean([outcome.ms for run in runs for outcome in run])),
+        categories={
+            each: {name: float(np.mean([values[key][name] for key in keys])) for name in names}
+            for each, keys in sorted(category.items())
+        },
+        values=values,
+    )
+
+
+def compare(a: Report, b: Report) -> dict[str, tuple[float, float, float, float]]:
+    """Metric -> (mean of a - b, low, high, p) over the questions that both answered; see metrics.paired."""
+    shared = sorted(a.values.keys() & b.values.keys())
+    return {
+        name: metrics.paired(
+            np.array([a.values[key][name] for key in shared]), np.array([b.values[key][name] for key in shared])
+        )
+        for name in a.means
+    }

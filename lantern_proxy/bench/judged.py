@@ -1,0 +1,253 @@
+"""`lantern bench judged`: the experiments of the LANTERN paper that need a model, with any OpenAI-compatible one.
+
+1 a model lists facts of the part that is lost, with 2 a question for each; then, for every recipe and without any:
+3 is the fact recovered in what is put back; 4 does the model answer the question rightly; 5 how good is the answer,
+1 to 5; 6 all of it by kind of fact; 7 tested pairwise: paired bootstrap and Wilcoxon's signed-rank test.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+import numpy as np
+
+from lantern_proxy.bench import ask
+from lantern_proxy.bench import judged_prompts as prompts
+from lantern_proxy.bench.judged_prompts import Fact
+from lantern_proxy.bench.metrics import interval, paired, wilcoxon
+from lantern_proxy.bench.restore import configured, folder, progress
+from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Said, Shape, chats, compacted
+from lantern_proxy.bench.restore_play import NOTHING, RECIPES, Recipe, Stage, stage
+from lantern_proxy.embed import available
+
+Arm = Recipe | Literal["none"]
+EXCERPT_CHARS, FACTS_AN_EXCERPT = 6_000, 5
+MEASURES = ("recovered", "accuracy", "quality")
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """One fact with one recipe."""
+
+    fact: Fact
+    recovered: float
+    accuracy: float
+    quality: float
+    chars: int
+
+    def of(self, measure: str) -> float:
+        return {"recovered": self.recovered, "accuracy": self.accuracy, "quality": self.quality}[measure]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What all facts have in common. room: characters of the block at the compaction, and of that at the question"""
+
+    played: Stage
+    answering: ask.Model
+    judge: ask.Model
+    room: tuple[int, int]
+    threads: int
+
+
+def facts(cut: Compacted, model: ask.Model, most: int) -> tuple[list[Fact], int]:
+    """At most `most` facts of what a chat lost, evenly spread, and how many the model made up or garbled."""
+    windows = excerpts(cut.lost)
+    wanted = -(-most // FACTS_AN_EXCERPT)
+    chosen = [windows[i * len(windows) // wanted] for i in range(wanted)] if len(windows) > wanted else windows
+    found: list[Fact] = []
+    dropped = 0
+    system = prompts.EXTRACT.format(most=FACTS_AN_EXCERPT, kinds=", ".join(prompts.KINDS))
+    for said in chosen:
+        kept, bad = prompts.read_facts(model(system, prompts.excerpt(said)), said)
+        found, dropped = found + kept, dropped + bad
+    return found[:most], dropped
+
+
+def excerpts(said: Sequence[Said]) -> list[list[Said]]:
+    """Messages in a row, about EXCERPT_CHARS each."""
+    windows: list[list[Said]] = []
+    room = 0
+    for each in said:
+        if room <= 0:
+            windows.append([])
+            room = EXCERPT_CHARS
+        windows[-1].append(each)
+        room -= len(each.text)
+    return windows
+
+
+def graded(trial: Trial, cut: Compacted, fact: Fact, arm: Arm) -> Graded | None:
+    """One fact with one recipe: is it put back, is the question answered? None: the judge gave no verdict."""
+    text = put_back(trial, cut, fact.question, arm)
+    held = "\n".join((cut.summary, *(f"{said.role}: {said.text}" for said in cut.kept)))
+    told = trial.answering(prompts.ANSWER, prompts.asks_answer(f"{text}\n\n{held}".strip(), fact.question))
+    try:
+        recovered = bool(text) and prompts.read_recovered(
+            trial.judge(prompts.RECOVERED, prompts.asks_recovered(fact, text))
+        )
+        correct, quality = prompts.read_grade(trial.judge(prompts.JUDGE, prompts.asks_grade(fact, told)))
+    except ValueError:
+        return None
+    return Graded(fact, float(recovered), float(correct), float(quality), len(text))
+
+
+def put_back(trial: Trial, cut: Compacted, question: str, arm: Arm) -> str:
+    """What a recipe adds to the request: a block at the compaction, and one at the question for what that lacks."""
+    if arm == "none":
+        return ""
+    first = trial.played.restored(cut, arm, "", trial.room[0])
+    second = trial.played.restored(cut, arm, question, trial.room[1], shown=first) if trial.room[1] else NOTHING
+    return "\n\n".join(block.text for block in (first, second) if block.text)
+
+
+def grade_all(
+    trial: Trial, asked: Sequence[tuple[Compacted, Fact]], arm: Arm, advance: Callable[[int], None]
+) -> list[Graded | None]:
+    """In the order of `asked`."""
+    with ThreadPoolExecutor(trial.threads) as pool:
+        tasks = [pool.submit(graded, trial, cut, fact, arm) for cut, fact in asked]
+        rows = []
+        try:
+            for task in tasks:
+                rows.append(task.result())
+                advance(1)
+        finally:
+            for task in tasks:
+                task.cancel()
+    return rows
+
+
+def run(trial: Trial, cuts: Sequence[Compacted], recipes: Sequence[Recipe], most_facts: int) -> dict[str, Any]:
+    """All experiments. Raises AskError, and ValueError when the model finds no fact."""
+    asked: list[tuple[Compacted, Fact]] = []
+    dropped = 0
+    with progress("extracting facts", len(cuts)) as advance:
+        for cut in cuts:
+            found, bad = facts(cut, trial.judge, most_facts)
+            asked, dropped = asked + [(cut, fact) for fact in found], dropped + bad
+            advance(1)
+    if not asked:
+        raise ValueError(f"{trial.judge.name} listed no fact that stands in the chats; try another model")
+    arms: list[Arm] = ["none", *dict.fromkeys(recipes)]
+    rows: dict[Arm, list[Graded | None]] = {}
+    with progress("asking and judging", len(arms) * len(asked)) as advance:
+        for arm in arms:
+            rows[arm] = grade_all(trial, asked, arm, advance)
+    told: dict[str, Any] = {"facts": len(asked), "facts_dropped": dropped, "recipes": {}}
+    first = arms[1] if len(arms) > 1 else arms[0]
+    for arm in arms:
+        told["recipes"][arm] = summary(rows[arm])
+        if arm != first:
+            told["recipes"][arm][f"{first}_against_it"] = against(rows[first], rows[arm])
+    return told | {"usage": {each.name: each.usage.told() for each in dict.fromkeys((trial.answering, trial.judge))}}
+
+
+def summary(rows: Sequence[Graded | None]) -> dict[str, Any]:
+    """The figures of one recipe, over all facts and by kind."""
+    judged = [row for row in rows if row is not None]
+    told: dict[str, Any] = {"n": len(judged), "unjudged": len(rows) - len(judged)}
+    if not judged:
+        return told
+    told["chars"] = round(float(np.mean([row.chars for row in judged])))
+    for measure in MEASURES:
+        values = np.array([row.of(measure) for row in judged])
+        told[measure] = round(float(values.mean()), 4)
+        told[f"{measure}_ci"] = [round(bound, 4) for bound in interval(values)]
+    told["kinds"] = {}
+    for kind in sorted({row.fact.kind for row in judged}):
+        own = [row for row in judged if row.fact.kind == kind]
+        told["kinds"][kind] = {"n": len(own)} | {m: round(float(np.mean([r.of(m) for r in own])), 4) for m in MEASURES}
+    return told
+
+
+def against(ours: Sequence[Graded | None], theirs: Sequence[Graded | None]) -> dict[str, Any]:
+    """Ours less theirs, fact by fact, where both were judged."""
+    both = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
+    told: dict[str, Any] = {"n": len(both)}
+    for measure in MEASURES if both else ():
+        a, b = (np.array([pair[side].of(measure) for pair in both]) for side in (0, 1))
+        difference, low, high, p = paired(a, b)
+        told[measure] = {
+            "difference": round(difference, 4),
+            "ci": [round(low, 4), round(high, 4)],
+            "p_bootstrap": p,
+            "p_wilcoxon": wilcoxon(a, b)[1],
+        }
+    return told
+
+
+@click.command("judged")
+@click.option(
+    "--data", required=True, type=click.Path(path_type=Path, exists=True), help="LoCoMo or BEAM: file or folder."
+)
+@ask.options(required=True)
+@click.option("--judge-model", default="", help="Model that extracts and judges. Default: --model.")
+@click.option(
+    "--recipe", "recipes", type=click.Choice(RECIPES), multiple=True, default=("default", "lantern", "memgpt"),
+    show_default=True, help="What puts back; may be given again. The others are tested against the first.",
+)  # fmt: skip
+@click.option("--facts", "most_facts", default=30, show_default=True, type=click.IntRange(1), help="Of each chat.")
+@click.option(
+    "--budget", default=6_000, show_default=True, type=click.IntRange(0), help="Characters at the compaction."
+)
+@click.option(
+    "--question-budget", default=2_000, show_default=True, type=click.IntRange(0),
+    help="Characters beside the question; 0: none, as in the paper.",
+)  # fmt: skip
+@click.option(
+    "--at", type=click.Choice(["30", "50", "70"]), default="50", show_default=True, help="Compacted at, in %."
+)
+@click.option(
+    "--shape", type=click.Choice(SHAPES), default="abstractive", show_default=True, help="What stands for it."
+)
+@click.option("--dense/--no-dense", default=None, help="With vectors; by default when the extra `dense` is installed.")
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the archives, vectors too, there.")
+@click.option("--threads", default=4, show_default=True, type=click.IntRange(1, 64), help="Calls at a time.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def command(
+    data: Path, model: ask.Model, judge_model: str, recipes: tuple[Recipe, ...], most_facts: int, budget: int,
+    question_budget: int, at: str, shape: Shape, dense: bool | None, keep: Path | None, threads: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Let a model answer questions for what a compaction lost, with and without what is put back, and judge it.
+
+    Costs three calls a fact and recipe. Stop it whenever you like: what is answered is kept, and costs nothing again.
+
+    \b
+    Example: lantern bench judged --data locomo10.json --model gpt-4o-mini --model-url https://api.openai.com/v1
+    """
+    room = (budget, question_budget)
+    try:
+        cuts = [compacted(chat, int(at), shape) for chat in chats(data)]
+        with ExitStack() as stack:
+            answering = stack.enter_context(model)
+            judge = stack.enter_context(replace(model, name=judge_model)) if judge_model else answering
+            path = stack.enter_context(folder(keep, int(at)))
+            with progress("archiving", len(cuts)) as advance:
+                dense = available() if dense is None else dense
+                there = stage(cuts, path, configured(None, None), dense=dense, advance=advance, ask_model=answering)
+                played = stack.enter_context(there)
+            result = run(Trial(played, answering, judge, room, threads), cuts, recipes, most_facts)
+    except (ValueError, ask.AskError) as error:
+        raise click.ClickException(str(error)) from None
+    result = {"model": model.name, "judge": judge.name, "at": int(at), "shape": shape, "room": room} | result
+    click.echo(json.dumps(result) if as_json else table(result))
+
+
+def table(result: dict[str, Any]) -> str:
+    """For people: one line a recipe, what it cost below."""
+    lines = [f"{result['facts']} facts, {result['facts_dropped']} more were not in the chats and are left out", ""]
+    lines.append(f"{'recipe':10} {'recovered':>9} {'accuracy':>9} {'quality':>8} {'chars':>7}")
+    for name, row in result["recipes"].items():
+        figures = (row.get("recovered", 0.0), row.get("accuracy", 0.0), row.get("quality", 0.0), row.get("chars", 0))
+        lines.append(f"{name:10} {figures[0]:9.3f} {figures[1]:9.3f} {figures[2]:8.2f} {figures[3]:7}")
+    for name, used in result["usage"].items():
+        cost = "price unknown" if used["usd"] is None else f"${used['usd']:.4f}"
+        lines.append(f"\n{name}: {used['calls']} calls ({used['from_cache']} answers kept), "
+                     f"{used['tokens']['read']} + {used['tokens']['written']} tokens, {cost}")  # fmt: skip
+    return "\n".join(lines)

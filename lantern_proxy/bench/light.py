@@ -1,0 +1,150 @@
+"""The light learned reranker: examples from conversations with known evidence, training, and the pipeline `trained`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from lantern_proxy import rerank_light
+from lantern_proxy.bench import metrics
+from lantern_proxy.bench.datasets import Conversation
+from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer
+from lantern_proxy.bench.pipelines_product import Archived, Default
+from lantern_proxy.bench.resources import Resources
+from lantern_proxy.rank import Ints
+from lantern_proxy.rerank_light import LightError, Trees
+from lantern_proxy.restore_features import FEATURES, LEXICAL, Matched
+from lantern_proxy.restore_light import Light, examples, open_light
+from lantern_proxy.restore_question import Question
+from lantern_proxy.restore_scope import Scope
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """The candidates of the questions of one conversation, question after question."""
+
+    conversation: str
+    table: npt.NDArray[np.float32]
+    gold: npt.NDArray[np.bool_]
+    groups: list[int]
+    before: Floats
+    """Score of each candidate by the untrained ranking."""
+    missed: list[int]
+    """Evidence of each question that is not among its candidates."""
+
+
+@dataclass(slots=True)
+class _Collector:
+    """Stands where a model would, changes nothing, and keeps what it was shown."""
+
+    rows: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    table: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    fused: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def __call__(
+        self, scope: Scope, question: Question, fused: Floats, lexical: Floats, cosines: Floats | None,
+        matched: Matched | None, now: float,
+    ) -> Floats:  # fmt: skip
+        self.rows, self.fused = np.zeros(0, np.int64), fused
+        if question.terms:
+            self.rows, self.table = examples(scope, question, fused, lexical, cosines, matched, now)
+        return fused
+
+
+def collect(default: Default, conversation: Conversation, advance: Progress) -> Examples:
+    """What the product sees for each question of a conversation, and which of it is evidence."""
+    archived, seen = default.archived(conversation), _Collector()
+    archived.light = seen
+    ids = np.array([candidate.id for candidate in conversation.candidates])
+    tables, golds, groups, before, missed = [], [], [], [], []
+    for asked in conversation.questions:
+        archived.score(Query(asked.text, asked.at))
+        found = ids[archived.rows[seen.rows]]
+        gold = np.isin(found, list(asked.gold))
+        if len(seen.rows):
+            tables.append(seen.table)
+            golds.append(gold)
+            groups.append(len(seen.rows))
+            before.append(seen.fused[seen.rows])
+            missed.append(len(asked.gold - set(found[gold].tolist())))
+        advance(1)
+    if not tables:
+        raise LightError(f"{conversation.id}: has no question that can be learned from")
+    joined = np.concatenate(tables), np.concatenate(golds), groups, np.concatenate(before), missed
+    return Examples(conversation.id, *joined)
+
+
+def grow(parts: Sequence[Examples]) -> Trees:
+    """Train on all of `parts`."""
+    width = parts[0].table.shape[1]
+    names = FEATURES if width == len(FEATURES) else LEXICAL
+    table = np.concatenate([part.table for part in parts])
+    gold = np.concatenate([part.gold for part in parts])
+    return rerank_light.grow(names, table, gold, [n for part in parts for n in part.groups])
+
+
+def measured(part: Examples, scores: Floats) -> Floats:
+    """(questions, 3) reciprocal rank, hit at 1 and recall at 10 of candidates with these scores."""
+    rows = []
+    borders = np.concatenate(([0], np.cumsum(part.groups)))
+    for (start, end), missed in zip(pairwise(borders.tolist()), part.missed, strict=True):
+        gold = part.gold[start:end][np.argsort(-scores[start:end], kind="stable")]
+        hits = np.flatnonzero(gold)
+        every = int(gold.sum()) + missed
+        rows.append((1 / (hits[0] + 1) if len(hits) else 0.0, float(gold[0]), gold[:10].sum() / max(1, every)))
+    return np.array(rows)
+
+
+def cross_validated(parts: Sequence[Examples], folds: int) -> Iterator[tuple[Floats, Floats]]:
+    """(before, after) of the questions of each fold, by a model that saw none of the fold's conversations."""
+    for fold in range(folds):
+        model = grow([part for n, part in enumerate(parts) if n % folds != fold])
+        for part in parts[fold::folds]:
+            yield measured(part, part.before), measured(part, model.scores(part.table))
+
+
+def compared(before: Floats, after: Floats) -> dict[str, dict[str, object]]:
+    """Each measure before and after, with a paired bootstrap of the difference."""
+    told: dict[str, dict[str, object]] = {}
+    for column, name in enumerate(("mrr", "hit@1", "recall@10")):
+        _, low, high, p = metrics.paired(after[:, column], before[:, column])
+        means = float(before[:, column].mean()), float(after[:, column].mean())
+        told[name] = {"before": means[0], "after": means[1], "ci": [low, high], "p": p}
+    return told
+
+
+class Trained:
+    """The default with the light reranker: trained on dev conversations, or the one that the config names."""
+
+    def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
+        self._default = Default(resources, without)
+        self._light = open_light(resources.config.rerank.light)
+
+    def prepare(self, conversation: Conversation) -> Scorer:
+        return _prepared(self._default, conversation, self._light)
+
+    def train(self, conversations: Sequence[Conversation]) -> Pipeline:
+        return _Learned(self._default, Light(grow([collect(self._default, c, _ignore) for c in conversations])))
+
+
+@dataclass(frozen=True, slots=True)
+class _Learned:
+    default: Default
+    light: Light
+
+    def prepare(self, conversation: Conversation) -> Scorer:
+        return _prepared(self.default, conversation, self.light)
+
+
+def _prepared(default: Default, conversation: Conversation, light: Light | None) -> Scorer:
+    archived: Archived = default.archived(conversation)
+    archived.light = light
+    return archived.score
+
+
+def _ignore(_: int) -> None:
+    return None

@@ -1,0 +1,104 @@
+"""What a ranking is worth, and whether two differ by more than chance. Pure; all in [0, 1], larger is better."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+def reciprocal_rank(ranked: Sequence[str], gold: Collection[str]) -> float:
+    """1 / rank of the first that is gold, 0 when none is."""
+    return next((1.0 / rank for rank, each in enumerate(ranked, start=1) if each in gold), 0.0)
+
+
+def hit(ranked: Sequence[str], gold: Collection[str], k: int) -> float:
+    """1 when one of the first k is gold."""
+    return float(any(each in gold for each in ranked[:k]))
+
+
+def recall(ranked: Sequence[str], gold: Collection[str], k: int) -> float:
+    """Share of the gold that stands among the first k."""
+    return sum(each in gold for each in ranked[:k]) / len(gold)
+
+
+def recall_all(ranked: Sequence[str], gold: Collection[str], k: int) -> float:
+    """1 when all of the gold stands among the first k."""
+    return float(set(gold) <= set(ranked[:k]))
+
+
+def ndcg(ranked: Sequence[str], grades: Mapping[str, float], k: int) -> float:
+    """Normalised discounted cumulative gain of the first k with gain 2^grade - 1 (Burges et al. 2005).
+
+    grades: id -> grade; an id without one counts 0. A gain of `grade` itself would be another, kinder metric.
+    """
+    gained = sum((2.0 ** grades.get(each, 0.0) - 1) / math.log2(rank + 1) for rank, each in enumerate(ranked[:k], 1))
+    best = sorted(grades.values(), reverse=True)[:k]
+    ideal = sum((2.0**grade - 1) / math.log2(rank + 1) for rank, grade in enumerate(best, 1))
+    return gained / ideal if ideal else 0.0
+
+
+def interval(values: Floats, *, seed: int = 0, rounds: int = 2_000) -> tuple[float, float]:
+    """95 % bootstrap confidence interval of the mean of `values`, (n,)."""
+    means = _resampled(values, seed, rounds)
+    return float(np.percentile(means, 2.5)), float(np.percentile(means, 97.5))
+
+
+def paired(a: Floats, b: Floats, *, seed: int = 0, rounds: int = 10_000) -> tuple[float, float, float, float]:
+    """Paired bootstrap of a - b over the same questions: mean difference, its 95 % interval, two-sided p.
+
+    a, b: (n,) one value a question. p is the share of resamples on the other side of 0, doubled.
+    """
+    if len(a) != len(b):
+        raise ValueError(f"paired: {len(a)} and {len(b)} values; both must answer the same questions")
+    difference = a - b
+    means = _resampled(difference, seed, rounds)
+    mean = float(difference.mean())
+    beyond = min(float((means <= 0).mean()), float((means >= 0).mean()))
+    return mean, float(np.percentile(means, 2.5)), float(np.percentile(means, 97.5)), min(1.0, 2 * beyond)
+
+
+EXACT = 25
+"""Differences up to which wilcoxon() counts all signs."""
+
+
+def wilcoxon(a: Floats, b: Floats) -> tuple[float, float]:
+    """Wilcoxon's signed-rank test of a - b over the same questions: (W, two-sided p). W: the smaller sum of ranks.
+
+    a, b: (n,) one value a question. Differences of zero are left out, ties share their mean rank. Up to EXACT
+    differences without ties by all signs, else by the normal approximation with its correction for ties.
+    """
+    if len(a) != len(b):
+        raise ValueError(f"wilcoxon: {len(a)} and {len(b)} values; both must answer the same questions")
+    difference = (a - b)[a != b]
+    n = len(difference)
+    if not n:
+        return 0.0, 1.0
+    _, which, sizes = np.unique(np.abs(difference), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[which]
+    low = min(float(ranks[difference > 0].sum()), float(ranks[difference < 0].sum()))
+    if n <= EXACT and sizes.max() == 1:
+        return low, min(1.0, 2 * _share_up_to(n, low))
+    spread = math.sqrt(n * (n + 1) * (2 * n + 1) / 24 - float((sizes.astype(np.float64) ** 3 - sizes).sum()) / 48)
+    return low, math.erfc((n * (n + 1) / 4 - low) / spread / math.sqrt(2))
+
+
+def _share_up_to(n: int, low: float) -> float:
+    """Share of the 2^n ways to give signs to the ranks 1..n whose positive ones sum to at most `low`."""
+    ways = np.zeros(n * (n + 1) // 2 + 1)
+    ways[0] = 1
+    for rank in range(1, n + 1):
+        ways[rank:] += ways[:-rank].copy()
+    return float(ways[: int(low) + 1].sum() / 2.0**n)
+
+
+def _resampled(values: Floats, seed: int, rounds: int) -> Floats:
+    """(rounds,) means of samples with replacement, drawn in slices that keep memory small."""
+    draw, n = np.random.default_rng(seed), len(values)
+    if not n:
+        return np.zeros(rounds)
+    step = max(1, 4_000_000 // n)
+    parts = [values[draw.integers(0, n, (min(step, rounds - done), n))].mean(axis=1) for done in range(0, rounds, step)]
+    return np.concatenate(parts)

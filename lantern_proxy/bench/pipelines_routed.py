@@ -1,0 +1,107 @@
+"""SelRoute and AgentIR on plain signals, their routes as data: what routing alone is worth beside the product's way."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lantern_proxy.analyze import query_terms, terms
+from lantern_proxy.analyze_enrich import enrich
+from lantern_proxy.bench.datasets import Conversation
+from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer, refuse_unknown
+from lantern_proxy.bench.pipelines_papers import ranking
+from lantern_proxy.bench.pipelines_single import Bm25, Dense, Fts5
+from lantern_proxy.bench.resources import Resources
+from lantern_proxy.bm25 import Index
+from lantern_proxy.rank import fuse, recencies
+from lantern_proxy.route import margin
+from lantern_proxy.route_types import QueryType, query_type
+
+ROUTES: Mapping[QueryType, Sequence[str]] = {
+    "knowledge-update": ("fts", "vector"),
+    "multi-session": ("fts", "vector"),
+    "single-session-user": ("enriched",),
+    "single-session-assistant": ("fts",),
+    "single-session-preference": ("vector",),
+    "temporal": ("fts",),
+}
+"""SelRoute's four pipelines (lexical, semantic, hybrid, vocabulary-enriched) by type; several are fused by rank."""
+
+
+class Enriched:
+    """BM25 over what a message says and, at 0.3 of the weight, over what it may be asked for by."""
+
+    def prepare(self, conversation: Conversation) -> Scorer:
+        said, meant = Bm25.index(conversation), Index()
+        for row, candidate in enumerate(conversation.candidates):
+            meant.add(row, enrich(terms(candidate.text)), candidate.at)
+        n = len(conversation.candidates)
+
+        def score(query: Query) -> Floats:
+            wanted, found = query_terms(query.text), np.zeros(n)
+            for index, weight in ((said, 1.0), (meant, 0.3)):
+                ids, scores = index.search(wanted, n)
+                found[ids] += weight * scores
+            return found
+
+        return score
+
+
+class SelRoute:
+    """The type of a question, by rules, names the rankings that answer it (McKee 2026, section 3)."""
+
+    def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
+        refuse_unknown("selroute", without, ["enriched"])
+        lexical: Pipeline = Fts5(resources) if "enriched" in without else Enriched()
+        self._parts: Mapping[str, Pipeline] = {"fts": Fts5(resources), "vector": Dense(resources), "enriched": lexical}
+
+    def prepare(self, conversation: Conversation) -> Scorer:
+        scorers = {name: part.prepare(conversation) for name, part in self._parts.items()}
+
+        def score(query: Query) -> Floats:
+            chosen = {name: scorers[name](query) for name in ROUTES[query_type(query.text)]}
+            return next(iter(chosen.values())) if len(chosen) == 1 else _reciprocal(chosen)
+
+        return score
+
+
+@dataclass(frozen=True, slots=True)
+class Recency:
+    """gain * exp(-age / tau), in reciprocal ranks."""
+
+    gain: float = 0.005
+    days: float = 30.0
+
+
+class AgentIr:
+    """BM25 alone where its margin is wide (the cascade), else BM25 and MiniLM by reciprocal rank with a bonus for the
+    new, which lasts longer where sessions are compared (Yuan et al. 2026, sections 3 and 4)."""
+
+    def __init__(self, resources: Resources, without: frozenset[str] = frozenset(), tau: float = 0.2) -> None:
+        refuse_unknown("agentir", without, ["cascade", "recency"])
+        self._lexical, self._dense = Bm25(resources), Dense(resources)
+        self._tau = 2.0 if "cascade" in without else tau
+        self._gain = 0.0 if "recency" in without else Recency().gain
+
+    def prepare(self, conversation: Conversation) -> Scorer:
+        lexical, dense = self._lexical.prepare(conversation), self._dense.prepare(conversation)
+        times = np.array([candidate.at for candidate in conversation.candidates])
+        newest = float(times.max(initial=0.0))
+
+        def score(query: Query) -> Floats:
+            words = lexical(query)
+            if margin(np.sort(words)[::-1][:2].tolist()) >= self._tau:
+                return words
+            days = 120.0 if query_type(query.text) == "multi-session" else Recency().days
+            ages = (query.at or newest) - times
+            bonus = recencies(ages, gain=self._gain, tau_s=days * 86_400)
+            return _reciprocal({"bm25": words, "vector": dense(query)}) + bonus
+
+        return score
+
+
+def _reciprocal(scores: Mapping[str, Floats]) -> Floats:
+    found = np.zeros(len(next(iter(scores.values()))))
+    for row, value in fuse({name: ranking(each) for name, each in scores.items()}, {}).items():
+        found[row] = value
+    return found

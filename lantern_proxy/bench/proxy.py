@@ -1,0 +1,376 @@
+"""`lantern bench proxy`: what Lantern, and gateways beside it, add to a request, in front of a scripted model.
+
+Direct and proxied requests take turns, from one lean client, on 127.0.0.1. *Added* is a quantile of the proxied
+requests minus the same quantile of the direct ones. A growing history is what agents send: each request is the one
+before, its answer and a new message; an unrelated one shares nothing with any other.
+"""
+
+import asyncio
+import json
+import math
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import quantiles
+
+import click
+
+from lantern_proxy.bench import proxy_process as processes
+from lantern_proxy.bench.proxy_client import Connection, Reply, dial
+from lantern_proxy.bench.proxy_process import Gateway
+from lantern_proxy.bench.proxy_report import merged, table, write_report
+from lantern_proxy.bench.proxy_row import Row
+from lantern_proxy.bench.proxy_talk import Talk, compacted, facts
+from lantern_proxy.bench.proxy_upstream import script
+
+_PHASE_S = 0.3
+"""With several requests at once, direct and proxied ones take turns of this length."""
+_WARM = 12
+_FACTS = 16
+Spawn = Callable[[str, Path], AbstractContextManager[Gateway]]
+PEERS: dict[str, Spawn] = {
+    "nginx": processes.nginx,
+    "litellm": processes.litellm,
+    "portkey": processes.portkey,
+    "headroom": processes.headroom,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One line of the table, for each gateway."""
+
+    memory: str = "on"
+    """off: a path that Lantern only passes through; on: archived; restore: a block is built for each request."""
+    size_bytes: int = 2_000
+    growing: bool = True
+    concurrency: int = 1
+    chunks: int = 0
+    """Events of a streamed answer; 0: one JSON body."""
+    gap_us: int = 0
+    seconds: float = 2.0
+    busy: bool = False
+    """Passages wait for the embedder all the time."""
+
+
+@dataclass(slots=True)
+class Route:
+    """A way to the model, and what came by it."""
+
+    gateway: Gateway
+    replies: list[Reply] = field(default_factory=list)
+    errors: int = 0
+    busy_s: float = 0.0
+    """Time in which requests were under way."""
+
+
+# --- one request after another -------------------------------------------------------------------------------------
+
+
+class Speaker:
+    """One client of one route: a connection, and the conversation it is in."""
+
+    def __init__(self, case: Case, route: Route, connection: Connection) -> None:
+        self._case, self._route, self._connection = case, route, connection
+        self._talk: Talk | None = None
+        self._path = "/v1/completions" if case.memory == "off" else "/v1/chat/completions"
+
+    def _next(self) -> Talk:
+        case = self._case
+        if self._talk is None or self._talk.is_over or not case.growing:
+            model = self._route.gateway.prefix + script(chunks=case.chunks, gap_us=case.gap_us)
+            grown = max(1_500, case.size_bytes // 20)
+            self._talk = Talk(model, case.size_bytes - grown, case.size_bytes + grown, stream=case.chunks > 0)
+        return self._talk
+
+    async def ask(self, keep: bool = True) -> None:
+        talk = self._next()
+        try:
+            reply = await self._connection.post(self._path, talk.body())
+        except ConnectionError:
+            self._route.errors += 1
+            self._talk = None
+            self._connection = await dial(self._route.gateway.url, self._route.gateway.headers)
+            return
+        if reply.status != 200:
+            self._route.errors += 1
+        elif keep:
+            self._route.replies.append(reply)
+        talk.answer(said(reply.body, streamed=self._case.chunks > 0))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def said(body: bytes, *, streamed: bool) -> str:
+    """The text of an answer of the scripted model."""
+    try:
+        if not streamed:
+            return str(json.loads(body)["choices"][0]["message"]["content"])
+        events = [json.loads(line[6:]) for line in body.splitlines() if line.startswith(b"data: {")]
+        return "".join(str(event["choices"][0]["delta"].get("content") or "") for event in events)
+    except (ValueError, KeyError, IndexError, TypeError):
+        return ""
+
+
+async def _case(case: Case, routes: Sequence[Route]) -> None:
+    """Fill `routes` with the replies of one case."""
+    speakers = [
+        [Speaker(case, route, await dial(route.gateway.url, route.gateway.headers)) for _ in range(case.concurrency)]
+        for route in routes
+    ]
+    for route, crowd in zip(routes, speakers, strict=True):
+        await asyncio.gather(*(_repeat(speaker.ask, max(1, _WARM // case.concurrency)) for speaker in crowd))
+        route.errors = 0
+    if case.concurrency == 1:
+        await _in_turn(case, routes, [crowd[0] for crowd in speakers])
+    else:
+        await _in_phases(case, routes, speakers)
+    for crowd in speakers:
+        for speaker in crowd:
+            speaker.close()
+
+
+async def _repeat(ask: Callable[[bool], Awaitable[None]], times: int) -> None:
+    for _ in range(times):
+        await ask(False)
+
+
+async def _in_turn(case: Case, routes: Sequence[Route], speakers: Sequence[Speaker]) -> None:
+    until, turn = time.monotonic() + case.seconds * len(routes), 0
+    while time.monotonic() < until:
+        for n in range(len(routes)):
+            at = (n + turn) % len(routes)
+            begun = time.monotonic()
+            await speakers[at].ask()
+            routes[at].busy_s += time.monotonic() - begun
+        turn += 1
+
+
+async def _in_phases(case: Case, routes: Sequence[Route], speakers: Sequence[Sequence[Speaker]]) -> None:
+    async def until(end: float, speaker: Speaker) -> None:
+        while time.monotonic() < end:
+            await speaker.ask()
+
+    for _ in range(max(1, round(case.seconds / _PHASE_S))):
+        for route, crowd in zip(routes, speakers, strict=True):
+            begun = time.monotonic()
+            await asyncio.gather(*(until(begun + _PHASE_S, speaker) for speaker in crowd))
+            route.busy_s += time.monotonic() - begun
+
+
+async def _restoring(case: Case, routes: Sequence[Route]) -> None:
+    """Conversations whose facts a compaction dropped; then each fact is asked for. Only requests into which a new block
+    went are counted, beside the same requests sent directly."""
+    direct, others = routes[0], routes[1:]
+    plain = await dial(direct.gateway.url)
+    ways = [(route, await dial(route.gateway.url, route.gateway.headers)) for route in others]
+    until, serial = time.monotonic() + case.seconds * 2, 0
+    while time.monotonic() < until:
+        serial += 1
+        for route, connection in ways:
+            await _restore_one(case, route, connection, direct, plain, serial)
+
+
+async def _restore_one(
+    case: Case, route: Route, connection: Connection, direct: Route, plain: Connection, serial: int
+) -> None:
+    known, path = facts(serial, _FACTS), "/v1/chat/completions"
+    model = route.gateway.prefix + script()
+    session = f"x-lantern-session: bench-{serial}"
+    talk = Talk(model, case.size_bytes, 10 * case.size_bytes)
+    for text, _, _ in known:
+        talk.say("user", text)
+        talk.say("assistant", f"Noted: {text[-40:]}")
+    talk.say("user", "Thank you. What is next?")
+    await connection.post(path, talk.body(), session)
+    if case.busy:
+        await asyncio.sleep(0.4)
+    questions: list[str] = []
+    carried = 0
+    for _, _, question in known:
+        body = compacted(talk, [*questions, question])
+        reply = await connection.post(path, body, session)
+        beside = await plain.post(path, body)
+        added = int(reply.headers.get(b"x-lantern-chars", b"0"))
+        if reply.status != 200:
+            route.errors += 1
+        elif added > carried:
+            route.replies.append(reply)
+            direct.replies.append(beside)
+        carried = added
+        questions.append(question)
+
+
+# --- cases ---------------------------------------------------------------------------------------------------------
+
+
+def measure(case: Case, direct_url: str, gateways: Sequence[Gateway]) -> Iterator[Row]:
+    """The case through each of `gateways`, and directly."""
+    routes = [Route(Gateway("direct", direct_url)), *map(Route, gateways)]
+    before = [processes.usage(gateway.pid) for gateway in gateways]
+    run = _restoring if case.memory == "restore" else _case
+    _run(run(case, routes))
+    after = [processes.usage(gateway.pid) for gateway in gateways]
+    direct = routes[0]
+    for route, old, new in zip(routes[1:], before, after, strict=True):
+        yield _row(case, direct, route, new.cpu_s - old.cpu_s, new.rss_mb)
+
+
+def _run(work: Coroutine[object, object, None]) -> None:
+    if sys.platform == "win32":
+        asyncio.run(work)
+        return
+    import uvloop
+
+    uvloop.run(work)
+
+
+def _row(case: Case, direct: Route, route: Route, cpu_s: float, rss_mb: float) -> Row:
+    plain, theirs = _quantiles([r.ms for r in direct.replies]), _quantiles([r.ms for r in route.replies])
+    first, their_first = (
+        _quantiles([r.first_ms for r in direct.replies]),
+        _quantiles([r.first_ms for r in route.replies]),
+    )
+    lag = _quantiles([each for r in direct.replies for each in r.delays_ms()])
+    their_lag = _quantiles([each for r in route.replies for each in r.delays_ms()])
+    asked = len(route.replies)
+    cpu_ms = cpu_s * 1000 / asked if asked else math.nan
+    return Row(
+        gateway=route.gateway.name, memory=case.memory if route.gateway.name == "lantern" else "-",
+        size_bytes=case.size_bytes, growing=case.growing, chunks=case.chunks, gap_us=case.gap_us,
+        concurrency=case.concurrency, busy=case.busy, asked=asked, errors=route.errors, direct_ms=plain[0],
+        added_p50_ms=theirs[0] - plain[0], added_p95_ms=theirs[1] - plain[1], added_p99_ms=theirs[2] - plain[2],
+        first_p50_ms=their_first[0] - first[0], first_p95_ms=their_first[1] - first[1],
+        delay_p50_ms=their_lag[0] - lag[0], delay_p99_ms=their_lag[2] - lag[2],
+        per_s=asked / route.busy_s if route.busy_s else math.nan,
+        per_core_s=1000 / cpu_ms if cpu_ms else math.nan, cpu_ms=cpu_ms, rss_mb=rss_mb,
+    )  # fmt: skip
+
+
+def _quantiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """p50, p95, p99; NaN of nothing."""
+    if len(values) < 2:
+        return (values[0],) * 3 if values else (math.nan,) * 3
+    cut = quantiles(values, n=100, method="inclusive")
+    return cut[49], cut[94], cut[98]
+
+
+def cases(
+    sizes: Sequence[int], crowds: Sequence[int], memory: Sequence[str], seconds: float, *, dense: bool = False
+) -> Iterator[Case]:
+    """Each size alone, by kind of memory and history; then many at once, streamed and not; then paced streams.
+
+    dense: the passages of many at once are more than an embedder can follow
+    """
+    for size in sizes:
+        for kind in memory:
+            if kind == "restore":
+                continue
+            yield Case(memory=kind, size_bytes=size, seconds=seconds)
+            if kind == "on" and size > 10_000:
+                yield Case(memory=kind, size_bytes=size, growing=False, seconds=seconds)
+    if "restore" in memory:
+        yield Case(memory="restore", seconds=seconds)
+    crowd_memory = "on" if "on" in memory else memory[0]
+    for crowd in crowds:
+        if crowd > 1:
+            yield Case(memory=crowd_memory, concurrency=crowd, seconds=seconds)
+            yield Case(memory=crowd_memory, concurrency=crowd, chunks=20, seconds=seconds)
+            yield Case(memory=crowd_memory, concurrency=crowd, chunks=50, gap_us=10_000, seconds=seconds, busy=dense)
+
+
+# --- the command ---------------------------------------------------------------------------------------------------
+
+
+@click.command("proxy")
+@click.option("--sizes", default="2000,100000,1000000", show_default=True, help="Bytes of a request's body.")
+@click.option("--concurrency", default="1,16,64,256", show_default=True, help="Requests at once.")
+@click.option("--memory", default="off,on,restore", show_default=True, help="Of: off, on, restore.")
+@click.option("--seconds", default=2.0, show_default=True, help="Time for each gateway in each case.")
+@click.option("--dense/--no-dense", default=False, help="With the embedder, as far as it is installed.")
+@click.option("--peer", "peers", multiple=True, help=f"{', '.join(PEERS)}, or the URL of a gateway that runs already.")
+@click.option("--upstream-port", default=0, help="Port of the scripted model, for a gateway that runs already.")
+@click.option("--settings", default="", help="YAML for Lantern, as {archive: {synchronous: normal}}.")
+@click.option(
+    "--write", type=click.Path(path_type=Path, file_okay=False), help="Write latency.md and latency.svg there."
+)
+@click.option(
+    "--merge",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep the lines there, beside those of runs before.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def command(
+    sizes: str, concurrency: str, memory: str, seconds: float, dense: bool, peers: tuple[str, ...], upstream_port: int,
+    settings: str, write: Path | None, merge: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Measure what the proxy adds to a request, beside direct ones.
+
+    \b
+    Example: lantern bench proxy --sizes 2000,1000000 --concurrency 1,64 --peer litellm
+    """
+    kinds = [kind.strip() for kind in memory.split(",")]
+    if unknown := set(kinds) - {"off", "on", "restore"}:
+        raise click.BadParameter(f"--memory {', '.join(sorted(unknown))} is not known; choose of off, on, restore")
+    at_once = _numbers("--concurrency", concurrency)
+    plan = list(cases(_numbers("--sizes", sizes) if sizes else [], at_once, kinds, seconds, dense=dense))
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        direct = stack.enter_context(processes.upstream(upstream_port))
+        more = settings or ("{}" if dense else "embed: {enabled: 'off'}")
+        gateways = [stack.enter_context(processes.lantern(direct, Path(folder), more))]
+        for peer in peers:
+            spawn = PEERS.get(peer)
+            try:
+                made = spawn(direct, Path(folder)) if spawn else processes.running(peer)
+                gateways.append(stack.enter_context(made))
+            except RuntimeError as error:
+                raise click.ClickException(str(error)) from None
+        if dense:
+            _wait_for_embedder(gateways[0])
+        for case in plan:
+            for row in measure(case, direct, gateways):
+                rows.append(row)
+                if merge is not None:  # at once: what is measured stays, whatever comes
+                    merged(merge, [row], _asked_for())
+                if as_json:
+                    click.echo(json.dumps({k: None if v != v else v for k, v in asdict(row).items()}))
+                else:
+                    click.echo(row.line())
+    asked_for = [_asked_for()]
+    if merge is not None:
+        rows, asked_for = merged(merge, [], asked_for[0])
+    if write is not None:
+        write_report(write, rows, asked_for)
+    elif not as_json:
+        click.echo(f"\n{table(rows)}")
+
+
+def _asked_for() -> str:
+    """The command as it was given, without where its lines go."""
+    words = iter(sys.argv[sys.argv.index("proxy") + 1 :] if "proxy" in sys.argv else [])
+    kept = [shlex.quote(word) for word in words if word not in ("--merge", "--write") or not next(words, None)]
+    return " ".join(["lantern bench proxy", *kept])
+
+
+def _wait_for_embedder(gateway: Gateway) -> None:
+    import httpx
+
+    for _ in range(600):
+        health = httpx.get(f"{gateway.url}/lantern/health", timeout=10).json()
+        if health.get("embedder", {}).get("state") != "warming":
+            return
+        time.sleep(0.5)
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    try:
+        return [int(each.replace("_", "")) for each in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{option} is {text!r}; give numbers like 2000,100000") from None

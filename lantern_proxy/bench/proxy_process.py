@@ -1,0 +1,232 @@
+"""The processes of `lantern bench proxy`: the scripted model, Lantern itself and the gateways beside it."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_PIPE = subprocess.PIPE
+START_S = 90.0
+"""Most seconds that a gateway may take to listen; LiteLLM needs many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """One that runs. headers: what it wants with every request, beside what all get."""
+
+    name: str
+    url: str
+    pid: int = 0
+    headers: tuple[str, ...] = ()
+    prefix: str = ""
+    """What it wants in front of a model's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a process used so far. NaN where this system does not tell."""
+
+    cpu_s: float
+    rss_mb: float
+
+
+def usage(pid: int) -> Usage:
+    """Of a process and its children (Linux)."""
+    try:
+        fields = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in (pid, *_children(pid))]
+    except (OSError, ValueError):
+        return Usage(float("nan"), float("nan"))
+    ticks = sum(int(each[11]) + int(each[12]) for each in fields)
+    pages = sum(int(each[21]) for each in fields)
+    return Usage(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
+
+
+def _children(pid: int) -> list[int]:
+    found = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return found + [grandchild for child in found for grandchild in _children(child)]
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], environ: dict[str, str] | None = None, *, log: Path | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that is ended with the block. Its stdin is open as long and its stdout can be read, or all that it says
+    goes to `log`."""
+    with ExitStack() as stack:
+        said = stack.enter_context(log.open("w")) if log else None
+        process = subprocess.Popen(
+            command, text=True, env={**os.environ, **(environ or {})}, stdin=subprocess.DEVNULL if said else _PIPE,
+            stdout=said or _PIPE, stderr=subprocess.STDOUT if said else None,
+        )  # fmt: skip
+        yield from _ended(process)
+
+
+def _ended(process: "subprocess.Popen[str]") -> Iterator["subprocess.Popen[str]"]:
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        for end in (process.stdin, process.stdout):
+            if end is not None:
+                end.close()
+
+
+@contextmanager
+def upstream(port: int = 0) -> Iterator[str]:
+    """The scripted model: its URL."""
+    command = [sys.executable, "-m", "lantern_proxy.bench.proxy_upstream", str(port)]
+    with _running(command) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+
+
+@contextmanager
+def lantern(upstream_url: str, folder: Path, settings: str = "", *arguments: str) -> Iterator[Gateway]:
+    """`lantern serve` on a new archive in `folder`. settings: more YAML."""
+    config = folder / "lantern.yaml"
+    config.write_text(settings or "{}\n", encoding="utf-8")
+    environ = {
+        "LANTERN_ARCHIVE": str(folder / "lantern.db"), "LANTERN_OPENAI_UPSTREAM": f"{upstream_url}/v1",
+        "LANTERN_ANTHROPIC_UPSTREAM": upstream_url,
+    }  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "lantern_proxy",
+        "serve",
+        "--port",
+        "0",
+        "--json",
+        "--config",
+        str(config),
+        *arguments,
+    ]
+    with _running(command, environ) as process:
+        assert process.stdout is not None
+        banner = process.stdout.readline()
+        if not banner:
+            raise RuntimeError("lantern did not start; see its message above")
+        yield Gateway("lantern", json.loads(banner)["url"], process.pid)
+
+
+@contextmanager
+def litellm(upstream_url: str, folder: Path) -> Iterator[Gateway]:
+    """LiteLLM's proxy, as its documentation starts it, with one wildcard model, nothing logged, and no key to check."""
+    command = os.environ.get("LANTERN_BENCH_LITELLM") or shutil.which("litellm")
+    if not command:
+        raise RuntimeError(
+            "litellm is not installed; pip install 'litellm[proxy]', or name it in LANTERN_BENCH_LITELLM"
+        )
+    port = _free_port()
+    config = folder / "litellm.yaml"
+    config.write_text(
+        "model_list:\n  - model_name: '*'\n    litellm_params:\n"
+        f"      {{model: 'openai/*', api_base: '{upstream_url}/v1', api_key: sk-bench}}\n"
+        "litellm_settings: {telemetry: false, num_retries: 0, request_timeout: 600}\n",
+        encoding="utf-8",
+    )
+    environ = {
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "NO_DOCS": "True",
+        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # without a key it would not start
+    }  # fmt: skip
+    arguments = [command, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    log = folder / "litellm.log"
+    with _running(arguments, environ, log=log) as process:
+        _wait(port, process, log)
+        yield Gateway("litellm", f"http://127.0.0.1:{port}", process.pid)
+
+
+@contextmanager
+def portkey(upstream_url: str, folder: Path) -> Iterator[Gateway]:
+    """Portkey's gateway (npm: @portkey-ai/gateway)."""
+    command = os.environ.get("LANTERN_BENCH_PORTKEY") or shutil.which("portkey-gateway") or shutil.which("gateway")
+    if not command:
+        raise RuntimeError("portkey is not installed; name its start-server.js in LANTERN_BENCH_PORTKEY")
+    port = _free_port()
+    start = ["node", command] if command.endswith(".js") else [command]
+    headers = ("x-portkey-provider: openai", f"x-portkey-custom-host: {upstream_url}/v1")
+    environ = {"NODE_ENV": "production", "TRUSTED_CUSTOM_HOSTS": "127.0.0.1,localhost"}
+    arguments = [*start, "--headless", f"--port={port}"]
+    log = folder / "portkey.log"
+    with _running(arguments, environ, log=log) as process:
+        _wait(port, process, log)
+        yield Gateway("portkey", f"http://127.0.0.1:{port}", process.pid, headers)
+
+
+_NGINX = """worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.log warn;
+events {{ worker_connections 2048; }}
+http {{
+  access_log off; client_max_body_size 64m; client_body_buffer_size 16m; keepalive_requests 1000000;
+  client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder}; uwsgi_temp_path {folder};
+  scgi_temp_path {folder};
+  upstream model {{ server {model}; keepalive 512; keepalive_requests 1000000; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=2048;
+    location / {{
+      proxy_pass http://model; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+    }}
+  }}
+}}
+"""
+
+
+@contextmanager
+def nginx(upstream_url: str, folder: Path) -> Iterator[Gateway]:
+    """nginx with one worker, which passes everything on: the least that a proxy can add."""
+    command = os.environ.get("LANTERN_BENCH_NGINX") or shutil.which("nginx")
+    if not command:
+        raise RuntimeError("nginx is not installed; name it in LANTERN_BENCH_NGINX")
+    port, config, log = _free_port(), folder / "nginx.conf", folder / "nginx.log"
+    model = upstream_url.removeprefix("http://")
+    config.write_text(_NGINX.format(folder=folder, model=model, port=port), encoding="utf-8")
+    with _running([command, "-p", str(folder), "-c", str(config), "-e", str(log)], log=log) as process:
+        _wait(port, process, log)
+        yield Gateway("nginx", f"http://127.0.0.1:{port}", process.pid)
+
+
+@contextmanager
+def headroom(upstream_url: str, folder: Path) -> Iterator[Gateway]:
+    """Headroom's proxy (PyPI: headroom-ai[proxy]), as it starts by itself."""
+    command = os.environ.get("LANTERN_BENCH_HEADROOM") or shutil.which("headroom")
+    if not command:
+        raise RuntimeError("headroom is not installed; name it in LANTERN_BENCH_HEADROOM")
+    port, log = _free_port(), folder / "headroom.log"
+    environ = {"OPENAI_TARGET_API_URL": upstream_url, "HEADROOM_TELEMETRY": "off", "HOME": str(folder)}
+    arguments = [command, "proxy", "--host", "127.0.0.1", "--port", str(port), "--no-telemetry", "--no-rate-limit"]
+    with _running(arguments, environ, log=log) as process:
+        _wait(port, process, log)
+        yield Gateway("headroom", f"http://127.0.0.1:{port}", process.pid)
+
+
+@contextmanager
+def running(url: str) -> Iterator[Gateway]:
+    """A gateway that somebody has started before the scripted model's port (--upstream-port)."""
+    yield Gateway(url, url.rstrip("/"))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def _wait(port: int, process: "subprocess.Popen[str]", log: Path) -> None:
+    """Until it listens. RuntimeError with its last words when it does not."""
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            time.sleep(1.0)
+            return
+        time.sleep(0.2)
+    said = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    raise RuntimeError(f"{process.args!r} does not listen on port {port}; it said last: {' / '.join(said[-4:])}")

@@ -1,0 +1,157 @@
+"""The table and the plot of `lantern bench proxy`."""
+
+import json
+import math
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lantern_proxy.bench.proxy_row import Row
+
+_HEAD = (
+    "gateway", "memory", "request", "at once", "added p50", "p95", "p99", "to first byte", "piece p99", "CPU ms",
+    "per core and s", "RSS MB", "errors",
+)  # fmt: skip
+_TEXT = """# What the proxy adds
+
+Milliseconds that a request takes longer than the same request sent to the model directly, at the same quantile. Direct
+and proxied requests take turns, from one lean client, on one machine, in front of a scripted model that answers at
+once. Requests are conversations that grow, as agents send them, unless they say *unrelated*: then each is new to
+Lantern from its first byte. *memory off* is a path that only passes through, *on* archives the turn before its last
+byte is given out, *restore* counts requests into which a new block went. *Piece p99*: how much later a piece of a
+stream is here than it is directly. CPU is the gateway's own, archiving included.
+
+{table}
+
+![added time over the size of the request](latency.svg)
+
+{failed}. Python {python}, {machine}. Made by:
+
+```bash
+{asked_for}
+```
+
+"""
+_COLOURS = {
+    "lantern": "#d9480f", "portkey": "#1971c2", "litellm": "#2f9e44", "nginx": "#868e96", "headroom": "#7048e8",
+}  # fmt: skip
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown, one line a row. Times in milliseconds."""
+    lines = ["| " + " | ".join(_HEAD) + " |", "| --- | --- | --- |" + " ---: |" * (len(_HEAD) - 3)]
+    told = [row for row in rows if row.asked or row.errors]
+    lines += ["| " + " | ".join(_cells(row, _beside(row, rows))) + " |" for row in told]
+    return "\n".join(lines)
+
+
+def _beside(row: Row, rows: Sequence[Row]) -> float:
+    """How many times what Lantern adds to the same request; NaN for itself."""
+    ours = [r for r in rows if r.gateway == "lantern" and (r.kind, r.concurrency) == (row.kind, row.concurrency)]
+    on = [r for r in ours if r.memory != "off"] or ours
+    if row.gateway == "lantern" or not on or on[0].added_p50_ms <= 0:
+        return math.nan
+    return row.added_p50_ms / on[0].added_p50_ms
+
+
+def _cells(row: Row, times: float) -> list[str]:
+    added = _number(row.added_p50_ms) + (f" ({times:,.1f}x)" if times == times else "")
+    return [
+        row.gateway, row.memory, row.kind, str(row.concurrency), added, _number(row.added_p95_ms),
+        _number(row.added_p99_ms), _number(row.first_p50_ms), _number(row.delay_p99_ms), _number(row.cpu_ms),
+        "" if math.isnan(row.per_core_s) else f"{row.per_core_s:,.0f}",
+        "" if math.isnan(row.rss_mb) else f"{row.rss_mb:,.0f}", str(row.errors),
+    ]  # fmt: skip
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:,.2f}"
+
+
+def plot(rows: Sequence[Row]) -> str:
+    """SVG: added p50 over the body's size, one at a time, both axes logarithmic, a line a gateway."""
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.concurrency == 1 and not row.chunks and row.growing and row.memory != "restore" and row.added_p50_ms > 0:
+            lines.setdefault(f"{row.gateway} {row.memory}".removesuffix(" -"), []).append(row)
+    shown = [row for line in lines.values() for row in line]
+    if not shown:
+        return '<svg xmlns="http://www.w3.org/2000/svg"/>\n'
+    wide, high, left, top = 560, 320, 70, 20
+    xs = [math.log10(row.size_bytes) for row in shown]
+    ys = [math.log10(row.added_p50_ms) for row in shown]
+    first, span = min(xs), max(max(xs) - min(xs), 0.5)
+    low, above = math.floor(min(ys)), max(math.ceil(max(ys)), math.floor(min(ys)) + 1)
+
+    def at(row: Row) -> tuple[float, float]:
+        y = math.log10(row.added_p50_ms)
+        return left + (math.log10(row.size_bytes) - first) / span * wide, top + high - (y - low) / (above - low) * high
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 130} {high + 70}" '
+        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
+    ]
+    for power in range(low, above + 1):
+        y = top + high - (power - low) / (above - low) * high
+        parts.append(f'<path d="M{left} {y:.0f}h{wide}" stroke="#dee2e6"/><text x="{left - 8}" y="{y + 4:.0f}" ')
+        parts.append(f'text-anchor="end">{10.0**power:g} ms</text>')
+    for size in sorted({row.size_bytes for row in shown}):
+        x = left + (math.log10(size) - first) / span * wide
+        parts.append(f'<text x="{x:.0f}" y="{top + high + 20}" text-anchor="middle">{size / 1000:g} KB</text>')
+    parts.append(f'<text x="{left + wide / 2}" y="{top + high + 42}" text-anchor="middle">body of the request</text>')
+    for name, line in lines.items():
+        points = [at(row) for row in sorted(line, key=lambda row: row.size_bytes)]
+        colour = _COLOURS.get(name.split()[0], "#7048e8")
+        dash = ' stroke-dasharray="5 4"' if name.endswith(" off") else ""
+        joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
+        x, y = points[-1]
+        parts.append(f'<text x="{x + 8:.0f}" y="{y + 4:.0f}" fill="{colour}">{name}</text>')
+    return "".join(parts) + "</svg>\n"
+
+
+def merged(path: Path, rows: Sequence[Row], asked_for: str) -> tuple[list[Row], list[str]]:
+    """`rows` beside those of earlier runs that `path` keeps, in place of older ones of the same; and all commands."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    found = [json.loads(line) for line in lines]
+    commands = [each["command"] for each in found if "command" in each]
+    known = [_row(each) for each in found if "gateway" in each]
+    fresh = {_what(row) for row in rows}
+    every = [*(row for row in known if _what(row) not in fresh), *rows]
+    every.sort(key=lambda row: (row.concurrency, row.chunks, row.gap_us, row.size_bytes, not row.growing))
+    commands = list(dict.fromkeys([*commands, asked_for]))
+    kept = [{k: None if v != v else v for k, v in asdict(row).items()} for row in every]
+    told = [*({"command": each} for each in commands), *kept]
+    path.write_text("".join(json.dumps(each) + "\n" for each in told), encoding="utf-8")
+    return every, commands
+
+
+def _row(told: dict[str, Any]) -> Row:
+    values: dict[str, Any] = {name: math.nan if value is None else value for name, value in told.items()}
+    return Row(**values)
+
+
+def _what(row: Row) -> tuple[object, ...]:
+    return row.gateway, row.memory, row.kind, row.concurrency
+
+
+def write_report(folder: Path, rows: Sequence[Row], asked_for: Sequence[str]) -> None:
+    """latency.md and latency.svg; what somebody wrote below the first heading of the old page stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text, drawing = report(rows, "\n".join(asked_for))
+    page = folder / "latency.md"
+    _, heading, below = page.read_text("utf-8").partition("\n## ") if page.exists() else ("", "", "")
+    page.write_text(text.rstrip() + "\n" + heading + below, encoding="utf-8")
+    (folder / "latency.svg").write_text(drawing, encoding="utf-8")
+
+
+def report(rows: Sequence[Row], asked_for: str) -> tuple[str, str]:
+    """Markdown and SVG."""
+    errors = sum(row.errors for row in rows)
+    text = _TEXT.format(
+        table=table(rows), failed=f"{errors or 'No'} request{'s' if errors != 1 else ''} failed", asked_for=asked_for,
+        python=platform.python_version(), machine=platform.machine(),
+    )  # fmt: skip
+    return text, plot(rows)

@@ -1,0 +1,90 @@
+"""What pipelines need besides the conversation: vectors, which are computed once and kept between runs."""
+
+import time
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lantern_proxy.compiled import ModelError
+from lantern_proxy.config import Config
+from lantern_proxy.embed import Embedder
+from lantern_proxy.signals_late import DIM, Tokens
+
+Vectors = npt.NDArray[np.float32]
+Kept = TypeVar("Kept", bound=npt.NDArray[Any])
+Advance = Callable[[int], None]
+
+
+class Resources:
+    """The embedder and a folder of vectors. Owns the embedder: close it."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._embedder: Embedder | None = None
+        self._folder = config.embed.cache_dir / "bench"
+
+    @property
+    def embedder(self) -> Embedder:
+        """Started on first use. ModelError when there is none."""
+        if self._embedder is None:
+            settings = self.config.embed
+            self._embedder = Embedder(settings.model, settings.cache_dir, settings.threads)
+            self._embedder.start()
+        if not self._embedder.wait():
+            raise ModelError(f"{self._embedder.detail}; pipelines fts5 and bm25 need no vectors")
+        return self._embedder
+
+    def vector(self, text: str) -> Vectors:
+        """(dim,) of a question; never from the folder, since its time counts."""
+        found: Vectors = self.embedder.embed([text])[0]
+        return found
+
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """(n, dim), from the folder when these very texts were embedded before."""
+        return self.kept("vectors", texts, lambda: self.embedder.embed(texts))
+
+    def tokens(self, texts: Sequence[str]) -> list[Tokens]:
+        """Token vectors of each text, from the folder when these very texts were embedded before."""
+        rows = self.kept(self.embedder.recipe.rpartition("/")[2], texts, lambda: self._tokens(texts))
+        ends = np.flatnonzero(~rows.any(axis=1))
+        return [rows[start + 1 : end] for start, end in zip([-1, *ends], ends, strict=False)]
+
+    def _tokens(self, texts: Sequence[str]) -> Tokens:
+        """The token vectors of all texts; a row of zeros ends each."""
+        parts = [
+            part for made in self.embedder.embed_passages(texts)[1] for part in (made, np.zeros((1, DIM), np.int8))
+        ]
+        return np.concatenate([*parts, np.zeros((0, DIM), np.int8)])
+
+    def kept(self, kind: str, texts: Sequence[str], make: Callable[[], Kept]) -> Kept:
+        """What `make` returns for these texts, computed once. `kind` names it, and its version when that changes."""
+        digest = blake2b("\0".join([self.embedder.name, *texts]).encode("utf-8", "replace"), digest_size=12).hexdigest()
+        file = self._folder / f"{kind}-{digest}.npy"
+        if file.exists():
+            found: Kept = np.load(file)
+            return found
+        made = make()
+        _save(file, made)
+        return made
+
+    def close(self) -> None:
+        if self._embedder is not None:
+            self._embedder.close()
+
+    def __enter__(self) -> "Resources":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _save(file: Path, array: npt.NDArray[Any]) -> None:
+    """Whole or not at all: a run that is stopped leaves no torn file behind."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.{time.monotonic_ns()}.npy")
+    np.save(partial, array)
+    partial.replace(file)

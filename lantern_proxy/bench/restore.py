@@ -1,0 +1,225 @@
+"""`lantern bench restore`: what comes back into the prompt after a compaction, with Lantern and with simpler ways.
+
+Chats are archived up to the compaction through the product's own code, and the product's own Restorer makes the blocks.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from lantern_proxy.bench import ask
+from lantern_proxy.bench import restore_score as score
+from lantern_proxy.bench.metrics import interval, paired, wilcoxon
+from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Shape, chats, compacted
+from lantern_proxy.bench.restore_play import RECIPES, Recipe, Stage, stage
+from lantern_proxy.config import Config, ReinforceConfig, RestoreConfig
+from lantern_proxy.embed import available
+
+ORDINARY = 40
+"""User messages after the compaction, of each chat, that a question block should hardly ever be added to."""
+NO_DECAY_S = 1e12
+"""A half-life at which nothing fades."""
+ASKED_FACTS = 60
+"""Facts of each chat that are asked for, evenly spread over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One question or fact. found: shares in [0, 1]."""
+
+    kind: str
+    found: float
+    all_found: bool
+    answered: bool | None
+    chars: int
+    ms: float
+
+
+def evidence(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
+    """Each question whose evidence is lost: the share of its gold turns in the block."""
+    for cut in cuts:
+        idf, turns = score.rarity(cut.lost), {said.id: said for said in cut.lost}
+        once = played.restored(cut, recipe, "", budget) if query == "context" else None
+        for probe in cut.probes:
+            block = once or played.restored(cut, recipe, probe.text, budget)
+            found = [score.holds(block.texts, score.evidence(turns[gold], probe, idf)) for gold in probe.gold]
+            answered = score.answered(block.texts, probe.answer) if probe.answer else None
+            yield Tried(probe.kind, float(np.mean(found)), all(found), answered, len(block.text), block.ms)
+
+
+def facts(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
+    """Values that can be checked: is each restored, when it is asked for, or at the compaction?"""
+    for cut in cuts:
+        told = score.facts(cut)
+        once = played.restored(cut, recipe, "", budget) if query == "context" else None
+        for fact in told if once else told[:: max(1, len(told) // ASKED_FACTS)]:
+            block = once or played.restored(cut, recipe, fact.question, budget)
+            found = score.restored(fact, block.texts)
+            yield Tried(f"{fact.speaker} {fact.kind}", float(found), found, None, len(block.text), block.ms)
+
+
+def admission(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
+    """Who gets a question block: the next messages of the user (found: it got one), and questions for what is lost."""
+    for cut in cuts:
+        ordinary = [("ordinary", said.text) for said in cut.later if said.role == "user"][:ORDINARY]
+        for kind, text in [*ordinary, *(("asking", probe.text) for probe in cut.probes)]:
+            block = played.restored(cut, recipe, text, budget)
+            yield Tried(kind, float(bool(block.text)), bool(block.text), None, len(block.text), block.ms)
+
+
+Measure = Callable[[Stage, Sequence[Compacted], Recipe, str, int], Iterator[Tried]]
+MEASURES: dict[str, Measure] = {
+    "evidence": evidence,
+    "facts": facts,
+    "admission": admission,
+}
+
+
+def summary(tried: Sequence[Tried]) -> dict[str, Any]:
+    """The figures of one run."""
+    found = [each.found for each in tried]
+    with_answer = [each.answered for each in tried if each.answered is not None]
+    kinds = sorted({each.kind for each in tried})
+    return {
+        "evidence_recall": _mean(found),
+        "all_evidence": _mean([each.all_found for each in tried]),
+        "answer_containment": _mean(with_answer) if with_answer else None,
+        "n": len(tried),
+        "chars": round(_mean([each.chars for each in tried])),
+        "ms": {f"p{p}": round(float(np.percentile([t.ms for t in tried], p)), 1) for p in (50, 95)} if tried else {},
+        "ci": [round(bound, 4) for bound in interval(np.asarray(found))] if found else [0.0, 0.0],
+        "kinds": {k: [_mean(v := [t.found for t in tried if t.kind == k]), len(v)] for k in kinds},
+    }
+
+
+def against(ours: Sequence[Tried], theirs: Sequence[Tried]) -> dict[str, Any]:
+    """Ours less theirs on the same questions: paired bootstrap and Wilcoxon's signed-rank test, as the paper does."""
+    a, b = (np.array([each.found for each in tried], np.float64) for tried in (ours, theirs))
+    if not len(a):
+        return {}
+    difference, low, high, p = paired(a, b)
+    return {
+        "evidence_recall": _mean(b.tolist()),
+        "difference": round(difference, 4),
+        "ci": [round(low, 4), round(high, 4)],
+        "p_bootstrap": p,
+        "p_wilcoxon": wilcoxon(a, b)[1],
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(float(np.mean(values)), 4) if values else 0.0
+
+
+@contextmanager
+def folder(keep: Path | None, at: int) -> Iterator[Path]:
+    if keep is not None:
+        path = keep / str(at)
+        path.mkdir(parents=True, exist_ok=True)
+        yield path
+    else:
+        with tempfile.TemporaryDirectory(prefix="lantern-bench-") as made:
+            yield Path(made)
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr; the block gets a function that moves it on."""
+    bar: Any = click.progressbar(length=total, label=label, file=sys.stderr)
+    with bar:
+        yield bar.update
+
+
+@click.command("restore")
+@click.option(
+    "--data", required=True, type=click.Path(path_type=Path, exists=True), help="LoCoMo or BEAM: file or folder."
+)
+@click.option("--budget", default=6_000, show_default=True, type=click.IntRange(0), help="Characters of a block.")
+@click.option(
+    "--query", type=click.Choice(["question", "context"]), default="question", show_default=True,
+    help="Is the question known, or only what the request still holds?",
+)  # fmt: skip
+@click.option("--recipe", type=click.Choice(RECIPES), default="default", show_default=True, help="How to choose.")
+@click.option(
+    "--at", type=click.Choice(["30", "50", "70"]), default="50", show_default=True, help="Compacted at, in %."
+)
+@click.option("--shape", type=click.Choice(SHAPES), default="window", show_default=True, help="What stands for it.")
+@click.option(
+    "--measure", type=click.Choice(list(MEASURES)), default="evidence", show_default=True,
+    help="Evidence of questions, verifiable facts, or who gets a question block.",
+)  # fmt: skip
+@click.option("--admission", type=click.FloatRange(0, 1), help="Instead of the configured one; 0 adds a block always.")
+@click.option("--against", "other", type=click.Choice(RECIPES), help="Test the difference to this recipe.")
+@click.option(
+    "--half-life", "half_life_days", type=click.FloatRange(0), metavar="DAYS",
+    help="Decay of old passages in the recipe `lantern`; 0: none (the paper's ablation). Default: the configured one.",
+)  # fmt: skip
+@click.option("--dense/--no-dense", default=None, help="With vectors; by default when the extra `dense` is installed.")
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the archives, vectors too, there.")
+@ask.options(required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def command(
+    data: Path, budget: int, query: str, recipe: Recipe, at: str, shape: Shape, measure: str, admission: float | None,
+    other: Recipe | None, half_life_days: float | None, dense: bool | None, keep: Path | None, as_json: bool,
+    model: ask.Model | None,
+) -> None:  # fmt: skip
+    """Measure what a restore gives back of what a compaction lost.
+
+    \b
+    Example: lantern bench restore --data locomo10.json --query context --recipe lantern
+    """
+    try:
+        cuts = [compacted(chat, int(at), shape) for chat in chats(data)]
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    if model is None and "memgpt" in (recipe, other):
+        raise click.UsageError("recipe memgpt needs a model, which writes down what to keep; give --model, --model-url")
+    settings, names = configured(admission, half_life_days), [recipe, *([other] if other and other != recipe else [])]
+    with ExitStack() as stack:
+        path = stack.enter_context(folder(keep, int(at)))
+        with progress("archiving", len(cuts)) as advance:
+            dense = available() if dense is None else dense
+            there = stage(cuts, path, settings, dense=dense, advance=advance, ask_model=model)
+            played = stack.enter_context(there)
+        try:
+            tried = {each: measured(played, cuts, each, MEASURES[measure], query, budget) for each in names}
+        except (ValueError, ask.AskError) as error:
+            raise click.ClickException(str(error)) from None
+    row = {"recipe": recipe, "query": query, "at": int(at), "shape": shape, "budget": budget, "measure": measure}
+    result = row | summary(tried[recipe])
+    if other:
+        result["against"] = {"recipe": other} | against(tried[recipe], tried[other])
+    if model is not None:
+        result["usage"] = {model.name: model.usage.told()}
+    click.echo(json.dumps(result) if as_json else table(result))
+
+
+def measured(
+    played: Stage, cuts: Sequence[Compacted], recipe: Recipe, measure: Measure, query: str, budget: int
+) -> list[Tried]:
+    with progress(f"asking: {recipe}", sum(len(cut.probes) for cut in cuts)) as advance:
+        tried = []
+        for one in measure(played, cuts, recipe, query, budget):
+            tried.append(one)
+            advance(1)
+    return tried
+
+
+def configured(admission: float | None, half_life_days: float | None) -> Config:
+    """The defaults but for what is given. half_life_days: 0 for no decay at all"""
+    restore = RestoreConfig() if admission is None else RestoreConfig(admission=admission)
+    if half_life_days is None:
+        return Config(restore=restore)
+    return Config(restore=restore, reinforce=ReinforceConfig(half_life_s=86_400 * half_life_days or NO_DECAY_S))
+
+
+def table(result: dict[str, Any]) -> str:
+    return "\n".join(f"{name:20} {value}" for name, value in result.items())

@@ -1,0 +1,217 @@
+"""Compacted chats in a real archive, and what each recipe puts back into the request that follows.
+
+with stage(cuts, folder, dense=True) as played:
+    played.restored(cut, "default", question="Which port?", budget_chars=6_000) -> Block
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from lantern_proxy import pack
+from lantern_proxy.analyze import query_terms
+from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
+from lantern_proxy.bench.restore_chats import Compacted, Said
+from lantern_proxy.bench.restore_extract import AskModel, extract
+from lantern_proxy.bench.restore_score import flat
+from lantern_proxy.chunk import passages, turn_passage
+from lantern_proxy.config import Config, EmbedConfig
+from lantern_proxy.embed import Embedder
+from lantern_proxy.restore import Restorer
+from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore_vectors import embed_some
+from lantern_proxy.turn import Filed, Passage, Placed, canonical, item, message
+
+Recipe = Literal["default", "lantern", "newest", "dense", "fts5", "memgpt"]
+RECIPES: tuple[Recipe, ...] = ("default", "lantern", "newest", "dense", "fts5", "memgpt")
+BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a restore gave. texts: what of each passage is in it."""
+
+    text: str
+    texts: tuple[str, ...]
+    ms: float
+    placed: tuple[Placed, ...] = ()
+
+
+NOTHING = Block("", (), 0.0)
+
+
+@dataclass
+class Stage:
+    """An archive with the lost and kept turns of some chats, each a tenant's only session."""
+
+    archive: Archive
+    config: Config
+    embedder: Embedder | None
+    ask_model: AskModel | None = None
+    """For the recipe memgpt, in which a model writes down what to keep."""
+    _restorers: dict[str, Restorer] = field(default_factory=dict)
+
+    def restored(
+        self, cut: Compacted, recipe: Recipe, question: str, budget_chars: int, shown: "Block | None" = None
+    ) -> Block:
+        """The block that `recipe` makes. question: empty when none is known, as at the compaction itself.
+
+        shown: a block that the request has already
+        """
+        ask = self.ask(cut, question, budget_chars, shown or NOTHING)
+        began = time.perf_counter()
+        if recipe == "memgpt":
+            return NOTHING if shown else self._written_down(cut, budget_chars)
+        if recipe in ("default", "lantern"):
+            restorer = self._restorer(recipe)
+            at_once = recipe == "lantern" or not question
+            found = (restorer.at_compaction if at_once else restorer.for_question)(ask)
+            ms = (time.perf_counter() - began) * 1_000
+            return Block(found.text, tuple(p.text for p in found.placed), ms, found.placed) if found else NOTHING
+        order = _ORDERS[recipe](self, cut, question or ask.summary or ask.question)
+        order = [p for p in order if not shown or flat(p.text) not in ask.present]
+        choices = pack.whole(order, budget_chars, ask.session)
+        text, kept = pack.fit(choices, budget_chars, ask.session)
+        return Block(text, tuple(c.text for c in kept), (time.perf_counter() - began) * 1_000)
+
+    def _written_down(self, cut: Compacted, budget_chars: int) -> Block:
+        """The notes of a model, the same whatever is asked later."""
+        if self.ask_model is None:
+            raise ValueError(
+                "recipe memgpt needs a model, which writes down what to keep; give --model NAME --model-url http://host/v1"
+            )
+        began = time.perf_counter()
+        notes = extract(self.ask_model, cut.lost, budget_chars)
+        return Block(notes, (notes,) if notes else (), (time.perf_counter() - began) * 1_000)
+
+    def ask(self, cut: Compacted, question: str, budget_chars: int, shown: "Block") -> Ask:
+        """The request after the compaction: the summary, the turns that were kept, and a question if there is one."""
+        held = [cut.summary, shown.text, *(said.text for said in cut.kept), question]
+        last = next((said.text for said in reversed(cut.kept) if said.role == "user"), "")
+        return Ask(
+            tenant=cut.chat.name,
+            project="",
+            session=cut.chat.name,
+            present=canonical("\n".join(filter(None, held))),
+            shown=frozenset(placed.passage.id for placed in shown.placed),
+            question=question or last,
+            summary=cut.summary,
+            budget_chars=budget_chars,
+            now=cut.kept[-1].at + 60 if cut.kept else 0.0,
+            deadline=math.inf,
+        )
+
+    def lost(self, cut: Compacted) -> list[Passage]:
+        gone = {said.id for said in cut.lost}
+        return [p for p in self.archive.of(cut.chat.name).passages(session=cut.chat.name) if p.message in gone]
+
+    def _restorer(self, recipe: Recipe) -> Restorer:
+        if recipe not in self._restorers:
+            settings = replace(self.config.restore, recipe=recipe)  # type: ignore[arg-type]
+            self._restorers[recipe] = Restorer(self.archive, replace(self.config, restore=settings), self.embedder)
+        return self._restorers[recipe]
+
+    def close(self) -> None:
+        for restorer in self._restorers.values():
+            restorer.close()
+
+
+def _newest(stage: Stage, cut: Compacted, query: str) -> list[Passage]:
+    return sorted(stage.lost(cut), key=lambda p: (-p.position, p.part))
+
+
+def _fts5(stage: Stage, cut: Compacted, query: str) -> list[Passage]:
+    own, lost = stage.archive.of(cut.chat.name), {p.id: p for p in stage.lost(cut)}
+    return [lost[i] for i, _ in own.fts(query_terms(query), 400, cut.chat.name) if i in lost]
+
+
+def _dense(stage: Stage, cut: Compacted, query: str) -> list[Passage]:
+    if stage.embedder is None:
+        raise ValueError('recipe dense needs the embedder; pip install "lantern-proxy[dense]"')
+    own, lost = stage.archive.of(cut.chat.name), {p.id: p for p in stage.lost(cut)}
+    vector = np.asarray(stage.embedder.embed([query])[0], np.float32)
+    return [lost[i] for i, _ in own.nearest(vector, 400, ids=lost)]
+
+
+_ORDERS: Mapping[str, Callable[[Stage, Compacted, str], list[Passage]]] = {
+    "newest": _newest,
+    "fts5": _fts5,
+    "dense": _dense,
+}
+
+
+@contextmanager
+def stage(
+    cuts: Sequence[Compacted],
+    folder: Path,
+    config: Config,
+    *,
+    dense: bool,
+    advance: Callable[[int], None],
+    ask_model: AskModel | None = None,
+) -> Iterator[Stage]:
+    """Archive what each client sent until its compaction, and wait for the vectors; what `folder` holds is used again.
+
+    advance: called with the number of chats, then of passages embedded, that are done
+    """
+    embedder = Embedder(config.embed.model, config.embed.cache_dir, config.embed.threads) if dense else None
+    if embedder is not None:
+        embedder.start()
+    settings = config if dense else replace(config, embed=EmbedConfig(enabled="off"))
+    with Archive(folder / "bench.db", synchronous="normal") as archive:
+        there = {tenant.id for tenant in archive.tenants()}
+        for cut in cuts:
+            if cut.chat.name not in there:
+                archive.write([_record(cut)])
+            advance(1)
+        if embedder is not None:
+            if not embedder.wait():
+                raise ValueError(f"the embedder is not there: {embedder.detail}; use --no-dense")
+            _embed(archive, embedder, advance)
+        played = Stage(archive, settings, embedder, ask_model)
+        try:
+            yield played
+        finally:
+            played.close()
+            if embedder is not None:
+                embedder.close()
+
+
+def _embed(archive: Archive, embedder: Embedder, advance: Callable[[int], None]) -> None:
+    """As `lantern reindex` does: vectors for every passage that has none."""
+    while embed_some(archive, embedder, BATCH) is not None:
+        advance(0)
+
+
+def _record(cut: Compacted) -> Record:
+    name = cut.chat.name
+    filed = tuple(_filed(said, n) for n, said in enumerate((*cut.lost, *cut.kept)))
+    turns: dict[int, list[Filed]] = {}
+    for each in filed:
+        turns.setdefault(each.turn, []).append(each)
+    cut_up = [p for each in filed for p in passages(each, name)]
+    summaries = [p for turn in turns.values() if (p := turn_passage(turn, name))]
+    at = filed[0].created_at if filed else 0.0
+    return Record(
+        tenant=name,
+        session=SessionRow(id=name, api="chat", created_at=at, last_seen_at=at),
+        request=RequestRow(id=f"req-{name}", at=at, api="chat", path="/", event="turn"),
+        messages=filed,
+        passages=(*cut_up, *summaries),
+    )
+
+
+def _filed(said: Said, position: int) -> Filed:
+    return Filed(
+        key=said.id,
+        position=position,
+        turn=said.turn,
+        message=message(said.role, [item(said.role, "text", said.text)], b"{}"),
+        created_at=said.at,
+    )

@@ -1,0 +1,149 @@
+"""When does a block hold the evidence, a fact, an answer? Pure.
+
+The evidence of a turn of at most LONG_CHARS are its sentences that say something; of a longer one, the TELLING ones
+that share most with the question's answer. A turn is restored when all of them stand in the block, word for word.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+
+from lantern_proxy.analyze import fences, informative, query_terms, sentences
+from lantern_proxy.bench.restore_chats import Compacted, Probe, Said
+
+LONG_CHARS, TELLING, SAYS = 600, 3, 3
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+_NAME = re.compile(r"^[A-Z]\w+: ")
+
+
+def says_something(sentence: str) -> bool:
+    """A number, or three words that name things: "Ana: Wow, that's great, I'm glad!" has neither."""
+    told = _NAME.sub("", sentence)
+    return any(c.isdigit() for c in told) or len(informative(query_terms(told))) >= SAYS
+
+
+def evidence(said: Said, probe: Probe, idf: Mapping[str, float]) -> list[str]:
+    """The sentences of a gold turn that a block must hold."""
+    parts = [said.text[a:b] for a, b in sentences(said.text)]
+    telling = [part for part in parts if says_something(part)] or parts
+    if len(said.text) <= LONG_CHARS:
+        return [flat(part) for part in telling]
+    fenced = {said.text[a:b].strip() for a, b, code in fences(said.text) if code}
+    wanted = set(query_terms(probe.answer)) or set(query_terms(probe.text))
+
+    def worth(part: str) -> float:
+        shared = wanted.intersection(query_terms(part))
+        return float(sum(idf.get(term, 1.0) for term in shared) / (len(part) + 20) ** 0.3)
+
+    prose = [part for part in telling if part not in fenced] or telling
+    best = sorted(range(len(prose)), key=lambda i: (-worth(prose[i]), i))[:TELLING]
+    return [flat(prose[i]) for i in sorted(best) if worth(prose[i]) > 0] or [flat(prose[best[0]])]
+
+
+def rarity(said: Sequence[Said]) -> dict[str, float]:
+    """Index term -> idf over messages."""
+    counts = Counter(term for each in said for term in set(query_terms(each.text)))
+    return {term: log(1 + len(said) / n) for term, n in counts.items()}
+
+
+def holds(texts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Do all sentences stand in what was restored?"""
+    whole = flat(" \n ".join(texts))
+    return all(each in whole for each in wanted)
+
+
+def answered(texts: Sequence[str], answer: str) -> bool:
+    """Does what was restored hold every informative word of the answer?"""
+    wanted = set(query_terms(answer))
+    return bool(wanted) and wanted <= set(query_terms(" \n ".join(texts)))
+
+
+# ---- verifiable facts ----
+
+_MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+FACTS: Mapping[str, re.Pattern[str]] = {
+    kind: re.compile(pattern)
+    for kind, pattern in {
+        "port": r"(?<=\bport )\d{2,5}\b",
+        "path": r"(?<![\w/:.])(?:~|\.{1,2})?/[\w.-]+(?:/[\w.-]*\w)+|\b\w[\w-]*/[\w./-]*\w\.\w{1,5}\b",
+        "version": r"\bv?\d+\.\d+\.\d+\b|(?<=[A-Za-z] )v?\d+\.\d+(?= |,|\.?$)",
+        "date": rf"\b{_MONTH} \d{{1,2}}(?:, \d{{4}})?\b|\b\d{{4}}-\d\d-\d\d\b",
+        "error": r"\b(?:[A-Z]\w+(?:Error|Exception)|[A-Z]{1,4}-\d{2,5})\b|(?<=\berror )\d{3,5}\b|\bHTTP \d{3}\b",
+        "command": r"`(?:pip|npm|git|docker|flask|python|curl|kubectl|psql|make|cargo|go|yarn|pytest) [^`\n]{2,60}`",
+        "amount": r"[$\u20ac\u00a3]\d[\d,]*(?:\.\d+)?|\b\d[\d,]*(?:\.\d+)? ?(?:%|percent\b|ms\b|GB\b|MB\b|hours?\b"
+        r"|minutes?\b|euros?\b|dollars?\b|requests\b|users\b|pages\b|words\b)",
+        "name": r"(?<=[a-z,] )[A-Z][a-z]+ [A-Z][a-z]+\b",
+    }.items()
+}
+CONTEXT = 4
+_PROSE = re.compile(r"[A-Z\"'(][^\n]*[.!?][\"')]*$")
+"""A sentence, rather than a heading, an item of a list, a row of a table or code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A value that can be checked, and the words it was said with, in their order."""
+
+    kind: str
+    value: str
+    speaker: str
+    context: tuple[str, ...]
+
+    @property
+    def question(self) -> str:
+        return f"What was the {self.kind} for {' '.join(self.context)}?"
+
+
+def facts(cut: Compacted) -> list[Fact]:
+    """The facts of the prose that is lost, once each; values that the request still holds are none."""
+    held = "\n".join((cut.summary, *(said.text for said in cut.kept)))
+    idf = rarity(cut.lost)
+    found: dict[tuple[str, str], Fact] = {}
+    for said in cut.lost:
+        for a, b in sentences(said.text):
+            if _PROSE.match(said.text[a:b]) and b - a <= LONG_CHARS:
+                for kind, value in _values(said.text[a:b]):
+                    fact = Fact(kind, value, said.role, _context(said.text[a:b], value, idf))
+                    if len(fact.context) >= 2 and not stands(value, held):
+                        found.setdefault((kind, value), fact)
+    return list(found.values())
+
+
+def _values(sentence: str) -> list[tuple[str, str]]:
+    return [(kind, m.group()) for kind, pattern in FACTS.items() for m in pattern.finditer(sentence)]
+
+
+_WORD = re.compile(r"[A-Za-z][\w'-]+")
+
+
+def _context(sentence: str, value: str, idf: Mapping[str, float]) -> tuple[str, ...]:
+    """The rarest words beside the value, as they stand."""
+    own = set(_WORD.findall(value.lower()))
+    rated: dict[str, float] = {}
+    for word in _WORD.findall(sentence.replace(value, " ")):
+        terms = informative(query_terms(word))
+        if terms and word.lower() not in own:
+            rated.setdefault(word, max(idf.get(term, 0.0) for term in terms))
+    best = set(sorted(rated, key=lambda word: -rated[word])[:CONTEXT])
+    return tuple(word for word in rated if word in best)
+
+
+def stands(value: str, text: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
+
+
+def restored(fact: Fact, texts: Sequence[str]) -> bool:
+    """The value stands in a restored passage together with half of the words it was said with."""
+    for text in texts:
+        if stands(fact.value, text):
+            words = {word.lower() for word in _WORD.findall(text)}
+            if 2 * sum(word.lower() in words for word in fact.context) >= len(fact.context):
+                return True
+    return False

@@ -1,0 +1,128 @@
+"""Snapshots: an index, and what else its scope needs, as one file that opens at once.
+
+A file is read whole and checked to the last byte before anything of it is used; what is damaged, cut, of another
+version or of another archive reads as None. It is read rather than mapped: a mapped file that is cut short, or whose
+disk fails, kills the process; docs/bm25.md has what that costs.
+"""
+
+import json
+import os
+import secrets
+import struct
+import zlib
+from dataclasses import dataclass, field
+from mmap import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lantern_proxy.bm25 import Index
+
+_HEAD = struct.Struct("<8sIIII")  # magic, version, bytes of the JSON head, bytes of the columns, CRC-32 of both
+_MAGIC, _VERSION = b"LNTRSNAP", 2
+_ROW = 4 + 8 + 4
+"""Bytes of a passage in the columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Passages in order of id with their index. codes: (n,) number of each one's session in `sessions`; sizes: (n,)
+    bytes of its index terms."""
+
+    archive: str
+    """Which archive it is of."""
+    scope: str
+    index: Index
+    sessions: tuple[str, ...]
+    codes: npt.NDArray[np.int32]
+    positions: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int32]
+    last_edit: int = 0
+    """The last correction that it has."""
+    ids: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    times: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64))
+    """Ids and times, (n,): read() takes them from the index."""
+
+
+def write(path: Path, snapshot: Snapshot) -> bool:
+    """Put a snapshot in place, whole or not at all, with mode 0600. False: its index cannot be kept. Raises OSError."""
+    dumped = snapshot.index.dump()
+    if dumped is None:
+        return False
+    told: dict[str, Any] = {"archive": snapshot.archive, "scope": snapshot.scope, "sessions": snapshot.sessions}
+    told["last_edit"] = snapshot.last_edit
+    head = json.dumps(told).encode()
+    columns = snapshot.codes.astype("<i4").tobytes() + snapshot.positions.astype("<i8").tobytes()
+    columns += snapshot.sizes.astype("<i4").tobytes()
+    crc = zlib.crc32(columns, zlib.crc32(head))
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            for part in (_HEAD.pack(_MAGIC, _VERSION, len(head), len(columns), crc), head, columns, dumped):
+                file.write(part)
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+    return True
+
+
+def read(path: Path, *, archive: str, scope: str) -> Snapshot | None:
+    """The snapshot of this archive's scope, or None: there is none that can be used."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    return unpack(data, archive=archive, scope=scope)
+
+
+def unpack(data: bytes | mmap, *, archive: str, scope: str) -> Snapshot | None:
+    """A snapshot from the bytes of its file, or None."""
+    if len(data) < _HEAD.size:
+        return None
+    magic, version, n_head, n_columns, crc = _HEAD.unpack_from(data)
+    start, middle, end = _HEAD.size, _HEAD.size + n_head, _HEAD.size + n_head + n_columns
+    if magic != _MAGIC or version != _VERSION or end > len(data) or n_columns % _ROW:
+        return None
+    if zlib.crc32(memoryview(data)[start:end]) != crc:
+        return None
+    told = _told(data[start:middle])
+    if told is None or (told["archive"], told["scope"]) != (archive, scope):
+        return None
+    n = n_columns // _ROW
+    codes = np.frombuffer(data, "<i4", n, middle).astype(np.int32)
+    positions = np.frombuffer(data, "<i8", n, middle + 4 * n).astype(np.int64)
+    sizes = np.frombuffer(data, "<i4", n, middle + 12 * n).astype(np.int32)
+    if n and (codes.min() < 0 or codes.max() >= len(told["sessions"])):
+        return None
+    index = _index(memoryview(data)[end:], n)
+    if index is None:
+        return None
+    ids, times = index.documents()
+    order = np.argsort(ids)  # a corrected one stands last
+    sessions, last_edit = tuple(told["sessions"]), told["last_edit"]
+    return Snapshot(archive, scope, index, sessions, codes, positions, sizes, last_edit, ids[order], times[order])
+
+
+def _told(head: bytes) -> dict[str, Any] | None:
+    try:
+        told = json.loads(head)
+    except (ValueError, RecursionError):
+        return None
+    sessions = told.get("sessions") if isinstance(told, dict) else None
+    fits = isinstance(sessions, list) and all(isinstance(name, str) for name in sessions)
+    fits = fits and type(told.get("last_edit")) is int and {"archive", "scope"} <= told.keys()
+    return told if fits else None
+
+
+def _index(dumped: memoryview, n: int) -> Index | None:
+    """The index of n documents, or None."""
+    index = Index()
+    try:
+        if index.load(dumped) and len(index) == n:
+            return index
+    except MemoryError:
+        pass
+    index.close()
+    return None

@@ -1,0 +1,50 @@
+"""How the process of `lantern serve` is set up: for short waits and little memory."""
+
+import contextlib
+import gc
+import sys
+from types import ModuleType
+
+_SWITCH_S = 0.0005
+"""A stream waits no longer than this for a thread that cuts passages; Python's own value is ten times as much."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+"""As in malloc.h of glibc."""
+
+
+def before_imports() -> None:
+    """To be called before anything heavy is imported."""
+    gc.disable()  # until all is imported: nothing of it is garbage
+    sys.setswitchinterval(_SWITCH_S)
+    _leave_out("uvicorn.main", "Server", "main", "run")  # its terminal brings supervisors and multiprocessing
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # httpx's terminal brings rich and pygments
+    _set_malloc()
+
+
+def after_imports() -> None:
+    """What is here now stays for ever, so that no collection looks at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    gc.enable()
+
+
+def _leave_out(module: str, *names: str) -> None:
+    """Let a package's own import of one of its modules find empty names."""
+    package = module.partition(".")[0]
+    if package not in sys.modules:
+        stub = sys.modules.setdefault(module, ModuleType(module))
+        for name in names:
+            setattr(stub, name, None)
+
+
+def _set_malloc() -> None:
+    """Bodies of a megabyte come from the heap: to map and unmap each costs more than to read it. glibc only."""
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, 16 << 20)
+        mallopt(_M_TRIM_THRESHOLD, 32 << 20)
+        mallopt(_M_ARENA_MAX, 2)

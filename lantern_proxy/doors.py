@@ -1,0 +1,385 @@
+"""The doors: who may come in, before anything of theirs is read.
+
+    refused = doors.admit(arrival, caller)      # proxied paths: proxy key, origin, limits; swaps the key upstream
+    AdminDoor(config, application)              # /lantern/...: this machine or the admin token, Host, Origin
+
+A proxy key comes in `x-lantern-key`, or where the client's SDK puts its provider's key. It never goes upstream: what it
+is mapped to does, or what the client sent besides, or nothing.
+"""
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lantern_proxy.config import Config
+from lantern_proxy.config_check import ConfigError
+from lantern_proxy.doors_keys import Keyring, KeysError, ProxyKey, keys_file
+from lantern_proxy.wire.http import Arrival, Header
+
+_CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
+_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
+"""Headers by which a proxy on this machine says that somebody else is calling."""
+_CALLERS = 10_000
+"""Callers whose rate is known; the one seen longest ago is forgotten first."""
+_LEAST_TOKEN = 16
+STRANGER = "lantern.stranger"
+"""Key of the ASGI scope: true where a caller may know no more than that Lantern is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why somebody does not come in. Never repeats a credential."""
+
+    status: int
+    kind: str
+    message: str
+    headers: tuple[Header, ...] = ()
+
+    @property
+    def body(self) -> dict[str, object]:
+        """As the SDKs of OpenAI and of Anthropic expect errors."""
+        return {"type": "error", "error": {"type": self.kind, "message": f"lantern: {self.message}", "code": None}}
+
+    async def send(self, send: Send) -> None:
+        data = json.dumps(self.body).encode()
+        head = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode()), *self.headers]
+        await send(
+            {"type": "http.response.start", "status": self.status, "headers": [*head, (b"connection", b"close")]}
+        )
+        await send({"type": "http.response.body", "body": data})
+
+
+class Doors:
+    """The door to the upstreams. Raises KeysError when there is a keys file that cannot be read."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config.access
+        self._own = own_names(config)
+        self._keyring = Keyring(keys_file(config))
+        self._rate = Rate(config.access.requests_per_minute)
+        self._most = config.access.max_body_mb * 1_000_000
+
+    def admit(self, arrival: Arrival, caller: str) -> Refusal | None:
+        """Why a request for an upstream does not pass. With a proxy key its tenant and upstream key are set.
+
+        caller: the address that it comes from
+        """
+        headers = dict(arrival.headers)
+        if b"origin" in headers and (refused := self._page(arrival, headers)):
+            return refused
+        if "." in arrival.path and climbs(arrival.path):
+            return Refusal(400, "invalid_request_error", "the path leaves the upstream's base; take the .. out of it")
+        self._keyring.refresh()
+        key: ProxyKey | None = None
+        if self._asks:
+            key = self._keyring.find(_presented(arrival))
+            if key is None:
+                return Refusal(401, "authentication_error", _NO_KEY, ((b"www-authenticate", b"Bearer"),))
+        if b"x-lantern-key" in headers or key is not None:
+            try:
+                _swap(arrival, key)
+            except KeysError as error:
+                return Refusal(502, "api_error", str(error))
+        if self._rate.per_minute:
+            wait_s = self._rate.wait(key.name if key else arrival.credential() or caller, time.monotonic())
+            if wait_s:
+                told = f"more than {self._rate.per_minute} requests a minute; try again in {wait_s} s"
+                return Refusal(429, "rate_limit_error", told, ((b"retry-after", str(wait_s).encode()),))
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > self._most:
+            return self._too_long()
+        return None
+
+    def tenant_of(self, arrival: Arrival) -> str:
+        """The tenant of the proxy key that a request came with; empty when there is none."""
+        self._keyring.refresh()
+        key = self._keyring.find(_presented(arrival)) if self._asks else None
+        return key.tenant if key else ""
+
+    @property
+    def _asks(self) -> bool:
+        """Is a proxy key asked for?"""
+        return self._config.keys != "off" and (self._keyring.is_used or self._config.keys == "required")
+
+    def _page(self, arrival: Arrival, headers: Mapping[bytes, bytes]) -> Refusal | None:
+        """A web page is asking. One that rebinds its own name to this machine, or that asks without a credential of
+        its user, must be known: anybody's page could."""
+        host, origin = _host(headers.get(b"host", b"")), headers[b"origin"].decode("latin-1")
+        if origin in self._config.origins:
+            return None
+        if not names_us(host, self._own):
+            return Refusal(403, "permission_error", f"host {host!r} may not ask from a page; see access.hosts")
+        if not arrival.credential() and not names_us(urlsplit(origin).hostname or "", self._own, loopback=True):
+            return Refusal(403, "permission_error", f"origin {origin!r} may not ask; see access.origins")
+        return None
+
+    def _too_long(self) -> Refusal:
+        told = f"the body is longer than {self._config.max_body_mb} MB; see access.max_body_mb"
+        return Refusal(413, "request_too_large", told)
+
+    def measured(self, arrival: Arrival, receive: Receive, send: Send) -> tuple[Receive, Send]:
+        """The same pair; for a body that does not tell its length, one that ends it with 413 when it grows too long."""
+        if not arrival.header("transfer-encoding"):
+            return receive, send
+        meter = _Meter(self._most, self._too_long(), receive, send)
+        return meter.receive, meter.send
+
+
+_NO_KEY = (
+    "a proxy key is needed, in x-lantern-key or as the API key; `lantern keys add NAME` makes one where lantern runs"
+)
+
+
+def _presented(arrival: Arrival) -> str:
+    return arrival.header("x-lantern-key") or arrival.credential()
+
+
+def _swap(arrival: Arrival, key: ProxyKey | None) -> None:
+    """Set the tenant, and put the upstream's key where the proxy key was. KeysError when that one is missing."""
+    if key is None:
+        return
+    arrival.tenant = key.tenant
+    first = arrival.path.removeprefix("/v1").strip("/").split("/", 1)[0]
+    anthropic = first == "messages" or bool(arrival.header("anthropic-version"))
+    secret = key.secret_for("anthropic" if anthropic else "openai")
+    if secret is None and arrival.header("x-lantern-key") and arrival.header("x-lantern-key") != arrival.credential():
+        return  # the client's own key goes on
+    place = b"x-api-key" if anthropic else b"api-key" if arrival.header("api-key") else b"authorization"
+    kept = tuple(pair for pair in arrival.headers if pair[0] not in _CREDENTIALS)
+    if secret is not None:
+        value = secret if place != b"authorization" else f"Bearer {secret}"
+        kept += ((place, value.encode("latin-1", "replace")),)
+    arrival.headers = kept
+
+
+def climbs(path: str) -> bool:
+    """Would a server that resolves dot segments, percent-encoded ones too, leave the base that `path` is put under?"""
+    depth = 0
+    for segment in path.removeprefix("/v1").replace("\\", "/").replace("%2f", "/").replace("%2F", "/").split("/"):
+        plain = segment.replace("%2e", ".").replace("%2E", ".")
+        depth += -1 if plain == ".." else plain not in ("", ".")
+        if depth < 0:
+            return True
+    return False
+
+
+@dataclass(slots=True)
+class _Meter:
+    """Counts a body as it comes."""
+
+    room: int
+    refusal: Refusal
+    _receive: Receive
+    _send: Send
+    started: bool = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self.room -= len(message.get("body", b""))
+        if self.room >= 0:
+            return message
+        if not self.started:
+            self.started = True
+            await self.refusal.send(self._send)
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        if self.room >= 0:
+            self.started = True
+            await self._send(message)
+
+
+@dataclass(slots=True)
+class Rate:
+    """A bucket for each caller that holds a minute's worth and fills evenly. 0: no limit."""
+
+    per_minute: int
+    _buckets: OrderedDict[bytes, tuple[float, float]] = field(default_factory=OrderedDict)
+
+    def wait(self, caller: str, now: float) -> int:
+        """0 when `caller` may come in now, which then counts; else whole seconds until it may."""
+        name = hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        left, since = self._buckets.pop(name, (float(self.per_minute), now))
+        left = min(float(self.per_minute), left + (now - since) * self.per_minute / 60)
+        allowed = left >= 1
+        self._buckets[name] = (left - allowed, now)
+        while len(self._buckets) > _CALLERS:
+            self._buckets.popitem(last=False)
+        return 0 if allowed else max(1, -int(-(1 - left) * 60 // self.per_minute))
+
+
+# --- /lantern ------------------------------------------------------------------------------------------------------
+
+
+class AdminDoor:
+    """Lets callers into `inner` (an ASGI application) who may look into the archive.
+
+    They are on this machine (unless access.admin is token) or hold the admin token, as `Authorization: Bearer TOKEN`,
+    as the password of `Basic`, or in `x-lantern-admin`. They name this machine in Host: a page that rebinds a name of
+    its own does not. What changes something must not come from a page of another origin.
+    """
+
+    def __init__(self, config: Config, inner: ASGIApp | None = None) -> None:
+        self._config, self._inner = config, inner
+        self._own = own_names(config)
+        self._token = admin_token(config)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._inner is not None
+        refused = self.refusal(scope) if scope["type"] == "http" else None
+        if refused is not None and refused.status in (401, 403) and _is_health(scope) and self._names_us(scope):
+            scope[STRANGER], refused = True, None
+        if refused is not None:
+            await refused.send(send)
+            return
+        await self._inner(scope, receive, send)
+
+    def refusal(self, scope: Scope) -> Refusal | None:
+        headers = dict(scope["headers"])
+        caller = scope["client"][0] if scope.get("client") else ""
+        if not self._names_us(scope):
+            way_out = f"http://127.0.0.1:{self._config.server.port}{scope['path']}, or name it in access.hosts"
+            return Refusal(
+                403, "permission_error", f"host {_host(headers.get(b'host', b''))!r} may not ask; use {way_out}"
+            )
+        if not self._is_known(caller, headers):
+            return self._unknown(caller)
+        return None if scope["method"] in ("GET", "HEAD") else self._foreign_page(headers)
+
+    def _names_us(self, scope: Scope) -> bool:
+        return names_us(_host(dict(scope["headers"]).get(b"host", b"")), self._own)
+
+    def _is_known(self, caller: str, headers: Mapping[bytes, bytes]) -> bool:
+        if self._token and hmac.compare_digest(hashlib.sha256(_token_of(headers)).digest(), self._token):
+            return True
+        direct = is_loopback(caller) and not any(name in headers for name in _FORWARDED)
+        return direct and self._config.access.admin == "loopback"
+
+    def _unknown(self, caller: str) -> Refusal:
+        if self._token:
+            told = "the admin token is needed: Authorization: Bearer TOKEN"
+            return Refusal(401, "authentication_error", told, ((b"www-authenticate", b'Basic realm="lantern"'),))
+        told = f"{caller or 'this caller'} may not ask: conversations are shown on this machine only"
+        return Refusal(403, "permission_error", f"{told}, or to those who have {self._config.access.admin_token_env}")
+
+    def _foreign_page(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
+        """Of what changes something: did a page of another origin send it?"""
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        site = headers.get(b"sec-fetch-site", b"none")
+        if origin and origin not in self._config.access.origins:
+            host = headers.get(b"host", b"").decode("latin-1")
+            if urlsplit(origin).netloc.lower() != host.lower():
+                return Refusal(
+                    403, "permission_error", f"origin {origin!r} may not change anything; see access.origins"
+                )
+        if not origin and site not in (b"none", b"same-origin"):
+            return Refusal(403, "permission_error", "a page of another origin may not change anything")
+        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        if headers.get(b"content-length", b"0") != b"0" and kind not in (b"application/json", b"application/x-ndjson"):
+            return Refusal(415, "invalid_request_error", "send application/json")
+        return None
+
+
+def admin_token(config: Config) -> bytes:
+    """SHA-256 of the admin token; empty when there is none. ConfigError when it is one that could be guessed."""
+    access = config.access
+    place = f"access.admin_token_file {access.admin_token_file}" if access.admin_token_file else access.admin_token_env
+    try:
+        text = (
+            Path(access.admin_token_file).expanduser().read_text("utf-8").strip()
+            if access.admin_token_file
+            else os.environ.get(access.admin_token_env, "")
+        )
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(place, f"cannot be read ({type(error).__name__})") from None
+    if not text:
+        if access.admin == "token" or access.admin_token_file:
+            raise ConfigError(place, "holds no admin token; put one there: openssl rand -hex 32")
+        return b""
+    if len(text) < _LEAST_TOKEN:
+        raise ConfigError(place, f"is shorter than {_LEAST_TOKEN} characters; take: openssl rand -hex 32")
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _token_of(headers: Mapping[bytes, bytes]) -> bytes:
+    if b"x-lantern-admin" in headers:
+        return headers[b"x-lantern-admin"]
+    scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"basic":
+        try:
+            return base64.b64decode(value, validate=True).partition(b":")[2]
+        except ValueError:
+            return b""
+    return value.strip() if scheme.lower() == b"bearer" else b""
+
+
+def _is_health(scope: Scope) -> bool:
+    return scope["method"] in ("GET", "HEAD") and str(scope["path"]).rstrip("/").endswith("/lantern/health")
+
+
+# --- names and addresses -------------------------------------------------------------------------------------------
+
+
+def own_names(config: Config) -> frozenset[str]:
+    """Names that this machine goes by, besides its addresses."""
+    return frozenset({"localhost", config.server.host.lower(), *(host.lower() for host in config.access.hosts)})
+
+
+def names_us(host: str, own: frozenset[str], *, loopback: bool = False) -> bool:
+    """Does `host` name this machine? Rebinding needs a name; loopback: of addresses only this machine's own count."""
+    return host.lower() in own or (is_loopback(host) if loopback else _is_address(host))
+
+
+def _host(value: bytes) -> str:
+    """The host of a Host header, without its port."""
+    try:
+        return urlsplit(f"//{value.decode('latin-1')}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Is this address one of this machine's own? An IPv4 address within IPv6 counts as itself."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def reachable_from_elsewhere(host: str) -> bool:
+    """Would a server that listens on `host` be reached by other machines?"""
+    return not (is_loopback(host.strip("[]")) or host == "localhost")
+
+
+def refuse_open_door(config: Config) -> None:
+    """ConfigError when other machines could come in, and nothing asks who they are."""
+    if config.access.keys == "off" or not reachable_from_elsewhere(config.server.host):
+        return
+    if not len(Keyring(keys_file(config))):
+        raise ConfigError(
+            "server.host",
+            f"is {config.server.host}, which other machines can reach, and there is no proxy key: anybody there could "
+            "use this proxy. Run `lantern keys add NAME`, or listen on 127.0.0.1; behind a door of your own set "
+            "access.keys: off",
+        )

@@ -1,0 +1,193 @@
+"""Proxy keys: hashed, named, revocable, each a tenant, each with the upstream keys that its holder need not know.
+
+    keyring = Keyring(keys_file(config))
+    secret = keyring.add("alice", tenant="alice", upstream={"any": "env:OPENAI_API_KEY"}, now=time.time())
+    keyring.find(secret).tenant
+
+The file is JSON with mode 0600 and holds SHA-256 of random 256-bit keys, which nobody can turn back. A running proxy
+sees a change within a second.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from lantern_proxy.config import Config
+
+PREFIX = "lk_"
+_LOOK_S = 1.0
+_NAME = re.compile(r"(?!t_)[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_SOURCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:.+")
+PROVIDERS = ("any", "openai", "anthropic")
+
+
+class KeysError(OSError):
+    """The keys file cannot be used, or a key cannot be made. Nobody is let in by mistake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyKey:
+    """One key, without the key."""
+
+    name: str
+    sha256: str
+    tenant: str
+    upstream: Mapping[str, str] = field(default_factory=dict)
+    """Provider (any, openai, anthropic) -> where its key is: env:VARIABLE or file:PATH."""
+    created_at: float = 0.0
+    revoked_at: float = 0.0
+
+    def secret_for(self, provider: str) -> str | None:
+        """The upstream key, read now; None when none is mapped. KeysError when what is mapped is not there."""
+        source = self.upstream.get(provider) or self.upstream.get("any")
+        if source is None:
+            return None
+        kind, _, place = source.partition(":")
+        try:
+            secret = os.environ.get(place, "") if kind == "env" else Path(place).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            secret = ""
+        if not secret:
+            named = "environment variable" if kind == "env" else "file"
+            raise KeysError(f"proxy key {self.name} takes its upstream key from {named} {place}, which has none")
+        return secret
+
+
+def keys_file(config: Config) -> Path:
+    """Where the keys of this deployment are kept."""
+    named = config.access.keys_file
+    return Path(named).expanduser() if named else Path(f"{config.archive.path}.keys")
+
+
+class Keyring:
+    """The keys of one file, read again when it has changed. KeysError when it cannot be read at the start."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problem = ""
+        """Why the file could not be read again; until it can, the keys that were known hold."""
+        self._stamp: tuple[int, int, int] | None = None
+        self._looked = -_LOOK_S
+        self._keys: dict[str, ProxyKey] = {}
+        self._by_hash: dict[str, ProxyKey] = {}
+        self._stamp = self._now_stamp()
+        self._take(self._read())
+
+    def __len__(self) -> int:
+        """Keys that let somebody in."""
+        return len(self._by_hash)
+
+    @property
+    def is_used(self) -> bool:
+        """Was there ever a key? The last one revoked does not open the door."""
+        return bool(self._keys)
+
+    def all(self) -> list[ProxyKey]:
+        """All keys, revoked ones too, in the order in which they were made."""
+        return sorted(self._keys.values(), key=lambda key: key.created_at)
+
+    def find(self, secret: str) -> ProxyKey | None:
+        """The key that `secret` is; None for a wrong or revoked one. Takes the same time for both."""
+        digest = _digest(secret)
+        found = self._by_hash.get(digest)
+        return found if hmac.compare_digest(found.sha256 if found else "0" * 64, digest) else None
+
+    def refresh(self) -> None:
+        """Read the file again when it has changed; looks at it once a second at most."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_S:
+            return
+        self._looked = now
+        stamp = self._now_stamp()
+        if stamp == self._stamp:
+            return
+        try:
+            self._take(self._read())
+            self._stamp, self.problem = stamp, ""
+        except KeysError as error:  # what was known holds: a half-written file neither opens nor shuts the door
+            self.problem = str(error)
+
+    def add(self, name: str, *, tenant: str = "", upstream: Mapping[str, str] | None = None, now: float) -> str:
+        """Make a key; returns it, the only time that anybody sees it."""
+        if not _NAME.fullmatch(name):
+            raise KeysError(f"name {name!r} cannot be used; use letters, digits, _ . -, and not t_...")
+        if not _TENANT.fullmatch(tenant or name):
+            raise KeysError(f"tenant {tenant!r} cannot be used; use letters, digits, _ . -")
+        for provider, source in (upstream or {}).items():
+            if provider not in PROVIDERS or not _SOURCE.fullmatch(source):
+                raise KeysError(
+                    f"upstream key {provider}={source} is not understood; use VAR, openai=VAR, anthropic=VAR"
+                )
+        if name in self._keys:
+            raise KeysError(f"key {name} exists; take another name, or revoke it first and take another name")
+        secret = PREFIX + secrets.token_urlsafe(32)
+        key = ProxyKey(
+            name=name, sha256=_digest(secret), tenant=tenant or name, upstream=dict(upstream or {}), created_at=now
+        )
+        self._write([*self._keys.values(), key])
+        return secret
+
+    def revoke(self, name: str, *, now: float) -> ProxyKey:
+        """The key lets nobody in from now on; its name stays taken, its tenant's memory stays."""
+        key = self._keys.get(name)
+        if key is None:
+            raise KeysError(f"there is no key {name}; `lantern keys list` lists them")
+        key = replace(key, revoked_at=key.revoked_at or now)
+        self._write([key if each.name == name else each for each in self._keys.values()])
+        return key
+
+    def _take(self, keys: Mapping[str, ProxyKey]) -> None:
+        self._keys = dict(keys)
+        self._by_hash = {key.sha256: key for key in keys.values() if not key.revoked_at}
+
+    def _now_stamp(self) -> tuple[int, int, int] | None:
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return (-1, -1, -1)
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+    def _read(self) -> dict[str, ProxyKey]:
+        try:
+            rows = json.loads(self.path.read_text("utf-8"))["keys"]
+            keys = [ProxyKey(**row) for row in rows]
+        except FileNotFoundError:
+            if self._keys:
+                raise KeysError(f"keys file {self.path} is gone; its keys hold until a restart") from None
+            return {}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            told = (
+                f"keys file {self.path} cannot be read ({type(error).__name__}); restore it, or remove it and add keys"
+            )
+            raise KeysError(told) from None
+        return {key.name: key for key in keys}
+
+    def _write(self, keys: list[ProxyKey]) -> None:
+        """Replaces the file as a whole, so that a reader sees the old one or the new one."""
+        text = json.dumps({"keys": [asdict(key) for key in keys]}, indent=1) + "\n"
+        beside = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}")
+        try:
+            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, self.path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise KeysError(f"keys file {self.path} cannot be written ({error.strerror}); make its folder") from None
+        self._stamp = self._now_stamp()
+        self._take({key.name: key for key in keys})
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,66 @@
+"""What a history and the one before it have in common, without walking through all of it.
+
+Clients send their whole history with every request, and what was read before is the same objects (wire/reread.py).
+Those are compared by identity, all at once; only what follows, or came in another dress, is looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import compress
+from operator import is_not
+
+from lantern_proxy.turn import Message, fingerprint
+
+SYSTEM = ("system", "developer")
+
+_SLOTS = 61
+_LOOK_BACK = 32
+"""So many messages a request has beyond the one before it, at most, to be recognised as going on from it."""
+
+chain_on = lru_cache(maxsize=65_536)(fingerprint)
+_known: list[tuple[tuple[Message, ...], tuple[bytes, ...]]] = [((), ())] * _SLOTS
+"""Histories seen last and their chain hashes, each at the place that its last message names."""
+
+
+def chain_hashes(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
+    """Chain hash up to each message: h_i = H(h_(i-1), fingerprint_i); system and empty ones leave it as it is."""
+    known = _beginning(messages)
+    if len(known) == len(messages):
+        return known
+    found, chain = [], known[-1] if known else b""
+    for m in messages[len(known) :]:
+        chain = chain_on(chain, m.print) if m.print and m.role not in SYSTEM else chain
+        found.append(chain)
+    hashes = (*known, *found)
+    _known[_slot(messages[-1])] = messages, hashes
+    return hashes
+
+
+def forget_all() -> None:
+    """Keep nothing of anybody: what was forgotten must not stay in memory either."""
+    _known[:] = [((), ())] * _SLOTS
+
+
+def _beginning(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
+    """The chain hashes that are known of the longest beginning of `messages`."""
+    for end in range(len(messages), max(0, len(messages) - _LOOK_BACK), -1):
+        before, hashes = _known[_slot(messages[end - 1])]
+        if len(before) == end and before == messages[:end]:
+            return hashes
+    return ()
+
+
+def _slot(message: Message) -> int:
+    return id(message) // 16 % _SLOTS
+
+
+def changed(before: Sequence[object], now: Sequence[object]) -> Iterator[int]:
+    """Places at which two sequences, as far as both go, hold different objects."""
+    return compress(range(len(before)), map(is_not, before, now))
+
+
+def reads_same(a: Message, b: Message) -> bool:
+    """Is `b` what `a` was, at the same place? System messages may change from one request to the next."""
+    if a.role in SYSTEM and b.role in SYSTEM:
+        return True
+    return a.role == b.role and (a.print == b.print if a.print and b.print else a.raw == b.raw)

@@ -1,0 +1,372 @@
+"""Conversations that other programs keep, read as chat messages with their times. Reads files, changes nothing.
+
+    for log in read(Path("~/.claude/projects").expanduser()):
+        log.source, log.id, log.title, log.messages, log.times
+
+What a file is shows in what it holds, not in its name:
+
+    claude-code   ~/.claude/projects/**/*.jsonl
+    codex         ~/.codex/sessions/**/rollout-*.jsonl
+    opencode      `opencode export SESSION`, or its folder storage/
+    chatgpt       conversations.json of ChatGPT's data export
+    claude        conversations.json of Claude's data export
+    jsonl         one conversation a line: {"messages": [...], "id": ..., "title": ..., "created_at": ...}
+
+Summaries that stand for a compacted part are left out: what they stand for is in the same log. So are sub-agents.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+Wire = dict[str, Any]
+"""A message as Chat Completions have it."""
+
+
+class LogError(ValueError):
+    """A file that is none of the known logs. The message names it and the way out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """One conversation."""
+
+    source: str
+    id: str
+    title: str
+    messages: tuple[Wire, ...]
+    times: tuple[float, ...]
+    """Unix seconds of each message; a message without a time has that of the one before it."""
+
+    @property
+    def session(self) -> str:
+        """The id that its session gets in the archive: the same at every import, so that nothing is written twice."""
+        return f"{self.source}-{blake2b(self.id.encode(), digest_size=8).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    at: float
+    message: Wire
+
+
+def read(path: Path) -> Iterator[Log]:
+    """All conversations of a file, or of every file below a folder. Raises LogError for a file that is none.
+
+    Below a folder, files that are no log are passed over.
+    """
+    if not path.exists():
+        raise LogError(f"{path}: no such file or folder")
+    if (storage := _opencode_storage(path)) is not None:
+        yield from _opencode_folder(storage)
+    elif path.is_dir():
+        for file in sorted(each for each in path.rglob("*.json*") if each.is_file()):
+            try:
+                yield from _file(file)
+            except LogError:
+                continue
+    else:
+        yield from _file(path)
+
+
+def _file(path: Path) -> Iterator[Log]:
+    try:
+        text = path.read_text("utf-8", "replace")
+    except OSError as error:
+        raise LogError(f"{path}: cannot be read: {error.strerror}") from None
+    rows = _rows(text)
+    for recognised, reader in _READERS:
+        if rows and recognised(rows[0] if len(rows) == 1 else {}, rows):
+            try:
+                found = [log for log in reader(rows, path) if log.messages]
+            except (TypeError, AttributeError, ValueError, KeyError) as error:
+                raise LogError(f"{path}: looks like a log, but is not as these programs write it ({error!r})") from None
+            if found:
+                yield from found
+                return
+    raise LogError(
+        f"{path}: is no log of Claude Code, Codex, opencode, ChatGPT or Claude, and has no line with `messages`"
+    )
+
+
+def _rows(text: str) -> list[Wire]:
+    """The objects of a JSON document or of JSON lines; a line that was cut off is passed over."""
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        return [row for line in text.splitlines() if (row := _object(line))]
+    rows = whole if isinstance(whole, list) else [whole]
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def _object(line: str) -> Wire:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def _log(source: str, id: str, title: str, said: Iterable[_Said]) -> Log:
+    held = [each for each in said if each.message.get("content") or each.message.get("tool_calls")]
+    times: list[float] = []
+    for each in held:
+        times.append(max(each.at or 0.0, times[-1] if times else 0.0))
+    return Log(
+        source=source, id=id, title=title[:200], messages=tuple(each.message for each in held), times=tuple(times)
+    )
+
+
+# Claude Code
+
+
+def _is_claude_code(_: Wire, rows: Sequence[Wire]) -> bool:
+    return any("sessionId" in row and isinstance(row.get("message"), dict) for row in rows[:50])
+
+
+def _claude_code(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
+    sessions: dict[str, list[_Said]] = {}
+    title = next((str(row["summary"]) for row in rows if row.get("type") == "summary" and row.get("summary")), "")
+    for row in rows:
+        message = row.get("message")
+        hidden = row.get("isSidechain") or row.get("isMeta") or row.get("isCompactSummary")
+        if row.get("type") not in ("user", "assistant") or hidden or not isinstance(message, dict):
+            continue
+        held = sessions.setdefault(str(row.get("sessionId") or path.stem), [])
+        held += [_Said(_time(row.get("timestamp")), each) for each in _blocks(row["type"], message.get("content"))]
+    for id, said in sessions.items():
+        yield _log("claude-code", id, title or _title(said), said)
+
+
+def _blocks(role: str, content: Any) -> Iterator[Wire]:
+    """Anthropic's content as Chat Completions have it: text, calls, results; thinking is left out."""
+    if isinstance(content, str):
+        yield {"role": role, "content": content}
+        return
+    blocks = [block for block in content or () if isinstance(block, dict)]
+    for block in blocks:
+        if block.get("type") == "tool_result":
+            yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": _text(block.get("content"))}
+    text = "\n".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text").strip()
+    calls = [_call(b.get("id"), b.get("name"), b.get("input")) for b in blocks if b.get("type") == "tool_use"]
+    if text or calls:
+        yield {"role": role, "content": text} | ({"tool_calls": calls} if calls else {})
+
+
+def _call(id: Any, name: Any, arguments: Any) -> Wire:
+    given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {"id": str(id), "type": "function", "function": {"name": str(name), "arguments": given}}
+
+
+def _text(content: Any) -> str:
+    """Plain text of a string, or of a list of parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [content] if isinstance(content, dict) else []
+    texts = [
+        part if isinstance(part, str) else part.get("text") or "" for part in parts if isinstance(part, str | dict)
+    ]
+    return "\n".join(str(text) for text in texts if text)
+
+
+# Codex
+
+
+def _is_codex(_: Wire, rows: Sequence[Wire]) -> bool:
+    return any(row.get("type") == "response_item" and isinstance(row.get("payload"), dict) for row in rows[:50])
+
+
+def _codex(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
+    said: list[_Said] = []
+    id = path.stem
+    for row in rows:
+        payload = row.get("payload")
+        if not isinstance(payload, dict):
+            continue
+        if row.get("type") == "session_meta":
+            id = str(payload.get("id") or id)
+        elif row.get("type") == "response_item" and (message := _codex_item(payload)):
+            said.append(_Said(_time(row.get("timestamp")), message))
+    yield _log("codex", id, _title(said), said)
+
+
+def _codex_item(payload: Wire) -> Wire | None:
+    kind = payload.get("type")
+    if kind == "message" and payload.get("role") in ("user", "assistant"):
+        text = _text(payload.get("content"))
+        # what Codex itself puts before the first prompt is about the machine, not the conversation
+        return None if text.startswith(("<environment_context", "<user_instructions")) else _said(payload["role"], text)
+    if kind in ("function_call", "custom_tool_call", "local_shell_call"):
+        arguments = payload.get("arguments") or payload.get("input") or payload.get("action")
+        name = payload.get("name") or "shell"
+        return {"role": "assistant", "content": "", "tool_calls": [_call(payload.get("call_id"), name, arguments)]}
+    if kind in ("function_call_output", "custom_tool_call_output"):
+        output = payload.get("output")
+        text = _text(output.get("content")) if isinstance(output, dict) else _text(output)
+        return {"role": "tool", "tool_call_id": str(payload.get("call_id")), "content": text}
+    return None
+
+
+def _said(role: str, text: str) -> Wire:
+    return {"role": role, "content": text}
+
+
+# opencode
+
+
+def _is_opencode(first: Wire, rows: Sequence[Wire]) -> bool:
+    messages = first.get("messages")
+    return isinstance(messages, list) and any(isinstance(m, dict) and "parts" in m and "info" in m for m in messages)
+
+
+def _opencode(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
+    info = rows[0].get("info") or {}
+    said = [each for m in rows[0]["messages"] for each in _opencode_said(m.get("info") or {}, m.get("parts") or ())]
+    yield _log("opencode", str(info.get("id") or path.stem), str(info.get("title") or _title(said)), said)
+
+
+def _opencode_said(info: Wire, parts: Iterable[Any]) -> Iterator[_Said]:
+    if info.get("summary") is True:
+        return
+    role = "user" if info.get("role") == "user" else "assistant"
+    at = float((info.get("time") or {}).get("created") or 0) / 1_000
+    for part in parts:
+        if not isinstance(part, dict) or part.get("synthetic"):
+            continue
+        if part.get("type") == "text":
+            yield _Said(at, _said(role, str(part.get("text") or "")))
+        elif part.get("type") == "tool":
+            state = part.get("state") or {}
+            id = str(part.get("callID"))
+            yield _Said(at, _said(role, "") | {"tool_calls": [_call(id, part.get("tool"), state.get("input"))]})
+            yield _Said(at, {"role": "tool", "tool_call_id": id, "content": _text(state.get("output"))})
+
+
+def _opencode_storage(path: Path) -> Path | None:
+    """opencode's folder `storage`, when `path` is it or holds it."""
+    for folder in (path, path / "storage"):
+        if (folder / "message").is_dir() and (folder / "part").is_dir() and (folder / "session").is_dir():
+            return folder
+    return None
+
+
+def _opencode_folder(storage: Path) -> Iterator[Log]:
+    for file in sorted((storage / "session").rglob("*.json")):
+        info = _object(file.read_text("utf-8", "replace"))
+        id = str(info.get("id") or file.stem)
+        if info.get("parentID"):  # a sub-agent
+            continue
+        messages = [_object(m.read_text("utf-8", "replace")) for m in (storage / "message" / id).glob("*.json")]
+        messages.sort(key=lambda m: ((m.get("time") or {}).get("created") or 0, str(m.get("id"))))
+        said = [each for m in messages for each in _opencode_said(m, _parts(storage, str(m.get("id"))))]
+        if said:
+            yield _log("opencode", id, str(info.get("title") or _title(said)), said)
+
+
+def _parts(storage: Path, message: str) -> list[Wire]:
+    return [_object(p.read_text("utf-8", "replace")) for p in sorted((storage / "part" / message).glob("*.json"))]
+
+
+# ChatGPT and Claude
+
+
+def _is_chatgpt(_: Wire, rows: Sequence[Wire]) -> bool:
+    return isinstance(rows[0].get("mapping"), dict)
+
+
+def _chatgpt(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
+    for row in rows:
+        said = list(_branch(row.get("mapping") or {}, row.get("current_node")))
+        id = row.get("conversation_id") or row.get("id") or row.get("title")
+        yield _log("chatgpt", str(id), str(row.get("title") or _title(said)), said)
+
+
+def _branch(mapping: Mapping[str, Any], leaf: Any) -> Iterator[_Said]:
+    """The messages from the root to the leaf that the export names current, else to the newest one."""
+    if leaf not in mapping:
+        leaf = next((id for id, node in reversed(list(mapping.items())) if not node.get("children")), None)
+    chain: list[Wire] = []
+    while leaf in mapping and len(chain) <= len(mapping):
+        chain.append(mapping[leaf])
+        leaf = mapping[leaf].get("parent")
+    for node in reversed(chain):
+        message = node.get("message") or {}
+        role = (message.get("author") or {}).get("role")
+        content = message.get("content") or {}
+        if role in ("user", "assistant") and content.get("content_type") in ("text", "multimodal_text"):
+            yield _Said(float(message.get("create_time") or 0), _said(role, _text(content.get("parts"))))
+
+
+def _is_claude(_: Wire, rows: Sequence[Wire]) -> bool:
+    return isinstance(rows[0].get("chat_messages"), list)
+
+
+def _claude(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
+    for row in rows:
+        said = [
+            _Said(
+                _time(each.get("created_at")),
+                _said(
+                    "user" if each.get("sender") == "human" else "assistant",
+                    str(each.get("text") or _text(each.get("content"))),
+                ),
+            )
+            for each in row.get("chat_messages") or ()
+            if isinstance(each, dict)
+        ]
+        yield _log("claude", str(row.get("uuid")), str(row.get("name") or _title(said)), said)
+
+
+# JSON lines
+
+
+def _is_jsonl(_: Wire, rows: Sequence[Wire]) -> bool:
+    return any(isinstance(row.get("messages"), list) for row in rows)
+
+
+def _jsonl(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
+    for number, row in enumerate(rows, start=1):
+        listed = row.get("messages")
+        if not isinstance(listed, list):
+            continue
+        at = _time(row.get("created_at") or row.get("time"))
+        said = [
+            _Said(_time(each.get("created_at")) or at, {key: each[key] for key in each if key != "created_at"})
+            for each in listed
+            if isinstance(each, dict) and each.get("role") in ("user", "assistant", "tool")
+        ]
+        title = str(row.get("title") or _title(said))
+        yield _log("jsonl", str(row.get("id") or f"{path.name}:{number}"), title, said)
+
+
+def _title(said: Sequence[_Said]) -> str:
+    """The start of the first thing that a user said."""
+    first = next((_text(each.message.get("content")) for each in said if each.message["role"] == "user"), "")
+    return " ".join(first.split())[:80]
+
+
+def _time(value: Any) -> float:
+    """Unix seconds of a number (milliseconds beyond the year 5000), or of a time in ISO 8601; 0 for anything else."""
+    if isinstance(value, int | float):
+        return float(value) / 1_000 if value > 1e11 else float(value)
+    try:
+        parsed = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    except ValueError:
+        return 0.0
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+
+
+_Reader = Callable[[Sequence[Wire], Path], Iterator[Log]]
+_READERS: Sequence[tuple[Callable[[Wire, Sequence[Wire]], bool], _Reader]] = (
+    (_is_claude_code, _claude_code),
+    (_is_codex, _codex),
+    (_is_opencode, _opencode),
+    (_is_chatgpt, _chatgpt),
+    (_is_claude, _claude),
+    (_is_jsonl, _jsonl),
+)
+"""How each kind is recognised, from (the only object, all objects), and read; the first that fits is taken."""

@@ -1,0 +1,104 @@
+"""What would be restored for a request, without sending it: `lantern why --dry-run` and the page ask this."""
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lantern_proxy import reinforce
+from lantern_proxy.compaction import compare, question, shown_to_model
+from lantern_proxy.history import Session
+from lantern_proxy.restore import Restorer
+from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore_passed import Passed
+from lantern_proxy.turn import Identity, PassedOver, Request, Restored, canonical
+from lantern_proxy.wire import protocol_of
+
+if TYPE_CHECKING:
+    from lantern_proxy.proxy import Proxy
+
+_PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
+_PATIENCE_S = 5.0
+"""A person waits, no client: no deadline of milliseconds here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """`session` is empty when the request fits none that is known; then nothing would be restored."""
+
+    tenant: str
+    session: str = ""
+    event: str = "new"
+    gone: int = 0
+    """Messages that the session holds and the request lacks."""
+    blocks: tuple[Restored, ...] = ()
+    refused: tuple[dict[str, Any], ...] = ()
+    """Passages of the session that are kept out: {"passage", "why", "text"}."""
+    passed: tuple[PassedOver, ...] = ()
+    """What would be left out, and why."""
+    notes: tuple[str, ...] = ()
+    """What was skipped and why."""
+
+
+async def preview(
+    proxy: "Proxy", body: bytes, *, tenant: str, project: str = "", session: str = "", api: str = ""
+) -> Preview:
+    """body: a request as a client would send it; api: chat, responses or messages, by default what it looks like.
+
+    session: of which session it is the next request; "": found as for any request
+    Raises WireError, a ValueError, when it is none.
+    """
+    request = _read(body, api)
+    identity = Identity(ids=(("x-lantern-session", session),)) if session else Identity()
+    known, found = await proxy.tenants.known((tenant, project), request, identity, time.time())
+    mine = known.sessions.get(session) if session else found.session
+    if mine is None or proxy.writer.restorer is None:
+        return Preview(tenant=tenant)
+    return await asyncio.to_thread(_choose, proxy, proxy.writer.restorer, request, tenant, project, mine)
+
+
+def _read(body: bytes, api: str) -> Request:
+    looks = "responses" if b'"input"' in body and b'"messages"' not in body else "chat"
+    wire = protocol_of(_PATHS.get(api or looks, ""))
+    if wire is None:
+        raise ValueError(f"api is {api!r}; use chat, responses or messages")
+    return wire.read(body)
+
+
+def _choose(
+    proxy: "Proxy", restorer: Restorer, request: Request, tenant: str, project: str, session: Session
+) -> Preview:  # fmt: skip
+    verdict, settings, asked = compare(session, request), proxy.config.restore, question(request)
+    ask = Ask(
+        tenant=tenant, project=project, session=session.id, left=session.abandoned,
+        present="\n".join(canonical(i.text) for m in shown_to_model(request) for i in m.items),
+        question=request.messages[asked].text if asked is not None else "",
+        summary=request.messages[verdict.anchor].text if verdict.is_loss and verdict.anchor is not None else "",
+        budget_chars=settings.budget_chars, now=time.time(), deadline=time.monotonic() + _PATIENCE_S,
+    )  # fmt: skip
+    blocks: list[Restored] = []
+    if verdict.is_loss and (loss := restorer.at_compaction(ask)) is not None:
+        blocks.append(loss)
+        ask = replace(
+            ask, present=f"{ask.present}\n{loss.text}", shown=frozenset(placed.passage.id for placed in loss.placed)
+        )
+    passed = ask.passed.told
+    if ask.question and (verdict.is_loss or session.lost):
+        ask = replace(ask, budget_chars=settings.question_chars, passed=Passed())
+        evidence = restorer.for_question(ask)
+        blocks += [evidence] if evidence is not None else []
+        passed += ask.passed.told
+    return Preview(
+        tenant=tenant, session=session.id, event=verdict.event, gone=len(verdict.gone), blocks=tuple(blocks),
+        refused=tuple(_refused(proxy, tenant, session.id)), passed=passed, notes=tuple(dict.fromkeys(ask.notes)),
+    )  # fmt: skip
+
+
+def _refused(proxy: "Proxy", tenant: str, session: str) -> list[dict[str, Any]]:
+    archive = proxy.writer.archive
+    marked = archive.of(tenant).marked(limit=200) if archive is not None else []
+    return [
+        {"passage": m.passage.id, "why": f"marked {m.passage.verdict}", "text": m.passage.text[:400]}
+        for m in marked
+        if m.passage.session == session and m.passage.verdict in reinforce.REFUSED
+    ]

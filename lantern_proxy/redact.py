@@ -1,0 +1,130 @@
+"""Redaction before anything is archived: what a detector finds is replaced, counted, and kept nowhere.
+
+    redactor = Redactor(("secrets", "cards"), {})
+    redactor.text("card 4111 1111 1111 1111")    -> "card [redacted:card]"
+    redactor.found                                -> Counter({"card": 1})
+
+Secrets are found by the patterns of detect-secrets that name a kind of key, without its guesses by entropy or by the
+word "password": those fire on ordinary code. Own patterns add what it lacks.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lantern_proxy.turn import Filed, Item
+
+_PEM = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+_OWN_SECRETS = {
+    "private-key": rf"-----BEGIN {_PEM}.*?(?:-----END {_PEM}|\Z)",
+    "anthropic-key": r"\bsk-ant-[A-Za-z0-9_-]{20,}",
+    "openai-key": r"\bsk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}",
+    "google-key": r"\bAIza[A-Za-z0-9_-]{35}\b",
+    "github-token": r"\b(?:github_pat_[A-Za-z0-9_]{22,}|gh[pousr]_[A-Za-z0-9]{36,})",
+    "jwt": r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+    "lantern-key": r"\blk_[A-Za-z0-9_-]{43}\b",
+}
+_LEFT_OUT = {
+    "Base64 High Entropy String", "Hex High Entropy String", "Secret Keyword", "Public IP (ipv4)", "Private Key",
+    "JSON Web Token",
+}  # fmt: skip
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}\b")
+_CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-]|\.\d)")
+_ISSUERS = re.compile(
+    r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
+    r"|3(?:0[0-5]|[68]\d)\d{11}|6(?:011|5\d\d|4[4-9]\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}"
+)
+"""Visa, Mastercard, American Express, Diners, Discover, JCB, UnionPay; a card's number also has its check digit."""
+
+
+class Redactor:
+    """detectors: secrets, cards, emails; patterns: name -> regular expression of more."""
+
+    def __init__(self, detectors: Sequence[str], patterns: Mapping[str, str]) -> None:
+        self.found: Counter[str] = Counter()
+        """Kind -> how many were replaced."""
+        self._rules: list[tuple[str, re.Pattern[str], Callable[[str], bool]]] = [
+            (name, re.compile(pattern), _always) for name, pattern in patterns.items()
+        ]
+        if "secrets" in detectors:
+            self._rules += [(name, re.compile(pattern, re.S), _always) for name, pattern in _OWN_SECRETS.items()]
+            self._rules += [(name, pattern, _always) for name, pattern in _of_detect_secrets()]
+        if "cards" in detectors:
+            self._rules.append(("card", _CARD, _is_card))
+        if "emails" in detectors:
+            self._rules.append(("email", _EMAIL, _always))
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def text(self, text: str) -> str:
+        """`text` with everything replaced that was found."""
+        for kind, pattern, is_it in self._rules:
+            text = pattern.sub(lambda match, kind=kind, is_it=is_it: self._replace(match, kind, is_it), text)  # type: ignore[misc]
+        return text
+
+    def _replace(self, match: re.Match[str], kind: str, is_it: Callable[[str], bool]) -> str:
+        if not is_it(match[0]):
+            return match[0]
+        self.found[kind] += 1
+        return f"[redacted:{kind}]"
+
+    def filed(self, filed: Filed) -> Filed:
+        """A message without what was found in it; `filed` itself when there is nothing. Its fingerprint still stands
+        for the text that the client sends, so that it is known when it comes again."""
+        message = filed.message
+        items = tuple(self._item(item) for item in message.items)
+        counted = self.found.copy()
+        raw = self._raw(message.raw)
+        self.found = counted  # what stands in the items was counted there
+        if items == message.items and raw == message.raw:
+            return filed
+        return replace(filed, message=replace(message, items=items, raw=raw))
+
+    def _item(self, item: Item) -> Item:
+        text = self.text(item.text)
+        return item if text == item.text else replace(item, text=text)
+
+    def _raw(self, raw: bytes) -> bytes:
+        text = raw.decode("utf-8", "surrogateescape")
+        try:
+            value = json.loads(text)
+            changed = self._walk(value)
+            return raw if changed == value else json.dumps(changed, ensure_ascii=True).encode()
+        except (ValueError, RecursionError):
+            return self.text(text).encode("utf-8", "surrogateescape")
+
+    def _walk(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): self._walk(each) for key, each in value.items()}
+        return [self._walk(each) for each in value] if isinstance(value, list) else value
+
+
+def _always(text: str) -> bool:
+    return True
+
+
+def _is_card(text: str) -> bool:
+    """A number that an issuer could have given out, with the right check digit (Luhn)."""
+    digits = re.sub(r"\D", "", text)
+    if not _ISSUERS.fullmatch(digits):
+        return False
+    doubled = (int(d) * 2 if at % 2 else int(d) for at, d in enumerate(reversed(digits)))
+    return sum(d - 9 if d > 9 else d for d in doubled) % 10 == 0
+
+
+def _of_detect_secrets() -> Iterator[tuple[str, re.Pattern[str]]]:
+    """(kind, pattern) of its plug-ins that look for one kind of key each."""
+    from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+
+    plugins: dict[str, Any] = get_mapping_from_secret_type_to_class()
+    for name, plugin in plugins.items():
+        if name not in _LEFT_OUT:
+            kind = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+            for pattern in plugin().denylist:
+                yield kind, pattern

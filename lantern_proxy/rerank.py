@@ -1,0 +1,209 @@
+"""The evidence reranker of ConvMemory v2 (arXiv 2606.10842): a cross-encoder reorders the top ten.
+
+    reranker = EvidenceReranker("models/evidence", cache_dir)     # a CrossEncoder: folder, or name on the hub
+    reranker.start(); reranker.wait(60)
+    scores = reranker.scores(question, max_pos, memories)
+    order = reorder(order, scores)
+
+Its contract, which the tests hold mechanically:
+
+- *the set is protected*: `reorder` permutes the first ten of a ranking and nothing else, so recall@10 is what it was;
+- *no shortcut*: a memory that carries gold labels, currency flags or another model's score is refused with ValueError.
+  The model sees texts and times, in one form: QUERY_TIME and MEMORY_TIME, in turns;
+- *off means off*: without a reranker no byte of a restore differs.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lantern_proxy import compiled
+from lantern_proxy.compiled import ModelError, Served
+
+Scores = npt.NDArray[np.float32]
+
+PROTECTED = 10
+"""How many of the best are reordered, and never left out."""
+FORBIDDEN = frozenset(
+    {"gold", "gold_ids", "is_current", "is_latest", "is_stale", "stale", "answer", "answer_text", "ce_score"}
+    | {"mxbai_score", "teacher_score", "gpt_label", "entity_id", "slot_id"}
+)
+"""Fields that would let the reranker be right for the wrong reason."""
+RECIPE = "cross-int8-channel-1"
+MAX_TOKENS = 256
+MAX_CHARS = 10_000
+"""Text beyond this is not even tokenised."""
+_AGREEMENT = 0.97
+"""Least correlation of the compiled model's scores with the original's; below it the model is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the reranker may know of a passage."""
+
+    text: str
+    position: float
+    """In turns from the start of its session."""
+
+
+def memories_of(records: Iterable[Mapping[str, Any]]) -> list[Memory]:
+    """Memories from records with `text` and `position`. Raises ValueError for a forbidden field, and names it."""
+    memories = []
+    for record in records:
+        if found := sorted(FORBIDDEN & record.keys()):
+            raise ValueError(f"{', '.join(found)} must not reach the evidence reranker; give it text and position only")
+        memories.append(Memory(str(record["text"]), float(record["position"])))
+    return memories
+
+
+def pairs(question: str, max_pos: float, memories: Sequence[Memory]) -> list[tuple[str, str]]:
+    """(query, memory) texts as the cross-encoder reads them. max_pos: the newest turn, when the question is asked."""
+    query = f"QUERY_TIME: {max_pos:.0f}. {question}"
+    return [(query, f"MEMORY_TIME: {memory.position:.0f}. {memory.text}") for memory in memories]
+
+
+def reorder(order: Sequence[int], scores: Sequence[float], *, protected: int = PROTECTED) -> list[int]:
+    """`order` with its first `protected` entries sorted by `scores`, best first; ties stay as they were.
+
+    scores: one for each of these entries, in their order. The rest, and the set of the first, are as before.
+    Raises ValueError when the scores are not one each, or one of them is not a number.
+    """
+    head = list(order[:protected])
+    if len(scores) != len(head) or not np.isfinite(scores).all():
+        raise ValueError(f"{len(scores)} scores for {len(head)} memories, or one that is no number")
+    ranked = sorted(range(len(head)), key=lambda i: -scores[i])
+    return [head[i] for i in ranked] + list(order[protected:])
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPairs:
+    """A compiled cross-encoder in memory."""
+
+    manifest: compiled.Manifest
+    session: Any
+    tokenizer: Any
+    inputs: frozenset[str]
+
+    def score(self, query: str, memory: str) -> float:
+        """The model's logit for one pair. Pairs run alone, so that no score depends on its neighbours."""
+        encoded = self.tokenizer.encode(_clean(query), _clean(memory))
+        feed = {
+            "input_ids": np.array([encoded.ids], np.int64),
+            "attention_mask": np.array([encoded.attention_mask], np.int64),
+            "token_type_ids": np.array([encoded.type_ids], np.int64),
+        }
+        return float(self.session.run(None, {name: feed[name] for name in self.inputs})[0][0, 0])
+
+
+def _clean(text: str) -> str:
+    return text[:MAX_CHARS].encode("utf-8", "replace").decode()
+
+
+class EvidenceReranker(Served["CompiledPairs"]):
+    """Serves one cross-encoder; compiles it first when the cache lacks it. Close it. Thread-safe."""
+
+    def __init__(self, model: str, cache_dir: Path | str, threads: int = 1) -> None:
+        """model: a folder that `lantern train evidence-reranker` wrote, or a CrossEncoder's name on the hub."""
+        folder = Path(cache_dir).expanduser()
+        command = ("-m", "lantern_proxy.rerank", "export", model, str(folder))
+        super().__init__(model, folder_of(model, folder), command, partial(open_compiled, threads=threads))
+
+    def scores(self, question: str, max_pos: float, memories: Sequence[Memory]) -> Scores:
+        """(n,) float32, larger is better evidence. Raises ModelError while it is not ready."""
+        model = self.value
+        if model is None:
+            raise ModelError(f"no reranking, the evidence reranker is {self.state}: {self.detail}")
+        return np.array([model.score(*pair) for pair in pairs(question, max_pos, memories)], np.float32)
+
+
+def folder_of(model: str, cache_dir: Path) -> Path:
+    """Where the compiled `model` lies; a folder of one's own counts with its weights, since it may be trained anew."""
+    weights = Path(model) / "model.safetensors"
+    stamp = "-" + blake2b(weights.read_bytes(), digest_size=4).hexdigest() if weights.is_file() else ""
+    return compiled.folder_of(model, RECIPE + stamp, cache_dir)
+
+
+def open_compiled(folder: Path, threads: int) -> CompiledPairs:
+    """Load what `export` wrote. Raises FileNotFoundError (nothing there) or DamagedCache."""
+    manifest = compiled.read_manifest(folder, compiled.Manifest)
+    session, tokenizer, inputs = compiled.open_session(folder, threads)
+    tokenizer.enable_truncation(manifest.max_tokens, strategy="longest_first")
+    return CompiledPairs(manifest, session, tokenizer, inputs)
+
+
+# --- the export: runs in its own process, which alone imports torch ---
+
+
+def export(model: str, cache_dir: Path) -> Path:
+    """Compile the cross-encoder `model` into `cache_dir`; returns its folder. Raises ModelError."""
+    from lantern_proxy.compiled_export import load_original, quantise
+
+    target = folder_of(model, cache_dir)
+    with compiled.building(cache_dir, target, compiled.Manifest) as (scratch, built):
+        original = load_original(model, "rerank.evidence", _load)
+        if original.num_labels != 1:
+            raise ModelError(f"rerank.evidence {model} gives {original.num_labels} scores a pair; use one that gives 1")
+        original.model.save_pretrained(str(scratch / "float"))
+        (exported,) = (scratch / "float").rglob("*.onnx")
+        quantise(exported, built)
+        original.tokenizer.backend_tokenizer.save(str(built / "tokenizer.json"))
+        longest = min(original.max_length or MAX_TOKENS, MAX_TOKENS)
+        compiled.write_manifest(built, compiled.Manifest, model=model, recipe=RECIPE, max_tokens=longest)
+        _check_agreement(original, model, built)
+    return target
+
+
+def _load(source: str, local: bool) -> Any:
+    """The float model as a CrossEncoder over ONNX."""
+    from sentence_transformers import CrossEncoder
+
+    return CrossEncoder(
+        source,
+        backend="onnx",
+        device="cpu",
+        local_files_only=local,
+        max_length=MAX_TOKENS,
+        model_kwargs={"export": True, "provider": "CPUExecutionProvider"},
+    )
+
+
+def _check_agreement(original: Any, model: str, built: Path) -> None:
+    """Refuse a model whose int8 scores order pairs otherwise than its own."""
+    import torch
+
+    questions = [
+        "which port does the staging database listen on?",
+        "when did we move the nightly job?",
+        "who painted the lake?",
+    ]
+    texts = [
+        "We moved the nightly job to 03:40 because the backup of orders-eu was still running.",
+        "The staging database listens on 5433 now.",
+        "Melanie painted a sunrise over the lake last year and gave it to her sister.",
+        "You're welcome!",
+    ]
+    asked = [pair for q in questions for pair in pairs(q, 40, [Memory(t, i) for i, t in enumerate(texts)])]
+    served = open_compiled(built, 1)
+    wanted = original.predict(asked, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+    found = np.array([served.score(*pair) for pair in asked])
+    agreement = float(np.corrcoef(wanted, found)[0, 1])
+    if not agreement >= _AGREEMENT:
+        raise ModelError(f"rerank.evidence {model} loses too much as int8 (correlation {agreement:.3f}); use another")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`python -m lantern_proxy.rerank export MODEL CACHE_DIR`."""
+    from lantern_proxy.compiled_export import run_export
+
+    return run_export("lantern_proxy.rerank", arguments, export)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

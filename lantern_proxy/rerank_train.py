@@ -1,0 +1,229 @@
+"""Training the evidence reranker, and showing that it reads (ConvMemory v2, arXiv 2606.10842).
+
+Listwise and from gold labels only: the loss of a question is the cross-entropy between the softmax of its ten scores
+and its gold memories, so no other model's opinion gets in, unless a teacher term is asked for. AdamW 2e-5, weight decay
+0.01, 8 questions a step, one epoch, linear warm-up of at most 100 steps, 256 tokens. Split by conversation.
+
+torch is imported inside functions: `lantern --help` answers at once.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from lantern_proxy.rerank import MAX_TOKENS, PROTECTED, Memory, pairs, reorder
+
+RATE, DECAY, BATCH, WARM_UP = 2e-5, 0.01, 8, 100
+TOGETHER = 16
+"""Pairs in one forward pass."""
+Arm = Literal["full", "no-text", "other-query", "shuffled", "scalars"]
+ARMS: tuple[Arm, ...] = ("full", "no-text", "other-query", "shuffled", "scalars")
+"""full: as served. no-text: memories are empty. other-query: memories of another question stand there. shuffled: the
+memories' texts are mixed among the ten. scalars: only times are left. Who reads loses the gain in the last four."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One question and the memories that were ranked first for it, best first."""
+
+    conversation: str
+    question: str
+    max_pos: float
+    memories: tuple[Memory, ...]
+    gold: frozenset[int]
+    """Places in `memories` that hold the evidence."""
+    teacher: tuple[float, ...] = ()
+    """Scores of another model, for the optional teacher term of the loss; it never is an input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to train. The defaults are the paper's."""
+
+    base: str
+    """Folder or name of the model to start from."""
+    layers: int = 3
+    """Of the encoder, evenly spaced; 0: all. Half of MiniLM's six, so that ten pairs take half the time."""
+    rate: float = RATE
+    head_rate: float = 1e-3
+    """Of a scoring head that the base does not have and that starts from nothing, as MiniLM's does."""
+    seed: int = 7
+    epochs: int = 1
+    teacher_weight: float = 0.0
+    """Of the teacher term: cross-entropy with the softmax of the teacher's scores."""
+
+
+def train(examples: Sequence[Example], settings: Settings, progress: Callable[[int, int], None]) -> Any:
+    """A CrossEncoder trained on `examples`. progress(done, all) after each step. Raises ValueError without gold."""
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    usable = [each for each in examples if each.gold and len(each.memories) > len(each.gold)]
+    if not usable:
+        raise ValueError("no question has both a gold memory and another one among its first ten; nothing to learn")
+    torch.manual_seed(settings.seed)
+    model = CrossEncoder(
+        settings.base, num_labels=1, max_length=MAX_TOKENS, device="cpu", local_files_only=_is_local(settings.base)
+    )
+    _thin(model.model, settings.layers)
+    optimiser = torch.optim.AdamW(_groups(model.model, settings, fresh=not _has_head(settings.base)))
+    batches = [b for epoch in range(settings.epochs) for b in _batches(usable, settings.seed + epoch)]
+    warm_up = min(WARM_UP, max(1, len(batches) // 10))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min((step + 1) / warm_up, (len(batches) - step) / max(1, len(batches) - warm_up))
+    )
+    model.model.train()
+    for done, batch in enumerate(batches, start=1):
+        loss = _loss(model, batch, settings.teacher_weight)
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.model.parameters(), 1.0)
+        optimiser.step()
+        schedule.step()
+        progress(done, len(batches))
+    model.model.eval()
+    return model
+
+
+def _thin(model: Any, layers: int) -> None:
+    """Keep `layers` evenly spaced layers of the encoder, the last among them."""
+    import torch
+
+    held = model.base_model.encoder.layer
+    if layers and layers < len(held):
+        kept = [held[(i + 1) * len(held) // layers - 1] for i in range(layers)]
+        model.base_model.encoder.layer = torch.nn.ModuleList(kept)
+        model.config.num_hidden_layers = layers
+
+
+def _is_local(base: str) -> bool:
+    return Path(base).is_dir()
+
+
+def _has_head(base: str) -> bool:
+    """Was the base trained to score pairs already? Models on the hub are taken to be."""
+    config = Path(base) / "config.json"
+    return not config.is_file() or "SequenceClassification" in config.read_text("utf-8")
+
+
+def _groups(model: Any, settings: Settings, *, fresh: bool) -> list[dict[str, Any]]:
+    """Weight decay for matrices, none for biases and norms; a fresh head has its own rate."""
+    groups: dict[tuple[bool, bool], list[Any]] = {}
+    for name, parameter in model.named_parameters():
+        groups.setdefault((fresh and name.startswith("classifier"), parameter.ndim >= 2), []).append(parameter)
+    return [
+        {"params": held, "lr": settings.head_rate if head else settings.rate, "weight_decay": DECAY if matrix else 0.0}
+        for (head, matrix), held in groups.items()
+    ]
+
+
+def _batches(examples: Sequence[Example], seed: int) -> Iterator[list[Example]]:
+    mixed = list(examples)
+    random.Random(seed).shuffle(mixed)
+    for start in range(0, len(mixed), BATCH):
+        yield mixed[start : start + BATCH]
+
+
+def _loss(model: Any, batch: Sequence[Example], teacher_weight: float) -> Any:
+    """Mean over the questions of the listwise cross-entropy."""
+    import torch
+
+    logits = _logits(model, [pair for each in batch for pair in pairs(each.question, each.max_pos, each.memories)])
+    total, start = torch.zeros(()), 0
+    for each in batch:
+        likely = torch.log_softmax(logits[start : start + len(each.memories)], dim=0)
+        start += len(each.memories)
+        total = total - likely[sorted(each.gold)].mean()
+        if teacher_weight and each.teacher:
+            wanted = torch.softmax(torch.tensor(each.teacher), dim=0)
+            total = total - teacher_weight * (wanted * likely).sum()
+    return total / len(batch)
+
+
+def _logits(model: Any, asked: Sequence[tuple[str, str]]) -> Any:
+    """(n,) scores with gradients. Pairs of like length run together: beside one long memory all would be padded."""
+    import torch
+
+    order = sorted(range(len(asked)), key=lambda i: sum(map(len, asked[i])))
+    found: list[Any] = []
+    for start in range(0, len(order), TOGETHER):
+        some = [asked[i] for i in order[start : start + TOGETHER]]
+        features = model.tokenizer(
+            [q for q, _ in some],
+            [m for _, m in some],
+            padding=True,
+            truncation="longest_first",
+            max_length=MAX_TOKENS,
+            return_tensors="pt",
+        )
+        found.append(model.model(**features).logits[:, 0])
+    places = torch.tensor(order)
+    return torch.cat(found)[torch.argsort(places)]
+
+
+# --- showing that it reads ---
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What reordering did, a value a question: reciprocal rank, hit at 1, and recall at 10, before and after."""
+
+    mrr: tuple[list[float], list[float]]
+    hit_at_1: tuple[list[float], list[float]]
+    recall_at_10: tuple[list[float], list[float]]
+
+
+def destroyed(examples: Sequence[Example], arm: Arm, seed: int) -> list[Example]:
+    """The examples with what `arm` takes away. Gold and order stay: only what the model reads changes."""
+    rng = random.Random(seed)
+    made = []
+    for n, each in enumerate(examples):
+        texts = [memory.text for memory in each.memories]
+        if arm in ("no-text", "scalars"):
+            texts = [""] * len(texts)
+        elif arm == "shuffled":
+            rng.shuffle(texts)
+        elif arm == "other-query" and len(examples) > 1:
+            other = examples[(n + rng.randrange(1, len(examples))) % len(examples)].memories
+            texts = [other[i % len(other)].text for i in range(len(texts))]
+        memories = tuple(replace(memory, text=text) for memory, text in zip(each.memories, texts, strict=True))
+        made.append(replace(each, memories=memories, question="" if arm == "scalars" else each.question))
+    return made
+
+
+def evaluate(
+    examples: Sequence[Example],
+    all_gold: Sequence[int],
+    score: Callable[[str, float, Sequence[Memory]], Sequence[float]],
+) -> Outcome:
+    """Reorder each example by `score`. all_gold: gold memories of each question, those beyond the ten included.
+
+    A question whose gold does not stand among its memories counts with reciprocal rank 0 on both sides.
+    """
+    outcome = Outcome(([], []), ([], []), ([], []))
+    for each, wanted in zip(examples, all_gold, strict=True):
+        before = list(range(len(each.memories)))
+        after = reorder(before, list(score(each.question, each.max_pos, each.memories)))
+        for side, order in enumerate((before, after)):
+            ranks = [rank for rank, i in enumerate(order, start=1) if i in each.gold]
+            outcome.mrr[side].append(1 / ranks[0] if ranks else 0.0)
+            outcome.hit_at_1[side].append(float(bool(ranks) and ranks[0] == 1))
+            outcome.recall_at_10[side].append(sum(r <= PROTECTED for r in ranks) / max(1, wanted))
+    return outcome
+
+
+def scorer(model: Any) -> Callable[[str, float, Sequence[Memory]], Sequence[float]]:
+    """Scores by a CrossEncoder in torch: what `evaluate` wants of a model that has just been trained."""
+    import torch
+
+    def score(question: str, max_pos: float, memories: Sequence[Memory]) -> list[float]:
+        found = model.predict(
+            pairs(question, max_pos, memories), activation_fn=torch.nn.Identity(), show_progress_bar=False
+        )
+        return [float(each) for each in np.asarray(found).ravel()]
+
+    return score

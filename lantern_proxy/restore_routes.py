@@ -1,0 +1,81 @@
+"""Which pipeline, or which mixture of them, a question takes, and what that makes of the signals."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from lantern_proxy.config_retrieval import PipelineConfig, RetrievalConfig
+from lantern_proxy.rank import Floats, fuse, recencies, zsum
+from lantern_proxy.route_soft import Classifier, fit
+from lantern_proxy.route_types import TYPES, QueryType, query_type
+
+Mixture = Sequence[tuple[float, PipelineConfig]]
+"""(share, pipeline); the shares sum to 1."""
+Weigh = Callable[[PipelineConfig], Mapping[str, float]]
+"""Pipeline -> weight of each signal."""
+
+
+def questions(split: str) -> list[tuple[str, QueryType]]:
+    """Our own labelled questions: `dev`, or `held_out`, which the rules of route_types.py were not written on."""
+    data = json.loads((files("lantern_proxy") / "data" / "questions.json").read_text("utf-8"))
+    return [(text, name) for name in TYPES for text in data[split][name]]
+
+
+@cache
+def classifier() -> Classifier:
+    """The learned router, fitted to all of our own questions: 0.2 s, once a process."""
+    known = questions("dev") + questions("held_out")
+    return fit([text for text, _ in known], [name for _, name in known])
+
+
+def mixture(question: str, retrieval: RetrievalConfig) -> Mixture:
+    """The pipelines that a question takes. Without `retrieval.types` there is only one for all."""
+    if retrieval.router == "off" or not retrieval.types:
+        return [(1.0, retrieval.of(None))]
+    if retrieval.router == "rules":
+        return [(1.0, retrieval.of(query_type(question)))]
+    shares = classifier().posterior(question)
+    return [(shares[name], retrieval.of(name)) for name in TYPES]
+
+
+def threshold(mixed: Mixture) -> float:
+    """The cascade's tau."""
+    return sum(share * pipeline.tau for share, pipeline in mixed)
+
+
+def ages_count(mixed: Mixture) -> bool:
+    """Does any of them look at how old a passage is?"""
+    return any(pipeline.recency for _, pipeline in mixed)
+
+
+def fused(signals: Mapping[str, Floats], ages_s: Floats, mixed: Mixture, weigh: Weigh, *, rrf_k: int) -> Floats:
+    """(n,) one ranking's scores, mean 0: those of each pipeline as z-scores, by its share.
+
+    signals: name -> (n,); ages_s: (n,) seconds since each candidate was said
+    """
+    if len(mixed) == 1:
+        return _of(signals, ages_s, mixed[0][1], weigh, rrf_k)
+    rankings = {str(n): _of(signals, ages_s, pipeline, weigh, rrf_k) for n, (_, pipeline) in enumerate(mixed)}
+    return zsum(rankings, {str(n): share for n, (share, _) in enumerate(mixed)})
+
+
+def _of(signals: Mapping[str, Floats], ages_s: Floats, pipeline: PipelineConfig, weigh: Weigh, rrf_k: int) -> Floats:
+    weights = weigh(pipeline)
+    if pipeline.fusion == "zscore":
+        total = zsum(signals, weights)
+    else:
+        total = np.zeros(len(ages_s))
+        for row, score in fuse({name: _ranked(scores) for name, scores in signals.items()}, weights, k=rrf_k).items():
+            total[row] = score
+    if pipeline.recency:
+        total = total + recencies(ages_s, gain=pipeline.recency, tau_s=pipeline.recency_days * 86_400)
+    return total - total.mean() if len(total) else total
+
+
+def _ranked(scores: Floats) -> list[int]:
+    """Rows best first, without those that a signal says nothing of."""
+    order: list[int] = np.argsort(-scores, kind="stable").tolist()
+    return [row for row in order if scores[row] > 0]

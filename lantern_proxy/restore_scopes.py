@@ -1,0 +1,132 @@
+"""The scopes that are held open, of all tenants together: found, opened in the background, kept beside the archive."""
+
+import logging
+import math
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from lantern_proxy import restore_snapshots
+from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.restore_scope import Key, Scope
+
+SLICE_S = 0.03
+"""How long the background holds a scope before a restore may have it."""
+MAX_PASSAGES, MAX_SCOPES = 500_000, 64
+"""Most passages and scopes held open, of all tenants together; the least recently used are closed first."""
+
+log = logging.getLogger("lantern.restore")
+
+
+@dataclass(slots=True)
+class Scopes:
+    """The open scopes, least recently used first. Thread-safe."""
+
+    _open: OrderedDict[Key, Scope] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def use(self, key: Key, timeout_s: float) -> Scope | None:
+        """The scope of `key`, locked: release() it. None when it was not free in time."""
+        while True:
+            scope = self._get(key)
+            if not scope.lock.acquire(timeout=timeout_s):
+                return None
+            if not scope.closed:
+                return scope
+            scope.release()
+
+    def _get(self, key: Key) -> Scope:
+        with self._lock:
+            scope = self._open.get(key)
+            if scope is None:
+                scope = self._open[key] = Scope(key)
+            self._open.move_to_end(key)
+            self._shrink(keep=key)
+            return scope
+
+    def finish(self, scope: Scope, archive: Archive) -> None:
+        """Open the rest of a scope in the background, and keep a snapshot of it. Its lock must be held."""
+        if not scope.opening:
+            scope.opening = True
+            threading.Thread(target=_open_rest, args=(scope, archive), name="lantern-open", daemon=True).start()
+
+    def keep(self, archive: Archive) -> None:
+        """Write a snapshot of every open scope that has grown since the last one."""
+        with self._lock:
+            held = list(self._open.values())
+        for scope in held:
+            if restore_snapshots.is_due(scope.key, len(scope), scope.kept):
+                keep(scope, archive)
+
+    @property
+    def index_bytes(self) -> int:
+        with self._lock:
+            return sum(scope.index.size_bytes for scope in self._open.values() if not scope.closed)
+
+    def forget(self, key: Key) -> None:
+        with self._lock:
+            if key in self._open:
+                self._drop(key)
+
+    def close(self) -> None:
+        with self._lock:
+            for key in list(self._open):
+                self._drop(key)
+
+    def _shrink(self, keep: Key) -> None:
+        while len(self._open) > 1 and (
+            len(self._open) > MAX_SCOPES or sum(map(len, self._open.values())) > MAX_PASSAGES
+        ):
+            oldest = next(iter(self._open))
+            if oldest == keep:
+                return
+            self._drop(oldest)
+
+    def _drop(self, key: Key) -> None:
+        """Close a scope, unless a restore is using it: then that one closes it when it is done."""
+        scope = self._open.pop(key)
+        scope.closed = True
+        if scope.lock.acquire(blocking=False):
+            scope.index.close()
+            scope.lock.release()
+
+
+def _open_rest(scope: Scope, archive: Archive) -> None:
+    """The background: slice by slice, so that a restore that comes meanwhile gets what there is."""
+    try:
+        done = False
+        while not done:
+            scope.lock.acquire()
+            try:
+                if scope.closed:
+                    return
+                # Reading a snapshot cannot be cut in slices; then it takes what it takes.
+                done = scope.catch_up(archive, time.monotonic() + SLICE_S if len(scope) else math.inf)
+                if done:
+                    scope.opening = False
+            finally:
+                scope.release()
+            time.sleep(0)
+        if restore_snapshots.is_due(scope.key, len(scope), scope.kept):
+            keep(scope, archive)
+    except Exception as error:  # this thread has no caller; the next restore tries again, and tells what is wrong
+        scope.opening = False
+        log.debug("scope of %d passages is not open yet: %s", len(scope), error)
+
+
+def keep(scope: Scope, archive: Archive) -> bool:
+    """Write a scope's snapshot; whether it stays. Never raises: without one the next start reads the archive."""
+    scope.lock.acquire()
+    try:
+        if scope.closed:
+            return False
+        n, snapshot = len(scope), scope.snapshot(archive)
+        kept = restore_snapshots.write(archive, scope.key, snapshot)
+        scope.kept = n if kept else scope.kept
+        return kept
+    except (ArchiveError, OSError, ValueError, MemoryError) as error:
+        log.warning("no snapshot of %d passages: %s", len(scope), error)
+        return False
+    finally:
+        scope.release()

@@ -1,0 +1,93 @@
+"""The learned router: how likely each type of question is. Pure.
+
+AgentIR's classifier, small enough to fit in milliseconds: multinomial logistic regression over TF-IDF of a question's
+words and word pairs, and its embedding where there is one (section 4). What it says weighs the types' rankings.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from lantern_proxy.analyze import terms
+from lantern_proxy.route_types import query_type
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """Fitted by `fit`. `weights` is (features, classes): TF-IDF first, in the order of `idf`, then the embedding."""
+
+    classes: tuple[str, ...]
+    idf: Mapping[str, float]
+    weights: Floats
+    bias: Floats
+
+    def posterior(self, question: str, vector: Floats | None = None) -> dict[str, float]:
+        """Class -> probability; they sum to 1. vector: (dim,) embedding, for a classifier that was fitted with some."""
+        row = _row(question, self.idf, {feature: n for n, feature in enumerate(self.idf)})
+        given = np.zeros(len(self.weights) - len(row)) if vector is None else vector
+        odds = np.concatenate([row, given]) @ self.weights + self.bias
+        shares = np.exp(odds - odds.max())
+        return dict(zip(self.classes, (shares / shares.sum()).tolist(), strict=True))
+
+
+def fit(
+    questions: Sequence[str],
+    classes: Sequence[str],
+    vectors: Floats | None = None,
+    *,
+    decay: float = 0.003,
+    rounds: int = 400,
+) -> Classifier:
+    """Gradient descent on the cross-entropy with L2 decay, from zero: the same data gives the same classifier.
+
+    vectors: (n, dim) embeddings of the questions, each of length 1
+    """
+    if not questions:
+        raise ValueError("no questions to learn types from")
+    names = tuple(sorted(set(classes)))
+    idf = _idf(questions)
+    place = {feature: n for n, feature in enumerate(idf)}
+    rows = np.stack([_row(question, idf, place) for question in questions])
+    if vectors is not None:
+        rows = np.concatenate([rows, vectors], axis=1)
+    wanted = np.array([[name == each for name in names] for each in classes], float)
+    weights, bias = np.zeros((rows.shape[1], len(names))), np.zeros(len(names))
+    step = 4.0
+    for _ in range(rounds):
+        odds = rows @ weights + bias
+        shares = np.exp(odds - odds.max(axis=1, keepdims=True))
+        wrong = (wanted - shares / shares.sum(axis=1, keepdims=True)) / len(rows)
+        weights += step * (rows.T @ wrong - decay * weights)
+        bias += step * wrong.sum(axis=0)
+    return Classifier(names, idf, weights, bias)
+
+
+def _features(question: str) -> list[str]:
+    """Stems, stop words kept (they tell the type), their pairs, which word is the first, and what the rules say."""
+    words = terms(question)
+    pairs = [f"{a} {b}" for a, b in pairwise(words)]
+    return [*words, *pairs, *(f"^{word}" for word in words[:1]), f"={query_type(question)}"]
+
+
+def _idf(questions: Sequence[str]) -> dict[str, float]:
+    """Feature -> idf, of those that two questions have."""
+    found = Counter(feature for question in questions for feature in set(_features(question)))
+    kept = {feature: n for feature, n in found.items() if n > 1}
+    return {feature: math.log(1 + len(questions) / n) for feature, n in sorted(kept.items())}
+
+
+def _row(question: str, idf: Mapping[str, float], place: Mapping[str, int]) -> Floats:
+    """(features,) TF-IDF of length 1, or all 0."""
+    row = np.zeros(len(idf))
+    for feature, count in Counter(_features(question)).items():
+        if feature in place:
+            row[place[feature]] = (1 + math.log(count)) * idf[feature]
+    length = float(np.linalg.norm(row))
+    return row / length if length else row

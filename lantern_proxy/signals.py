@@ -1,0 +1,44 @@
+"""Kinds of evidence for a passage, each a pure scoring function over the candidates of a question; larger is better.
+
+words      BM25 (bm25.py), its scores flowing into neighbours (rank.smooth)
+vectors    cosine, and word by word (signals_late.py)
+keywords   keywords(): terms of the question among tags, paths and tool names
+speaker    said_by(): was it said by the one that the question is about?
+dates      signals_dates.py: days named in the question and in the passage
+form       signals_form.py: the kind of answer that is wanted, and the kind of text a passage is
+"""
+
+import re
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from lantern_proxy.analyze import terms
+from lantern_proxy.rank import Floats
+
+_NAME = re.compile(r"([A-Z][\w.'\u2019-]{1,30}): ")
+
+
+def speaker_name(text: str) -> str:
+    """The index term of a name before the text of a passage ("Caroline: we moved"), as group chats have it; or ""."""
+    match = _NAME.match(text)
+    found = terms(match.group(1)) if match else []
+    return found[0] if found else ""
+
+
+def said_by(roles: Sequence[str], names: Sequence[str], asked: Collection[str], role: str) -> Floats:
+    """(n,) 1 for what was said by the one that the question is about, else 0.
+
+    roles: speaker of each candidate: user, assistant, tool ...
+    names: speaker_name() of each
+    asked: index terms of the question
+    role:  whom it is about when it names no speaker; "" for nobody in particular: then all get 0
+    """
+    named = set(names) & set(asked)
+    told = (name in named for name in names) if named else (each == role for each in roles)
+    return np.fromiter(told, np.float64, len(roles))
+
+
+def keywords(wanted: Collection[str], tagged: Sequence[Collection[str]]) -> Floats:
+    """(n,) share of the question's terms among the terms of each candidate's tags and tools. wanted: not empty"""
+    return np.array([len(set(wanted) & set(own)) / len(wanted) for own in tagged], np.float64)

@@ -1,0 +1,155 @@
+"""What kind of text a passage is, and what kind of answer a question wants. Pure.
+
+Counts and flags that cost microseconds; the light reranker learns what they are worth. The one prior that is used
+untrained, `fits`, can be switched off (`restore.weights: {form: 0}`).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lantern_proxy.analyze import terms
+from lantern_proxy.rank import Floats
+
+TRAITS = (
+    "chars",
+    "words",
+    "questions",
+    "ends_asking",
+    "first_person",
+    "second_person",
+    "numbers",
+    "time_words",
+    "names",
+    "past_verbs",
+    "exclaims",
+    "filler",
+    "attached",
+    "code",
+)
+"""Of a passage, in this order: traits() has one number for each."""
+
+ASKED = ("when", "where", "who", "number", "span", "why", "what", "yes_no", "plan", "length")
+"""Of a question, in this order: asked() has one number for each."""
+
+_WORD = re.compile(r"[^\W\d_]+(?:['\u2019][a-z]+)?")
+_FIRST = re.compile(r"\b(?:i|i['\u2019](?:m|ve|d|ll)|my|me|mine|we|our|us|myself)\b", re.I)
+_SECOND = re.compile(r"\b(?:you|your|yours|you['\u2019](?:re|ve|d|ll))\b", re.I)
+_NUMBER = re.compile(
+    r"\b\d[\d,.:]*\b|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|once|twice)\b",
+    re.I,
+)
+TIME_WORDS = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|last|ago|recently|since|next"
+    r"|this (?:week|month|year|morning|weekend|summer)"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|weekend|(?:19|20)\d\d"
+    r"|january|february|march|april|june|july|august|september|october|november|december|\d{1,2}:\d\d"
+    r"|\d{4}-\d\d-\d\d|years?|months?|weeks?)\b",
+    re.I,
+)
+_NAME = re.compile(r"(?<![.!?:\n\"] )(?<!^)(?<=\s)[A-Z][\w'\u2019]+")
+_PAST = re.compile(
+    r"\b(?:\w{2,}ed|went|got|had|was|were|did|made|took|saw|met|bought|began|won|lost|found|left|gave|told|said|came"
+    r"|felt|ran|wrote|built|chose|read|taught|caught|held|kept|spent|grew|became|set)\b",
+    re.I,
+)
+_FILLER = re.compile(
+    r"\W*(?:wow|thanks|thank you|yeah|yep|yes|sure|absolutely|definitely"
+    r"|that['\u2019]?s (?:great|awesome|so|amazing|cool)"
+    r"|sounds|glad|great|awesome|cool|nice|congrat\w*|hey|hi|hello|bye|oh|aw+|no problem|you['\u2019]?re welcome"
+    r"|certainly|of course|got it)\b",
+    re.I,
+)
+
+_WHEN = re.compile(r"\bwhen\b|\b(?:what|which) (?:time|date|day|month|year|week)\b", re.I)
+_WHERE = re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|state|town|location)\b", re.I)
+_WHO = re.compile(r"\bwho(?:m|se)?\b|\bwhat (?:is|was)(?: the)? names?\b", re.I)
+_HOW_MANY = re.compile(
+    r"\bhow (?:many|much|often|old|big|fast|large)\b|\bwhat (?:number|percentage|amount|version)\b", re.I
+)
+_HOW_LONG = re.compile(r"\bhow (?:long|many (?:days|weeks|months|years|hours|minutes))\b", re.I)
+_WHY = re.compile(r"\bwhy\b|\bhow (?:did|does|do|was|were|has|have|can|could|is|are)\b|\breasons?\b", re.I)
+_WHAT = re.compile(r"\bwhat\b|\bwhich\b", re.I)
+_YES_NO = re.compile(r"\W*(?:is|are|was|were|did|do|does|has|have|had|can|could|would|will|should)\b", re.I)
+_PLAN = re.compile(r"\bwould\b|\bmight\b|\blikely\b|\bplan\w*\b|\bgoing to\b|\bwill\b|\bconsider\w*\b", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a question asks for."""
+
+    asked: tuple[float, ...]
+    """One number for each of ASKED."""
+    names: frozenset[str]
+    """Index terms of the capitalised words in it, its first word left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What `fits` looks at in a passage; each 0..1."""
+
+    asking: float
+    """Share of its sentences that are questions."""
+    addressed: float
+    """Words of the second person: 1 where every fifth word is one."""
+    dated: float
+    """Time words: 1 from two on."""
+
+
+def form_of(text: str) -> Form:
+    ends = _ENDS.findall(text) or [""]
+    asking = sum("?" in end for end in ends) / len(ends)
+    addressed = len(_SECOND.findall(text)) / (len(text) / LETTERS_A_WORD + 1)
+    dated = sum(1 for _, _ in zip(range(2), TIME_WORDS.finditer(text), strict=False))
+    return Form(asking, min(1.0, 5 * addressed), dated / 2)
+
+
+LETTERS_A_WORD = 5.5
+_ENDS = re.compile(r"[.!?\u2026\n]+")
+
+
+def fits(question: str, forms: Sequence[Form], *, people: bool) -> Floats:
+    """(n,) how well texts of these forms may answer, in z-scores of the fusion: at best 2, at worst -3.
+
+    Who asks does not answer, and a question about time wants a time. people: all were said by people to each other:
+    what is said to another then is about that one's news, and tells nothing.
+    """
+    table = np.array([(form.asking, form.addressed, form.dated) for form in forms], np.float64).reshape(-1, 3)
+    found: Floats = table @ np.array([-1.0, -2.0 if people else 0.0, 2.0 if _WHEN.search(question) else 0.0])
+    return found
+
+
+def traits(text: str) -> tuple[float, ...]:
+    """One number for each of TRAITS; counts are per word, so that length counts once only."""
+    words = len(_WORD.findall(text)) + 1
+    stripped = text.rstrip()
+    return (
+        float(len(text)),
+        float(words),
+        float(text.count("?")),
+        float(stripped.endswith("?")),
+        len(_FIRST.findall(text)) / words,
+        len(_SECOND.findall(text)) / words,
+        float(min(8, len(_NUMBER.findall(text)))),
+        float(min(8, len(TIME_WORDS.findall(text)))),
+        float(min(8, len(_NAME.findall(text)))),
+        len(_PAST.findall(text)) / words,
+        float(text.count("!")),
+        float(bool(_FILLER.match(text))),
+        float("[image" in text),
+        float("```" in text),
+    )
+
+
+def asked(question: str) -> tuple[float, ...]:
+    """One number for each of ASKED: flags, and the question's length in words."""
+    patterns = (_WHEN, _WHERE, _WHO, _HOW_MANY, _HOW_LONG, _WHY, _WHAT)
+    flags = [float(bool(pattern.search(question))) for pattern in patterns]
+    yes_no, plan = float(bool(_YES_NO.match(question))), float(bool(_PLAN.search(question)))
+    return (*flags, yes_no, plan, float(len(_WORD.findall(question))))
+
+
+def wanted(question: str) -> Wanted:
+    return Wanted(asked(question), frozenset(t for name in _NAME.findall(question) for t in terms(name)))

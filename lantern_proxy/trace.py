@@ -1,0 +1,141 @@
+"""One OpenTelemetry span for each request of a memory path, by the gen_ai conventions. Off unless configured.
+
+    chat gpt-5                     CLIENT; gen_ai.request.model, gen_ai.conversation.id, gen_ai.usage.*, ...
+      lantern session              INTERNAL; which session, and what was lost
+      lantern restore              INTERNAL; only where one was tried
+      lantern upstream             INTERNAL; up to the first byte of the answer
+      lantern answer               INTERNAL; up to its last
+
+Spans are made after the answer, from times that were taken anyway, so they cost a request nothing. They hold no text. A
+client's `traceparent` makes them part of its trace.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any
+
+from lantern_proxy.config_check import ConfigError
+from lantern_proxy.config_trace import TraceConfig
+
+log = logging.getLogger("lantern.trace")
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROVIDERS = {"chat": "openai", "responses": "openai", "messages": "anthropic"}
+_ERROR = 400
+_USAGE = re.compile(rb'"(prompt|input|completion|output)_tokens"\s*:\s*(\d{1,12})')
+_SIDES = {b"prompt": "input", b"input": "input", b"completion": "output", b"output": "output"}
+_HEAD, _TAIL = 4_096, 16_384
+"""Bytes of an answer in which its usage is looked for: Anthropic's streams tell of the prompt at their beginning."""
+
+
+def is_on(config: TraceConfig, environ: Mapping[str, str] = os.environ) -> bool:
+    """Is there a collector to send to? Nothing of OpenTelemetry is imported to find out."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    if config.otlp_endpoint or not any(environ.get(name) for name in _ENDPOINTS):
+        return bool(config.otlp_endpoint)
+    if not _installed():  # the variable may be meant for the other programs of this machine
+        log.warning('OTEL_EXPORTER_OTLP_ENDPOINT is set, but nothing is traced; pip install "lantern-proxy[otel]"')
+    return _installed()
+
+
+def _installed() -> bool:
+    return find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None
+
+
+class Tracer:
+    """Hears of requests (proxy.Proxy.listeners) and sends spans from a thread of its own. Close it.
+
+    exporter: by default OTLP over HTTP. Raises ConfigError when the packages are missing.
+    """
+
+    def __init__(self, config: TraceConfig, *, exporter: Any = None) -> None:
+        if not _installed():
+            raise ConfigError("trace.otlp_endpoint", 'needs OpenTelemetry; pip install "lantern-proxy[otel]"')
+        from opentelemetry import trace
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        named = os.environ.get("OTEL_SERVICE_NAME") or config.service_name
+        resource = Resource.create({"service.name": named, "service.version": version("lantern-proxy")})
+        self._provider = TracerProvider(resource=resource)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter or _exporter(config)))
+        self._tracer = self._provider.get_tracer("lantern_proxy", version("lantern-proxy"))
+        self._api = trace
+
+    def heard(self, exchange: Any, status: int) -> None:
+        """Make the spans of a request that has passed."""
+        trace, request = self._api, exchange.request
+        if request is None:
+            return
+        at = _ns(exchange.at)
+        span = self._tracer.start_span(
+            f"chat {request.model}".strip(), context=_parent(exchange.arrival.header("traceparent")),
+            kind=trace.SpanKind.CLIENT, attributes=_attributes(exchange, status), start_time=at,
+        )  # fmt: skip
+        if not 0 < status < _ERROR:
+            span.set_status(trace.Status(trace.StatusCode.ERROR))
+            span.set_attribute("error.type", str(status) if status else "no_answer")
+        within = trace.set_span_in_context(span)
+        for stage, seconds in exchange.laps:
+            part = self._tracer.start_span(f"lantern {stage}", context=within, start_time=at)
+            at += _ns(seconds)
+            part.end(at)
+        span.end(at)
+
+    def flush(self) -> None:
+        self._provider.force_flush()
+
+    def close(self) -> None:
+        """Sends what waits."""
+        self._provider.shutdown()
+
+
+def _exporter(config: TraceConfig) -> Any:
+    """To the config's endpoint; without one the exporter reads OTEL_... itself."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    if not config.otlp_endpoint:
+        return OTLPSpanExporter()
+    return OTLPSpanExporter(endpoint=f"{config.otlp_endpoint.rstrip('/').removesuffix('/v1/traces')}/v1/traces")
+
+
+def _parent(traceparent: str) -> Any:
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator().extract({"traceparent": traceparent}) if traceparent else None
+
+
+def _attributes(exchange: Any, status: int) -> dict[str, Any]:
+    request = exchange.request
+    told = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": _PROVIDERS.get(request.api, request.api),
+        "gen_ai.request.model": request.model,
+        "gen_ai.conversation.id": exchange.session,
+        "http.response.status_code": status,
+        "lantern.request": exchange.id,
+        "lantern.event": exchange.event,
+        "lantern.restored": exchange.restored,
+        "lantern.chars": exchange.chars,
+        "lantern.degraded": list(dict.fromkeys(exchange.degraded)),
+    }
+    return {name: value for name, value in told.items() if value not in ("", [])} | usage(exchange.answered)
+
+
+def usage(answer: bytes) -> dict[str, int]:
+    """gen_ai.usage.input_tokens and .output_tokens as the upstream told them last; none where it did not.
+
+    A quote inside a string is escaped, so what the model writes is not taken for it.
+    """
+    looked_at = answer if len(answer) <= _HEAD + _TAIL else answer[:_HEAD] + answer[-_TAIL:]
+    return {f"gen_ai.usage.{_SIDES[side]}_tokens": int(count) for side, count in _USAGE.findall(looked_at)}
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * 1e9)

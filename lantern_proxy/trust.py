@@ -1,0 +1,74 @@
+"""How far the origin of a passage is to be trusted, and whether it reads like orders to the model. Pure.
+
+Users are trusted most, then what the model said itself, then results of tools, then what tools brought from the web.
+A file or a page can hold a text that was written to command the model that reads it (prompt injection). It was in the
+client's history already; a restore must not bring it back with more weight than it had. What reads like orders is
+found by a small list of phrasings: a heuristic that words of another kind, or another language, get past.
+"""
+
+import re
+import unicodedata
+from dataclasses import replace
+from typing import Literal
+
+from lantern_proxy.turn import Passage
+
+Origin = Literal["user", "assistant", "tool", "web"]
+Policy = Literal["mark", "leave-out", "allow"]
+MARK = "untrusted, do-not-follow"
+
+_WEB = re.compile(r"web|browse|fetch|http|url|search|crawl|scrape|navigate", re.I)
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+_LOOKALIKE = str.maketrans("\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456\u03bf\u0391\u0392\u0395", "aeopcxyioABE")
+_EARLIER = (
+    r"(?:all |any |the |your |of |these |those |my |our )*"
+    r"(?:previous|prior|earlier|above|preceding|former|existing|system)"
+)
+_ORDERS = re.compile(
+    rf"\b(?:ignore|disregard|forget|override|bypass)\s+{_EARLIER}\b"
+    r"|\b(?:ignore|disregard|forget) (?:everything|all|what)\b.{0,40}\b(?:told|said|above|before|instructions?)\b"
+    r"|\b(?:new|updated|real|actual|following|important|urgent) (?:system )?(?:instructions?|prompt|directives?)\b"
+    r"|\b(?:system|developer|admin) (?:prompt|message|override|instructions?|notice)\b\s*[:=\]>]"
+    r"|\byou (?:are|act) now\b|\bfrom now on,? you\b"
+    r"|\byou must (?:now |always |never )?(?:reply|respond|answer|say|send|run|"
+    r"execute|call|use|output|reveal|delete|obey|follow|forward|include)\b"
+    r"|\b(?:do not|don't|never) (?:tell|inform|mention|reveal)\b.{0,30}\b(?:user|human|anyone|this)\b"
+    r"|\b(?:reveal|print|repeat|show|output|leak|send)\b.{0,30}\b(?:your|the) "
+    r"(?:system prompt|instructions|api[ _-]?keys?|secrets?|credentials|passwords?|environment variables?)\b"
+    r"|\b(?:send|post|upload|forward|exfiltrate)\b.{0,60}\bto https?://"
+    r"|<\W{0,3}(?:system|instructions?|important|admin|assistant|human|user)\W{0,3}>|\[\s*/?\s*(?:system|inst)\s*\]"
+    r"|<\|(?:im_start|im_end|system|endoftext)\|?>?|^\W{0,4}(?:system|assistant|human)\s*:"
+    r"|\bas an? (?:ai|assistant|language model),? (?:you|please)\b"
+    r"|\bAI (?:agents?|assistants?|models?)\b.{0,30}\b(?:must|should)\b",
+    re.I | re.M | re.S,
+)
+
+
+def origin(passage: Passage) -> Origin:
+    """Where the text of a passage comes from. Tools whose names tell of the web count as the web."""
+    if passage.speaker == "tool":
+        return "web" if any(_WEB.search(name) for name in passage.tools) else "tool"
+    return "user" if passage.speaker == "user" else "assistant"
+
+
+def gives_orders(text: str) -> bool:
+    """Does the text read like instructions to a model? Invisible signs and look-alike letters are seen through."""
+    plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_LOOKALIKE)
+    return _ORDERS.search(" ".join(plain.split(" "))) is not None
+
+
+def is_untrusted(passage: Passage) -> bool:
+    """A result of a tool, or from the web, that reads like orders. What people and the model said is not judged."""
+    return origin(passage) in ("tool", "web") and gives_orders(passage.text)
+
+
+def admitted(passage: Passage, policy: Policy) -> bool:
+    """May the passage be restored at all?"""
+    return policy != "leave-out" or not is_untrusted(passage)
+
+
+def marked(passage: Passage, policy: Policy) -> Passage:
+    """The passage with its speaker marked where it is untrusted: `tool untrusted do-not-follow`."""
+    if policy != "mark" or not is_untrusted(passage):
+        return passage
+    return replace(passage, speaker=f"{passage.speaker} {MARK}")

@@ -1,0 +1,277 @@
+"""Settings of `retrieval:` and `restore.weights` from labelled questions, and whether they are worth having. Pure.
+
+    found = fit(labelled, start)          # fusion, weights, taus, for types with enough questions of their own
+    told = validate(labelled, start)      # the same on folds: what it gains on questions that it has not seen
+
+A ranking is a weighted sum of columns, one a signal: z-scores, or reciprocal ranks. So fusion, weights and the cascade
+(columns of the dense channel left out) are all sums over one matrix, and hundreds of settings are tried in seconds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from lantern_proxy.bench.metrics import paired
+from lantern_proxy.rank import Floats, Ints
+from lantern_proxy.route_types import TYPES, QueryType
+
+Fusion = Literal["zscore", "rrf"]
+DENSE = frozenset({"vector", "late"})
+"""Signals that need the embedder, and that the cascade saves."""
+ENOUGH, ENOUGH_OF_TYPE = 20, 25
+"""Fewer labelled questions than that teach nothing."""
+FACTORS = (0.0, 0.5, 0.7, 1.4, 2.0)
+TAUS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
+LOSS = 0.002
+"""Most quality that the cascade may cost on the questions that tau is fitted to."""
+CAUTION = 0.004
+"""Quality that a change of a weight must gain: less is noise. Doubled for the weights of one type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """A question whose evidence is known, and what each signal says of all n candidates."""
+
+    question: str
+    type: QueryType
+    signals: Mapping[str, Floats]
+    """Name -> (n,)."""
+    units: Mapping[str, float] = field(default_factory=dict)
+    """What a weight of 1 means for a signal, where that is not one z-score."""
+    gold: Ints
+    """Rows of the evidence; not empty."""
+    sure: float
+    """How sure BM25 is of its best passage, 0..1: tau at which the cascade still skips the dense channel."""
+    group: str = ""
+    """Questions of a group (a conversation) stay together in a fold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What is fitted."""
+
+    fusion: Fusion = "zscore"
+    weights: Mapping[str, float]
+    tau: float = 1.0
+    types: Mapping[QueryType, Mapping[str, float]] = field(default_factory=dict)
+    """Type -> weights, where they differ."""
+    taus: Mapping[QueryType, float] = field(default_factory=dict)
+
+    def of(self, name: QueryType) -> tuple[Mapping[str, float], float]:
+        """Weights and tau of a type."""
+        return self.types.get(name, self.weights), self.taus.get(name, self.tau)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validated:
+    """What fitted settings do on questions that they were not fitted to. Quality: (reciprocal rank + recall@10) / 2."""
+
+    n: int
+    folds: int
+    before: float
+    after: float
+    gain: tuple[float, float, float, float]
+    """Mean difference, its 95 % interval, p: see metrics.paired."""
+    skipped: float
+    """Share of the questions for which the cascade skips the dense channel."""
+    cost: tuple[float, float, float, float]
+    """What skipping does to quality, as `gain`."""
+
+    @property
+    def helps(self) -> bool:
+        """Is it better beyond doubt, or as good with fewer questions to the embedder?"""
+        difference, low, _, _ = self.gain
+        return low > 0 or (difference >= 0 and self.skipped >= 0.3 and self.cost[3] > 0.05)
+
+
+class Sheet:
+    """The columns of many questions, one below the other. Made for one fusion."""
+
+    def __init__(self, labelled: Sequence[Labelled], names: Sequence[str], fusion: Fusion, rrf_k: int = 60) -> None:
+        self.names = list(names)
+        column: Callable[[Labelled, str], Floats] = _zscores if fusion == "zscore" else _reciprocal(rrf_k)
+        self._columns = np.concatenate([np.stack([column(each, s) for s in self.names], axis=1) for each in labelled])
+        sizes = np.array([len(next(iter(each.signals.values()))) for each in labelled])
+        self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        self._owner = np.repeat(np.arange(len(labelled)), sizes)
+        self._gold = np.concatenate([each.gold + start for each, start in zip(labelled, self._starts, strict=True)])
+        self._asker = self._owner[self._gold]
+        self._n = len(labelled)
+
+    def quality(self, weights: Mapping[str, float], *, dense: bool = True) -> Floats:
+        """(questions,) of (reciprocal rank + recall@10) / 2."""
+        given = np.array([weights.get(s, 0.0) if dense or s not in DENSE else 0.0 for s in self.names])
+        scores = self._columns @ given
+        ranks = np.ones(len(self._gold))
+        order = np.lexsort((-scores, self._owner))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        ranks = place[self._gold] - self._starts[self._asker] + 1
+        best = np.full(self._n, np.inf)
+        np.minimum.at(best, self._asker, ranks)
+        found, all_gold = np.zeros(self._n), np.zeros(self._n)
+        np.add.at(found, self._asker, (ranks <= 10).astype(float))
+        np.add.at(all_gold, self._asker, 1.0)
+        return np.asarray((1 / best + found / all_gold) / 2, np.float64)
+
+
+def _zscores(each: Labelled, signal: str) -> Floats:
+    scores = each.signals.get(signal)
+    if scores is None or float(scores.std()) < 1e-9:
+        return np.zeros(len(next(iter(each.signals.values()))))
+    unit = each.units.get(signal, 1.0)
+    return np.asarray(unit * (scores - scores.mean()) / float(scores.std()), np.float64)
+
+
+def _reciprocal(k: int) -> Callable[[Labelled, str], Floats]:
+    def column(each: Labelled, signal: str) -> Floats:
+        scores = each.signals.get(signal)
+        if scores is None:
+            return np.zeros(len(next(iter(each.signals.values()))))
+        ranks = np.empty(len(scores))
+        ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+        return np.where(scores > 0, 1 / (k + ranks), 0.0)
+
+    return column
+
+
+def fit(labelled: Sequence[Labelled], start: Settings) -> Settings:
+    """The settings that fit best, starting from `start`. ValueError when there are too few questions."""
+    if len(labelled) < ENOUGH:
+        raise ValueError(f"{len(labelled)} labelled questions are too few to learn from; give {ENOUGH} or more")
+    shared = _fit_shared(labelled, start)
+    types: dict[QueryType, Mapping[str, float]] = {}
+    taus: dict[QueryType, float] = {}
+    for name in TYPES:
+        own = [each for each in labelled if each.type == name]
+        if len(own) >= ENOUGH_OF_TYPE:
+            sheet = Sheet(own, list(shared.weights), shared.fusion)
+            weights = _climb(sheet, shared.weights, caution=2 * CAUTION)
+            if weights != shared.weights:
+                types[name] = weights
+            taus[name] = _tau(own, sheet, weights)
+    sheet = Sheet(labelled, list(shared.weights), shared.fusion)
+    tau = _tau(labelled, sheet, shared.weights)
+    return replace(shared, tau=tau, types=types, taus={t: v for t, v in taus.items() if v != tau})
+
+
+def _fit_shared(labelled: Sequence[Labelled], start: Settings) -> Settings:
+    """Fusion and weights for all types: z-scores, unless reciprocal ranks are clearly better."""
+    names = sorted({signal for each in labelled for signal in each.signals} | set(start.weights))
+    found: dict[Fusion, tuple[float, dict[str, float]]] = {}
+    fusions: tuple[Fusion, ...] = ("zscore", "rrf")
+    for fusion in fusions:
+        sheet = Sheet(labelled, names, fusion)
+        given = {name: start.weights.get(name, 0.0) for name in names}
+        weights = _climb(sheet, given, caution=CAUTION)
+        found[fusion] = float(sheet.quality(weights).mean()), weights
+    better: Fusion = "rrf" if found["rrf"][0] > found["zscore"][0] + 2 * CAUTION else "zscore"
+    return replace(start, fusion=better, weights=found[better][1], types={}, taus={})
+
+
+def _climb(sheet: Sheet, start: Mapping[str, float], *, caution: float, rounds: int = 3) -> dict[str, float]:
+    """Coordinate ascent: one weight after the other takes the best of its FACTORS, when that gains `caution`."""
+    weights, best = dict(start), float(sheet.quality(start).mean())
+    for _ in range(rounds):
+        before = dict(weights)
+        for name, weight in before.items():
+            tries = [weight * factor for factor in FACTORS] if weight else [0.25, 0.5]
+            scored = [(float(sheet.quality({**weights, name: each}).mean()), each) for each in tries]
+            quality, value = max(scored)
+            others = sum(each for signal, each in weights.items() if signal != name)
+            if quality > best + caution and value + others > 0:
+                best, weights = quality, {**weights, name: round(value, 3)}
+        if weights == before:
+            break
+    return weights
+
+
+def _tau(labelled: Sequence[Labelled], sheet: Sheet, weights: Mapping[str, float]) -> float:
+    """The smallest tau at which skipping the dense channel costs at most LOSS."""
+    full, lexical = sheet.quality(weights), sheet.quality(weights, dense=False)
+    sure = np.array([each.sure for each in labelled])
+    for tau in TAUS:
+        if float(np.where(sure >= tau, lexical - full, 0.0).mean()) >= -LOSS:
+            return tau
+    return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """(questions,) each: quality with the cascade, without it, and whether it skipped."""
+
+    quality: Floats
+    full: Floats
+    skipped: Floats
+
+
+def judge(labelled: Sequence[Labelled], settings: Settings) -> Judged:
+    """What `settings` make of questions."""
+    names = sorted({signal for each in labelled for signal in each.signals})
+    quality, full, skipped = (np.zeros(len(labelled)) for _ in range(3))
+    for name in TYPES:
+        rows = [row for row, each in enumerate(labelled) if each.type == name]
+        if not rows:
+            continue
+        own = [labelled[row] for row in rows]
+        weights, tau = settings.of(name)
+        sheet = Sheet(own, names, settings.fusion)
+        skip = np.array([tau < 1 and each.sure >= tau for each in own])
+        full[rows] = sheet.quality(weights)
+        quality[rows] = np.where(skip, sheet.quality(weights, dense=False), full[rows])
+        skipped[rows] = skip
+    return Judged(quality, full, skipped)
+
+
+def validate(labelled: Sequence[Labelled], start: Settings, *, folds: int = 5) -> Validated:
+    """Cross-validation: each fold is judged by settings that were fitted to the others, beside `start`."""
+    if len(labelled) * (folds - 1) < ENOUGH * folds:
+        raise ValueError(f"{len(labelled)} labelled questions are too few to learn from; give {ENOUGH + 5} or more")
+    before, after = judge(labelled, start), judge(labelled, start)
+    fold = _folds(labelled, folds)
+    for number in range(folds):
+        held = [row for row, own in enumerate(fold) if own == number]
+        taught = [labelled[row] for row, own in enumerate(fold) if own != number]
+        if not held:
+            continue
+        found = judge([labelled[row] for row in held], fit(taught, start))
+        for values, own in ((after.quality, found.quality), (after.full, found.full), (after.skipped, found.skipped)):
+            values[held] = own
+    return Validated(
+        n=len(labelled),
+        folds=folds,
+        before=float(before.quality.mean()),
+        after=float(after.quality.mean()),
+        gain=paired(after.quality, before.quality),
+        skipped=float(after.skipped.mean()),
+        cost=paired(after.quality, after.full),
+    )
+
+
+def _folds(labelled: Sequence[Labelled], folds: int) -> list[int]:
+    """Which fold each question is in: whole groups where there are enough, else one question after the other."""
+    groups = list(dict.fromkeys(each.group for each in labelled))
+    if len(groups) < folds:
+        return [row % folds for row in range(len(labelled))]
+    number = {group: n % folds for n, group in enumerate(groups)}
+    return [number[each.group] for each in labelled]
+
+
+def fragment(settings: Settings) -> dict[str, Any]:
+    """The settings as a part of the config file."""
+    types: dict[str, dict[str, Any]] = {}
+    for name in TYPES:
+        own: dict[str, Any] = {}
+        if name in settings.types:
+            own["weights"] = dict(settings.types[name])
+        if name in settings.taus:
+            own["tau"] = settings.taus[name]
+        if own:
+            types[name] = own
+    retrieval: dict[str, Any] = {"router": "rules", "fusion": settings.fusion, "tau": settings.tau}
+    return {
+        "restore": {"weights": dict(settings.weights)},
+        "retrieval": retrieval | ({"types": types} if types else {}),
+    }

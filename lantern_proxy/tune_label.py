@@ -1,0 +1,134 @@
+"""Labelled questions of an archive, with what every signal says of every candidate: what tune.py learns from.
+
+Labels come from a JSON lines file and from `lantern feedback` (`useful`):
+
+    {"question": "Which port does staging use?", "relevant": ["port 9443"]}
+    {"question": "When is the launch?", "relevant": [118, 121], "session": "chat-7"}
+
+A relevant text names the passages that contain it, a number the passage with that id.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import Config
+from lantern_proxy.embed import Embedder
+from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore_dense import Dense, sureness
+from lantern_proxy.restore_question import read_question
+from lantern_proxy.restore_scope import Key, Scope
+from lantern_proxy.restore_signals import WEIGHTS, gather
+from lantern_proxy.route_types import query_type
+from lantern_proxy.tune import Labelled, Settings
+
+
+class LabelError(ValueError):
+    """A label that cannot be used. The message names the place and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A question and what answers it: passage ids, or words that stand in the passages."""
+
+    question: str
+    relevant: tuple[int | str, ...]
+    session: str | None
+    place: str
+    """Where the label stands, for errors."""
+
+
+def read(path: Path) -> list[Label]:
+    """The labels of a JSON lines file. LabelError names the line."""
+    try:
+        rows = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise LabelError(f"{path}: cannot be read: {error.strerror}") from None
+    return [_label(row, f"{path}: line {n}") for n, row in enumerate(rows, start=1) if row.strip()]
+
+
+def _label(row: str, place: str) -> Label:
+    try:
+        given = json.loads(row)
+        question, relevant = given["question"], given["relevant"]
+        usable = isinstance(question, str) and isinstance(relevant, list) and relevant
+        if not usable or not all(isinstance(each, int | str) and each != "" for each in relevant):
+            raise TypeError
+    except (ValueError, KeyError, TypeError):
+        raise LabelError(f'{place} is no label; write {{"question": "...", "relevant": ["words of it"]}}') from None
+    return Label(question, tuple(relevant), given.get("session"), place)
+
+
+def of_feedback(archive: Archive, tenant: str) -> list[Label]:
+    """Questions whose restored passages somebody called useful."""
+    own = archive.of(tenant)
+    labels = []
+    for request in own.requests(limit=10_000):
+        why = own.why(request.id) if request.restored and request.query else None
+        useful = tuple(mark.passage for mark in why.marks if mark.verdict == "useful") if why else ()
+        if useful:
+            labels.append(Label(request.query, useful, request.session, f"request {request.id}"))
+    return labels
+
+
+def start(config: Config) -> Settings:
+    """What the config says now."""
+    given = {str(signal): float(weight) for signal, weight in config.restore.weights.items()}
+    return Settings(fusion=config.retrieval.fusion, weights={**WEIGHTS, **given}, tau=config.retrieval.tau)
+
+
+def measure(
+    archive: Archive, tenant: str, labels: Iterable[Label], config: Config, embedder: Embedder | None
+) -> Iterator[Labelled]:
+    """Every label with its signals. Those whose question asks for nothing, or whose evidence is gone, are left out."""
+    dense = Dense(archive, embedder, wanted=False)
+    scopes: dict[str | None, Scope] = {}
+    try:
+        for label in labels:
+            name = label.session if config.restore.scope == "session" else None
+            if name not in scopes:
+                scopes[name] = Scope(Key(tenant, None, name))
+                scopes[name].catch_up(archive, math.inf)
+            found = labelled(scopes[name], label.question, _rows(scopes[name], label.relevant), dense, config)
+            if found is not None:
+                yield replace(found, group=label.session or "")
+    finally:
+        for scope in scopes.values():
+            scope.index.close()
+
+
+def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, config: Config) -> Labelled | None:
+    """One question over a scope; None when there is nothing to learn from it. The cascade is off."""
+    read_as = read_question(question)
+    if not gold or not read_as.terms:
+        return None
+    ask = Ask(
+        tenant=scope.key.tenant, project="", session="", present="", question=question, budget_chars=0,
+        now=max(entry.passage.created_at for entry in scope.entries), deadline=math.inf,
+    )  # fmt: skip
+    evidence = gather(scope, read_as, ask, dense, config.restore, replace(config.retrieval, tau=1.0, types={}))
+    return Labelled(
+        question=question,
+        type=query_type(question),
+        signals=evidence.signals,
+        units=evidence.units,
+        gold=np.array(sorted(gold), np.int64),
+        sure=sureness(scope, evidence.lexical, read_as),
+    )
+
+
+def _rows(scope: Scope, relevant: Sequence[int | str]) -> list[int]:
+    rows: set[int] = set()
+    for each in relevant:
+        if isinstance(each, int):
+            row = scope.row(each)
+            rows |= set() if row is None else {row}
+        else:
+            wanted = " ".join(each.lower().split())
+            rows |= {row for row, entry in enumerate(scope.entries) if wanted in entry.flat.lower()}
+    return sorted(rows)

@@ -1,0 +1,58 @@
+"""One question to a configured model, from a worker thread: for LANTERN-Rerank only, which is off by default.
+
+ask = ModelCall(config.rerank)
+ask("system", "user")      # the answer's text; OSError or RuntimeError when there is none in time
+"""
+
+import os
+import time
+from collections import deque
+from threading import Lock
+
+import httpx
+
+from lantern_proxy.config import RerankConfig
+
+_HOUR_S = 3_600.0
+
+
+class ModelCall:
+    """Calls `rerank.model` with its own timeout and its own budget of calls. Thread-safe; close it."""
+
+    def __init__(self, config: RerankConfig) -> None:
+        self._config = config
+        self._client = httpx.Client(timeout=config.model_timeout_ms / 1_000, follow_redirects=False)
+        self._called: deque[float] = deque()
+        self._lock = Lock()
+
+    def __call__(self, system: str, user: str) -> str:
+        self._take()
+        key = os.environ.get(self._config.model_key_env, "")
+        try:
+            answer = self._client.post(
+                f"{self._config.model_url.rstrip('/')}/chat/completions",
+                headers={"authorization": f"Bearer {key}"} if key else {},
+                json={
+                    "model": self._config.model,
+                    "temperature": 0,
+                    "max_tokens": 200,
+                    "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
+                },
+            )
+            answer.raise_for_status()
+            return str(answer.json()["choices"][0]["message"]["content"])
+        except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as error:
+            raise RuntimeError(f"{self._config.model} gave no order: {type(error).__name__}") from None
+
+    def _take(self) -> None:
+        """Count the call; RuntimeError when the hour's budget is spent."""
+        now = time.monotonic()
+        with self._lock:
+            while self._called and now - self._called[0] > _HOUR_S:
+                self._called.popleft()
+            if len(self._called) >= self._config.model_calls_per_hour:
+                raise RuntimeError(f"rerank.model_calls_per_hour {self._config.model_calls_per_hour} are spent")
+            self._called.append(now)
+
+    def close(self) -> None:
+        self._client.close()

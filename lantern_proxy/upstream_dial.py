@@ -1,0 +1,92 @@
+"""A connection to a host: its addresses are tried in turn, each a quarter of a second after the last (RFC 8305)."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from itertools import chain, zip_longest
+from typing import Any, TypeVar
+
+import httpx
+
+_AFTER_S = 0.25
+
+P = TypeVar("P", bound=asyncio.Protocol)
+Address = tuple[int, int, int, str, Any]
+
+
+async def connect(make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None, within_s: float) -> P:
+    """A protocol that is connected, its handshake done. Raises httpx.ConnectTimeout or httpx.ConnectError."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await _connected(make, host, port, tls)
+    except TimeoutError as error:
+        raise httpx.ConnectTimeout(f"no connection to {host} within {within_s:g} s") from error
+    except (OSError, ssl.SSLError, UnicodeError) as error:
+        raise httpx.ConnectError(str(error) or type(error).__name__) from error
+
+
+async def _connected(make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    sock = await _first([*_in_turn(found)])
+    try:
+        _, protocol = await loop.create_connection(make, sock=sock, ssl=tls, server_hostname=host if tls else None)
+    except BaseException:
+        sock.close()
+        raise
+    return protocol
+
+
+def _in_turn(found: Sequence[Address]) -> list[Address]:
+    """IPv6 and IPv4 by turns, in the order of the resolver."""
+    first = found[0][0]
+    ones, others = [a for a in found if a[0] == first], [a for a in found if a[0] != first]
+    return [a for a in chain.from_iterable(zip_longest(ones, others)) if a is not None]
+
+
+async def _first(addresses: list[Address]) -> socket.socket:
+    """The first socket that connects."""
+    if len(addresses) == 1:
+        return await _open(addresses[0])
+    running: set[asyncio.Task[socket.socket]] = set()
+    error: BaseException = OSError("no address")
+    try:
+        for at, address in enumerate(addresses):
+            running.add(asyncio.create_task(_open(address)))
+            last = at == len(addresses) - 1
+            while running:
+                done, running = await asyncio.wait(
+                    running, timeout=None if last else _AFTER_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    if task.exception() is None:
+                        return task.result()
+                    error = task.exception() or error
+                if not last:
+                    break
+        raise error
+    finally:
+        for task in running:
+            task.cancel()
+            task.add_done_callback(_close_unwanted)
+
+
+def _close_unwanted(task: "asyncio.Task[socket.socket]") -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
+
+
+async def _open(address: Address) -> socket.socket:
+    family, kind, protocol, _, where = address
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

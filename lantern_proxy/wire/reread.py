@@ -1,0 +1,105 @@
+"""Bodies that begin with a body that was read before: only what follows is decoded.
+
+Clients send their whole history with every request. What two bodies share is compared as bytes; the rest, put behind
+the opening of the request, is a small body of its own, with every member of the request in it.
+
+    rereads = Rereads()
+    request = rereads.read(tenant, wire, body)              # None: read it whole, and then
+    rereads.keep(tenant, seen(wire, body, request))
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lantern_proxy.turn import Message, Request
+from lantern_proxy.wire.json import WireError, elements, first_byte, members, span
+
+LEAST_BYTES = 16_384
+"""Shorter bodies are read as quickly as compared."""
+_MOST_BYTES, _MOST_BODIES = 64 << 20, 8
+"""Kept of all tenants, and of one."""
+
+Reader = Callable[[bytes], Request]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A body up to the end of its last message; it is looked at, not copied."""
+
+    read: Reader
+    key: str
+    prefix: memoryview
+    start: int
+    """Where the first message begins."""
+    messages: tuple[Message, ...]
+    """Those of the array."""
+
+
+def seen(read: Reader, key: str, body: bytes, request: Request) -> Seen | None:
+    """What is to be kept of a body that was read. None when nothing can be."""
+    raw = members(body).get(key)
+    found = elements(raw) if raw is not None and first_byte(raw) == b"[" else []
+    if not found or len(found) > len(request.messages):
+        return None
+    start, (_, end) = span(body, found[0])[0], span(body, found[-1])
+    return Seen(read, key, memoryview(body)[:end], start, request.messages[len(request.messages) - len(found) :])
+
+
+def again(known: Seen, body: bytes) -> tuple[Request, Seen] | None:
+    """The request in `body`, which goes on where `known` ended, and what to keep of it."""
+    end = len(known.prefix)
+    if body[end : end + 1] != b"," or not body.startswith(known.prefix):
+        return None
+    rest = body[: known.start] + body[end + 1 :]
+    try:
+        found = elements(members(rest)[known.key])
+        request = known.read(rest)
+    except (WireError, KeyError):
+        return None
+    if not found or len(found) > len(request.messages):
+        return None
+    if rest[known.start : span(rest, found[0])[0]].strip():  # a second member of that name, which JSON takes instead
+        return None
+    before = len(request.messages) - len(found)
+    messages = (*known.messages, *request.messages[before:])
+    last = span(rest, found[-1])[1] + len(body) - len(rest)
+    kept = Seen(known.read, known.key, memoryview(body)[:last], known.start, messages)
+    return replace(request, messages=(*request.messages[:before], *messages)), kept
+
+
+class Rereads:
+    """What was read last, by tenant: nothing of one is compared with another's."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, list[Seen]] = OrderedDict()
+        self._bytes = 0
+
+    def read(self, tenant: str, read: Reader, body: bytes) -> Request | None:
+        """The request in `body`, when it goes on from one of `tenant`'s; None when it must be read whole."""
+        for known in reversed(self._kept.get(tenant, ())) if len(body) >= LEAST_BYTES else ():
+            if known.read is read and (found := again(known, body)) is not None:
+                self._kept[tenant].remove(known)
+                self._bytes -= len(known.prefix)
+                self.keep(tenant, found[1])
+                return found[0]
+        return None
+
+    def keep(self, tenant: str, known: Seen | None) -> None:
+        if known is None:
+            return
+        mine = self._kept.setdefault(tenant, [])
+        self._kept.move_to_end(tenant)
+        mine.append(known)
+        self._bytes += len(known.prefix)
+        while len(mine) > _MOST_BODIES:
+            self._bytes -= len(mine.pop(0).prefix)
+        while self._bytes > _MOST_BYTES and self._kept:
+            oldest = next(iter(self._kept))
+            self._bytes -= len(self._kept[oldest].pop(0).prefix)
+            if not self._kept[oldest]:
+                del self._kept[oldest]
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._bytes = 0

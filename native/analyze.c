@@ -1,0 +1,387 @@
+/* Text to terms. analyze.py is the truth: the names here are its names, and what follows must do what it does. */
+#include "analyze.h"
+
+#include <string.h>
+
+enum { MAX_TERM = 96, MAX_RUN = 4 * MAX_TERM, MAX_PARTS = 12, APOSTROPHE = 0x2019, LONGEST = 4 /* bytes of UTF-8 */ };
+
+typedef struct {
+    const analyze_unicode *unicode;
+    analyze_memo *memo; /* or NULL */
+    const uint8_t *end; /* of the text */
+    uint8_t *terms;
+    size_t room, size, n;
+    char between;
+    int full;
+} output;
+
+/* One run of characters: as it is written (with ' for the typographic one), and in lower case. */
+typedef struct {
+    size_t n;
+    uint32_t as_is[MAX_RUN], low[MAX_RUN];
+} run;
+
+typedef struct {
+    size_t n;
+    uint8_t bytes[MAX_RUN * LONGEST];
+} piece;
+
+/* ---- UTF-8 ---- */
+
+static const uint32_t malformed = UINT32_MAX;
+
+/* The code point at p, and how many bytes it takes; `malformed` when it is none, or does not end before `end`. */
+static uint32_t decode(const uint8_t *p, const uint8_t *end, unsigned *n) {
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned size = *p < 0x80 ? 1 : *p < 0xC2 ? 0 : *p < 0xE0 ? 2 : *p < 0xF0 ? 3 : *p < 0xF5 ? 4 : 0;
+    uint32_t c = size > 1 ? *p & (0x7Fu >> size) : *p;
+    *n = size;
+    if (!size || (size_t)(end - p) < size) return malformed;
+    for (unsigned i = 1; i < size; i++) {
+        if ((p[i] & 0xC0) != 0x80) return malformed;
+        c = c << 6 | (p[i] & 0x3Fu);
+    }
+    return c < least[size] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000) ? malformed : c;
+}
+
+static size_t encode(uint32_t c, uint8_t *to) {
+    if (c < 0x80) return to[0] = (uint8_t)c, 1;
+    if (c < 0x800) return to[0] = (uint8_t)(0xC0 | c >> 6), to[1] = (uint8_t)(0x80 | (c & 0x3F)), 2;
+    if (c < 0x10000) {
+        to[0] = (uint8_t)(0xE0 | c >> 12), to[1] = (uint8_t)(0x80 | (c >> 6 & 0x3F));
+        return to[2] = (uint8_t)(0x80 | (c & 0x3F)), 3;
+    }
+    to[0] = (uint8_t)(0xF0 | c >> 18), to[1] = (uint8_t)(0x80 | (c >> 12 & 0x3F));
+    return to[2] = (uint8_t)(0x80 | (c >> 6 & 0x3F)), to[3] = (uint8_t)(0x80 | (c & 0x3F)), 4;
+}
+
+/* The code point at p of a text that is_ours has seen. */
+static uint32_t next(const uint8_t *p, unsigned *n) {
+    if (*p < 0x80) return *n = 1, *p;
+    if (*p < 0xE0) return *n = 2, (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu);
+    if (*p < 0xF0) return *n = 3, (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+    return *n = 4, (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
+}
+
+static int is_ours(const analyze_unicode *u, const uint8_t *p, const uint8_t *end) {
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    unsigned n;
+    for (; p < end; p += n) {
+        uint32_t c;
+        for (uint64_t word; end - p >= 8; p += 8) { /* eight bytes of ASCII but 0 */
+            memcpy(&word, p, 8);
+            if ((word | (word - ones)) & tops) break;
+        }
+        if (p == end) break;
+        c = decode(p, end, &n);
+        if (!c || c >= u->n_kinds || u->kind[c] & ANALYZE_OTHER) return 0;
+    }
+    return 1;
+}
+
+static uint32_t lower(const analyze_unicode *u, uint32_t c) {
+    size_t low = 0, high = u->n_upper;
+    if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
+    if (!(u->kind[c] & ANALYZE_UPPER)) return c;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (u->upper[middle] < c)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < u->n_upper && u->upper[low] == c ? u->lower[low] : c;
+}
+
+/* ---- runs: _RUN of analyze.py ---- */
+
+static int is_letter(uint8_t c) { return (uint8_t)((c | 32) - 'a') < 26; }
+
+/* Behind https:// and what follows it, or NULL. */
+static const uint8_t *url(const output *o, const uint8_t *p) {
+    const size_t left = (size_t)(o->end - p);
+    const uint8_t *from;
+    unsigned n;
+    if (left < 8 || memcmp(p, "http", 4)) return NULL;
+    from = p += p[4] == 's' ? 5 : 4;
+    if (o->end - p < 3 || memcmp(p, "://", 3)) return NULL;
+    for (from = p += 3; p < o->end; p += n)
+        if (o->unicode->kind[next(p, &n)] & ANALYZE_SPACE || (*p < 0x80 && memchr("<>\"'`)]", *p, 7))) break;
+    return p > from ? p : NULL;
+}
+
+/* Behind --a-flag, or NULL. */
+static const uint8_t *flag(const output *o, const uint8_t *p) {
+    unsigned n;
+    p += p + 1 < o->end && p[1] == '-' ? 2 : 1;
+    if (p >= o->end || !is_letter(*p)) return NULL;
+    for (; p < o->end; p += n)
+        if (!(o->unicode->kind[next(p, &n)] & ANALYZE_WORD) && *p != '-') break;
+    return p;
+}
+
+/* Behind a word, number, path, identifier ..., or NULL. */
+static const uint8_t *plain(const output *o, const uint8_t *p) {
+    static const uint8_t joins[128] = {['.'] = 1, ['/'] = 1,  [':'] = 1,  ['@'] = 1,
+                                       ['+'] = 1, ['\''] = 1, ['\\'] = 1, ['-'] = 1};
+    const uint8_t *const kind = o->unicode->kind;
+    const uint8_t *stop = NULL;
+    unsigned n;
+    if (*p == '~') p++;
+    for (int dots = 0; dots < 2 && p < o->end && *p == '.'; dots++) p++;
+    if (p < o->end && *p == '/') p++;
+    if (p >= o->end || !(kind[next(p, &n)] & ANALYZE_WORD)) return NULL;
+    for (; p < o->end; p += n) {
+        while (p < o->end && *p < 0x80 && kind[*p] & ANALYZE_WORD) stop = ++p;
+        if (p == o->end) break;
+        const uint32_t c = next(p, &n);
+        if (kind[c] & ANALYZE_WORD)
+            stop = p + n;
+        else if (c == APOSTROPHE ? 0 : c >= 0x80 || !joins[c])
+            break;
+    }
+    return stop;
+}
+
+static const uint8_t *run_at(const output *o, const uint8_t *p) {
+    const uint8_t *stop = *p == 'h' ? url(o, p) : *p == '-' ? flag(o, p) : NULL;
+    return stop ? stop : plain(o, p);
+}
+
+/* ---- a run to terms: _expand of analyze.py ---- */
+
+static uint8_t *begin(output *o, size_t n_bytes) {
+    if (o->room - o->size < n_bytes + 1) {
+        o->full = 1;
+        return NULL;
+    }
+    if (o->n++) o->terms[o->size++] = (uint8_t)o->between;
+    return o->terms + o->size;
+}
+
+static void put(output *o, const uint8_t *bytes, size_t n) {
+    uint8_t *const to = begin(o, n);
+    if (!to) return;
+    memcpy(to, bytes, n);
+    o->size += n;
+}
+
+static void put_letters(output *o, const uint8_t letters[ANALYZE_MEMO_WORD], size_t n) {
+    uint8_t *to;
+    if (o->room - o->size <= ANALYZE_MEMO_WORD) {
+        put(o, letters, n);
+        return;
+    }
+    to = begin(o, ANALYZE_MEMO_WORD);
+    memcpy(to, letters, ANALYZE_MEMO_WORD); /* a fixed size is two moves; the next term goes over what is too much */
+    o->size += n;
+}
+
+/* The stem of a word of n <= ANALYZE_MEMO_WORD lower-case ASCII letters, from the memo or into it. */
+static void put_stem(output *o, const uint64_t word[2], size_t n) {
+    const uint64_t hash = (word[0] ^ word[1] * UINT64_C(0xC2B2AE3D27D4EB4F)) * UINT64_C(0x9E3779B97F4A7C15);
+    analyze_stemmed *const known = o->memo ? &o->memo->at[hash >> 32 & (ANALYZE_MEMO - 1)] : NULL;
+    uint8_t letters[ANALYZE_MEMO_WORD];
+    size_t left;
+    if (known && known->word[0] == word[0] && known->word[1] == word[1]) {
+        memcpy(letters, known->stem, ANALYZE_MEMO_WORD);
+        put_letters(o, letters, known->n);
+        return;
+    }
+    memcpy(letters, word, sizeof letters);
+    left = analyze_stem(letters, n);
+    put_letters(o, letters, left);
+    if (!known) return;
+    known->word[0] = word[0], known->word[1] = word[1], known->n = (uint32_t)left;
+    memcpy(known->stem, letters, sizeof letters);
+}
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define ALL(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* How many of eight bytes come before the first that is no ASCII letter. */
+static unsigned letters_of(uint64_t word) {
+    const uint64_t low = (word | ALL(0x20)) & ALL(0x7F);
+    const uint64_t are = (low + ALL(0x80 - 'a')) & ~(low + ALL(0x7F - 'z')) & ~word & ALL(0x80);
+    const uint64_t not = are ^ ALL(0x80);
+    return not ? (unsigned)__builtin_ctzll(not) / 8 : 8;
+}
+
+/* A run that is a plain word of up to 16 letters, which most of them are: its stem goes out. Behind it, or NULL when what
+ * stands at p is something else, or too near the end to look at two words of memory. */
+static const uint8_t *plain_word(output *o, const uint8_t *p) {
+    uint64_t at[2], word[2];
+    unsigned n;
+    if (o->end - p < ANALYZE_MEMO_WORD + 2) return NULL;
+    memcpy(at, p, sizeof at);
+    if ((n = letters_of(at[0])) == 8) n += letters_of(at[1]);
+    if (!n || p[n] >= 0x80 || o->unicode->kind[p[n]] & ANALYZE_WORD) return NULL;
+    if (memchr("./:@+'\\-", p[n], 8) && p[n + 1] != ' ' && p[n + 1] != '\n') return NULL; /* may go on */
+    at[0] &= n >= 8 ? ~UINT64_C(0) : (UINT64_C(1) << 8 * n) - 1;
+    at[1] &= n <= 8 ? 0 : n == 16 ? ~UINT64_C(0) : (UINT64_C(1) << 8 * (n - 8)) - 1;
+    for (int i = 0; i < 2; i++) word[i] = at[i] | (at[i] & ALL(0x40)) >> 1;
+    if (at[0] != word[0] || at[1] != word[1]) { /* a capital first, or all of them */
+        const int first_alone = (at[0] ^ word[0]) == 0x20 && at[1] == word[1];
+        const int all = !((at[0] | at[1]) & ALL(0x20));
+        if (!first_alone && !all) return NULL;
+    }
+    put_stem(o, word, n);
+    return p + n;
+}
+#else
+static const uint8_t *plain_word(output *o, const uint8_t *p) {
+    (void)o, (void)p;
+    return NULL;
+}
+#endif
+
+/* A run of ASCII letters, all small, all capital, or all but the first small: one stem. 0 when it is no such run. */
+static int put_word(output *o, const uint8_t *p, size_t n) {
+    size_t n_upper = 0, first = n && !(p[0] & 32);
+    uint8_t *to;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_letter(p[i])) return 0;
+        n_upper += !(p[i] & 32);
+    }
+    if (n_upper != first && n_upper != n) return 0;
+    if (!(to = begin(o, n))) return 1;
+    for (size_t i = 0; i < n; i++) to[i] = p[i] | 32;
+    o->size += analyze_stem(to, n);
+    return 1;
+}
+
+static size_t encode_all(const uint32_t *c, size_t n, uint8_t *to) {
+    size_t size = 0;
+    for (size_t i = 0; i < n; i++) size += encode(c[i], to + size);
+    return size;
+}
+
+/* The stem of a word of at most MAX_RUN characters in lower case. */
+static void stem(const uint32_t *low, size_t n, piece *to) {
+    uint8_t narrow[MAX_RUN];
+    size_t left, at = 0;
+    for (size_t i = 0; i < n; i++) narrow[i] = low[i] < 0x80 ? (uint8_t)low[i] : 0x80;
+    left = analyze_stem(narrow, n);
+    to->n = 0;
+    for (size_t i = 0; i < left; i++) {
+        if (narrow[i] < 0x80) {
+            to->bytes[to->n++] = narrow[i];
+            continue;
+        }
+        while (low[at] < 0x80) at++;
+        to->n += encode(low[at++], to->bytes + to->n);
+    }
+}
+
+/* Where the part that begins at `from` ends, or `from` when none begins there: _PART of analyze.py. */
+static size_t part_at(const analyze_unicode *u, const run *r, size_t from) {
+    const uint32_t c = r->as_is[from];
+    const uint8_t kind = u->kind[c];
+    size_t at = from;
+    if (c < 0x80 && is_letter((uint8_t)c)) {
+        while (at < r->n && r->as_is[at] >= 'A' && r->as_is[at] <= 'Z') at++;
+        if (at > from + 1 || at == r->n) return at < r->n && r->as_is[at] >= 'a' && r->as_is[at] <= 'z' ? at - 1 : at;
+        while (at < r->n && r->as_is[at] >= 'a' && r->as_is[at] <= 'z') at++;
+        return at;
+    }
+    if (!(kind & ANALYZE_WORD) || c == '_') return from;
+    while (at < r->n && u->kind[r->as_is[at]] & ANALYZE_WORD && r->as_is[at] != '_' &&
+           !(r->as_is[at] < 0x80 && is_letter((uint8_t)r->as_is[at])) &&
+           !((u->kind[r->as_is[at]] ^ kind) & ANALYZE_DIGIT))
+        at++;
+    return at;
+}
+
+static void put_pairs(output *o, const run *r) {
+    uint8_t bytes[2 * LONGEST];
+    if (r->n == 1) put(o, bytes, encode(r->low[0], bytes));
+    for (size_t i = 0; i + 1 < r->n; i++) put(o, bytes, encode_all(r->low + i, 2, bytes));
+}
+
+static void put_whole_and_parts(output *o, const run *r) {
+    piece whole, parts[MAX_PARTS];
+    size_t first = 0, last = r->n, n_parts = 0, n_found = 0, whole_is_part = 0;
+    while (first < last && r->low[first] < 0x80 && memchr("./:@+'-\\", (int)r->low[first], 8)) first++;
+    while (first < last && r->low[last - 1] < 0x80 && memchr("./:@+'-\\", (int)r->low[last - 1], 8)) last--;
+    whole.n = encode_all(r->low + first, last - first, whole.bytes);
+    for (size_t at = 0, stop; at < r->n && n_found < MAX_PARTS; at = stop > at ? stop : at + 1) {
+        size_t known = 0;
+        if ((stop = part_at(o->unicode, r, at)) == at) continue;
+        n_found++;
+        stem(r->low + at, stop - at, parts + n_parts);
+        while (known < n_parts && (parts[known].n != parts[n_parts].n ||
+                                   memcmp(parts[known].bytes, parts[n_parts].bytes, parts[known].n)))
+            known++;
+        n_parts += known == n_parts;
+    }
+    for (size_t i = 0; i < n_parts; i++)
+        whole_is_part |= parts[i].n == whole.n && !memcmp(parts[i].bytes, whole.bytes, whole.n);
+    if (last - first <= MAX_TERM && !whole_is_part) put(o, whole.bytes, whole.n);
+    for (size_t i = 0; i < n_parts; i++) put(o, parts[i].bytes, parts[i].n);
+}
+
+/* What the run is, but for words of ASCII letters. */
+static void expand(output *o, const run *r) {
+    size_t n_quotes = 0, n_alpha = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        const uint8_t kind = o->unicode->kind[r->low[i]];
+        if (kind & ANALYZE_WIDE) {
+            put_pairs(o, r);
+            return;
+        }
+        n_quotes += r->low[i] == '\'';
+        n_alpha += (kind & ANALYZE_ALPHA) != 0;
+    }
+    if (n_quotes && n_alpha && n_quotes + n_alpha == r->n) {
+        piece word;
+        stem(r->low, r->n, &word);
+        put(o, word.bytes, word.n);
+    } else {
+        put_whole_and_parts(o, r);
+    }
+}
+
+static void put_run(output *o, const uint8_t *p, const uint8_t *stop) {
+    run r;
+    unsigned n;
+    size_t most = MAX_RUN;
+    if (stop - p <= MAX_RUN && put_word(o, p, (size_t)(stop - p))) return;
+    for (r.n = 0; p < stop && r.n < most; p += n) {
+        const uint32_t c = next(p, &n);
+        r.as_is[r.n] = c == APOSTROPHE ? '\'' : c;
+        r.low[r.n] = lower(o->unicode, r.as_is[r.n]);
+        r.n++;
+    }
+    if (p < stop) { /* longer than that: its beginning, which may be a plain word again */
+        uint8_t word[MAX_TERM];
+        size_t i = 0;
+        r.n = MAX_TERM;
+        while (i < MAX_TERM && r.as_is[i] < 0x80) word[i] = (uint8_t)r.as_is[i], i++;
+        if (i == MAX_TERM && put_word(o, word, MAX_TERM)) return;
+    }
+    expand(o, &r);
+}
+
+int64_t analyze_terms(const analyze_unicode *unicode, analyze_memo *memo, size_t n_bytes, const char *text,
+                      char between, size_t room, char *terms, size_t *n_terms) {
+    const uint8_t *p = (const uint8_t *)text, *const end = p + n_bytes;
+    output o = {unicode, memo, end, (uint8_t *)terms, room, 0, 0, between, 0};
+    if (!is_ours(unicode, p, end)) return ANALYZE_FOREIGN;
+    while (p < end && !o.full) {
+        const uint8_t *stop = plain_word(&o, p);
+        unsigned n;
+        if (stop) {
+            p = stop;
+        } else if (*p == ' ') {
+            p++;
+        } else if ((stop = run_at(&o, p)) != NULL) {
+            put_run(&o, p, stop);
+            p = stop;
+        } else {
+            next(p, &n);
+            p += n;
+        }
+    }
+    if (n_terms) *n_terms = o.n;
+    return o.full ? ANALYZE_ROOM : (int64_t)o.size;
+}

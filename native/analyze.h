@@ -1,0 +1,51 @@
+/* Text to the terms of the lexical index: lantern_proxy/analyze.py in C, with the same result for every text that it
+ * takes. build.py hands this file to cffi as it stands, but for the lines that start with '#'. There is no state. */
+#ifndef LANTERN_ANALYZE_H
+#define LANTERN_ANALYZE_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ANALYZE_FOREIGN = -1, ANALYZE_ROOM = -2 };
+
+/* What a code point is. FOREIGN: its lower case depends on what stands around it, or is more than one character. */
+enum {
+    ANALYZE_WORD = 1,
+    ANALYZE_SPACE = 2,
+    ANALYZE_DIGIT = 4,
+    ANALYZE_ALPHA = 8,
+    ANALYZE_UPPER = 16,
+    ANALYZE_WIDE = 32,
+    ANALYZE_OTHER = 64
+};
+
+/* Unicode as the Python beside us knows it: analyze_native.py fills it in. */
+typedef struct {
+    size_t n_kinds;
+    const uint8_t *kind; /* of each code point below n_kinds */
+    size_t n_upper;
+    const uint32_t *upper, *lower; /* those that are UPPER, ascending, and what each becomes */
+} analyze_unicode;
+
+/* Words that were stemmed lately, and their stems; one thread at a time. To begin with: zeros. */
+enum { ANALYZE_MEMO = 8192, ANALYZE_MEMO_WORD = 16 };
+typedef struct {
+    uint64_t word[2]; /* lower case, zeros behind it; all zeros: nothing is here */
+    uint8_t stem[16];
+    uint32_t n; /* letters that are left of it */
+} analyze_stemmed;
+typedef struct {
+    analyze_stemmed at[8192];
+} analyze_memo;
+
+/* The terms of a text in UTF-8, in order, repeats kept, with `between` between two of them (a line break or a zero
+ * byte; no term holds either). memo: may be NULL. Returns the bytes written to `terms`, with their number in *n_terms
+ * unless that is NULL; ANALYZE_ROOM when they are more than `room`; ANALYZE_FOREIGN for what only the reference can do:
+ * malformed UTF-8, a zero byte, a code point that is OTHER or not below n_kinds. */
+int64_t analyze_terms(const analyze_unicode *unicode, analyze_memo *memo, size_t n_bytes, const char *text,
+                      char between, size_t room, char *terms, size_t *n_terms);
+
+/* Stem the n characters of a word in place; returns how many are left, never more. One byte a character: lower-case
+ * ASCII as it is, any other character as 0x80. */
+size_t analyze_stem(uint8_t *word, size_t n);
+
+#endif

@@ -1,0 +1,79 @@
+/* Snapshots alone, for the sanitizers: cut, random and forged ones, the latter with the checksum that belongs to them.
+ * Text and room are as large as they are said to be. Run it with: make -C native test */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BM25_CHUNK 1024
+#include "bm25_fill.h"
+
+#include "bm25.c"
+#include "bm25_best.c"
+#include "bm25_bounds.c"
+#include "bm25_exact.c"
+#include "bm25_kernels.c"
+#include "bm25_kernels_avx2.c"
+#include "bm25_kernels_neon.c"
+#include "bm25_memory.c"
+#include "bm25_postings.c"
+#include "bm25_search.c"
+#include "bm25_snapshot.c"
+#include "bm25_terms.c"
+
+#include "check.h"
+
+static uint32_t drawn(uint64_t *seed) {
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*seed >> 33);
+}
+
+static bm25 *some_index(uint64_t seed, int n_documents) {
+    bm25 *q = bm25_new(bm25_best_kernel(), 0.9, 0.4);
+    for (int i = 0; i < n_documents; i++) {
+        char text[600];
+        const uint32_t n = drawn(&seed) % 30;
+        size_t at = 0;
+        double time;
+        for (uint32_t j = 0; j < n; j++) at += (size_t)sprintf(text + at, "w%u", drawn(&seed) % (1 + drawn(&seed) % 60)) + 1;
+        CHECK(bm25_add(q, i, i, n, at ? at - 1 : 0, text) == 0);
+        if (i % 7 == 3) CHECK(bm25_remove(q, i - 3, &time) == 0);
+    }
+    return q;
+}
+
+static int64_t find_some(bm25 *q) {
+    int64_t ids[30];
+    float scores[30];
+    return bm25_search(q, 3, 8, "w1\0w7\0w30", 30, 0, NULL, -HUGE_VAL, ids, scores);
+}
+
+static void load_forged(const uint8_t *whole, size_t size, uint64_t seed) {
+    const size_t kept = drawn(&seed) % 4 ? size : drawn(&seed) % (size + 1);
+    uint8_t *const forged = malloc(kept + !kept);
+    bm25 *q = bm25_new(bm25_best_kernel(), 0.9, 0.4);
+    memcpy(forged, whole, kept);
+    for (uint32_t i = drawn(&seed) % 5; kept && i > 0; i--)
+        forged[drawn(&seed) % (drawn(&seed) % 2 ? kept : kept < 200 ? kept : 200)] = (uint8_t)drawn(&seed);
+    if (kept >= sizeof(header) && kept % 8 == 0) {
+        const uint64_t sum = checksum(forged, kept);
+        memcpy(forged + offsetof(header, checksum), &sum, 8);
+    }
+    if (bm25_load(q, kept, forged) == 0) CHECK(find_some(q) >= 0 && bm25_add(q, -5, 0, 1, 2, "w1") == 0);
+    bm25_free(q), free(forged);
+}
+
+int main(void) {
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        bm25 *q = some_index(seed, seed % 2 ? 3000 : 60), *again = bm25_new(bm25_best_kernel(), 0.9, 0.4);
+        uint8_t *whole, *exact;
+        const int64_t size = bm25_dump(q, &whole);
+        CHECK(size > 0 && (exact = malloc((size_t)size)) != NULL);
+        memcpy(exact, whole, (size_t)size);
+        CHECK(bm25_load(again, (size_t)size, exact) == 0 && find_some(again) == find_some(q) && bm25_count(again) == bm25_count(q));
+        CHECK(bm25_load(again, (size_t)size, exact) == BM25_EXISTS);
+        for (uint64_t i = 0; i < (seed % 2 ? 200 : 3000); i++) load_forged(whole, (size_t)size, seed << 32 | i);
+        bm25_free_snapshot(whole), free(exact), bm25_free(q), bm25_free(again);
+    }
+    printf("snapshots: all is well\n");
+    return 0;
+}

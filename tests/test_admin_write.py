@@ -1,0 +1,270 @@
+"""The admin API beyond looking: sums, timelines, verdicts, pruning, forgetting, tried restores, live events."""
+
+import json
+import threading
+
+import httpx
+import pytest
+from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+
+from lantern_proxy.config import RestoreConfig
+
+FACTS = [f"Fact {n}: service s{n} listens on port {4000 + n}, owner team-{n}, ticket OPS-{900 + n}." for n in range(12)]
+QUESTION = "On which port does service s3 listen?"
+WRITES = ("feedback", "pin", "edit", "prune", "forget", "why")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    settings = RestoreConfig(deadline_ms=20_000)
+    with (
+        Upstream() as upstream,
+        serving(config_for(upstream, tmp_path_factory.mktemp("admin"), restore=settings)) as served,
+    ):
+        yield served
+
+
+def converse(url: str, session: str, key: str = "sk-one") -> dict[str, str]:
+    """A conversation that is compacted; what was told of the request after it."""
+    history: list[str] = []
+    for fact in FACTS:
+        history.append(fact)
+        answer = ask(url, body(*history), key=key, x_lantern_session=session).json()
+        history.append(answer["choices"][0]["message"]["content"])
+    short = ["Summary of the conversation so far: we talked about services.", "Good.", QUESTION]
+    last = told(ask(url, body(*short), key=key, x_lantern_session=session))
+    wait_for(lambda: get(url, f"sessions/{last['session']}/timeline")["passages"] >= 2 * len(FACTS) + 3)
+    return last
+
+
+def get(url: str, path: str, status: int = 200):
+    response = http.get(f"{url}/lantern/api/{path}")
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def post(url: str, path: str, content: dict, status: int = 200, **headers: str):
+    response = http.post(f"{url}/lantern/api/{path}", json=content, headers=headers)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def passage_with(url: str, request: str, word: str) -> dict:
+    why = get(url, f"requests/{request}")
+    placed = [p["passage"] for block in why["blocks"] for p in block["restored"]["placed"]]
+    return next(p for p in placed if word in p["text"])
+
+
+def test_a_passage_marked_wrong_on_the_page_is_not_restored_again(url):
+    first = converse(url, "wrong-1")
+    assert first["event"] == "compacted", first
+    judged = passage_with(url, first["request"], "4003")
+    changed = post(url, "feedback", {"passage": judged["id"], "verdict": "wrong", "request": first["request"]})
+    assert changed["verdict"] == "wrong"
+    marks = {m["passage"]: m["verdict"] for m in get(url, f"requests/{first['request']}")["marks"]}
+    assert marks[judged["id"]] == "wrong"
+    again = converse(url, "wrong-2")
+    blocks = get(url, f"requests/{again['request']}")["blocks"]
+    placed = [p["passage"]["text"] for b in blocks for p in b["restored"]["placed"]]
+    assert placed
+    assert judged["text"] not in placed
+
+
+def test_a_correction_and_a_pin_are_told_with_their_history(url):
+    said = passage_with(url, converse(url, "edit-1", key="sk-edit")["request"], "OPS-905")
+    edited = post(url, "edit", {"passage": said["id"], "text": "Ticket OPS-905 was closed as OPS-777."})
+    assert edited["text"] == "Ticket OPS-905 was closed as OPS-777."
+    assert post(url, "pin", {"passage": said["id"], "pinned": True})["pinned"]
+    shown = get(url, f"passages/{said['id']}")
+    assert (shown["pinned"], [e["before"] for e in shown["history"]]) == (True, [said["text"]])
+    marked = {m["passage"]["id"]: m for m in get(url, "marks")}
+    assert (marked[said["id"]]["edits"], marked[said["id"]]["passage"]["pinned"]) == (1, True)
+    assert any(hit["passage"]["id"] == said["id"] for hit in get(url, "search?q=OPS-777"))
+
+
+def test_a_timeline_shows_the_cliff_and_the_bridges(url):
+    last = converse(url, "timeline-1", key="sk-timeline")
+    shown = get(url, f"sessions/{last['session']}/timeline")
+    steps = shown["steps"]
+    assert [step["event"] for step in steps] == ["new"] + ["turn"] * 11 + ["compacted"]
+    assert steps[-1]["size"] < steps[-2]["size"] / 2
+    assert steps[-1]["lost"] > 1_000
+    assert steps[-1]["gone"] >= 20
+    bridges = [bridge for bridge in shown["bridges"] if bridge["request"] == last["request"]]
+    assert len(bridges) == int(last["restored"])
+    assert all(bridge["said_at"] < steps[-1]["at"] for bridge in bridges)
+    assert shown["losses"] == 1
+    [row] = [row for row in get(url, "sessions") if row["id"] == last["session"]]
+    assert (row["requests"], row["losses"], row["blocks"] > 0) == (13, 1, True)
+    page = get(url, f"sessions/{last['session']}/messages?from=4&limit=3&chars=10")
+    assert [(m["position"], m["text"], m["length"]) for m in page][:1] == [(4, FACTS[2][:10], len(FACTS[2]))]
+
+
+def test_an_overview_sums_up_what_happened(url):
+    last = converse(url, "sum-1", key="sk-sum")
+    tenant = get(url, f"sessions/{last['session']}/timeline")["tenant"]
+    [sums] = get(url, f"overview?since=0&tenant={tenant}")
+    assert (sums["sessions"], sums["requests"], sums["losses"], sums["restores"]) == (1, 13, 1, 1)
+    assert sums["chars"] == int(last["chars"])
+    assert sums["events"] == {"new": 1, "turn": 11, "compacted": 1}
+    assert sum(bucket["requests"] for bucket in sums["buckets"]) == 13
+    assert 0 < sums["ms_p50"] <= sums["ms_p95"]
+    lost = get(url, f"sessions/{last['session']}/timeline")["steps"][-1]["lost"]
+    assert sums["unsent_bytes"] == max(0, lost - sums["chars"])
+
+
+def test_searches_are_narrowed_and_paged(url):
+    converse(url, "search-1", key="sk-search")
+    tenant = next(r["tenant"] for r in get(url, "sessions") if r["id"] == "search-1" or r["title"].startswith("Fact 0"))
+    everything = get(url, f"search?q=listens&limit=100&tenant={tenant}")
+    users = get(url, f"search?q=listens&limit=100&tenant={tenant}&speaker=user")
+    assert {hit["passage"]["speaker"] for hit in users} == {"user"}
+    assert 0 < len(users) < len(everything)
+    pages = [get(url, f"search?q=listens&tenant={tenant}&limit=5&offset={at}") for at in range(0, len(everything), 5)]
+    assert sorted(h["passage"]["id"] for p in pages for h in p) == sorted(h["passage"]["id"] for h in everything)
+    assert get(url, f"search?q=listens&tenant={tenant}&until=1000") == []
+
+
+def test_a_tried_restore_tells_what_would_come_back_and_changes_nothing(url):
+    last = converse(url, "try-1", key="sk-try")
+    tenant = get(url, f"sessions/{last['session']}/timeline")["tenant"]
+    before = get(url, f"sessions/{last['session']}/timeline")
+    request = body("Summary of the conversation so far: services.", "Good.", "Who owns service s7?")
+    found = post(url, "why", {"request": request, "session": last["session"], "tenant": tenant})
+    assert found["session"] == last["session"]
+    assert "team-7" in json.dumps(found["blocks"])
+    assert get(url, f"sessions/{last['session']}/timeline") == before
+    judged = passage_with(url, last["request"], "team-7")
+    post(url, "feedback", {"passage": judged["id"], "verdict": "outdated"})
+    again = post(url, "why", {"request": request, "session": last["session"], "tenant": tenant})
+    assert judged["id"] not in [p["passage"]["id"] for b in again["blocks"] for p in b["placed"]]
+    assert [(one["passage"], one["why"]) for one in again["refused"]] == [(judged["id"], "marked outdated")]
+
+
+def test_pruning_shows_first_and_removes_when_told(url):
+    last = converse(url, "prune-1", key="sk-prune")
+    rule = {"session": last["session"]}
+    preview = post(url, "prune", rule)
+    assert preview["passages"] > 10
+    assert get(url, f"sessions/{last['session']}/timeline")
+    assert post(url, "prune", {**rule, "dry_run": False}) == preview
+    get(url, f"sessions/{last['session']}/timeline", 404)
+
+
+def test_forgetting_needs_the_id_typed(url):
+    last = converse(url, "forget-1", key="sk-forget")
+    preview = post(url, "forget", {"session": last["session"]})
+    assert preview["removed"]["messages"] > 10
+    assert (
+        "not the session's id"
+        in post(url, "forget", {"session": last["session"], "confirm": "yes"}, 400)["error"]["message"]
+    )
+    assert get(url, f"sessions/{last['session']}/timeline")
+    receipt = post(url, "forget", {"session": last["session"], "confirm": last["session"]})
+    assert receipt["removed"]["messages"] == preview["removed"]["messages"]
+    get(url, f"sessions/{last['session']}/timeline", 404)
+
+
+@pytest.mark.parametrize("path", WRITES)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"host": "evil.example"},
+    ],
+)
+def test_a_page_of_another_origin_changes_nothing(url, path, headers):
+    post(url, path, {"passage": 1, "verdict": "wrong"}, 403, **headers)
+
+
+@pytest.mark.parametrize("path", WRITES)
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_a_form_changes_nothing(url, path, kind):
+    headers = {"content-type": kind} if kind else {}
+    assert http.post(f"{url}/lantern/api/{path}", content=b'{"passage": 1}', headers=headers).status_code in (400, 415)
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "message"),
+    [
+        ("feedback", {"verdict": "wrong"}, "passage is missing"),
+        ("feedback", {"passage": "7", "verdict": "wrong"}, 'passage is "7"; use a int'),
+        ("feedback", {"passage": True, "verdict": "wrong"}, "passage is true; use a int"),
+        ("feedback", {"passage": 10**9, "verdict": "wrong"}, "there is no passage 1000000000"),
+        ("pin", {"passage": 10**9, "pinned": True}, "there is no passage 1000000000"),
+        ("prune", {}, "prune rule is empty"),
+        ("prune", {"older_than_s": -1}, "older_than_s is -1; use a number from 0 on"),
+        ("prune", {"older_than_s": "x"}, 'older_than_s is "x"'),
+        ("prune", {"older_than_s": 1, "dry_run": "no"}, 'dry_run is "no"; use a bool'),
+        ("forget", {"session": "ses_none"}, "there is no session ses_none"),
+        ("why", {"request": [], "tenant": "t_x"}, "request is []; use a dict"),
+    ],
+)
+def test_a_body_that_says_nothing_useful_is_told_so(url, path, content, message):
+    ask(url, body("hello"))
+    assert message in post(url, path, content, 400)["error"]["message"]
+
+
+def test_events_come_as_they_happen(url):
+    heard: list[tuple[str, dict]] = []
+    ready = threading.Event()
+
+    def listen() -> None:
+        with httpx.stream("GET", f"{url}/lantern/api/events", timeout=30) as stream:
+            assert stream.headers["content-type"].startswith("text/event-stream")
+            kind = ""
+            for line in stream.iter_lines():
+                ready.set()
+                if line.startswith("event: "):
+                    kind = line[7:]
+                if line.startswith("data: "):
+                    heard.append((kind, json.loads(line[6:])))
+                if ("change", {"what": "pin"}) in heard:
+                    return
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    last = converse(url, "live-1", key="sk-live")
+    assert wait_for(lambda: any(kind == "restore" for kind, _ in heard))
+    id_ = passage_with(url, last["request"], "OPS-901")["id"]
+    post(url, "pin", {"passage": id_, "pinned": True})
+    thread.join(10)
+    assert not thread.is_alive()
+    kinds = [kind for kind, _ in heard]
+    assert kinds.count("request") == 13
+    assert kinds.count("compaction") == kinds.count("restore") == 1
+    assert next(seen for kind, seen in heard if kind == "restore")["id"] == last["request"]
+
+
+def test_a_reader_that_does_not_keep_up_is_let_go():
+    import asyncio
+
+    from lantern_proxy.admin.events import MOST_WAITING, Events
+
+    async def scene() -> tuple[int, int, list[bytes]]:
+        live = Events()
+        slow = live.stream()
+        await anext(slow)
+        for n in range(MOST_WAITING + 1):
+            live.tell("request", {"n": n})
+        return len(live), live.dropped, [frame async for frame in slow]
+
+    assert asyncio.run(scene()) == (0, 1, [])
+
+
+def test_a_stop_ends_the_streams():
+    import asyncio
+
+    from lantern_proxy.admin.events import Events
+
+    async def scene() -> list[bytes]:
+        live = Events()
+        stream = live.stream()
+        first = [await anext(stream)]
+        live.stop()
+        return first + [frame async for frame in stream]
+
+    assert len(asyncio.run(scene())) == 1

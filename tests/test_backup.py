@@ -1,0 +1,157 @@
+"""Copies: a backup while the archive is written, and what a damaged file still gives."""
+
+import json
+import os
+import random
+import stat
+import threading
+
+import pytest
+from click.testing import CliRunner
+
+from lantern_proxy import Lantern, cli
+from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.archive_backup import backup, recover
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+
+PAGE = 4_096
+
+
+def config_of(path) -> Config:
+    return Config(archive=ArchiveConfig(path=path), embed=EmbedConfig(enabled="off"))
+
+
+def chat(n: int) -> list[dict]:
+    return [
+        {"role": ("user", "assistant")[i % 2], "content": f"fact {n}.{i}: the gate is GATE-{n * 1000 + i}. " * 8}
+        for i in range(40)
+    ]
+
+
+@pytest.fixture
+def archive(tmp_path):
+    with Lantern(config_of(tmp_path / "lantern.db")) as lantern:
+        for n in range(12):
+            lantern.archive(f"chat-{n}", chat(n))
+    return tmp_path / "lantern.db"
+
+
+def content(path) -> list[dict]:
+    with Archive(path, read_only=True) as opened:
+        return [json.loads(json.dumps(row, default=str)) for t in opened.tenants() for row in opened.of(t.id).export()]
+
+
+def test_a_backup_is_the_archive_in_one_file_with_mode_0600(archive, tmp_path):
+    before = archive.read_bytes()
+    size = backup(archive, tmp_path / "copy.db")
+    assert content(tmp_path / "copy.db") == content(archive)
+    assert (tmp_path / "copy.db").stat().st_size == size
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
+    assert archive.read_bytes() == before
+    assert not (tmp_path / "copy.db-wal").exists()
+
+
+def test_a_backup_taken_while_turns_are_written_is_whole_and_of_one_moment(archive, tmp_path):
+    stop = threading.Event()
+
+    def write() -> None:
+        with Lantern(config_of(archive)) as lantern:
+            n = 100
+            while not stop.is_set():
+                lantern.archive(f"chat-{n}", chat(n))
+                n += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for n in range(3):
+            backup(archive, tmp_path / f"copy-{n}.db")
+    finally:
+        stop.set()
+        writer.join()
+    for n in range(3):
+        with Archive(tmp_path / f"copy-{n}.db") as copy:
+            assert all(found.ok for found in copy.check() if found.name in ("pages", "fts", "schema"))
+            (tenant,) = copy.tenants()
+            mine = copy.of(tenant.id)
+            assert all(len(mine.messages(s.id)) == 40 for s in mine.sessions(limit=-1))
+
+
+def test_nothing_is_written_over_and_nothing_is_left_behind(archive, tmp_path):
+    (tmp_path / "copy.db").write_text("precious")
+    with pytest.raises(ArchiveError, match=r"copy\.db exists"):
+        backup(archive, tmp_path / "copy.db")
+    assert (tmp_path / "copy.db").read_text() == "precious"
+    (tmp_path / "other.db").write_bytes(b"not a database at all" * 400)
+    with pytest.raises(ArchiveError, match="is not a lantern archive"):
+        backup(tmp_path / "other.db", tmp_path / "copy2.db")
+    assert not [path for path in os.listdir(tmp_path) if "partial" in path or path == "copy2.db"]
+
+
+def test_what_is_sound_is_recovered_whole(archive, tmp_path):
+    saved = {each.table: each for each in recover(archive, tmp_path / "new.db")}
+    assert not any(each.faults for each in saved.values())
+    assert content(tmp_path / "new.db") == content(archive)
+    with Lantern(config_of(tmp_path / "new.db")) as lantern, Lantern(config_of(archive)) as old:
+        assert lantern.tenant == old.tenant
+        assert lantern.search("GATE-7003")
+        assert lantern.archive("chat-7", chat(7)) == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_a_damaged_archive_most_comes_back_and_the_file_stays_as_it_is(archive, tmp_path, seed):
+    draw = random.Random(seed)
+    data = bytearray(archive.read_bytes())
+    pages = len(data) // PAGE
+    # the list of tables stands in the first pages; without it no row can be told from another
+    for page in draw.sample(range(pages // 4, pages), max(2, pages // 50)):
+        data[page * PAGE : (page + 1) * PAGE] = draw.randbytes(PAGE)
+    archive.write_bytes(data)
+    saved = {each.table: each for each in recover(archive, tmp_path / "new.db")}
+    assert archive.read_bytes() == bytes(data)
+    assert saved["messages"].rows > 240, saved  # of 480
+    with Archive(tmp_path / "new.db") as new:
+        assert all(found.ok for found in new.check() if found.name in ("pages", "fts", "schema"))
+    with Lantern(config_of(tmp_path / "new.db")) as lantern:
+        assert sum(bool(lantern.search(f"GATE-{n * 1000 + 3}")) for n in range(12)) >= 6
+
+
+def test_a_damaged_archive_is_not_backed_up_as_if_it_were_sound(archive, tmp_path):
+    data = bytearray(archive.read_bytes())
+    for page in range(len(data) // PAGE // 4, len(data) // PAGE, 5):
+        data[page * PAGE : (page + 1) * PAGE] = b"\xff" * PAGE
+    archive.write_bytes(data)
+    with pytest.raises(ArchiveError, match="lantern recover"):
+        backup(archive, tmp_path / "copy.db")
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_copies_of_an_encrypted_archive_are_encrypted(tmp_path):
+    pytest.importorskip("sqlcipher3", reason="the extra `encrypted` is not installed")
+    key = "ab" * 32
+    (tmp_path / "key").write_text(key)
+    config = Config(
+        archive=ArchiveConfig(path=tmp_path / "lantern.db", key_file=str(tmp_path / "key")),
+        embed=EmbedConfig(enabled="off"),
+    )
+    with Lantern(config) as lantern:
+        lantern.archive("chat-1", chat(1))
+    backup(config.archive.path, tmp_path / "copy.db", key=key)
+    recover(config.archive.path, tmp_path / "new.db", key=key)
+    for name in ("copy.db", "new.db"):
+        assert b"GATE-1003" not in (tmp_path / name).read_bytes()
+        assert b"SQLite format" not in (tmp_path / name).read_bytes()
+        with Archive(tmp_path / name, key=key) as copy:
+            (tenant,) = copy.tenants()
+            assert copy.of(tenant.id).search("GATE-1003")
+
+
+def test_the_commands_say_what_they_did(archive, tmp_path):
+    run = CliRunner().invoke
+    told = run(cli.cli, ["export", "--backup", str(tmp_path / "b.db"), "--archive", str(archive), "--json"])
+    assert json.loads(told.stdout)["size_bytes"] == (tmp_path / "b.db").stat().st_size
+    told = run(cli.cli, ["recover", str(tmp_path / "r.db"), "--archive", str(archive), "--json"])
+    assert {each["table"]: each["rows"] for each in json.loads(told.stdout)["tables"]}["messages"] == 480
+    again = run(cli.cli, ["export", "--backup", str(tmp_path / "b.db"), "--archive", str(archive)])
+    assert again.exit_code == 1
+    assert "exists; remove it first" in again.output

@@ -1,0 +1,145 @@
+"""Readers of test collections: files of our own making in the published formats."""
+
+import gzip
+import json
+
+import pytest
+
+from lantern_proxy.bench import datasets
+from lantern_proxy.bench.datasets import DataError
+
+LOCOMO = [
+    {
+        "sample_id": "conv-1",
+        "conversation": {
+            "speaker_a": "Ann",
+            "speaker_b": "Bob",
+            "session_1_date_time": "1:56 pm on 8 May, 2023",
+            "session_1": [
+                {"speaker": "Ann", "dia_id": "D1:1", "text": "I moved to Lisbon."},
+                {"speaker": "Bob", "dia_id": "D1:2", "text": "Look!", "blip_caption": "a red tram on a hill"},
+            ],
+            "session_2_date_time": "9:00 am on 1 June, 2023",
+            "session_2": [{"speaker": "Bob", "dia_id": "D2:1", "text": "I adopted a ferret called Mochi."}],
+        },
+        "qa": [
+            {"question": "Where does Ann live?", "answer": "Lisbon", "evidence": ["D1:1", "D9:9"], "category": 4},
+            {"question": "What does Bob keep?", "answer": "a ferret", "evidence": ["D2:1"], "category": 5},
+            {"question": "Nothing holds this.", "answer": "", "evidence": ["D1:1; D1:2"], "category": 1},
+            {"question": "Nor this.", "answer": "", "evidence": [], "category": 3},
+        ],
+    }
+]
+BEAM = {
+    "chat": [
+        {
+            "batch_number": 1,
+            "turns": [
+                [
+                    {"role": "user", "id": 0, "time_anchor": "March-15-2024", "content": "My port is 9443. ->-> 1,1"},
+                    {"role": "assistant", "id": 1, "time_anchor": None, "content": "Noted ->-> as you say."},
+                ]
+            ],
+        },
+        {"batch_number": 2, "turns": [[{"role": "user", "id": 2, "content": "Now it is 9444.  ->-> 2,3"}]]},
+    ],
+    "probing_questions": {
+        "knowledge_update": [{"question": "Which port?", "source_chat_ids": {"old": [0], "new": [[2]]}}],
+        "abstention": [{"question": "Which colour?"}],
+    },
+}
+HAYSTACK = {
+    "question_id": "q1",
+    "question_type": "temporal-reasoning",
+    "question": "When did I buy the kayak?",
+    "answer": "in May",
+    "question_date": "2023/05/30 (Tue) 23:40",
+    "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 10:00"],
+    "haystack_session_ids": ["answer_1", "other"],
+    "haystack_sessions": [
+        [
+            {"role": "user", "content": "I bought a kayak today.", "has_answer": True},
+            {"role": "assistant", "content": "Fun!"},
+        ],
+        [{"role": "user", "content": "Tell me a joke."}],
+    ],
+    "answer_session_ids": ["answer_1"],
+}  # fmt: skip
+
+
+def written(path, value):
+    path.write_text(json.dumps(value))
+    return path
+
+
+def test_locomo_keeps_questions_with_evidence_that_exists_and_puts_captions_into_the_text(tmp_path):
+    (conversation,) = datasets.locomo(written(tmp_path / "locomo.json", LOCOMO))
+    assert [(q.text, q.gold, q.category) for q in conversation.questions] == [
+        ("Where does Ann live?", {"D1:1"}, "4"),
+        ("What does Bob keep?", {"D2:1"}, "5"),
+    ]
+    tram = conversation.candidates[1]
+    assert tram.said == "Bob: Look! [picture: a red tram on a hill]"
+    assert (tram.session, tram.at) == ("session_1", 1683554160.0)
+
+
+def test_beam_strips_the_generators_tag_from_the_end_of_messages_only(tmp_path):
+    (tmp_path / "chat_1.json.gz").write_bytes(gzip.compress(json.dumps(BEAM).encode()))
+    (conversation,) = datasets.beam(tmp_path)
+    assert [c.text for c in conversation.candidates] == [
+        "My port is 9443.", "Noted ->-> as you say.", "Now it is 9444.",
+    ]  # fmt: skip
+    assert [(q.category, q.gold) for q in conversation.questions] == [("knowledge_update", {"0", "2"})]
+    assert len({c.session for c in conversation.candidates}) == 2
+    assert conversation.candidates[2].at == conversation.candidates[0].at == 1710460800.0
+
+
+def test_longmemeval_leaves_unanswerable_questions_out(tmp_path):
+    path = written(tmp_path / "lme.json", [HAYSTACK, HAYSTACK | {"question_id": "q2_abs"}])
+    (conversation,) = datasets.longmemeval(path)
+    (asked,) = conversation.questions
+    assert {c.session for c in conversation.candidates if c.id in asked.gold} == {"0#answer_1"}
+    assert asked.at == 1685490000.0
+    assert asked.category == "temporal-reasoning"
+
+
+def test_ir_reads_both_places_of_judgements_and_keeps_grades(tmp_path):
+    (tmp_path / "corpus.jsonl.gz").write_bytes(
+        gzip.compress(b'{"_id": "a", "title": "Tides", "text": "the moon pulls"}\n{"_id": "b", "text": "sand"}\n')
+    )
+    (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "why tides"}\n{"_id": "2", "text": "unjudged"}\n')
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\ta\t2\n1\tb\t0\n1\tgone\t1\n")
+    (conversation,) = datasets.ir(tmp_path)
+    assert conversation.candidates[0].text == "Tides the moon pulls"
+    assert [(q.gold, q.grades) for q in conversation.questions] == [({"a"}, {"a": 2.0})]
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "told"),
+    [
+        (datasets.locomo, "{", "is not JSON"),
+        (datasets.locomo, "[1]", "is not LoCoMo's list of samples"),
+        (datasets.locomo, '[{"sample_id": "x", "conversation": {}}]', "sample x lacks"),
+        (datasets.longmemeval, "[]", "is not LongMemEval's list"),
+        (datasets.longmemeval, '[{"question_id": "q7", "haystack_sessions": []}]', "question q7 lacks"),
+    ],
+)
+def test_a_wrong_file_is_told_with_its_name_and_its_fault(tmp_path, read, content, told):
+    path = tmp_path / "given.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=told) as raised:
+        read(path)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("read", [datasets.locomo, datasets.longmemeval])
+def test_a_missing_file_says_whose_it_is_to_fetch(tmp_path, read):
+    with pytest.raises(DataError, match="no such file; the data is yours to fetch"):
+        read(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize("read", [datasets.beam, datasets.ir])
+def test_an_empty_folder_says_what_it_should_hold(tmp_path, read):
+    with pytest.raises(DataError, match="holds no"):
+        read(tmp_path)

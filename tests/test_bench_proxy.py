@@ -1,0 +1,145 @@
+"""`lantern bench proxy` measures what it says."""
+
+import asyncio
+import json
+import math
+import os
+import sys
+from contextlib import contextmanager
+from dataclasses import fields
+
+import pytest
+from click.testing import CliRunner
+from scripted import Upstream, completion, say
+
+from lantern_proxy.bench import proxy_process as processes
+from lantern_proxy.bench.proxy import Case, cases, command, measure, said
+from lantern_proxy.bench.proxy_client import dial
+from lantern_proxy.bench.proxy_process import Gateway
+from lantern_proxy.bench.proxy_report import merged, write_report
+from lantern_proxy.bench.proxy_row import Row
+from lantern_proxy.bench.proxy_talk import Talk
+from lantern_proxy.bench.proxy_upstream import script
+
+WAIT_S = 0.05
+
+
+@pytest.fixture(scope="module")
+def model():
+    with processes.upstream() as url:
+        yield url
+
+
+def test_the_scripted_model_answers_in_one_body_or_in_events(model):
+    async def ask(name: str):
+        connection = await dial(model)
+        talk = Talk(name, 500, 900, stream="-0-" not in name)
+        reply = await connection.post("/v1/chat/completions", talk.body())
+        connection.close()
+        return reply
+
+    whole = asyncio.run(ask(script(chars=100)))
+    assert (whole.status, len(said(whole.body, streamed=False))) == (200, 100)
+    streamed = asyncio.run(ask(script(chars=100, chunks=5, gap_us=1_000)))
+    assert len(streamed.delays_ms()) == 5
+    assert min(streamed.delays_ms()) >= 0
+    assert streamed.first_ms <= streamed.ms
+    assert streamed.body.endswith(b"data: [DONE]\n\n")
+
+
+def test_a_conversation_grows_by_what_was_said_and_starts_alike():
+    talk = Talk(script(), 5_000, 8_000)
+    first = json.loads(talk.body())["messages"]
+    assert 4_000 <= len(talk.body()) <= 6_000
+    talk.answer("quite so")
+    second = json.loads(talk.body())["messages"]
+    assert second[: len(first)] == first
+    assert [m["role"] for m in second[len(first) :]] == ["assistant", "user"]
+    assert Talk(script(), 5_000, 8_000).body() != talk.body()
+
+
+def test_what_a_gateway_waits_is_what_it_is_said_to_add(model):
+    """A second server that waits and then answers stands for a gateway."""
+
+    async def slow(got, wire):
+        await asyncio.sleep(WAIT_S)
+        await say(200, completion("x"))(got, wire)
+
+    with Upstream(answer=slow) as gateway:
+        [row] = measure(Case(seconds=0.5), model, [Gateway("slow", gateway.url)])
+    assert WAIT_S * 900 <= row.added_p50_ms <= row.added_p95_ms + 0.001
+    assert row.added_p50_ms < WAIT_S * 1_000 * 20
+    assert row.errors == 0
+
+
+def test_a_gateway_that_refuses_has_errors_and_no_times(model):
+    with Upstream(answer=say(429, b"{}")) as gateway:
+        [row] = measure(Case(seconds=0.2), model, [Gateway("no", gateway.url)])
+    assert row.errors > 0
+    assert row.asked == 0
+    assert math.isnan(row.added_p50_ms)
+
+
+def test_lantern_is_measured_with_memory_off_on_and_restoring():
+    patient = "{embed: {enabled: 'off'}, restore: {deadline_ms: 5000}}"
+    arguments = ["--sizes", "2000", "--concurrency", "1,4", "--seconds", "0.3", "--json", "--settings", patient]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.output.splitlines()]
+    assert [(row["memory"], row["concurrency"], row["chunks"]) for row in rows] == [
+        ("off", 1, 0), ("on", 1, 0), ("restore", 1, 0), ("on", 4, 0), ("on", 4, 20), ("on", 4, 50),
+    ]  # fmt: skip
+    assert all(row["asked"] > 0 and row["errors"] == 0 for row in rows), rows
+    assert rows[-1]["delay_p99_ms"] is not None
+
+
+def test_every_size_is_measured_alone_and_every_crowd_streamed_too():
+    plan = list(cases([2_000, 1_000_000], [1, 8], ["off", "on"], 1.0))
+    assert [(c.memory, c.size_bytes, c.growing) for c in plan if c.concurrency == 1] == [
+        ("off", 2_000, True), ("on", 2_000, True),
+        ("off", 1_000_000, True), ("on", 1_000_000, True), ("on", 1_000_000, False),
+    ]  # fmt: skip
+    assert [c.chunks for c in plan if c.concurrency == 8] == [0, 20, 50]
+
+
+def test_parts_of_a_run_are_merged_and_what_was_written_below_the_table_stays(tmp_path):
+    def row(gateway: str, size: int, p50: float) -> Row:
+        numbers = {field.name: 1 for field in fields(Row)} | {"gateway": gateway, "memory": "on", "growing": True}
+        return Row(**{**numbers, "size_bytes": size, "added_p50_ms": p50, "chunks": 0, "gap_us": 0, "busy": False})
+
+    lines, page = tmp_path / "rows.jsonl", tmp_path / "docs"
+    merged(lines, [row("lantern", 2_000, 0.4), row("portkey", 2_000, math.nan)], "first")
+    rows, commands = merged(lines, [row("lantern", 2_000, 0.2), row("lantern", 100_000, 0.6)], "second")
+    assert [(r.gateway, r.size_bytes) for r in rows] == [("portkey", 2_000), ("lantern", 2_000), ("lantern", 100_000)]
+    assert math.isnan(rows[0].added_p50_ms)
+    assert rows[1].added_p50_ms == 0.2
+    assert commands == ["first", "second"]
+    write_report(page, rows[:1], commands)
+    written = page / "latency.md"
+    written.write_text(written.read_text() + "\n## What it means\n\nMine.\n")
+    write_report(page, rows, commands)
+    assert written.read_text().endswith("\n## What it means\n\nMine.\n")
+    assert "| lantern | on | 100 KB |" in written.read_text()
+    assert "first\nsecond\n" in written.read_text()
+    assert (page / "latency.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands for the gateway")
+def test_a_gateway_that_does_not_start_is_told_with_its_last_words(tmp_path):
+    script = tmp_path / "broken"
+    script.write_text("#!/bin/sh\necho this key is too weak >&2\nexit 1\n")
+    script.chmod(0o755)
+    with pytest.raises(RuntimeError, match="this key is too weak"), as_named("LANTERN_BENCH_LITELLM", script):
+        processes.litellm("http://127.0.0.1:9", tmp_path).__enter__()
+
+
+@contextmanager
+def as_named(variable: str, path):
+    before = os.environ.get(variable)
+    os.environ[variable] = str(path)
+    try:
+        yield
+    finally:
+        del os.environ[variable]
+        if before is not None:
+            os.environ[variable] = before

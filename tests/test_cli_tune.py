@@ -1,0 +1,77 @@
+"""`lantern tune` on a real archive: labels from a file and from feedback."""
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from lantern_proxy import Lantern
+from lantern_proxy.cli import cli
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, load
+
+THINGS = [
+    "kettle", "ladder", "lantern", "violin", "saddle", "anchor", "mirror", "hammer", "basket", "pillow", "carpet",
+    "bucket", "candle", "shovel", "wallet", "ticket", "helmet", "folder", "bottle", "button", "magnet", "puzzle",
+    "ribbon", "rocket", "hat", "desk", "lamp", "fork", "spoon", "drum",
+]  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    said = []
+    for n, thing in enumerate(THINGS):
+        said += [
+            {"role": "user", "content": f"I keep the {thing} in room {n + 10}, behind the door."},
+            {"role": "assistant", "content": f"Good to know where that is, number {n} on my list."},
+        ]
+    with Lantern(config) as lantern:
+        lantern.archive("chat", said)
+    (tmp_path / "lantern.yaml").write_text("embed: {enabled: off}\n")
+
+    def call(*arguments):
+        given = ["tune", "--archive", str(config.archive.path), "--config", str(tmp_path / "lantern.yaml")]
+        return CliRunner().invoke(cli, [*given, *arguments])
+
+    return call
+
+
+@pytest.fixture
+def labels(tmp_path):
+    path = tmp_path / "labelled.jsonl"
+    rows = [
+        {"question": f"Where do I keep the {thing}?", "relevant": [f"the {thing} in room"], "session": "chat"}
+        for thing in THINGS
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return path
+
+
+def test_settings_that_are_right_already_are_left_alone(run, labels):
+    result = run("--data", str(labels))
+    assert result.exit_code == 1
+    assert "30 of 30 labelled questions, 5 folds" in result.output
+    assert "this does not help: keep the settings" in result.output
+
+
+def test_forced_settings_are_a_config_that_loads(run, labels, tmp_path):
+    out = tmp_path / "part.yaml"
+    result = run("--data", str(labels), "--force", "--output", str(out), "--json")
+    told = json.loads(result.stdout)
+    assert (told["n"], told["helps"], told["before"]) == (30, False, 1.0)
+    assert yaml.safe_load(out.read_text()) == told["settings"]
+    assert load(out, {}).retrieval.tau < 1
+
+
+def test_a_label_that_is_none_is_refused_with_its_line(run, tmp_path):
+    path = tmp_path / "labelled.jsonl"
+    path.write_text('{"question": "Where?", "relevant": ["x"]}\n{"question": "Where?"}\n')
+    result = run("--data", str(path))
+    assert result.exit_code == 1
+    assert "line 2 is no label; write" in result.output
+
+
+def test_without_enough_labels_it_says_how_many_it_takes(run):
+    result = run()
+    assert "0 labelled questions are too few to learn from; give 25 or more" in result.output

@@ -1,0 +1,102 @@
+"""An encrypted archive: nothing readable in the file, everything works, and a wrong key costs no answer."""
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+from test_archive import MINE, record
+
+from lantern_proxy import cli
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
+from lantern_proxy.config import ArchiveConfig
+from lantern_proxy.config_check import ConfigError
+
+pytest.importorskip("sqlcipher3")
+KEY, OTHER_KEY = "ab" * 32, "cd" * 32
+SECRET = "the XYLOPHONE-42 ships on friday"
+
+
+def raw_of(path) -> bytes:
+    return b"".join(part.read_bytes() for part in path.parent.glob(path.name + "*"))
+
+
+def test_everything_works_and_nothing_in_the_files_can_be_read(tmp_path):
+    path = tmp_path / "lantern.db"
+    with Archive(path, key=KEY) as archive:
+        archive.write([record(0, SECRET), record(1, "something else", session="s2")])
+        for tenant, id_, _ in archive.unembedded(9):
+            session = archive.of(tenant).passages_by_id([id_])[id_].session
+            archive.add_vectors("m", 4, [(tenant, session, id_, np.ones(4, np.float32))])
+        mine = archive.of(MINE)
+        assert mine.search("xylophone")[0].passage.text == SECRET
+        assert len(mine.nearest(np.ones(4, np.float32), 5)) == 2
+        assert all(found.ok for found in archive.check())
+        raw = raw_of(path)
+        for text in (b"XYLOPHONE", b"xylophon", b"CREATE TABLE", b"SQLite format", b"s2"):
+            assert text not in raw or text == b"s2"
+        archive.forget(MINE, ForgetRule(match="XYLOPHONE"), now=1.0)
+        assert not mine.search("xylophone")
+    with Archive(path, key=KEY, read_only=True) as archive:
+        assert len(archive.of(MINE).sessions()) == 2
+
+
+@pytest.mark.parametrize("key", ["", OTHER_KEY])
+def test_a_wrong_key_or_none_is_told_and_the_file_left_alone(tmp_path, key):
+    path = tmp_path / "lantern.db"
+    with Archive(path, key=KEY) as archive:
+        archive.write([record(0, SECRET)])
+    before = path.read_bytes()
+    with pytest.raises(ArchiveError, match="the key is not its own") as caught:
+        Archive(path, key=key)
+    assert not key or key not in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_a_key_that_is_none_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(ArchiveError, match="64 hex digits"):
+        Archive(tmp_path / "a.db", key="short' OR 1")
+    monkeypatch.setenv("THE_KEY", "hunter2hunter2")
+    with pytest.raises(ConfigError, match=r"archive\.key_env THE_KEY holds no key") as caught:
+        ArchiveConfig(key_env="THE_KEY").key()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_proxy_serves_with_a_key_and_answers_with_a_wrong_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("THE_KEY", KEY)
+    with Upstream() as upstream:
+        config = config_for(
+            upstream, tmp_path, archive=ArchiveConfig(path=tmp_path / "l.db", hold_ms=10_000, key_env="THE_KEY")
+        )
+        with serving(config) as url:
+            first = told(ask(url, body(SECRET)))
+            assert wait_for(lambda: http.get(f"{url}/lantern/api/search?q=XYLOPHONE-42").json())
+        assert b"XYLOPHONE" not in raw_of(tmp_path / "l.db")
+        monkeypatch.setenv("THE_KEY", OTHER_KEY)
+        with serving(config) as url:
+            answer = ask(url, body(SECRET, f"I heard: {SECRET}", "and?"))
+            assert answer.status_code == 200
+            assert "archive:unavailable" in told(answer)["degraded"]
+            assert "the key is not its own" in http.get(f"{url}/lantern/health").json()["archive"]["problem"]
+        monkeypatch.setenv("THE_KEY", KEY)
+        with serving(config) as url:
+            wait_for(lambda: http.get(f"{url}/lantern/health").json()["archive"]["ok"])
+            assert told(ask(url, body(SECRET, f"I heard: {SECRET}", "and?")))["session"] == first["session"]
+
+
+def test_a_plain_archive_is_encrypted_in_its_place(tmp_path, monkeypatch):
+    path = tmp_path / "lantern.db"
+    with Archive(path) as archive:
+        archive.write([record(0, SECRET)])
+        tenant, rows = archive.tenant_of("sk-1"), list(archive.of(MINE).export())
+    assert b"XYLOPHONE" in raw_of(path)
+    monkeypatch.setenv("THE_KEY", KEY)
+    (tmp_path / "c.yaml").write_text(f"archive: {{path: {path}, key_env: THE_KEY}}\n")
+    done = CliRunner().invoke(cli.cli, ["migrate", "--encrypt", "--config", str(tmp_path / "c.yaml")])
+    assert done.exit_code == 0, done.output
+    assert b"XYLOPHONE" not in raw_of(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    with Archive(path, key=KEY) as archive:
+        assert list(archive.of(MINE).export()) == rows
+        assert archive.tenant_of("sk-1") == tenant
+        assert archive.of(MINE).search("xylophone")
+        assert all(found.ok for found in archive.check())

@@ -1,0 +1,341 @@
+"""Forgetting, by the bytes: what is forgotten is in no file, in no index, in no running proxy, and stays out."""
+
+import json
+import shutil
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+
+from lantern_proxy import cli, history_same
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt
+from lantern_proxy.archive_file import occurrences
+from lantern_proxy.archive_retention import retain
+from lantern_proxy.config import RestoreConfig
+from lantern_proxy.config_safety import PrivacyConfig
+
+SECRET = "the XYLOPHONE-42 ships on friday to Køge"
+OTHER = "the MARIMBA-43 stays in the harbour of Aarhus"
+
+
+def raw_of(path: Path) -> bytes:
+    return b"".join(part.read_bytes() for part in path.parent.glob(path.name + "*"))
+
+
+def vector(n: int) -> np.ndarray:
+    return np.random.default_rng(n).standard_normal(8).astype(np.float32)
+
+
+def embed(archive: Archive) -> dict[int, bytes]:
+    """Vectors for all passages; passage id -> its bytes."""
+    rows, packed = [], {}
+    for tenant, id_, _ in archive.unembedded(1_000):
+        session = archive.of(tenant).passages_by_id([id_])[id_].session
+        rows.append((tenant, session, id_, vector(id_)))
+        packed[id_] = vector(id_).tobytes()
+    if rows:
+        archive.add_vectors("m", 8, rows)
+    return packed
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Two tenants, projects and sessions, through the real proxy, with vectors; yields (config, sessions by name)."""
+    sessions = {}
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            for name, text, key, project in (
+                ("mine", SECRET, "sk-one", "p1"), ("beside", OTHER, "sk-one", "p2"), ("theirs", SECRET, "sk-two", "p1"),
+            ):  # fmt: skip
+                sent = body(f"remember: {text}", "ok", f"again, {text}?")
+                answer = ask(url, sent, key=key, x_lantern_project=project, x_lantern_session=name)
+                sessions[name] = told(answer)["session"]
+        yield config, sessions
+
+
+def tenant_with(archive: Archive, session: str) -> str:
+    return next(t.id for t in archive.tenants() if archive.of(t.id).session(session))
+
+
+RULES = {
+    "session": lambda sessions: ForgetRule(session=sessions["mine"]),
+    "project": lambda sessions: ForgetRule(project="p1"),
+    "match": lambda sessions: ForgetRule(match="xylophone-42"),
+    "tenant": lambda sessions: ForgetRule(),
+}
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_what_is_forgotten_is_in_none_of_the_bytes(made, kind):
+    config, sessions = made
+    path = config.archive.path
+    with Archive(path) as archive:
+        packed = embed(archive)
+        for other in [tenant_with(archive, sessions["theirs"])]:  # so that nobody else holds the text
+            archive.forget(other, ForgetRule(), now=1.0)
+        tenant = tenant_with(archive, sessions["mine"])
+        mine = {p.id for p in archive.of(tenant).passages() if "XYLOPHONE" in p.text}
+        assert mine
+        assert any(packed[i] in raw_of(path) for i in mine)
+        receipt = archive.forget(tenant, RULES[kind](sessions), now=2.0)
+        assert receipt.removed["messages"] == {"tenant": 8, "match": 3}.get(kind, 4)
+        assert receipt.removed["vectors"] >= len(mine)
+        assert not archive.of(tenant).search("XYLOPHONE")
+        raw = raw_of(path)
+        for text in (b"XYLOPHONE-42", b"xylophone", b"xylophon", "Køge".encode(), b"K\\u00f8ge"):
+            assert text not in raw
+        assert not [i for i in mine if packed[i] in raw]
+        if kind != "tenant":
+            assert b"MARIMBA-43" in raw
+            assert archive.of(tenant).search("MARIMBA")
+        assert all(found.ok for found in archive.check() if found.name != "mode")
+    assert b"XYLOPHONE-42" not in raw_of(path)
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_a_dry_run_counts_the_same_and_removes_nothing(made, kind):
+    config, sessions = made
+    with Archive(config.archive.path) as archive:
+        tenant = tenant_with(archive, sessions["mine"])
+        before = list(archive.of(tenant).export())
+        dry = archive.forget(tenant, RULES[kind](sessions), now=2.0, dry_run=True)
+        assert list(archive.of(tenant).export()) == before
+        assert archive.forget(tenant, RULES[kind](sessions), now=2.0).removed == dry.removed
+
+
+def test_nobody_elses_rows_are_touched(made):
+    config, sessions = made
+    with Archive(config.archive.path) as archive:
+        theirs = tenant_with(archive, sessions["theirs"])
+        before = list(archive.of(theirs).export())
+        archive.forget(tenant_with(archive, sessions["mine"]), ForgetRule(match="XYLOPHONE"), now=1.0)
+        archive.forget(tenant_with(archive, sessions["mine"]), ForgetRule(), now=1.0)
+        assert list(archive.of(theirs).export()) == before
+
+
+def test_a_receipt_proves_what_is_gone_and_a_changed_one_nothing(made):
+    config, sessions = made
+    with Archive(config.archive.path) as archive:
+        tenant = tenant_with(archive, sessions["mine"])
+        receipt = Receipt.read(
+            json.dumps(asdict(archive.forget(tenant, ForgetRule(session=sessions["mine"]), now=1.0)))
+        )
+        assert len(receipt.marks) >= 4
+        assert (archive.verify(receipt).genuine, archive.verify(receipt).present) == (True, 0)
+        assert not archive.verify(replace(receipt, at=2.0)).genuine
+        assert not archive.verify(replace(receipt, removed={"messages": 99})).genuine
+        assert "XYLOPHONE" not in json.dumps(asdict(receipt))
+        early = archive.forget(tenant, ForgetRule(match="MARIMBA"), now=1.0, dry_run=True)
+        assert archive.verify(early).present == len(early.marks) > 0
+    with pytest.raises(ArchiveError, match="no receipt"):
+        Receipt.read("{}")
+
+
+def test_text_inside_arguments_and_escapes_is_found(tmp_path):
+    inner = json.dumps({"path": 'C:\\keys\\"DEEP-91".txt', "lines": ["a\nb"]})
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": inner}}
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            called = {"role": "assistant", "tool_calls": [call], "content": None}
+            done = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+            ask(url, body({"role": "user", "content": "go"}, called, done))
+    with Archive(config.archive.path) as archive:
+        (tenant,) = archive.tenants()
+        assert archive.forget(tenant.id, ForgetRule(match='C:\\keys\\"deep-91"'), now=1.0).removed["messages"] == 1
+    assert b"DEEP-91" not in raw_of(config.archive.path)
+
+
+@pytest.mark.parametrize("wrong", [{"match": "ab"}, {"match": " \n\t  "}, {"session": "s", "project": "p"}])
+def test_a_rule_that_would_take_too_much_or_says_two_things_is_refused(wrong):
+    with pytest.raises(ArchiveError):
+        ForgetRule(**wrong)
+
+
+def test_occurrences_counts_over_the_borders_of_what_is_read(tmp_path):
+    path = tmp_path / "x.db"
+    path.write_bytes(b"a" * ((1 << 22) - 3) + b"NEEDLE" + b"b" * 100 + b"NEEDLE")
+    assert occurrences(path, "NEEDLE") == 2
+
+
+# a running proxy
+
+LOST = ["The vault number is XYLOPHONE-42, keep it.", "The harbour crane is MARIMBA-43, note that.",
+        "The third pier opens at 07:45 on weekdays."]  # fmt: skip
+
+
+def lost_history(url, key="sk-one", session="s-live"):
+    """A conversation whose beginning is then dropped; the answer to a question about it."""
+    said: list[str] = []
+    for text in [*LOST, "thanks", "go on"]:
+        answer = ask(url, body(*said, text), key=key, x_lantern_session=session)
+        said += [text, answer.json()["choices"][0]["message"]["content"]]
+    return said
+
+
+def question(said, about):
+    return body({"role": "user", "content": "Summary: we spoke of a harbour."}, *[], said[-1], f"what is the {about}?")
+
+
+def in_memory(text: str) -> bool:
+    """Does a history that was compared last hold it?"""
+    return any(text in m.text for messages, _ in history_same._known for m in messages)
+
+
+def test_a_running_proxy_restores_forgotten_text_no_more_and_takes_it_in_no_more(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=20_000))
+        with serving(config) as url:
+            said = lost_history(url)
+            first = told(ask(url, question(said, "vault number"), x_lantern_session="s-live"))
+            assert "XYLOPHONE-42" in upstream.got[-1].texts, first
+            assert in_memory("XYLOPHONE-42")
+            result = CliRunner().invoke(
+                cli.cli, ["forget", "--match", "XYLOPHONE", "--yes", "--archive", str(config.archive.path)]
+            )
+            assert result.exit_code == 0, result.output
+            again = question(said, "vault number")
+            ask(url, again, x_lantern_session="s-live")
+            assert "XYLOPHONE-42" not in upstream.got[-1].texts  # neither replayed nor restored anew
+            assert not in_memory("XYLOPHONE-42")
+            ask(url, question(said, "harbour crane"), x_lantern_session="s-live")
+            assert "MARIMBA-43" in upstream.got[-1].texts  # the rest still comes back
+            ask(url, body(*said, "and now the whole history once more"), x_lantern_session="s-live")
+            wait_for(lambda: http.get(f"{url}/lantern/health").json()["archive"]["waiting"] == 0)
+            assert b"XYLOPHONE-42" not in raw_of(config.archive.path)
+            receipt = tmp_path / "receipt.json"
+            receipt.write_text("".join(line + "\n" for line in result.stdout.splitlines() if line.startswith("{")))
+            verified = CliRunner().invoke(
+                cli.cli, ["forget", "--verify", str(receipt), "--archive", str(config.archive.path)]
+            )
+            assert verified.exit_code == 0, verified.output
+            assert "genuine" in verified.output
+
+
+def test_a_forgotten_session_goes_on_without_its_past(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            said = lost_history(url)
+            with Archive(config.archive.path) as archive:
+                (tenant,) = archive.tenants()
+                (row,) = archive.of(tenant.id).sessions()
+                archive.forget(tenant.id, ForgetRule(session=row.id), now=time.time())
+            time.sleep(0.6)
+            ask(url, body(*said, "NEWER-44 came after it"), x_lantern_session="s-live")
+        raw = raw_of(config.archive.path)
+        assert b"XYLOPHONE-42" not in raw
+        assert b"MARIMBA-43" not in raw
+        assert b"NEWER-44" in raw
+
+
+# the terminal
+
+
+@pytest.fixture
+def lantern(made, monkeypatch):
+    config, sessions = made
+    monkeypatch.setenv("LANTERN_ARCHIVE", str(config.archive.path))
+
+    def run(*arguments, code=0, **options):
+        result = CliRunner().invoke(cli.cli, list(map(str, arguments)), **options)
+        assert result.exit_code == code, result.output
+        return result
+
+    return run, config, sessions
+
+
+def test_forget_asks_tells_and_leaves_a_receipt(lantern):
+    run, config, _ = lantern
+    assert "forget needs" in run("forget", code=2).stderr
+    assert "nothing of" in run("forget", "--match", "no such text", code=1).stderr
+    assert "would remove" in run("forget", "--match", "XYLOPHONE", "--dry-run").output
+    run("forget", "--match", "XYLOPHONE", input="n\n", code=1)
+    assert b"XYLOPHONE-42" in raw_of(config.archive.path)
+    done = run("forget", "--match", "XYLOPHONE", "--yes")
+    assert len([line for line in done.stdout.splitlines() if line.startswith("{")]) == 2  # of both tenants
+    assert b"XYLOPHONE-42" not in raw_of(config.archive.path)
+
+
+def test_known_backups_forget_too(lantern, tmp_path):
+    run, config, _ = lantern
+    copy = tmp_path / "copy-2026-11-22.db"
+    shutil.copy(config.archive.path, copy)
+    (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{tmp_path}/copy-*.db']}}\n")
+    assert b"XYLOPHONE-42" in raw_of(copy)
+    run("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml")
+    assert b"XYLOPHONE-42" not in raw_of(copy)
+
+
+# retention
+
+
+@pytest.fixture
+def aged(tmp_path):
+    """Twenty sessions of one tenant, a day apart, the newest now."""
+    from test_archive import record
+
+    now = 1_800_000_000.0
+    with Archive(tmp_path / "lantern.db") as archive:
+        for day in range(20):
+            made = record(day, f"day {day} " + "x" * 20_000, session=f"s{day}")
+            at = now - day * 86_400
+            filed = tuple(replace(each, created_at=at) for each in made.messages)
+            passages = tuple(replace(each, created_at=at) for each in made.passages)
+            row, request = replace(made.session, last_seen_at=at, created_at=at), replace(made.request, at=at)
+            archive.write([replace(made, messages=filed, passages=passages, session=row, request=request)])
+        yield archive, now
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"), [({"keep_days": 4.5}, 5), ({"keep_messages": 7}, 7), ({"keep_days": 100}, 20), ({}, 20)]
+)
+def test_what_is_too_old_or_too_much_goes_oldest_first(aged, keep, left):
+    archive, now = aged
+    retain(archive, PrivacyConfig(**keep), now=now)
+    (tenant,) = archive.tenants()
+    assert (tenant.messages, tenant.sessions) == (left, left)
+    assert {row.id for row in archive.of(tenant.id).sessions()} == {f"s{day}" for day in range(left)}
+
+
+def test_an_archive_that_is_too_large_shrinks_below_its_limit(aged):
+    archive, now = aged
+    archive.write([replace(r, tenant="t_more") for r in []])
+    before = archive.used_bytes
+    assert before > 1_000_000
+    retain(archive, PrivacyConfig(keep_mb=1), now=now)
+    assert archive.used_bytes <= 1_000_000
+    (tenant,) = archive.tenants()
+    assert 0 < tenant.messages < 20
+    assert archive.of(tenant.id).session("s0") is not None
+
+
+def test_prune_applies_the_configured_retention(lantern, tmp_path):
+    run, config, _ = lantern
+    assert "nothing is to go" in run("prune", "--retention", "--yes", code=1).stderr
+    (tmp_path / "c.yaml").write_text("privacy: {keep_messages: 2}\n")
+    told = json.loads(run("prune", "--retention", "--yes", "--json", "--config", tmp_path / "c.yaml").stdout)
+    assert told["messages"] > 0
+    with Archive(config.archive.path) as archive:
+        assert sorted(tenant.messages for tenant in archive.tenants()) == [4, 4]  # what came at once goes at once
+
+
+def test_the_proxy_applies_retention_by_itself(tmp_path, monkeypatch):
+    from lantern_proxy import proxy_writer
+
+    monkeypatch.setattr(proxy_writer, "_RETAIN_S", 0.2)
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, privacy=PrivacyConfig(keep_messages=2))
+        with serving(config) as url:
+            for n in range(6):
+                ask(url, body(f"message {n} of a kind"), x_lantern_session=f"s{n}")
+
+            def few():
+                return len(http.get(f"{url}/lantern/api/sessions").json()) <= 2
+
+            assert wait_for(few)

@@ -1,0 +1,122 @@
+"""The light reranker from labelled conversations to the order of a restore, on real archives."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from lantern_proxy.bench import light
+from lantern_proxy.bench.datasets import DataError
+from lantern_proxy.bench.labelled import labelled
+from lantern_proxy.bench.pipelines import Query
+from lantern_proxy.bench.pipelines_product import Default
+from lantern_proxy.bench.resources import Resources
+from lantern_proxy.cli import cli
+from lantern_proxy.config import load
+from lantern_proxy.restore_features import FEATURES, LEXICAL
+from lantern_proxy.restore_light import Light, open_light
+
+pytest.importorskip("lightgbm")
+
+NAMES = ["Ada", "Bo", "Cy", "Di", "Eli", "Fay", "Gus", "Hal", "Ivy", "Jo"]
+THINGS = ["bicycle", "piano", "garden", "telescope", "kitchen", "novel", "boat", "camera", "workshop", "marathon"]
+TALK = ["Wow, a {0}! How is the {0} going?", "Tell me more about the {0}, will you?", "A {0} is a lot of work, right?"]
+
+
+def conversation(number: int) -> dict:
+    """What was done is told once; questions about it repeat its words, and so match better by words alone."""
+    pick = random.Random(number)
+    candidates, questions = [], []
+    for thing in THINGS:
+        name, day = pick.choice(NAMES), pick.randint(1, 28)
+        lines = [pick.choice(TALK).format(thing) for _ in range(3)]
+        lines.insert(pick.randint(0, 3), f"I started with my {thing} on {day} May, {name} helped and it took 3 hours.")
+        for line in lines:
+            candidates.append(
+                {"id": str(len(candidates)), "session": thing, "speaker": "user", "text": line, "at": 1e9}
+            )
+            if line.startswith("I started"):
+                questions.append({"text": f"When did I start with the {thing}?", "gold": [candidates[-1]["id"]]})
+    return {"id": f"c{number}", "candidates": candidates, "questions": questions}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    file = tmp_path_factory.mktemp("light") / "labelled.jsonl"
+    file.write_text("".join(json.dumps(conversation(n)) + "\n" for n in range(8)), "utf-8")
+    return file
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Without what the untrained ranking knows of forms, which is all that there is to learn here."""
+    file = tmp_path / "lantern.yaml"
+    file.write_text("embed: {enabled: 'off'}\nrestore: {weights: {form: 0}}\n", "utf-8")
+    return file
+
+
+def test_the_command_trains_tells_the_gain_on_unseen_conversations_and_writes_a_model(data, settings, tmp_path):
+    out = tmp_path / "model.npz"
+    given = ["train", "reranker", "--data", str(data), "--out", str(out), "--config", str(settings), "--json"]
+    ran = CliRunner().invoke(cli, given)
+    assert ran.exit_code == 0, ran.output
+    row = json.loads(ran.output)
+    assert row["conversations"] == 8
+    assert row["n"] == 80
+    assert row["mrr"]["after"] > row["mrr"]["before"]
+    assert row["helps"]
+    model = open_light(str(out))
+    assert model is not None
+    assert set(model.model.features) == set(LEXICAL)
+
+
+def test_a_model_changes_the_order_and_nothing_else_and_none_leaves_it_as_it_is(data, settings):
+    first, *rest = labelled(data)
+    with Resources(load(settings, {})) as resources:
+        default = Default(resources)
+        parts = [light.collect(default, each, lambda _: None) for each in rest]
+        archived = default.archived(first)
+        question = Query(first.questions[0].text)
+        before = archived.score(question)
+        archived.light = Light(light.grow(parts))
+        after = archived.score(question)
+    assert (before == default.prepare(first)(question)).all()
+    assert sorted(before) == pytest.approx(sorted(after))
+    assert (before != after).any()
+
+
+def test_a_model_that_needs_vectors_leaves_the_order_alone_where_there_are_none(data, settings):
+    first = labelled(data)[0]
+    trees = light.grow([light.collect(Default(Resources(load(settings, {}))), first, lambda _: None)])
+    wants = Light(type(trees)(FEATURES, *(getattr(trees, n) for n in trees.__slots__ if n != "features")))
+    with Resources(load(settings, {})) as resources:
+        archived = Default(resources).archived(first)
+        before = archived.score(Query("When did I start with the piano?"))
+        archived.light = wants
+        assert (archived.score(Query("When did I start with the piano?")) == before).all()
+
+
+def test_evidence_that_is_no_candidate_is_refused_with_its_line(tmp_path):
+    bad = conversation(1)
+    bad["questions"][0]["gold"] = ["nowhere"]
+    file = tmp_path / "bad.jsonl"
+    file.write_text(json.dumps(conversation(0)) + "\n" + json.dumps(bad), "utf-8")
+    with pytest.raises(DataError, match=r"bad\.jsonl:2: .*nowhere"):
+        labelled(file)
+
+
+def test_one_conversation_is_not_enough_to_learn_from(tmp_path, settings):
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps(conversation(0)), "utf-8")
+    ran = CliRunner().invoke(cli, ["train", "reranker", "--data", str(file), "--config", str(settings)])
+    assert ran.exit_code == 1
+    assert "one conversation is not enough" in ran.output
+
+
+def test_recall_counts_evidence_that_is_not_among_the_candidates():
+    part = light.Examples(
+        "c", np.zeros((3, 1), np.float32), np.array([False, True, False]), [3], np.array([3.0, 2.0, 1.0]), [1]
+    )
+    assert light.measured(part, part.before).tolist() == [[0.5, 0.0, 0.5]]

@@ -1,0 +1,140 @@
+"""The light reranker in a restore: trained with real vectors, then asked by a real Restorer over a real archive."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_light import THINGS, conversation
+
+from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
+from lantern_proxy.bench import light
+from lantern_proxy.bench.labelled import labelled
+from lantern_proxy.bench.pipelines_product import Default
+from lantern_proxy.bench.resources import Resources
+from lantern_proxy.chunk import passages
+from lantern_proxy.config import Config, EmbedConfig, RerankConfig, RestoreConfig
+from lantern_proxy.embed import Embedder, available
+from lantern_proxy.rerank_light import save
+from lantern_proxy.restore import Restorer
+from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore_features import FEATURES
+from lantern_proxy.restore_light import open_light
+from lantern_proxy.turn import Filed, Restored, item, message
+
+pytest.importorskip("lightgbm")
+
+TENANT, SESSION = "t", "s"
+
+
+@pytest.fixture(scope="module")
+def resources(cache_dir) -> Iterator[Resources]:
+    if not available():
+        pytest.skip("the extra `dense` is not installed")
+    with Resources(Config(embed=EmbedConfig(cache_dir=cache_dir))) as resources:
+        yield resources
+
+
+@pytest.fixture(scope="module")
+def model(resources, tmp_path_factory) -> Path:
+    """Trained on six conversations; the one that is asked about is not among them."""
+    folder = tmp_path_factory.mktemp("live")
+    data, file = folder / "labelled.jsonl", folder / "model.npz"
+    data.write_text("".join(json.dumps(conversation(n)) + "\n" for n in range(1, 7)), "utf-8")
+    parts = [light.collect(Default(resources), each, lambda _: None) for each in labelled(data)]
+    save(light.grow(parts), file, {})
+    return file
+
+
+@pytest.fixture(scope="module")
+def archive(resources, tmp_path_factory) -> Iterator[Archive]:
+    """Conversation 0 as one session of a client, with its vectors."""
+    said = [
+        Filed(
+            key=f"m{n}",
+            position=n,
+            turn=n + 1,
+            message=message("user", [item("user", "text", candidate["text"])], b""),
+            created_at=1e9 + n,
+        )
+        for n, candidate in enumerate(conversation(0)["candidates"])
+    ]
+    record = Record(
+        tenant=TENANT,
+        session=SessionRow(id=SESSION, api="chat", created_at=1e9, last_seen_at=1e9),
+        request=RequestRow(id="r", at=1e9, api="chat", path="", event="new"),
+        messages=tuple(said),
+        passages=tuple(passage for filed in said for passage in passages(filed, SESSION)),
+    )
+    with Archive(tmp_path_factory.mktemp("archive") / "a.db", synchronous="normal") as archive:
+        (written,) = archive.write([record])
+        embed(archive, written, resources.embedder)
+        yield archive
+
+
+def embed(archive: Archive, written, embedder: Embedder) -> None:
+    vectors, tokens = embedder.embed_passages([passage.text for passage in written])
+    archive.add_vectors(
+        embedder.name,
+        embedder.dim,
+        [(TENANT, SESSION, passage.id, vector) for passage, vector in zip(written, vectors, strict=True)],
+        recipe=embedder.recipe,
+        tokens=[(TENANT, passage.id, found) for passage, found in zip(written, tokens, strict=True)],
+    )
+
+
+def config(path: str) -> Config:
+    return Config(restore=RestoreConfig(admission=0.0), rerank=RerankConfig(light=path))
+
+
+def restored(archive, resources, path: str, thing: str, *, dense: bool = True) -> Restored | None:
+    """The block for a question, with room for one or two of the 40 messages."""
+    restorer = Restorer(archive, config(path), resources.embedder if dense else None)
+    try:
+        return restorer.for_question(
+            Ask(
+                tenant=TENANT,
+                project="",
+                session=SESSION,
+                present="",
+                question=f"When did I start with the {thing}?",
+                budget_chars=420,
+                now=1e9 + 500,
+                deadline=time.monotonic() + 60,
+            )
+        )
+    finally:
+        restorer.close()
+
+
+def answers(found: Restored | None, thing: str) -> bool:
+    """Does the block begin its choice with the one message that tells the day?"""
+    return found is not None and f"I started with my {thing} on" in best(found)
+
+
+def best(found: Restored) -> str:
+    return max(found.placed, key=lambda placed: placed.score).passage.text
+
+
+def test_a_model_brings_more_answers_to_the_top_of_the_block(archive, resources, model):
+    off = [answers(restored(archive, resources, "", thing), thing) for thing in THINGS]
+    on = [answers(restored(archive, resources, str(model), thing), thing) for thing in THINGS]
+    assert sum(on) > sum(off)
+    assert sum(on) >= 8
+
+
+def test_the_model_looks_at_words_and_vectors(resources, model):
+    assert set(open_light(str(model)).model.features) == set(FEATURES)
+
+
+def test_where_a_model_cannot_work_the_block_is_that_without_one_byte_for_byte(archive, resources, model, tmp_path):
+    broken = tmp_path / "broken.npz"
+    broken.write_bytes(model.read_bytes()[:100])
+    for thing in THINGS[:4]:
+        plain = restored(archive, resources, "", thing)
+        failed = restored(archive, resources, str(broken), thing)
+        assert failed.text == plain.text
+        assert failed.degraded == ("light:unusable",)
+        no_vectors = restored(archive, resources, str(model), thing, dense=False)
+        assert no_vectors.text == restored(archive, resources, "", thing, dense=False).text

@@ -1,0 +1,260 @@
+"""Logs of other programs: each kind is known by what it holds, and says who said what and when."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lantern_proxy import Lantern, logs
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+
+AT = 1_780_000_000.0
+
+
+def lines(path: Path, *rows: dict) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n", encoding="utf-8")
+    return path
+
+
+def whole(path: Path, value: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def claude_code(folder: Path) -> Path:
+    def row(kind: str, content: object, second: int, **more: object) -> dict:
+        stamp = f"2026-05-28T20:26:{second:02d}.000Z"
+        return {
+            "type": kind,
+            "sessionId": "s1",
+            "timestamp": stamp,
+            "message": {"role": kind, "content": content},
+        } | more
+
+    call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "app/main.py"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "PORT = 7461"}]}
+    return lines(
+        folder / "s1.jsonl",
+        {"type": "summary", "summary": "A port is looked for", "leafUuid": "x"},
+        row("user", "Which port does it use?", 1),
+        row("assistant", [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Let me look."}, call], 2),
+        row("user", [result], 3),
+        row("assistant", [{"type": "text", "text": "Port 7461."}], 4),
+        row("user", "This session is continued from before: ...", 5, isCompactSummary=True),
+        row("user", "Look for tests", 6, isSidechain=True),
+        row("user", "Caveat: shell output", 7, isMeta=True),
+    )
+
+
+def codex(folder: Path) -> Path:
+    def item(**payload: object) -> dict:
+        return {"timestamp": "2026-05-28T20:26:41Z", "type": "response_item", "payload": payload}
+
+    def said(role: str, text: str) -> dict:
+        return item(
+            type="message", role=role, content=[{"type": f"{'in' if role == 'user' else 'out'}put_text", "text": text}]
+        )
+
+    return lines(
+        folder / "rollout-1.jsonl",
+        {"timestamp": "2026-05-28T20:26:40Z", "type": "session_meta", "payload": {"id": "c1", "cwd": "/src"}},
+        said("user", "<environment_context>linux</environment_context>"),
+        said("user", "Which port does it use?"),
+        item(type="reasoning", summary=[]),
+        item(type="function_call", name="shell", arguments='{"command": ["cat", "app.py"]}', call_id="k1"),
+        item(type="function_call_output", call_id="k1", output="PORT = 7461"),
+        said("assistant", "Port 7461."),
+        {"timestamp": "2026-05-28T20:26:49Z", "type": "event_msg", "payload": {"type": "token_count"}},
+    )
+
+
+def opencode(folder: Path) -> Path:
+    state = {"status": "completed", "input": {"file": "app.py"}, "output": "PORT = 7461"}
+    return whole(
+        folder / "export.json",
+        {
+            "info": {"id": "o1", "title": "Ports"},
+            "messages": [
+                {
+                    "info": {"role": "user", "time": {"created": AT * 1_000}},
+                    "parts": [
+                        {"type": "text", "text": "Which port does it use?"},
+                        {"type": "text", "text": "x", "synthetic": True},
+                    ],
+                },
+                {
+                    "info": {"role": "assistant", "time": {"created": AT * 1_000 + 9}},
+                    "parts": [
+                        {"type": "tool", "tool": "read", "callID": "k1", "state": state},
+                        {"type": "text", "text": "Port 7461."},
+                    ],
+                },
+                {"info": {"role": "assistant", "summary": True}, "parts": [{"type": "text", "text": "a summary"}]},
+            ],
+        },
+    )
+
+
+def opencode_storage(folder: Path) -> Path:
+    whole(folder / "storage/session/global/o1.json", {"id": "o1", "title": "Ports"})
+    whole(folder / "storage/session/global/o2.json", {"id": "o2", "title": "a sub-agent", "parentID": "o1"})
+    for n, (role, text) in enumerate([("user", "Which port does it use?"), ("assistant", "Port 7461.")]):
+        whole(
+            folder / f"storage/message/o1/m{n}.json", {"id": f"m{n}", "role": role, "time": {"created": AT * 1_000 + n}}
+        )
+        whole(folder / f"storage/part/m{n}/p.json", {"type": "text", "text": text})
+    return folder
+
+
+def chatgpt(folder: Path) -> Path:
+    def node(id: str, role: str, text: str, parent: str | None, children: list[str]) -> dict:
+        content = {"content_type": "text", "parts": [text]}
+        message = {"author": {"role": role}, "content": content, "create_time": AT + len(id)}
+        return {"id": id, "message": message, "parent": parent, "children": children}
+
+    mapping = {
+        "r": {"id": "r", "message": None, "parent": None, "children": ["q"]},
+        "q": node("q", "user", "Which port does it use?", "r", ["old", "new"]),
+        "old": node("old", "assistant", "Port 1.", "q", []),
+        "new": node("new", "assistant", "Port 7461.", "q", []),
+    }
+    return whole(
+        folder / "conversations.json", [{"id": "g1", "title": "Ports", "mapping": mapping, "current_node": "new"}]
+    )
+
+
+def claude(folder: Path) -> Path:
+    said = [
+        {"sender": "human", "text": "Which port does it use?", "created_at": "2026-05-28T20:26:40Z"},
+        {
+            "sender": "assistant",
+            "content": [{"type": "text", "text": "Port 7461."}],
+            "created_at": "2026-05-28T20:26:41Z",
+        },
+    ]
+    return whole(folder / "conversations.json", [{"uuid": "a1", "name": "Ports", "chat_messages": said}])
+
+
+def jsonl(folder: Path) -> Path:
+    said = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "Which port does it use?"}]
+    return lines(
+        folder / "mine.jsonl",
+        {"id": "j1", "messages": [*said, {"role": "assistant", "content": "Port 7461."}], "created_at": AT},
+    )
+
+
+KINDS = {
+    "claude-code": claude_code,
+    "codex": codex,
+    "opencode": opencode,
+    "chatgpt": chatgpt,
+    "claude": claude,
+    "jsonl": jsonl,
+}
+
+
+@pytest.mark.parametrize("source", KINDS)
+def test_a_log_is_known_by_what_it_holds(tmp_path, source):
+    (log,) = logs.read(KINDS[source](tmp_path))
+    assert log.source == source
+    texts = [message["content"] for message in log.messages if message["content"]]
+    assert texts[0] == "Which port does it use?"
+    assert texts[-1] == "Port 7461."
+    assert log.messages[0]["role"] == "user"
+    assert log.messages[-1]["role"] == "assistant"
+    assert all(abs(at - AT) < 60 for at in log.times), log.times
+    assert list(log.times) == sorted(log.times)
+    assert log.session.startswith(f"{source}-")
+
+
+@pytest.mark.parametrize("source", ["claude-code", "codex", "opencode"])
+def test_calls_and_results_of_tools_come_along_as_pairs(tmp_path, source):
+    (log,) = logs.read(KINDS[source](tmp_path))
+    (call,) = [call for message in log.messages for call in message.get("tool_calls", ())]
+    (result,) = [message for message in log.messages if message["role"] == "tool"]
+    assert result["tool_call_id"] == call["id"]
+    assert result["content"] == "PORT = 7461"
+    assert "app" in call["function"]["arguments"]
+
+
+def test_opencodes_folder_is_read_without_its_sub_agents(tmp_path):
+    (log,) = logs.read(opencode_storage(tmp_path))
+    assert (log.source, log.title, len(log.messages)) == ("opencode", "Ports", 2)
+
+
+def test_a_folder_is_searched_and_what_is_no_log_passed_over(tmp_path):
+    claude_code(tmp_path / "a")
+    codex(tmp_path / "b" / "c")
+    (tmp_path / "notes.json").write_text('{"to": "do"}')
+    (tmp_path / "torn.jsonl").write_text('{"type": "user", "mess')
+    assert {log.source for log in logs.read(tmp_path)} == {"claude-code", "codex"}
+
+
+def test_a_line_that_was_cut_off_costs_that_line_only(tmp_path):
+    path = claude_code(tmp_path)
+    path.write_text(path.read_text() + '{"type": "user", "sessionId": "s1", "mess')
+    (log,) = logs.read(path)
+    assert len(log.messages) == 4
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1, 2]", "not json", '{"messages": 3}', '{"mapping": {}}'])
+def test_a_file_that_is_no_log_is_refused_by_name(tmp_path, content):
+    path = tmp_path / "some.json"
+    path.write_text(content)
+    with pytest.raises(logs.LogError, match=r"some\.json: is no log"):
+        list(logs.read(path))
+
+
+def test_a_path_that_is_not_there_is_refused_by_name(tmp_path):
+    with pytest.raises(logs.LogError, match="nowhere: no such file"):
+        list(logs.read(tmp_path / "nowhere"))
+
+
+KEYS = ["type", "message", "sessionId", "payload", "mapping", "messages", "parts", "info", "content", "role"]
+KEYS += ["chat_messages", "author", "time", "created", "state", "sender", "text", "children", "parent", "current_node"]
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(KEYS),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(json_values, max_size=4))
+def test_whatever_a_file_holds_it_is_a_log_or_refused(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("fuzz") / "x.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    try:
+        for log in logs.read(path):
+            assert len(log.messages) == len(log.times)
+    except logs.LogError:
+        pass
+
+
+def test_what_is_imported_keeps_its_time_and_is_found_once(tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))
+    (log,) = logs.read(claude_code(tmp_path))
+    with Lantern(config) as lantern:
+        assert lantern.archive(log.session, log.messages, times=log.times, title=log.title) == 4
+        assert lantern.archive(log.session, log.messages, times=log.times) == 0
+    with Lantern(config) as lantern:
+        assert lantern.archive(log.session, log.messages, times=log.times) == 0
+        hits = lantern.search("port 7461")
+    assert {hit.passage.session for hit in hits} == {log.session}
+    assert all(abs(hit.passage.created_at - AT) < 60 for hit in hits)
+
+
+def test_times_that_are_not_one_a_message_are_refused(tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as lantern, pytest.raises(ValueError, match="2 times for 1 messages"):
+        lantern.archive("s", [{"role": "user", "content": "hi"}], times=[1.0, 2.0])

@@ -1,0 +1,131 @@
+"""The MCP server, asked by the SDK's own client: over standard input and output, and by HTTP."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx
+import pytest
+
+pytest.importorskip("mcp.server.mcpserver", reason="the extra `mcp` is not installed")
+
+from mcp import Client, StdioServerParameters, stdio_client
+
+from lantern_proxy import Lantern
+from lantern_proxy.archive import Archive
+from lantern_proxy.cli_mcp import TOOLS
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+
+SAID = [
+    {"role": "user", "content": "Deployment: on the staging machine the ingest listener has to bind to port 7461."},
+    {"role": "assistant", "content": "Noted, 7461 on staging."},
+    {"role": "user", "content": "Ines Okonkwo signs off on data protection."},
+    {"role": "assistant", "content": "Understood."},
+]
+THEIRS = [{"role": "user", "content": "The ingest listener's secret port is 9999."}]
+
+
+@pytest.fixture
+def archive(tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as mine:
+        mine.archive("chat-1", SAID)
+    with Lantern(config, user="somebody else") as other:
+        other.archive("chat-2", THEIRS)
+    (tmp_path / "lantern.yaml").write_text("embed: {enabled: off}\n")
+    return tmp_path / "lantern.db", mine.tenant
+
+
+def command(archive) -> list[str]:
+    path, tenant = archive
+    settings = ["--archive", str(path), "--config", str(path.with_name("lantern.yaml")), "--tenant", tenant]
+    return ["-m", "lantern_proxy", "mcp", *settings]
+
+
+@asynccontextmanager
+async def over_stdio(archive):
+    async with Client(stdio_client(StdioServerParameters(command=sys.executable, args=command(archive)))) as client:
+        yield client
+
+
+def started(archive) -> tuple[subprocess.Popen, str]:
+    """The server on a free port, answering, and its address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serving = subprocess.Popen([sys.executable, *command(archive), "--http", "--port", str(port)])
+    for _ in range(600):
+        try:
+            httpx.get(f"http://127.0.0.1:{port}/mcp", timeout=1)
+            break
+        except httpx.TransportError:
+            time.sleep(0.1)
+    return serving, f"http://127.0.0.1:{port}/mcp"
+
+
+@asynccontextmanager
+async def over_http(archive):
+    serving, url = await anyio.to_thread.run_sync(started, archive)
+    try:
+        async with Client(url) as client:
+            yield client
+    finally:
+        serving.terminate()
+        await anyio.to_thread.run_sync(serving.wait)
+
+
+async def call(client, tool: str, **arguments):
+    result = await client.call_tool(tool, arguments)
+    return result.is_error, json.loads(result.content[0].text) if not result.is_error else result.content[0].text
+
+
+@pytest.mark.parametrize("reached", [over_stdio, over_http])
+def test_an_agent_recalls_searches_and_judges(archive, reached):
+    async def play() -> None:
+        async with reached(archive) as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == set(TOOLS)
+            _, found = await call(client, "recall", question="Which port does the ingest listener bind to on staging?")
+            texts = [passage["text"] for passage in found["passages"]]
+            assert any("7461" in text for text in texts)
+            assert not any("9999" in text for text in texts)
+            first = next(passage for passage in found["passages"] if "7461" in passage["text"])
+            _, hits = await call(client, "search", query="Okonkwo")
+            assert hits["passages"][0]["speaker"] == "user"
+            _, judged = await call(client, "feedback", passage=first["passage"], verdict="wrong")
+            assert judged["verdict"] == "wrong"
+            _, again = await call(client, "recall", question="Which port does the ingest listener bind to on staging?")
+            assert first["passage"] not in {passage["passage"] for passage in again["passages"]}
+            failed, told = await call(client, "why", request="req_nothing")
+            assert failed
+            assert "not in the archive" in told
+
+    anyio.run(play)
+
+
+def test_an_agent_sees_nothing_of_another_tenant(archive):
+    path, mine = archive
+    with Archive(path, read_only=True) as whole:
+        [other] = [tenant.id for tenant in whole.tenants() if tenant.id != mine]
+        [theirs], [request] = whole.of(other).passages(), whole.of(other).requests()
+
+    async def play() -> None:
+        async with over_stdio(archive) as client:
+            for query in ("secret port", "9999", "ingest listener"):
+                _, hits = await call(client, "search", query=query)
+                _, found = await call(client, "recall", question=f"What is the {query}?")
+                assert "9999" not in json.dumps([hits, found])
+            assert hits["passages"]
+            for tool, asked in (
+                ("why", {"request": request.id}),
+                ("feedback", {"passage": theirs.id, "verdict": "wrong"}),
+            ):
+                failed, told = await call(client, tool, **asked)
+                assert failed
+                assert "9999" not in told
+
+    anyio.run(play)
+    with Archive(path, read_only=True) as whole:
+        assert whole.of(other).passages_by_id([theirs.id])[theirs.id].verdict == ""

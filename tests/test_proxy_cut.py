@@ -1,0 +1,147 @@
+"""A turn is on disk before it is cut into passages; what a process leaves uncut, the next one cuts."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+
+from scripted import Upstream, ask, body, config_for, process, serving, told, wait_for
+
+from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow, Uncut
+from lantern_proxy.chunk import passages
+from lantern_proxy.proxy_cut import Cutter
+from lantern_proxy.turn import Filed, item, message
+
+TENANT = "t_0123456789abcdef01234567"
+
+
+def filed(n: int, text: str) -> Filed:
+    made = message("user", [item("user", "text", text)], b"{}")
+    return Filed(key=f"{n:032x}", position=n, turn=n + 1, message=made, created_at=1.0)
+
+
+def record(*messages: Filed, **more) -> Record:
+    session = SessionRow(id="s1", api="chat", family="", parent="", title="", created_at=1.0, last_seen_at=1.0,
+                         system="", tools=())  # fmt: skip
+    request = RequestRow(id="r1", at=1.0, api="chat", path="/", model="m", event="new", status=200, query="",
+                         restored=0, chars=0, ms=0.0, degraded=(), gone=0, error="")  # fmt: skip
+    return Record(tenant=TENANT, session=session, request=request, messages=messages, **more)
+
+
+def test_uncut_messages_are_noted_with_their_record_and_crossed_out_with_their_passages(tmp_path):
+    said = [filed(n, f"the port of service {n} is {8000 + n}") for n in range(3)]
+    with Archive(tmp_path / "a.db") as archive:
+        archive.write([record(*said, uncut=(said[0].key, said[2].key))])
+        [left] = archive.uncut()
+        assert [f.key for f in left.messages] == [said[0].key, said[2].key]
+        assert left.messages[0].message.text == said[0].message.text
+        [added] = archive.add_passages([(left, [p for f in left.messages for p in passages(f, "s1")])])
+        assert [p.message for p in added] == [said[0].key, said[2].key]
+        assert archive.uncut() == []
+        assert len(archive.of(TENANT).passages()) == 2
+        assert archive.add_passages([(left, passages(said[0], "s1"))]) == [()], "a passage is filed once"
+
+
+def test_what_was_forgotten_meanwhile_gets_no_passages(tmp_path):
+    said = filed(0, "the password of the printer is swordfish")
+    with Archive(tmp_path / "a.db") as archive:
+        archive.write([record(uncut=(said.key,))])  # noted, and its message is gone
+        assert archive.uncut() == []
+        cut = Uncut(TENANT, "", "s1", (said,))
+        assert archive.add_passages([(cut, passages(said, "s1"))]) == [()]
+        assert archive.of(TENANT).passages() == []
+
+
+def test_a_request_that_restores_waits_for_the_turn_right_before_it(tmp_path):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        messages = []
+        for n in range(6):
+            messages.append({"role": "user", "content": f"note: rack R-{n} draws {410 + n} watts in hall H{n}"})
+            answer = ask(url, body(*messages))
+            messages.append(answer.json()["choices"][0]["message"])
+        lost = body(
+            *messages[-1:], "hm", {"role": "assistant", "content": "yes?"}, "How many watts does rack R-5 draw?"
+        )
+        found = ask(url, lost)
+        assert told(found)["event"] in ("window", "compacted"), told(found)
+        assert "415 watts" in upstream.got[-1].texts
+        assert "degraded" not in told(found)
+
+
+def test_a_killed_process_loses_no_passage(tmp_path):
+    """Killed the moment its answer is here, five times; the next process cuts what was left."""
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        for n in range(5):
+            with process(config) as (serve, url):
+                ask(url, body(f"turn {n}: valve V-{n} opens at {30 + n} bar, seen by inspector number {n}"))
+                os.kill(serve.pid, signal.SIGKILL)
+                serve.wait(10)
+        with process(config) as (_, url):
+            ask(url, body("and one more, so that it is up"))
+
+            def cut() -> bool:
+                with Archive(config.archive.path, read_only=True) as archive:
+                    tenant = archive.tenants()[0].id
+                    texts = "\n".join(p.text for p in archive.of(tenant).passages())
+                    return not archive.uncut() and all(f"V-{n} opens at {30 + n} bar" in texts for n in range(5))
+
+            assert wait_for(cut, 15)
+
+
+def test_passages_follow_within_a_moment_although_turns_keep_coming(tmp_path):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        until = time.monotonic() + 3.0
+        n, seen = 0, 0
+        while time.monotonic() < until and not seen:
+            n += 1
+            ask(url, body(f"message {n} of a busy day"))
+            with Archive(tmp_path / "lantern.db", read_only=True) as archive:
+                tenants = archive.tenants()
+                seen = len(archive.of(tenants[0].id).passages()) if tenants else 0
+        assert seen > 0
+
+
+def test_a_record_with_its_passages_in_it_is_written_as_before(tmp_path):
+    said = filed(0, "as programs do that use the archive without the proxy")
+    with Archive(tmp_path / "a.db") as archive:
+        [added] = archive.write([record(said, passages=passages(said, "s1"))])
+        assert len(added) == 1
+        assert archive.uncut() == []
+        archive.write([replace(record(said), passages=())])
+        assert len(archive.of(TENANT).passages()) == 1
+
+
+def test_the_cutter_keeps_up_with_turns_that_never_pause(tmp_path):
+    """What waited longest is due, however much was cut since it came."""
+    with Archive(tmp_path / "a.db") as archive:
+        cutter = Cutter()
+        for n in range(20):
+            said = filed(n, f"turn {n} of many")
+            archive.write([replace(record(said), uncut=(said.key,))])
+            cutter.add(replace(record(said), uncut=(said.key,)), None)
+        time.sleep(1.1)
+        rounds = 0
+        while cutter.is_due:
+            cutter.some(archive, None)
+            rounds += 1
+        assert rounds > 1
+        assert len(cutter) == 0
+        assert archive.uncut() == []
+
+
+def test_long_messages_are_cut_one_by_one_and_short_ones_together(tmp_path):
+    """So that a turn that comes meanwhile does not wait for a long history to be cut."""
+    short = [filed(n, "short") for n in range(6)]
+    long = [replace(filed(n, "long"), message=replace(short[0].message, raw=b"x" * 7_500)) for n in range(6, 9)]
+    with Archive(tmp_path / "a.db") as archive:
+        said = (*short, *long)
+        written = replace(record(*said), uncut=tuple(each.key for each in said))
+        archive.write([written])
+        cutter = Cutter()
+        cutter.add(written, None)
+        left = []
+        while cutter:
+            cutter.some(archive, None)
+            left.append(sum(len(each.messages) for each in archive.uncut()))
+        assert left == [3, 2, 1, 0]

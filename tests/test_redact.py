@@ -1,0 +1,189 @@
+"""What is redacted, what is left alone, and what reaches the archive. Keys in here are made up, and cut in two."""
+
+import json
+from pathlib import Path
+
+import pytest
+from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+
+from lantern_proxy import Lantern
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+from lantern_proxy.config_check import ConfigError
+from lantern_proxy.config_safety import PrivacyConfig
+from lantern_proxy.redact import Redactor
+
+A40 = "aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5zA7b"
+SECRETS = {
+    "aws": "AKIA" + "IOSFODNN7EXAMPLE",
+    "github": "ghp_" + A40[:36],
+    "github pat": "github_pat_" + A40,
+    "gitlab": "glpat-" + A40[:20],
+    "openai": "sk-proj-" + A40,
+    "anthropic": "sk-ant-api03-" + A40,
+    "google": "AIza" + A40[:35],
+    "slack": "xoxb-" + "123456789012-123456789012-" + "abcdefghijkl",
+    "stripe": "sk_live_" + A40[:24],
+    "jwt": "eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxMjM0NTYifQ." + "c2lnbmF0dXJlLWhlcmU",
+    "private key": "-----BEGIN RSA PRIVATE KEY-----\n" + A40 + "\n-----END RSA PRIVATE KEY-----",
+    "basic auth": "https://me:" + "hunter2pass@db.example/x",
+    "lantern": "lk_" + A40 + "abc",
+}
+CARDS = ["4111 1111 1111 1111", "4111-1111-1111-1111", "5555555555554444", "378282246310005", "6011111111111117"]
+NOT_CARDS = [
+    "4111 1111 1111 1112", "1234567890123456", "order 4111111111111", "2026-11-22 01:38:59 1763775539123",
+    "0x4111111111111111f", "3.4111111111111111", "id 9411111111111111111",
+]  # fmt: skip
+ORDINARY = [
+    "the port is 9443, commit 3f2a9c1e5b7d8f60a1b2c3d4e5f60718293a4b5c, uuid 8d7f0a52-1f36-4c0e-9a51-2b7a1f0e6c11",
+    "password: see the vault", "sk-learn and sk-1", "src/skeleton.py", "SK is Slovakia", "git@github",
+    "curl https://api.example/v1/users/12", "AKIA is a prefix", "eyJust a name.like.this",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_a_secret_is_replaced_wherever_it_stands(kind):
+    redactor, secret = Redactor(("secrets",), {}), SECRETS[kind]
+    core = "hunter2pass" if kind == "basic auth" else secret
+    for text in (secret, f"it is {secret}, ok?", f'{{"key": "{secret}"}}', f"A={secret}\nB=1"):
+        assert core not in redactor.text(text)
+        assert "[redacted:" in redactor.text(text)
+    assert sum(redactor.found.values()) >= 4
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_a_card_is_replaced(card):
+    redactor = Redactor(("cards",), {})
+    assert redactor.text(f"pay with {card}.") == "pay with [redacted:card]."
+    assert redactor.found == {"card": 1}
+
+
+@pytest.mark.parametrize("text", NOT_CARDS)
+def test_a_number_that_is_no_card_stays(text):
+    assert Redactor(("cards",), {}).text(text) == text
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_stays_as_it_is(text):
+    assert Redactor(("secrets", "cards", "emails"), {}).text(text) == text
+
+
+def test_emails_and_own_patterns_are_replaced():
+    redactor = Redactor(("emails",), {"employee": "E-[0-9]{6}"})
+    assert redactor.text("ask jo.doe+x@mail.example.com, E-123456") == "ask [redacted:email], [redacted:employee]"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"patterns": {"x": "("}}, "patterns.x is no regular expression"),
+        ({"patterns": {"x": "a*"}}, "matches empty text"),
+        ({"redact": ("passwords",)}, "use"),
+        ({"keep_days": -1}, "keep_days is -1"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_refused(wrong, said):
+    with pytest.raises(ConfigError, match=said):
+        PrivacyConfig(**wrong)
+
+
+def raw_of(folder: Path) -> bytes:
+    return b"".join(part.read_bytes() for part in folder.iterdir() if part.is_file())
+
+
+@pytest.mark.parametrize("shape", ["text", "parts", "call", "result", "answer"])
+def test_what_was_redacted_is_nowhere_in_the_files_and_went_upstream_as_it_was(tmp_path, shape):
+    card, key = CARDS[0], SECRETS["github"]
+    said = f"use card {card} and key {key} please"
+    call = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": json.dumps({"with": said})}}
+    shapes = {
+        "text": [{"role": "user", "content": said}],
+        "parts": [{"role": "user", "content": [{"type": "text", "text": said}]}],
+        "call": [{"role": "user", "content": "go"}, {"role": "assistant", "content": None, "tool_calls": [call]}],
+        "result": [
+            {"role": "user", "content": "go"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [call | {"function": {"name": "f", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": said},
+        ],
+        "answer": [{"role": "user", "content": said}],
+    }
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, privacy=PrivacyConfig(redact=("secrets", "cards")))
+        with serving(config) as url:
+            answer = ask(url, body(*shapes[shape]))
+            assert card in upstream.got[-1].body.decode()
+            if shape in ("text", "answer"):
+                assert card in answer.text
+            metrics = http.get(f"{url}/lantern/metrics").text
+            assert 'lantern_redacted_total{kind="card"}' in metrics
+    raw = raw_of(tmp_path)
+    for secret in (card, key):
+        assert secret.encode() not in raw
+    assert b"[redacted:card]" in raw
+
+
+def test_a_redacted_message_that_comes_again_is_known(tmp_path):
+    said = f"the card is {CARDS[0]}"
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, privacy=PrivacyConfig(redact=("cards",)))
+        with serving(config) as url:
+            first = told(ask(url, body(said)))
+        with serving(config) as url:
+            second = told(ask(url, body(said, f"I heard: {said}", "and now?")))
+        assert second["session"] == first["session"]
+    with Archive(config.archive.path) as archive:
+        (tenant,) = archive.tenants()
+        assert tenant.messages == 4
+
+
+def test_the_library_redacts_too(tmp_path):
+    config = Config(
+        archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"),
+        privacy=PrivacyConfig(redact=("cards",), skip_roles=("tool",)),
+    )  # fmt: skip
+    with Lantern(config) as lantern:
+        lantern.archive("s", [{"role": "user", "content": f"card {CARDS[1]}"}, {"role": "assistant", "content": "ok"}])
+    assert CARDS[1].encode() not in raw_of(tmp_path)
+
+
+# rules
+
+
+def test_of_a_request_that_asks_for_it_no_text_is_archived_now_or_later(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            ask(url, body("first, OPEN-1"))
+            history = ("first, OPEN-1", "I heard: first, OPEN-1", "between us: the code is HIDDEN-77 and no other")
+            hidden = told(ask(url, body(*history), x_lantern_archive="off"))
+            assert "HIDDEN-77" in upstream.got[-1].body.decode()
+            assert upstream.got[-1].header("x-lantern-archive") is None
+            more = (*history, f"I heard: {history[2]}", "last, OPEN-2")
+            ask(url, body(*more))
+        with serving(config) as url:  # nothing is remembered by now: all of it looks new
+            after = told(ask(url, body(*more, "I heard: last, OPEN-2", "very last, OPEN-3")))
+            assert after["session"] == hidden["session"]
+            assert "HIDDEN-77" not in http.get(f"{url}/lantern/api/sessions/{after['session']}").text
+        raw = raw_of(tmp_path)
+        assert b"HIDDEN-77" not in raw
+        assert all(text in raw for text in (b"OPEN-1", b"OPEN-2", b"OPEN-3"))
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"skip_models": ("secret-*",)}, {"skip_paths": ("*/chat/completions",)}, {"skip_roles": ("user", "assistant")}],
+)
+def test_what_a_rule_leaves_out_is_not_archived(tmp_path, rules):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, privacy=PrivacyConfig(**rules))
+        with serving(config) as url:
+            assert ask(url, body("HIDDEN-78", "I heard: HIDDEN-78", "more") | {"model": "secret-1"}).status_code == 200
+            wait_for(lambda: http.get(f"{url}/lantern/health").json()["archive"]["waiting"] == 0)
+    assert b"HIDDEN-78" not in raw_of(tmp_path)
+    with Archive(config.archive.path) as archive:
+        assert sum(tenant.messages for tenant in archive.tenants()) == 0
+        assert sum(tenant.passages for tenant in archive.tenants()) == 0

@@ -1,0 +1,140 @@
+"""The evidence reranker's contract (ConvMemory v2), mechanically; its serving and training on the real MiniLM."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lantern_proxy.compiled import ModelError, available
+from lantern_proxy.compiled_export import sources
+from lantern_proxy.rerank import FORBIDDEN, PROTECTED, EvidenceReranker, Memory, memories_of, pairs, reorder
+from lantern_proxy.rerank_train import ARMS, Example, Settings, destroyed, evaluate, scorer, train
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+dense = pytest.mark.skipif(not available(), reason="the extra `dense` is not installed")
+
+
+# the contract
+
+
+@pytest.mark.parametrize("field", sorted(FORBIDDEN))
+def test_a_forbidden_field_is_refused_by_its_name(field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        memories_of([{"text": "the port is 7461", "position": 3}, {"text": "x", "position": 4, field: 1}])
+
+
+def test_what_the_model_reads_is_text_and_time_only() -> None:
+    memories = memories_of([{"text": "the port is 7461", "position": 3.4, "id": 17, "speaker": "user"}])
+    assert memories == [Memory("the port is 7461", 3.4)]
+    assert pairs("which port?", 41.0, memories) == [
+        ("QUERY_TIME: 41. which port?", "MEMORY_TIME: 3. the port is 7461"),
+    ]
+
+
+@given(st.lists(st.integers(), unique=True, max_size=40), st.data())
+def test_the_first_ten_are_permuted_and_nothing_else_moves(order: list[int], data: st.DataObject) -> None:
+    n = min(PROTECTED, len(order))
+    scores = data.draw(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=n, max_size=n))
+    ranked = reorder(order, scores)
+    assert set(ranked[:PROTECTED]) == set(order[:PROTECTED])
+    assert ranked[PROTECTED:] == order[PROTECTED:]
+    dealt = dict(zip(order, scores, strict=False))
+    assert [dealt[i] for i in ranked[:n]] == sorted(scores, reverse=True)
+
+
+@given(st.lists(st.integers(), unique=True, max_size=40))
+def test_equal_scores_leave_the_order_as_it_was(order: list[int]) -> None:
+    assert reorder(order, [0.5] * min(PROTECTED, len(order))) == order
+
+
+@pytest.mark.parametrize("scores", [[1.0], [1.0, float("nan")], [1.0, 2.0, 3.0]])
+def test_scores_that_do_not_fit_are_refused(scores: list[float]) -> None:
+    with pytest.raises(ValueError, match="2 memories"):
+        reorder([4, 5], scores)
+
+
+# what training needs
+
+
+COLOURS = ["red", "green", "blue", "white", "black", "yellow", "purple", "orange", "brown", "grey"]
+THINGS = ["kettle", "bicycle", "tent", "lamp", "scarf", "piano", "boat", "ladder", "mirror", "jacket"]
+
+
+def examples(n: int, *, size: int = 10, seed: int = 1) -> list[Example]:
+    """Questions whose gold memory holds the thing that is asked for, at a place that says nothing."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for i in range(n):
+        things = rng.permutation(THINGS)[:size]
+        memories = tuple(Memory(f"My {t} is {COLOURS[rng.integers(10)]}.", int(rng.integers(40))) for t in things)
+        gold = int(rng.integers(size))
+        asked = f"What colour is the {things[gold]}?"
+        made.append(
+            Example(conversation=f"c{i % 4}", question=asked, max_pos=40, memories=memories, gold=frozenset({gold}))
+        )
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained() -> object:
+    if not available():
+        pytest.skip("the extra `dense` is not installed")
+    import torch
+
+    torch.set_num_threads(1)  # more threads only wait for each other where the cores are busy
+    base = sources(MINILM)[0][0]
+    return train(examples(96, size=4), Settings(base, rate=3e-4, epochs=2), lambda done, steps: None)
+
+
+@dense
+def test_a_trained_reranker_reads_and_loses_its_gain_when_the_text_is_taken_away(trained: object) -> None:
+    asked = examples(16, size=4, seed=9)
+    mrr = {}
+    for arm in ARMS:
+        outcome = evaluate(destroyed(asked, arm, seed=3), [1] * len(asked), scorer(trained))
+        mrr[arm] = np.mean(outcome.mrr[1])
+        assert outcome.recall_at_10[0] == outcome.recall_at_10[1]
+    assert mrr["full"] > np.mean(outcome.mrr[0]) + 0.2
+    assert all(mrr["full"] > mrr[arm] + 0.15 for arm in ARMS if arm != "full"), mrr
+
+
+@dense
+def test_a_trained_reranker_is_served_from_its_folder_in_the_same_order(trained: object, tmp_path: Path) -> None:
+    trained.save_pretrained(str(tmp_path / "model"))  # type: ignore[attr-defined]
+    with EvidenceReranker(str(tmp_path / "model"), tmp_path / "cache") as reranker:
+        reranker.start()
+        assert reranker.wait(240), reranker.detail
+        score = scorer(trained)
+        for each in examples(6, seed=5):
+            wanted = score(each.question, each.max_pos, each.memories)
+            found = reranker.scores(each.question, each.max_pos, each.memories)
+            assert np.corrcoef(wanted, found)[0, 1] > 0.95
+
+
+def test_a_reranker_that_is_not_ready_says_so(tmp_path: Path) -> None:
+    with EvidenceReranker("no/such-model", tmp_path) as reranker, pytest.raises(ModelError, match="reranker is off"):
+        reranker.scores("which port?", 3, [Memory("7461", 1)])
+
+
+def test_questions_without_gold_cannot_be_learnt_from() -> None:
+    nothing = [Example(conversation="a", question="q", max_pos=1, memories=(Memory("x", 0),), gold=frozenset())]
+    with pytest.raises(ValueError, match="nothing to learn"):
+        train(nothing, Settings("base"), lambda done, steps: None)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_an_arm_takes_away_what_it_says_and_leaves_order_and_gold(arm: str) -> None:
+    before = examples(5)
+    after = destroyed(before, arm, seed=1)  # type: ignore[arg-type]
+    for old, new in zip(before, after, strict=True):
+        assert new.gold == old.gold
+        assert [m.position for m in new.memories] == [m.position for m in old.memories]
+        texts, olds = [m.text for m in new.memories], [m.text for m in old.memories]
+        assert (texts == olds) == (arm == "full")
+        assert (new.question == "") == (arm == "scalars")
+        if arm == "shuffled":
+            assert sorted(texts) == sorted(olds)
+        if arm in ("no-text", "scalars"):
+            assert set(texts) == {""}

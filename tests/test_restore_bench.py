@@ -1,0 +1,134 @@
+"""`lantern bench restore`: what counts as restored, and that the command measures the product."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from lantern_proxy.bench import restore, restore_score
+from lantern_proxy.bench.restore_chats import KEPT_TURNS, SHAPES, Probe, Said, chats, compacted
+from lantern_proxy.bench.restore_play import stage
+
+TALK = [
+    ("Ana", "Hey! The harbour crane is rented for 4,200 euros a month."),
+    ("Ben", "Wow, nice!"),
+    ("Ana", "My sister Ilse moved to Trondheim last spring. What about you?"),
+    ("Ben", "I still bake bread on Sundays, mostly rye."),
+    ("Ana", "The boiler room code is 7719, keep it safe."),
+    ("Ben", "Okay!"),
+    *(("Ana" if n % 2 else "Ben", f"Some words about weather number {n}, clouds and rain.") for n in range(14)),
+]
+ASKED = [
+    ("What does the harbour crane cost?", "D1:1", "4,200 euros"),
+    ("Where did Ilse move?", "D1:3", "Trondheim"),
+    ("What is the code of the boiler room?", "D1:5", "7719"),
+    ("What was said last?", "D1:20", "rain"),
+]
+
+
+@pytest.fixture
+def data(tmp_path):
+    turns = [{"speaker": who, "dia_id": f"D1:{n}", "text": text} for n, (who, text) in enumerate(TALK, 1)]
+    questions = [{"question": q, "evidence": [e], "answer": a, "category": 1} for q, e, a in ASKED]
+    talk = {"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": turns}
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps([{"sample_id": "t", "conversation": talk, "qa": questions}]))
+    return path
+
+
+@pytest.fixture
+def run(data, tmp_path):
+    def run(*options):
+        given = ["--data", str(data), "--keep", str(tmp_path / "kept"), "--no-dense", "--json", *options]
+        result = CliRunner().invoke(restore.command, given)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout.strip().splitlines()[-1])
+
+    return run
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("at", [30, 50, 70])
+def test_a_compaction_keeps_the_last_turns_and_loses_the_rest(data, at, shape):
+    (chat,) = chats(data)
+    cut = compacted(chat, at, shape)
+    assert len(cut.kept) == KEPT_TURNS
+    assert (*cut.lost, *cut.kept, *cut.later) == chat.said
+    assert bool(cut.summary) == (shape != "window")
+    gone = {said.id for said in cut.lost}
+    assert all(set(probe.gold) <= gone for probe in cut.probes)
+
+
+def test_a_turn_is_restored_when_all_that_it_says_stands_in_the_block():
+    said = Said("1", "user", "Wow! The crane costs 4,200 euros. It is rented from Olsen in Bergen. Great!", 1, 0.0)
+    wanted = restore_score.evidence(said, Probe("How much?", ("1",), "4,200", "1"), {})
+    assert wanted == ["The crane costs 4,200 euros.", "It is rented from Olsen in Bergen."]
+    assert restore_score.holds(["The crane costs\n4,200 euros. It is rented from Olsen in Bergen."], wanted)
+    assert not restore_score.holds(["The crane costs 4,200 euros."], wanted)
+
+
+def test_of_a_long_turn_the_sentences_that_answer_count():
+    padding = "The weather is described here at some length and without any need. " * 20
+    said = Said("1", "assistant", f"{padding}Ilse moved to Trondheim. {padding}", 1, 0.0)
+    wanted = restore_score.evidence(said, Probe("Where is Ilse?", ("1",), "Trondheim", "1"), {})
+    assert wanted == ["Ilse moved to Trondheim."]
+
+
+def test_facts_are_values_with_the_words_they_were_said_with(data):
+    (chat,) = chats(data)
+    found = restore_score.facts(compacted(chat, 70, "window"))
+    crane = next(fact for fact in found if fact.value.startswith("4,200") or "crane" in fact.context)
+    assert not restore_score.restored(crane, ["Something else costs 14,200 euros."])
+    assert restore_score.restored(crane, [TALK[0][1]])
+
+
+def test_the_recipes_answer_the_same_questions(run):
+    rows = {recipe: run("--recipe", recipe, "--at", "70") for recipe in ("default", "lantern", "newest", "fts5")}
+    assert {row["n"] for row in rows.values()} == {3}
+    assert rows["default"]["evidence_recall"] == 1.0
+    for row in rows.values():
+        assert {"evidence_recall", "all_evidence", "answer_containment", "n", "chars", "ms", "ci"} <= set(row)
+        assert row["chars"] <= 6_000
+
+
+def test_a_smaller_budget_restores_less(run):
+    assert run("--budget", "0")["evidence_recall"] == 0.0
+    assert run("--query", "context", "--budget", "420")["evidence_recall"] < 1.0
+
+
+def test_facts_and_admission_are_measured_too(run):
+    assert run("--measure", "facts")["evidence_recall"] > 0
+    kinds = run("--measure", "admission", "--at", "70")["kinds"]
+    assert kinds["asking"] == [1.0, 3]
+    assert kinds["ordinary"][0] <= 0.5
+
+
+def test_a_recipe_is_tested_against_another_on_the_same_questions(run):
+    alone = run("--recipe", "newest", "--at", "70", "--budget", "300")
+    told = run("--recipe", "default", "--at", "70", "--budget", "300", "--against", "newest")
+    assert told["against"]["evidence_recall"] == alone["evidence_recall"]
+    assert told["against"]["difference"] == round(told["evidence_recall"] - alone["evidence_recall"], 4)
+    assert 0 < told["against"]["p_wilcoxon"] <= 1
+
+
+def test_without_decay_an_old_turn_is_as_important_as_a_new_one(data, tmp_path):
+    (chat,) = chats(data)
+    cut = compacted(chat, 70, "window")
+    spread = {}
+    for days in (0.0, 0.001):
+        folder = tmp_path / str(days)
+        folder.mkdir()
+        settings = restore.configured(None, days)
+        with stage([cut], folder, settings, dense=False, advance=lambda n: None) as played:
+            block = played.restored(cut, "lantern", "", 6_000)
+            values = [placed.signals["importance"] for placed in block.placed]
+            spread[days] = max(values) / min(values)
+    assert spread[0.0] < 1.5
+    assert spread[0.001] > 3
+
+
+def test_a_file_that_is_neither_is_named(tmp_path):
+    (tmp_path / "x.json").write_text("[1]")
+    result = CliRunner().invoke(restore.command, ["--data", str(tmp_path / "x.json")])
+    assert result.exit_code == 1
+    assert "x.json is neither LoCoMo" in result.output

@@ -1,0 +1,89 @@
+"""Coverage under a budget keeps its guarantee, and what is likely to be asked for comes first."""
+
+import math
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lantern_proxy.restore_cover import Part, cover, value
+from lantern_proxy.restore_lines import lines
+from lantern_proxy.restore_salience import Place, likelihood
+from lantern_proxy.turn import Passage
+
+SMALL = st.lists(
+    st.tuples(st.dictionaries(st.sampled_from("abcdef"), st.floats(0.1, 9.0), min_size=1), st.integers(1, 60)),
+    min_size=1,
+    max_size=9,
+)
+
+
+def part(n, worth):
+    return Part(n, (0,), "user", worth, sum(worth.values()))
+
+
+def best_possible(offered, sizes, room):
+    every = range(len(offered))
+    fitting = [c for k in range(len(offered) + 1) for c in combinations(every, k) if sum(sizes[i] for i in c) <= room]
+    return max(value(offered[i] for i in chosen) for chosen in fitting)
+
+
+@settings(deadline=None, max_examples=200)
+@given(SMALL, st.integers(30, 150), st.sampled_from([0.3, 0.8, 1.0]))
+def test_greedy_reaches_its_guarantee_against_every_subset(made, room, power):
+    offered = [part(n, worth) for n, (worth, _) in enumerate(made)]
+    sizes = [size for _, size in made]
+    chosen = cover(offered, lambda p, opened: sizes[p.candidate], room, power=power, shares={}, echo=0.0)
+    reached = value(each.part for each in chosen)
+    assert sum(sizes[each.part.candidate] for each in chosen) <= room
+    assert reached >= (1 - 1 / math.e) / 2 * best_possible(offered, sizes, room) - 1e-9
+
+
+def test_one_large_part_beats_many_small_ones_when_it_is_worth_more():
+    offered = [part(0, {"a": 2.0}), part(1, {"b": 50.0})]
+    chosen = cover(offered, lambda p, opened: (1, 100)[p.candidate], 100, power=1.0, shares={})
+    assert [each.part.candidate for each in chosen] == [1]
+
+
+def test_past_the_deadline_the_best_so_far_is_taken():
+    offered = [part(n, {f"w{n}": 100.0 - n}) for n in range(100)]
+    asked = iter([False] * 3 + [True] * 1_000)
+    chosen = cover(offered, lambda p, opened: 40, 4_000, power=1.0, shares={}, late=lambda: next(asked))
+    assert 0 < len(chosen) < 70
+    assert [each.part.candidate for each in chosen] == list(range(len(chosen)))
+    assert cover(offered, lambda p, opened: 40, 4_000, power=1.0, shares={}, late=lambda: True)
+
+
+def test_an_echo_is_left_out():
+    offered = [part(0, {"a": 2.0, "b": 2.0}), part(1, {"a": 1.0, "b": 1.0}), part(2, {"c": 0.5})]
+    chosen = cover(offered, lambda p, opened: 10, 1_000, power=0.8, shares={})
+    assert [each.part.candidate for each in chosen] == [0, 2]
+
+
+def test_a_speaker_takes_no_more_than_its_share():
+    offered = [Part(n, (0,), "tool", {str(n): 9.0}, 9.0) for n in range(9)] + [part(9, {"x": 0.1})]
+    chosen = cover(offered, lambda p, opened: 40, 400, power=1.0, shares={"tool": 100})
+    assert sorted(each.part.speaker for each in chosen) == ["tool", "tool", "user"]
+
+
+def rated(text, *, speaker="user", answers=False):
+    passage = Passage(session="s", message="m", position=0, part=0, turn=1, speaker=speaker, text=text)
+    return likelihood(lines(passage), lambda key: 1.0, lambda term: 0.8, Place(answers=answers))
+
+
+@pytest.mark.parametrize(
+    ("likely", "unlikely"),
+    [
+        ("My sister Ilse moved to Trondheim last spring.", "That sounds like a very good plan to me."),
+        ("We decided on port 9443 for staging.", "Could you explain how the ports work in general?"),
+        ("The migration failed with LF-2047.", "You should always test your migrations first."),
+    ],
+)
+def test_what_tells_something_is_likelier_to_be_asked_for(likely, unlikely):
+    assert rated(likely) > 1.5 * rated(unlikely)
+
+
+def test_an_answer_and_a_users_own_words_count_more():
+    text = "The boiler room is behind the kitchen."
+    assert rated(text, answers=True) > rated(text) > rated(text, speaker="assistant")

@@ -1,0 +1,130 @@
+"""Which passages a loss block looks at first: the richest, whatever was read when, and hardly more than it needs."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from lantern_proxy import restore_lines
+from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
+from lantern_proxy.config import Config, EmbedConfig
+from lantern_proxy.restore import Restorer
+from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore_loss import POOL_TIMES
+from lantern_proxy.restore_richest import richness
+from lantern_proxy.restore_scope import Key, Scope
+from lantern_proxy.turn import Passage
+
+
+def write(archive: Archive, first: int, last: int) -> None:
+    rng = random.Random(first)
+    passages = tuple(
+        Passage(
+            session="s", message=f"m{n}", position=n, part=0, turn=n, speaker=rng.choice(("user", "assistant", "tool")),
+            text=f"Box {n} holds " + "gadgets and " * rng.randrange(1, 40) + f"part P-{n}.",
+            tags=tuple(f"P-{n}-{i}" for i in range(rng.randrange(12))), created_at=1.7e9 + n,
+        )
+        for n in range(first, last)
+    )  # fmt: skip
+    row = SessionRow(id="s", api="chat", created_at=1.0, last_seen_at=1.0)
+    request = RequestRow(id=f"r{first}", at=1.0, api="chat", path="", event="new")
+    archive.write([Record(tenant="t", session=row, request=request, passages=passages)])
+
+
+@pytest.fixture
+def archive(tmp_path):
+    with Archive(tmp_path / "a.db", synchronous="normal", vectors=False) as archive:
+        yield archive
+
+
+def by_hand(archive: Archive) -> list[int]:
+    """Ids of all passages as they are now, richest first."""
+    found = archive.of("t").passages(session="s")
+    return [p.id for p in sorted(found, key=lambda p: (-richness(p.speaker, len(p.tags), len(p.text)), p.id))]
+
+
+def ordered(scope: Scope, archive: Archive) -> list[int]:
+    assert scope.catch_up(archive, math.inf)
+    return [scope.entries.ids[row] for row in scope.richest(math.inf).tolist()]
+
+
+def test_the_order_follows_what_is_archived_corrected_and_pruned(archive):
+    scope = Scope(Key("t", None, "s"))
+    write(archive, 0, 300)
+    assert ordered(scope, archive) == by_hand(archive)
+    write(archive, 300, 420)
+    assert ordered(scope, archive) == by_hand(archive)
+    first = by_hand(archive)[0]
+    passage = archive.of("t").passages_by_id([first])[first]
+    archive.of("t").edit(replace(passage, text=passage.text + " It is a very long story." * 80), now=1.8e9)
+    assert ordered(scope, archive) == by_hand(archive)
+    assert by_hand(archive)[0] != first
+
+
+def test_a_deadline_leaves_an_order_of_all_rows(archive, monkeypatch):
+    monkeypatch.setattr("lantern_proxy.restore_richest.STEP", 50)
+    scope = Scope(Key("t", None, "s"))
+    write(archive, 0, 200)
+    scope.catch_up(archive, math.inf)
+    assert sorted(scope.richest(0.0).tolist()) == list(range(200))
+    for _ in range(5):
+        scope.richest(0.0)
+    assert [scope.entries.ids[row] for row in scope.richest(0.0).tolist()] == by_hand(archive)
+
+
+def test_a_loss_block_reads_a_few_times_its_budget_and_not_the_archive(archive):
+    write(archive, 0, 4_000)
+    restorer = Restorer(archive, Config(embed=EmbedConfig(enabled="off")), None)
+    ask = Ask(
+        tenant="t", project="", session="s", present="Now sort the imports.", budget_chars=1_000, now=1.8e9,
+        deadline=math.inf,
+    )  # fmt: skip
+    block = restorer.at_compaction(ask)
+    texts = {p.id: len(p.text) for p in archive.of("t").passages(session="s")}
+    room, wanted = POOL_TIMES * 1_000, set()
+    for id_ in by_hand(archive):
+        room -= texts[id_]
+        if room < 0:
+            break
+        wanted.add(id_)
+    assert {p.passage.id for p in block.placed} <= wanted
+    assert len(block.placed) > 3
+    assert block.considered <= len(wanted) + 1
+    restorer.close()
+
+
+def test_a_warm_restorer_gives_the_same_block(archive):
+    write(archive, 0, 2_500)
+    ask = Ask(
+        tenant="t", project="", session="s", present="Box 17 is gone.", budget_chars=3_000, now=1.8e9, deadline=math.inf
+    )
+    blocks = []
+    for warm in (False, True):
+        restorer = Restorer(archive, Config(embed=EmbedConfig(enabled="off")), None)
+        if warm:
+            restorer.warm("t", "", "s")
+        blocks.append(restorer.at_compaction(ask).text)
+        restorer.close()
+    assert blocks[0] == blocks[1]
+
+
+def test_a_slow_machine_still_gets_a_block_of_the_richest_in_time(archive, monkeypatch):
+    """The clock moves by 10 ms with every passage that is split, so that 15 of them would use all of the time."""
+    write(archive, 0, 400)
+    clock = [100.0]
+    monkeypatch.setattr("lantern_proxy.restore.time.monotonic", lambda: clock[0])
+
+    def slow(passage):
+        clock[0] += 0.01
+        return restore_lines.lines(passage)
+
+    monkeypatch.setattr("lantern_proxy.restore_entries.lines", slow)
+    restorer = Restorer(archive, Config(embed=EmbedConfig(enabled="off")), None)
+    ask = Ask(tenant="t", project="", session="s", present="-", budget_chars=6_000, now=1.8e9, deadline=100.15)
+    block = restorer.at_compaction(ask)
+    restorer.close()
+    assert clock[0] < ask.deadline
+    assert "restore:deadline" in block.degraded
+    assert {p.passage.id for p in block.placed} <= set(by_hand(archive)[:16])
+    assert len(block.placed) > 4

@@ -1,0 +1,278 @@
+"""Scopes: opened from the archive or a snapshot, kept up to date, never longer than a request has time for."""
+
+import math
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lantern_proxy import restore_scope, restore_snapshots
+from lantern_proxy.analyze import terms
+from lantern_proxy.archive import Archive, PruneRule, Record, RequestRow, SessionRow
+from lantern_proxy.archive_forget import ForgetRule
+from lantern_proxy.archive_snapshots import folder
+from lantern_proxy.bm25 import BUILT
+from lantern_proxy.restore_scope import Key, Scope
+from lantern_proxy.restore_scopes import Scopes, keep
+from lantern_proxy.turn import Passage
+
+native = pytest.mark.skipif(not BUILT, reason="the numpy twin makes no snapshots")
+ALL = Key("t", None, None)
+
+
+def passage(session: str, n: int, text: str) -> Passage:
+    return Passage(
+        session=session, message=f"m{n}", position=n // 2, part=n % 2, turn=n, speaker="user", text=text,
+        tags=(f"port {n}",), terms=tuple(terms(text)), created_at=1.7e9 + n,
+    )  # fmt: skip
+
+
+def write(archive: Archive, first: int, last: int, *, session: str = "s", tenant: str = "t", project: str = "") -> None:
+    passages = tuple(
+        passage(session, n, f"Box {n} of {session} holds part P-{n % 97} and gadget{n}.") for n in range(first, last)
+    )
+    row = SessionRow(id=session, api="chat", created_at=1.0, last_seen_at=1.0)
+    request = RequestRow(id=f"{tenant}-{session}-{first}", at=1.0, api="chat", path="", event="new")
+    archive.write([Record(tenant=tenant, project=project, session=row, request=request, passages=passages)])
+
+
+@pytest.fixture
+def archive(tmp_path):
+    with Archive(tmp_path / "a.db", synchronous="normal", vectors=False) as archive:
+        yield archive
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Snapshots from 100 passages on."""
+    monkeypatch.setattr(restore_snapshots, "LEAST", 100)
+
+
+def test_a_long_message_is_open_to_its_neighbours_by_its_whole_length(archive):
+    write(archive, 0, 4)
+    texts = ("word " * 200, "test " * 200)
+    long = tuple(replace(passage("s", 4 + n, text), position=9, part=n) for n, text in enumerate(texts))
+    row = SessionRow(id="s", api="chat", created_at=1.0, last_seen_at=1.0)
+    request = RequestRow(id="long", at=1.0, api="chat", path="", event="new")
+    archive.write([Record(tenant="t", session=row, request=request, passages=long)])
+    openness = opened(archive).openness
+    assert openness[:4].tolist() == [1.0] * 4
+    assert openness[4] == openness[5] == pytest.approx(restore_scope.SHORT_BYTES / (2 * (5 * 200 - 1)))
+
+
+def opened(archive: Archive, key: Key = ALL) -> Scope:
+    scope = Scope(key)
+    assert scope.catch_up(archive, math.inf)
+    return scope
+
+
+def state(scope: Scope) -> tuple:
+    """All that a restore sees of a scope."""
+    lexical = scope.lexical(["box", "gadget7", "p-5"])
+    ids = [entry.passage.id for entry in scope.entries]
+    return ids, lexical.tolist(), scope.places.tolist(), scope.ages(2e9).tolist(), round(scope.idf("box"), 9)
+
+
+def test_entries_are_the_passages_in_order_and_read_when_looked_at(archive):
+    write(archive, 0, 30)
+    scope = opened(archive)
+    assert [entry.passage.text.split()[1] for entry in scope.entries] == [str(n) for n in range(30)]
+    assert scope.entries[-1].passage.id == 30
+    assert scope.entries[3].anchor == ("gadget3", scope.entries[3].flat.index("gadget3"))
+    assert [e.passage.id for e in scope.entries[2:5]] == [3, 4, 5]
+    with pytest.raises(IndexError):
+        scope.entries[30]
+
+
+def test_messages_of_a_session_stand_next_to_each_other_and_sessions_far_apart(archive):
+    write(archive, 0, 4)
+    write(archive, 0, 4, session="other")
+    write(archive, 4, 6)
+    places = opened(archive).places.tolist()
+    mine, other = places[:4] + places[8:], places[4:8]
+    assert np.diff(mine).tolist() == [0, 1, 0, 1, 0]
+    assert np.diff(other).tolist() == [0, 1, 0]
+    assert min(abs(a - b) for a in mine for b in other) == 10
+
+
+@pytest.mark.parametrize("key", [ALL, Key("t", "p", None), Key("t", None, "two")])
+def test_what_another_process_archives_is_found_at_the_next_use(archive, key):
+    write(archive, 0, 5, session="two", project="p")
+    scope = opened(archive, key)
+    with Archive(archive.path, vectors=False) as other:
+        write(other, 5, 9, session="two", project="p")
+        write(other, 0, 9, session="three", tenant="u", project="p")
+    assert scope.catch_up(archive, math.inf)
+    assert [e.passage.id for e in scope.entries] == list(range(1, 10))
+    assert scope.lexical(["gadget8"])[8] > 0
+
+
+def test_a_passage_without_stored_terms_is_analysed(archive):
+    row = SessionRow(id="s", api="chat", created_at=1.0, last_seen_at=1.0)
+    request = RequestRow(id="r", at=1.0, api="chat", path="", event="new")
+    bare = Passage(session="s", message="m", position=0, part=0, turn=0, speaker="user", text="Gustav Mayr \ud800")
+    archive.write([Record(tenant="t", session=row, request=request, passages=(bare,))])
+    assert opened(archive).lexical(["gustav"])[0] > 0
+
+
+def test_an_open_scope_stops_at_the_deadline_and_the_background_goes_on(archive):
+    for first in range(0, 4_000, 1_000):
+        write(archive, first, first + 1_000)
+    scopes = Scopes()
+    scope = scopes.use(ALL, 1.0)
+    assert not scope.catch_up(archive, time.monotonic())
+    assert len(scope) == restore_scope.STEP
+    scopes.finish(scope, archive)
+    scope.release()
+    for _ in range(500):
+        scope = scopes.use(ALL, 5.0)
+        n, opening = len(scope), scope.opening
+        scope.release()
+        if not opening:
+            break
+        time.sleep(0.01)
+    assert n == 4_000
+    scopes.close()
+
+
+def test_a_closed_archive_ends_the_background_without_a_word(tmp_path, caplog):
+    archive = Archive(tmp_path / "b.db", vectors=False)
+    write(archive, 0, 1_200)
+    scopes = Scopes()
+    scope = scopes.use(ALL, 1.0)
+    scope.catch_up(archive, time.monotonic())
+    archive.close()
+    scopes.finish(scope, archive)
+    scope.release()
+    for thread in threading.enumerate():
+        if thread.name == "lantern-open":
+            thread.join(10)
+    assert not caplog.records
+    scopes.close()
+
+
+@native
+def test_a_kept_scope_opens_as_it_was_and_takes_in_what_came_since(archive, few):
+    write(archive, 0, 150)
+    write(archive, 0, 20, session="other")
+    first = opened(archive)
+    assert keep(first, archive)
+    write(archive, 150, 160)
+    fresh, kept = opened(archive, Key("t", None, None)), Scope(ALL)
+    assert kept.catch_up(archive, math.inf)
+    assert (kept.kept, first.kept) == (170, 170)
+    assert state(fresh) == state(kept)
+    first.catch_up(archive, math.inf)
+    assert state(first) == state(kept)
+
+
+@native
+def test_a_correction_reaches_a_kept_scope(archive, few):
+    write(archive, 0, 150)
+    scope = opened(archive)
+    assert keep(scope, archive)
+    mine = archive.of("t")
+    old = mine.passages_by_id([5])[5]
+    mine.edit(replace(old, text="The courier is Gustav.", terms=tuple(terms("The courier is Gustav."))), now=1.0)
+    again = Scope(ALL)
+    assert scope.catch_up(archive, math.inf)
+    assert again.catch_up(archive, math.inf)
+    assert again.kept == 150
+    for each in (scope, again):
+        assert np.flatnonzero(each.lexical(["gustav"])).tolist() == [4]
+        assert each.lexical(["gadget4"])[4] == 0
+        assert each.entries[4].passage.text == "The courier is Gustav."
+    assert keep(again, archive)
+    assert state(opened(archive)) == state(again) == state(scope)
+
+
+@native
+def test_a_prune_leaves_no_word_in_any_file_beside_the_archive(archive, few):
+    write(archive, 0, 150)
+    write(archive, 0, 120, session="secret")
+    write(archive, 0, 120, session="theirs", tenant="u")
+    mine, theirs = opened(archive), opened(archive, Key("u", None, None))
+    assert keep(mine, archive)
+    assert keep(theirs, archive)
+    assert any(b"secret" in path.read_bytes() for path in folder(archive.path).iterdir())
+    archive.of("t").prune(PruneRule(session="secret"), now=2e9)
+    left = list(folder(archive.path).iterdir())
+    assert not any(b"secret" in path.read_bytes() for path in left)
+    assert len([path for path in left if path.suffix == ".index"]) == 1
+    assert not keep(mine, archive), "an open index that still has what was pruned must not be written"
+    assert not any(b"secret" in path.read_bytes() for path in folder(archive.path).iterdir())
+    again = opened(archive)
+    assert (len(again), again.kept) == (150, 0)
+
+
+@native
+def test_a_damaged_snapshot_or_one_of_another_archive_is_built_anew(archive, few, tmp_path):
+    write(archive, 0, 150)
+    scope = opened(archive)
+    keep(scope, archive)
+    (path,) = folder(archive.path).glob("*.index")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9] + b"\0" + whole[-8:])
+    again = opened(archive)
+    assert again.kept == 0
+    assert state(again) == state(scope)
+    with Archive(tmp_path / "c.db", vectors=False) as other:
+        write(other, 0, 150, session="x")
+        snapshot = restore_snapshots.snapshot_path(other.path, "t", restore_snapshots.name_of(ALL))
+        snapshot.write_bytes(whole)
+        assert opened(other).kept == 0
+
+
+@native
+def test_a_deleted_archive_takes_its_snapshots_with_it(tmp_path, few):
+    path = tmp_path / "d.db"
+    with Archive(path, vectors=False) as archive:
+        write(archive, 0, 150, session="secret")
+        scope = opened(archive)
+        keep(scope, archive)
+        path.unlink()
+        folder(path).joinpath("x.index").write_bytes(b"secret")
+        assert not keep(scope, archive)
+    with Archive(path, vectors=False):
+        assert not list(folder(path).glob("*.index"))
+
+
+@native
+def test_nothing_is_kept_in_the_clear_beside_an_encrypted_archive(archive, few):
+    write(archive, 0, 150)
+    archive.encrypted = True
+    assert not keep(opened(archive), archive)
+    assert not list(folder(archive.path).glob("*.index"))
+
+
+@native
+def test_small_scopes_sessions_and_summaries_of_turns_are_not_kept():
+    assert not restore_snapshots.is_due(ALL, 4_999, 0)
+    assert restore_snapshots.is_due(ALL, 5_000, 0)
+    assert not restore_snapshots.is_due(ALL, 6_000, 5_000)
+    assert restore_snapshots.is_due(ALL, 6_250, 5_000)
+    assert not restore_snapshots.is_due(Key("t", None, "s"), 50_000, 0)
+    assert not restore_snapshots.is_due(Key("t", None, None, "turn"), 50_000, 0)
+
+
+def test_a_pruned_passage_reads_as_nothing(archive):
+    write(archive, 0, 10)
+    scope = opened(archive)
+    archive.of("t").prune(PruneRule(session="s"), now=2e9)
+    assert scope.entries[4].passage.text == ""
+    assert scope.entries[4].lines == ()
+
+
+@native
+def test_what_was_forgotten_is_in_no_file_and_no_kept_scope(archive, few):
+    write(archive, 0, 150)
+    write(archive, 0, 120, session="secret")
+    scope = opened(archive)
+    assert keep(scope, archive)
+    archive.forget("t", ForgetRule(session="secret"), now=2e9)
+    assert not list(folder(archive.path).glob("*.index"))
+    assert not keep(scope, archive)
+    assert opened(archive).kept == 0
+    assert len(opened(archive)) == 150

@@ -1,0 +1,38 @@
+"""The signals of a question over a whole scope, on real archives."""
+
+from dataclasses import replace
+
+from lantern_proxy.bench.datasets import Candidate, Conversation
+from lantern_proxy.bench.pipelines import Query
+from lantern_proxy.bench.pipelines_product import Default
+from lantern_proxy.bench.resources import Resources
+from lantern_proxy.config import Config
+
+
+def scores(sessions: dict[str, list[str]], question: str) -> dict[tuple[str, int], float]:
+    """(session, place) -> score, without vectors."""
+    said = [(name, n, text) for name, texts in sessions.items() for n, text in enumerate(texts)]
+    candidates = [Candidate(id=f"{s}{n}", session=s, speaker="user", text=text, at=1.7e9) for s, n, text in said]
+    plain = Config()
+    config = replace(plain, embed=replace(plain.embed, enabled="off"))
+    with Resources(config) as resources:
+        found = Default(resources).prepare(Conversation(id="c", candidates=tuple(candidates), questions=()))
+        values = found(Query(question)).tolist()
+    return {(session, n): value for (session, n, _), value in zip(said, values, strict=True)}
+
+
+def talk(name: str, first: str) -> list[str]:
+    return [first, *(f"Something {name} else number {n}." for n in range(4)), f"The concert of {name} went well."]
+
+
+def test_of_two_like_passages_the_one_whose_session_is_about_the_question_is_better():
+    found = scores({"a": talk("anna", "We cooked."), "b": talk("bea", "I had a piano lesson.")}, "piano: concert?")
+    assert found["b", 5] > found["a", 5]
+
+
+def test_long_messages_stand_for_themselves():
+    short = scores({"a": ["The piano is black.", "It was cheap.", "So.", "Far away."]}, "what about the piano?")
+    words = " ".join(f"word{n}" for n in range(400))
+    long = scores({"a": ["The piano is black.", f"It was cheap. {words}", "So.", "Far away."]}, "what about the piano?")
+    assert short["a", 1] > short["a", 3]
+    assert short["a", 1] - short["a", 3] > 3 * (long["a", 1] - long["a", 3])

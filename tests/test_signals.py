@@ -1,0 +1,174 @@
+"""Signals one by one: speakers, dates, form, late interaction, and the trees that weigh them."""
+
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lantern_proxy import rerank_light
+from lantern_proxy.rerank_light import LightError, Trees
+from lantern_proxy.signals import keywords, said_by, speaker_name
+from lantern_proxy.signals_dates import closeness, spans
+from lantern_proxy.signals_form import ASKED, TRAITS, asked, fits, form_of, traits
+from lantern_proxy.signals_late import DIM, best_matches, in_context, maxsim, pack
+
+MONDAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC).timestamp()
+
+
+def said(text: str) -> list[tuple[str, str]]:
+    epoch = date(1970, 1, 1).toordinal()
+    return [(str(date.fromordinal(epoch + a)), str(date.fromordinal(epoch + b))) for a, b in spans(text, MONDAY)]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("we met yesterday", "2023-05-07", "2023-05-07"),
+        ("see you tomorrow", "2023-05-09", "2023-05-09"),
+        ("last Friday it rained", "2023-05-05", "2023-05-05"),
+        ("on Saturday", "2023-05-06", "2023-05-06"),
+        ("last weekend", "2023-05-06", "2023-05-07"),
+        ("last week", "2023-05-01", "2023-05-07"),
+        ("next month", "2023-06-01", "2023-06-30"),
+        ("last year", "2022-01-01", "2022-12-31"),
+        ("7 May 2023", "2023-05-07", "2023-05-07"),
+        ("May 7th, 2023", "2023-05-07", "2023-05-07"),
+        ("2023-05-07", "2023-05-07", "2023-05-07"),
+        ("in December", "2022-12-01", "2022-12-31"),
+        ("3 days ago", "2023-05-05", "2023-05-05"),
+    ],
+)
+def test_days_are_resolved_against_the_day_they_were_spoken_of(text, first, last):
+    assert said(text) == [(first, last)]
+
+
+@given(st.text(max_size=200), st.floats(0, 4e9))
+def test_no_text_and_no_time_breaks_the_reading_of_days(text, at):
+    assert all(first <= last for first, last in spans(text, at))
+
+
+def test_a_day_that_does_not_exist_is_no_day():
+    assert said("31 June 2023, 2023-13-45") == []
+
+
+def test_the_same_day_is_closest_then_a_wider_span_then_a_day_near_it():
+    day, week, near, far = (100, 100), (97, 103), (107, 107), (200, 200)
+    found = [closeness([day], [other]) for other in (day, week, near, far)]
+    assert found[0] == 1.0
+    assert found == sorted(found, reverse=True)
+    assert found[3] == 0.0
+    assert closeness([], [day]) == 0.0
+
+
+def test_a_question_that_names_a_speaker_is_about_that_one():
+    roles = ["user", "user", "assistant"]
+    names = ["carolin", "melani", ""]
+    assert said_by(roles, names, {"melani", "paint"}, "user").tolist() == [0, 1, 0]
+    assert said_by(roles, names, {"paint"}, "user").tolist() == [1, 1, 0]
+    assert said_by(roles, names, {"paint"}, "assistant").tolist() == [0, 0, 1]
+    assert said_by(roles, names, {"paint"}, "").tolist() == [0, 0, 0]
+
+
+def test_the_name_in_front_of_a_text_is_the_speaker():
+    assert speaker_name("Caroline: we moved") == "carolin"
+    assert speaker_name("note: this is no name") == ""
+    assert speaker_name("We moved: it was fun") == ""
+
+
+def test_keywords_are_the_share_of_the_question_among_tags():
+    assert keywords(["port", "db"], [{"port"}, {"port", "db", "x"}, set()]).tolist() == [0.5, 1.0, 0.0]
+
+
+def test_forms_have_one_number_for_each_name_and_see_what_they_say():
+    assert len(traits("")) == len(TRAITS)
+    statement = dict(zip(TRAITS, traits("I moved to Porto last week with two cats."), strict=True))
+    question = dict(zip(TRAITS, traits("Wow! Where did you move?"), strict=True))
+    assert all(statement[name] for name in ("time_words", "numbers", "names", "first_person"))
+    assert all(question[name] for name in ("ends_asking", "filler"))
+    assert not question["numbers"]
+    wants = dict(zip(ASKED, asked("When did Ann move, and how many cats has she?"), strict=True))
+    assert [wants[name] for name in ("when", "number", "where")] == [1.0, 1.0, 0.0]
+
+
+def test_who_asks_does_not_answer_and_a_question_about_time_wants_a_time():
+    told, asks, both = map(form_of, ("I moved to Porto last week.", "Where did you move?", "Nice! Where did you move?"))
+    assert (told.asking, asks.asking, both.asking) == (0.0, 1.0, 0.5)
+    assert told.dated > 0 == asks.dated
+    assert asks.addressed > told.addressed == 0
+    when, where = (fits(text, [told, asks], people=False) for text in ("When did Ann move?", "Where did Ann move?"))
+    assert when[0] > where[0] > where[1] == when[1]
+    assert fits("Where did Ann move?", [asks], people=True)[0] < where[1]
+
+
+def units(rows: int, seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).standard_normal((rows, DIM)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_late_interaction_in_bytes_is_that_of_floats_to_two_digits():
+    question, told = units(5, 1), [units(n, 10 + n) for n in (1, 7, 0, 30)]
+    told[1][3] = question[2]
+    exact = np.array([[max((float(q @ t) for t in text), default=0.0) for text in told] for q in question])
+    found = best_matches(question, [pack(text) for text in told])
+    assert np.abs(found - exact).max() < 0.01
+    assert found[2].argmax() == 1
+    weights = np.array([1.0, 0.5, 3.0, 0.0, 1.0])
+    assert maxsim(found, weights) == pytest.approx(weights @ np.clip(found, 0, 1) ** 3 / weights.sum())
+
+
+def test_a_word_may_be_found_in_the_message_before_at_a_discount_and_not_in_another_session():
+    matches = np.array([[0.9, 0.2, 0.1, 0.3]])  # the last two passages open sessions of their own
+    found = in_context(matches, np.array([0, 1, 10, 20]), discount=0.5)
+    assert found == pytest.approx(np.array([[0.9, 0.45, 0.1, 0.3]]))
+
+
+def test_a_passage_without_tokens_scores_nothing():
+    assert best_matches(units(2, 1), []).shape == (2, 0)
+    assert best_matches(units(2, 1), [pack(units(0, 2))]).tolist() == [[0.0], [0.0]]
+
+
+def learned(rounds: int = 20) -> tuple[Trees, np.ndarray, np.ndarray]:
+    """A model of 60 questions whose evidence is the candidate that is best in a and b together."""
+    pytest.importorskip("lightgbm")
+    table = np.random.default_rng(3).random((60 * 40, 3)).astype(np.float32)
+    gold = np.zeros(len(table), bool)
+    for start in range(0, len(table), 40):
+        gold[start + np.argmax(table[start : start + 40, :2].sum(axis=1))] = True
+    return rerank_light.grow(("a", "b", "noise"), table, gold, [40] * 60, rounds=rounds, seeds=(1,)), table, gold
+
+
+def test_trees_in_numpy_score_as_lightgbm_does():
+    lightgbm = pytest.importorskip("lightgbm")
+    table = np.random.default_rng(5).random((2_000, 4)).astype(np.float32)
+    target = (table[:, 0] > 0.5) * table[:, 1]
+    booster = lightgbm.train(
+        {"objective": "regression", "num_leaves": 15, "verbose": -1, "num_threads": 1},
+        lightgbm.Dataset(table, target),
+        30,
+    )
+    roots = [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
+    ours = rerank_light._flat(("a", "b", "c", "d"), roots, 1.0).scores(table)
+    assert np.abs(ours - booster.predict(table)).max() < 1e-9
+
+
+def test_a_trained_model_finds_what_it_was_shown_and_survives_its_file(tmp_path):
+    model, table, gold = learned()
+    firsts = [gold[s : s + 40][np.argmax(model.scores(table[s : s + 40]))] for s in range(0, len(table), 40)]
+    assert np.mean(firsts) > 0.7
+    rerank_light.save(model, tmp_path / "m.npz", {"n": 60})
+    again = rerank_light.load(tmp_path / "m.npz", ("noise", "b", "a"))
+    assert again.features == ("a", "b", "noise")
+    assert (again.scores(table) == model.scores(table)).all()
+
+
+def test_a_model_that_cannot_be_used_says_why(tmp_path):
+    model, _, _ = learned(2)
+    rerank_light.save(model, tmp_path / "m.npz", {})
+    with pytest.raises(LightError, match="wants feature noise"):
+        rerank_light.load(tmp_path / "m.npz", ("a", "b"))
+    (tmp_path / "torn.npz").write_bytes((tmp_path / "m.npz").read_bytes()[:300])
+    for name in ("torn.npz", "absent.npz"):
+        with pytest.raises(LightError, match="train one"):
+            rerank_light.load(tmp_path / name, ("a", "b", "noise"))

@@ -1,0 +1,117 @@
+"""Export and import: what comes out goes in again, and restores work after."""
+
+import hashlib
+import json
+
+import pytest
+from click.testing import CliRunner
+from scripted import Upstream, ask, body, config_for, serving
+from test_archive import MINE, NASTY, OTHER, block, passage, passed_over, record
+
+from lantern_proxy import chunk, cli
+from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.archive_transfer import take_in
+from lantern_proxy.turn import Placed
+
+
+def plainly(archive: Archive, tenant: str):
+    """An export as JSON brings it back, with passages numbered as they come: their ids are an archive's own."""
+    numbers: dict[int, int] = {}
+    rows = [json.loads(json.dumps(row)) for row in archive.of(tenant).export()]
+    for row in rows:
+        if row["type"] == "passage":
+            row["id"] = numbers.setdefault(row["id"], len(numbers) + 1)
+        if row["type"] == "edit":
+            row["passage"] = numbers.get(row["passage"])
+        for told in row["restored"]["placed"] if row["type"] == "block" else row.get("passed", ()):
+            told["passage"]["id"] = numbers.get(told["passage"]["id"], 0)
+            told |= {"other": numbers[told["other"]], "why": ""} if told.get("reason") == "echo" else {}
+    return rows
+
+
+@pytest.fixture
+def full(tmp_path):
+    """Every kind of row, and text of every kind."""
+    with Archive(tmp_path / "one.db") as archive:
+        kept = [p for (p,) in archive.write([record(n, text[:5_000]) for n, text in enumerate(NASTY)])]
+        archive.write([record(20, "of another session", session="s2"), record(21, "theirs", tenant=OTHER)])
+        placed = [Placed(passage=p, text=p.text, rank=1, score=0.5, signals={"bm25": 1.0}) for p in kept[:2]]
+        left = [passed_over(kept[2], "echo", other=kept[0].id), passed_over(kept[3], "budget")]
+        archive.write([record(30, blocks=(block(placed),), passages=(passage(31, "t", unit="turn"),), passed=left)])
+        mine = archive.of(MINE)
+        mine.reinforce({kept[0].id: (0.8, 0.7, 3, 9.0)})
+        mine.edit(chunk.reword(mine.passages_by_id([kept[4].id])[kept[4].id], "reworded"), now=5.0)
+        mine.edit(chunk.reword(mine.passages_by_id([kept[4].id])[kept[4].id], "reworded twice"), now=6.0)
+        mine.feedback("", kept[5].id, "wrong", now=7.0)
+        mine.pin(kept[3].id, now=8.0)
+        yield archive
+
+
+def test_an_export_that_is_taken_in_gives_the_same_export(full, tmp_path):
+    rows = [json.loads(json.dumps(row)) for row in full.of(MINE).export()]
+    assert {row["type"] for row in rows} == {"session", "message", "passage", "edit", "request", "block"}
+    with Archive(tmp_path / "two.db") as other:
+        counts = take_in(other, "alice", rows, now=99.0)
+        assert counts["message"] == sum(row["type"] == "message" for row in rows)
+        assert plainly(other, "alice") == plainly(full, MINE)
+        assert [tenant.id for tenant in other.tenants()] == ["alice"]
+        assert all(found.ok for found in other.check())
+        assert other.of("alice").search("reworded twice")
+        take_in(other, "alice", rows, now=99.0)
+        assert plainly(other, "alice") == plainly(full, MINE)
+
+
+def test_an_import_joins_what_is_there_and_touches_nobody_else(full):
+    before = plainly(full, OTHER)
+    rows = [json.loads(json.dumps(row)) for row in full.of(MINE).export()]
+    take_in(full, "alice", rows, now=1.0)
+    assert plainly(full, OTHER) == before
+    assert plainly(full, "alice") == plainly(full, MINE)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda rows: rows[1].pop("key"), "line 2 is no message"),
+        (lambda rows: rows[0].update(type="table"), "line 1 is no row"),
+        (lambda rows: rows.pop(0), "line 1 is no row"),
+        (lambda rows: rows[1].update(print="xyz"), "line 2 is no message"),
+        (lambda rows: rows[1].update(position="one"), "cannot be stored"),
+    ],
+)
+def test_a_row_that_is_none_is_told_by_its_line(full, tmp_path, spoil, said):
+    rows = [json.loads(json.dumps(row)) for row in full.of(MINE).export()]
+    spoil(rows)
+    with Archive(tmp_path / "two.db") as other, pytest.raises(ArchiveError, match=said):
+        take_in(other, "alice", rows, now=1.0)
+
+
+def test_after_a_move_to_another_machine_a_conversation_goes_on_and_restores_work(tmp_path):
+    said: list[str] = []
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            for text in ("The vault number is XYLOPHONE-42, keep it.", "thanks", "go on", "and on", "more"):
+                said += [text, ask(url, body(*said, text)).json()["choices"][0]["message"]["content"]]
+
+        def run(*arguments, code=0):
+            result = CliRunner().invoke(cli.cli, list(map(str, arguments)))
+            assert result.exit_code == code, result.output
+            return result
+
+        run("export", "--output", tmp_path / "out.jsonl", "--archive", config.archive.path)
+        (tmp_path / "new").mkdir()
+        moved = config_for(upstream, tmp_path / "new", tenants={"alice": {"keys_sha256": [SHA_OF_SK_ONE]}})
+        told = run("import", tmp_path / "out.jsonl", "--tenant", "alice", "--archive", moved.archive.path)
+        assert "alice: 1 sessions, 10 messages" in told.output
+        with serving(moved) as url:
+            ask(url, body(*said[-2:], "what is the vault number?"))
+            assert "XYLOPHONE-42" in upstream.got[-1].texts
+        lines = (tmp_path / "out.jsonl").read_text().splitlines()
+        (tmp_path / "bad").write_text("\n".join([lines[0], "not json"]))
+        assert "line 2 of" in run("import", tmp_path / "bad", "--archive", moved.archive.path, code=1).stderr
+        both = run("import", tmp_path / "out.jsonl", tmp_path / "new", "--archive", moved.archive.path, code=2)
+        assert "one after the other" in both.stderr
+
+
+SHA_OF_SK_ONE = hashlib.sha256(b"sk-one").hexdigest()

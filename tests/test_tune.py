@@ -1,0 +1,97 @@
+"""Tuning: it finds what helps, says so of questions it has not seen, and says when nothing does."""
+
+import numpy as np
+import pytest
+
+from lantern_proxy.config import RestoreConfig
+from lantern_proxy.config_retrieval import RetrievalConfig
+from lantern_proxy.tune import Labelled, Settings, Sheet, fit, fragment, judge, validate
+
+START = Settings(weights={"bm25": 1.0, "vector": 0.8}, tau=0.5)
+
+
+def labelled(n, *, good, sure=0.0, seed=0, candidates=60, kind="temporal"):
+    """Questions whose gold stands out in the signals named `good`; the other signals are noise."""
+    draw = np.random.default_rng(seed)
+    made = []
+    for number in range(n):
+        gold = int(draw.integers(candidates))
+        signals = {name: draw.random(candidates) for name in ("bm25", "vector")}
+        for name in good:
+            signals[name][gold] += 0.9
+        made.append(
+            Labelled(
+                question=f"question {number}", type=kind, signals=signals, gold=np.array([gold]),
+                sure=float(sure if np.isscalar(sure) else sure[number]), group=f"g{number % 6}",
+            )
+        )  # fmt: skip
+    return made
+
+
+def test_quality_is_that_of_the_ranking_by_hand():
+    one = Labelled(
+        question="", type="temporal", sure=0.0, gold=np.array([2, 0]), signals={"bm25": np.array([1.0, 3.0, 2.0, 0.0])}
+    )
+    two = Labelled(question="", type="temporal", sure=0.0, gold=np.array([0]), signals={"bm25": np.arange(20.0)})
+    quality = Sheet([one, two], ["bm25"], "zscore").quality({"bm25": 1.0})
+    assert quality.tolist() == [(1 / 2 + 1) / 2, (1 / 20 + 0) / 2]
+
+
+def test_a_signal_that_only_makes_noise_loses_its_weight():
+    found = fit(labelled(120, good=("bm25",)), START)
+    assert found.weights["vector"] < 0.5 * found.weights["bm25"]
+
+
+def test_what_helps_is_told_to_help_on_questions_that_were_not_seen():
+    told = validate(labelled(120, good=("bm25",)), Settings(weights={"bm25": 0.3, "vector": 1.0}))
+    assert told.after > told.before
+    assert told.gain[1] > 0
+    assert told.helps
+
+
+def test_settings_that_are_right_already_are_told_not_to_be_improved():
+    told = validate(labelled(60, good=("bm25", "vector"), seed=5), START)
+    assert told.gain[1] <= 0
+    assert not told.helps
+
+
+def test_the_cascade_skips_where_words_are_sure_and_right():
+    sure = np.tile([0.9, 0.0], 60)
+    questions = labelled(120, good=("bm25", "vector"), sure=sure, seed=2)
+    for number, each in enumerate(questions):
+        if number % 2 == 0:  # sure: the words alone are beyond doubt
+            each.signals["bm25"][each.gold] += 5
+    found = fit(questions, START)
+    assert 0 < found.of("temporal")[1] <= 0.9
+    told = validate(questions, START)
+    assert told.skipped == 0.5
+    assert abs(told.cost[0]) < 0.01
+
+
+def test_a_type_of_its_own_gets_its_own_weights():
+    words = labelled(60, good=("bm25",), seed=3, kind="single-session-user")
+    sense = labelled(60, good=("vector",), seed=4, kind="single-session-preference")
+    found = fit(words + sense, START)
+    assert found.of("single-session-user")[0]["bm25"] > found.of("single-session-user")[0]["vector"]
+    assert found.of("single-session-preference")[0]["vector"] > found.of("single-session-preference")[0]["bm25"]
+
+
+def test_few_questions_are_refused_with_how_many_it_takes():
+    with pytest.raises(ValueError, match="19 labelled questions are too few to learn from; give 20 or more"):
+        fit(labelled(19, good=("bm25",)), START)
+
+
+def test_what_is_found_is_a_config_that_loads():
+    words = labelled(60, good=("bm25",), seed=3, kind="single-session-user")
+    sense = labelled(60, good=("vector",), seed=4, kind="single-session-preference")
+    part = fragment(fit(words + sense, START))
+    RestoreConfig(**part["restore"])
+    retrieval = RetrievalConfig(**part["retrieval"])
+    assert retrieval.of("single-session-preference") != retrieval.of("temporal")
+
+
+def test_judging_looks_at_each_question_once():
+    questions = labelled(30, good=("bm25",)) + labelled(30, good=("vector",), kind="multi-session")
+    told = judge(questions, START)
+    assert told.quality.shape == (60,)
+    assert (told.quality[:30].mean() > 0.2, told.skipped.sum()) == (True, 0)

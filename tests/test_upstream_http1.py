@@ -1,0 +1,411 @@
+"""Our own transport against servers that misbehave: what httpx's transport makes of them, it makes of them, too."""
+
+import asyncio
+import contextlib
+import shutil
+import ssl
+import subprocess
+
+import httpx
+import pytest
+from scripted import CHUNKED, Upstream, say
+
+from lantern_proxy.upstream_http1 import _HIGH_BYTES, Http1, Origin
+
+BIG = bytes(range(256)) * 8_192
+
+
+def ours(**settings) -> Http1:
+    return Http1(**{"connect_s": 5, "silence_s": 5, **settings})
+
+
+def raw(*pieces: bytes, reset: bool = False, pause_s: float = 0.01):
+    """A server that sends exactly these bytes, then closes (or resets) the connection."""
+
+    async def answer(got, wire):
+        for piece in pieces:
+            await wire.send(piece)
+            await asyncio.sleep(pause_s)
+        if reset:
+            wire.reset()
+        else:
+            wire.writer.close()
+
+    return answer
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+MISBEHAVIOURS = {
+    "content-length": (raw(OK + b"content-length: 2\r\n\r\nhi"), "GET"),
+    "body in pieces": (raw(OK + b"content-length: 6\r\n\r\n", b"ab", b"cd", b"ef"), "GET"),
+    "head in pieces": (raw(b"HTTP/1.", b"1 200 O", b"K\r\ncontent-le", b"ngth: 2\r\n", b"\r\nhi"), "GET"),
+    "chunked": (raw(OK + b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n", b"2\r\nde\r\n0\r\n\r\n"), "GET"),
+    "chunked with trailers": (raw(OK + b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-t: 1\r\n\r\n"), "GET"),
+    "chunk extensions": (raw(OK + b"transfer-encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\n\r\n"), "GET"),
+    "until the end": (raw(OK + b"content-type: text/plain\r\n\r\n", b"all of", b" it"), "GET"),
+    "HTTP/1.0": (raw(b"HTTP/1.0 200 OK\r\n\r\n", b"old"), "GET"),
+    "no reason": (raw(b"HTTP/1.1 200 \r\ncontent-length: 0\r\n\r\n"), "GET"),
+    "connection: close": (raw(OK + b"connection: close\r\ncontent-length: 2\r\n\r\nhi"), "GET"),
+    "100 first": (raw(b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"content-length: 2\r\n\r\nhi"), "GET"),
+    "103 first": (raw(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n", OK + b"content-length: 2\r\n\r\nhi"), "GET"),
+    "HEAD with a length": (raw(OK + b"content-length: 2000\r\n\r\n"), "HEAD"),
+    "HEAD, chunked": (raw(OK + b"transfer-encoding: chunked\r\n\r\n"), "HEAD"),
+    "204": (raw(b"HTTP/1.1 204 No Content\r\n\r\n"), "GET"),
+    "304 with a length": (raw(b"HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n"), "GET"),
+    "nothing": (raw(), "POST"),
+    "reset at once": (raw(reset=True), "POST"),
+    "half a head": (raw(OK + b"content-le"), "GET"),
+    "less than its length": (raw(OK + b"content-length: 9\r\n\r\nhalf"), "GET"),
+    "reset within the body": (raw(OK + b"content-length: 9\r\n\r\nhalf", reset=True), "GET"),
+    "half a chunk": (raw(OK + b"transfer-encoding: chunked\r\n\r\n9\r\nhalf"), "GET"),
+    "chunks without an end": (raw(OK + b"transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"), "GET"),
+    "a chunk of no size": (raw(OK + b"transfer-encoding: chunked\r\n\r\nzz\r\nhalf\r\n"), "GET"),
+    "no HTTP": (raw(b"220 mail.example ESMTP\r\n\r\n"), "GET"),
+    "a header without a colon": (raw(OK + b"what is this\r\ncontent-length: 0\r\n\r\n"), "GET"),
+    "two lengths": (raw(OK + b"content-length: 2\r\ncontent-length: 3\r\n\r\nhi!"), "GET"),
+    "a length that is none": (raw(OK + b"content-length: two\r\n\r\nhi"), "GET"),
+    "101": (raw(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"), "GET"),
+    "binary": (raw(OK + b"content-length: 2097152\r\n\r\n" + BIG), "GET"),
+}
+
+
+async def outcome(transport: httpx.AsyncBaseTransport, url: str, method: str) -> object:
+    """Status, body and headers, or what kind of error."""
+    async with httpx.AsyncClient(transport=transport, timeout=3) as client:
+        try:
+            async with client.stream(method, f"{url}/v1/x", content=b"{}" if method == "POST" else None) as answer:
+                body = b"".join([chunk async for chunk in answer.aiter_raw()])
+                return answer.status_code, sorted((k.lower(), v) for k, v in answer.headers.raw), body
+        except httpx.TransportError as error:
+            return type(error)
+
+
+@pytest.mark.parametrize("name", MISBEHAVIOURS)
+def test_a_server_is_understood_as_httpx_understands_it(name):
+    answer, method = MISBEHAVIOURS[name]
+    with Upstream(answer=answer) as upstream:
+        theirs = asyncio.run(outcome(httpx.AsyncHTTPTransport(), upstream.url, method))
+        mine = asyncio.run(outcome(ours(), upstream.url, method))
+    if name == "101":  # httpx hands the connection over, which a proxy has no use for
+        assert mine is httpx.RemoteProtocolError
+        return
+    assert mine == theirs
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", BIG])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_a_request_reaches_its_server_as_httpx_sends_it(method, body):
+    async def send(transport, url):
+        request = httpx.Request(method, f"{url}/v1/a%2Fb?q=%20&q=1", headers=[("X-One", "1"), ("x-one", "2")],
+                                content=body or None)  # fmt: skip
+        answer = await transport.handle_async_request(request)
+        await answer.aread()
+        await transport.aclose()
+
+    with Upstream(answer=say(200, b"{}")) as upstream:
+        asyncio.run(send(httpx.AsyncHTTPTransport(), upstream.url))
+        asyncio.run(send(ours(), upstream.url))
+    theirs, mine = upstream.got
+    assert (mine.method, mine.target, mine.body) == (theirs.method, theirs.target, theirs.body)
+    assert sorted((k.lower(), v) for k, v in mine.headers) == sorted((k.lower(), v) for k, v in theirs.headers)
+
+
+def run(upstream: Upstream, work, **settings):
+    """`work(ask)` with a transport of ours; ask(method, body) -> status, body."""
+
+    async def through():
+        transport, origin = ours(**settings), Origin.of(httpx.URL(upstream.url))
+
+        async def ask(method=b"POST", body=b"{}", headers=()):
+            answer = await transport.ask(origin, method, b"/v1/x", headers, body)
+            try:
+                return answer.status, b"".join([chunk async for chunk in answer])
+            finally:
+                answer.close()
+
+        try:
+            return await work(ask, transport, origin)
+        finally:
+            await transport.aclose()
+
+    return asyncio.run(through())
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_a_connection_that_its_server_closed_is_replaced_without_an_error(method):
+    """The server closes as it gets the second request, so that the client cannot know before."""
+    seen = []
+
+    async def once(got, wire):
+        seen.append(got.body)
+        if len(seen) == 2:
+            wire.writer.close()
+        else:
+            await say(200, b"%d" % len(seen))(got, wire)
+
+    async def work(ask, *_):
+        return [await ask(method, b"{}" if method == b"POST" else b"") for _ in range(2)]
+
+    with Upstream(answer=once) as upstream:
+        assert run(upstream, work) == [(200, b"1"), (200, b"3")]
+    assert upstream.connections == 2
+
+
+def test_what_a_new_connection_refuses_is_not_sent_again():
+    with Upstream(answer=raw()) as upstream:
+
+        async def work(ask, *_):
+            await ask()
+
+        with pytest.raises(httpx.RemoteProtocolError):
+            run(upstream, work)
+    assert len(upstream.got) == 1
+
+
+def test_a_post_that_its_server_may_have_worked_on_is_not_sent_again():
+    count = []
+
+    async def late(got, wire):
+        count.append(got)
+        if len(count) == 2:
+            await asyncio.sleep(1.2)
+            wire.writer.close()
+        else:
+            await say(200, b"{}")(got, wire)
+
+    async def work(ask, *_):
+        await ask()
+        await ask()
+
+    with Upstream(answer=late) as upstream, pytest.raises(httpx.RemoteProtocolError):
+        run(upstream, work)
+    assert len(count) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        raw(OK + b"content-length: 2\r\n\r\nhi" + OK + b"content-length: 2\r\n\r\nno"),
+        raw(OK + b"content-length: 2\r\nconnection: close\r\n\r\nhi"),
+        raw(OK + b"content-length: 2\r\n\r\nhi and more"),
+    ],
+    ids=["two answers", "connection: close", "more than its length"],
+)
+def test_what_follows_an_answer_never_becomes_the_answer_to_something_else(answer):
+    async def work(ask, *_):
+        return [await ask() for _ in range(3)]
+
+    with Upstream(answer=answer) as upstream:
+        assert run(upstream, work) == [(200, b"hi")] * 3
+        assert upstream.connections == 3
+
+
+def test_a_cancelled_request_ends_its_connection():
+    ended = []
+
+    async def silent(got, wire):
+        await wire.closed()
+        ended.append(got)
+
+    async def work(ask, *_):
+        task = asyncio.create_task(ask())
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        for _ in range(100):
+            if ended:
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    with Upstream(answer=silent) as upstream:
+        assert run(upstream, work)
+
+
+def test_an_answer_that_is_not_read_to_its_end_ends_its_connection():
+    async def endless(got, wire):
+        await wire.head(200, CHUNKED)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await wire.chunk(b"x" * 1_000)
+                await asyncio.sleep(0.001)
+
+    async def work(ask, transport, origin):
+        answer = await transport.ask(origin, b"GET", b"/", [], b"")
+        async for _ in answer:
+            break
+        answer.close()
+        assert not transport._idle[origin]
+        return True
+
+    with Upstream(answer=endless) as upstream:
+        assert run(upstream, work)
+
+
+def test_a_slow_reader_holds_the_upstream_up_instead_of_filling_the_memory():
+    sent = 0
+
+    async def flood(got, wire):
+        nonlocal sent
+        await wire.head(200, ("content-length", str(200 * len(BIG))))
+        for _ in range(200):
+            await wire.send(BIG)
+            sent += len(BIG)
+
+    async def work(ask, transport, origin):
+        answer = await transport.ask(origin, b"GET", b"/", [], b"")
+        await asyncio.sleep(1.0)
+        held, waiting = sent, answer._connection._waiting_bytes
+        total = 0
+        async for chunk in answer:
+            total += len(chunk)
+        answer.close()
+        return held, waiting, total
+
+    with Upstream(answer=flood) as upstream:
+        held, waiting, total = run(upstream, work, silence_s=30)
+    assert total == 200 * len(BIG)
+    assert held < 100 * len(BIG)
+    assert waiting < 8 * _HIGH_BYTES
+
+
+def test_silence_is_a_read_timeout_and_a_slow_stream_is_none():
+    async def slow(got, wire):
+        await wire.head(200, CHUNKED)
+        for _ in range(8):
+            await wire.chunk(b"x")
+            await asyncio.sleep(0.2)
+        await wire.send(b"0\r\n\r\n")
+
+    async def work(ask, *_):
+        return await ask()
+
+    with Upstream(answer=slow) as upstream:
+        assert run(upstream, work, silence_s=0.8) == (200, b"x" * 8)
+
+    async def silent(got, wire):
+        await wire.head(200, CHUNKED)
+        await wire.closed()
+
+    with Upstream(answer=silent) as upstream, pytest.raises(httpx.ReadTimeout):
+        run(upstream, work, silence_s=0.3)
+
+
+def test_a_server_that_takes_nothing_is_a_write_timeout():
+    async def work(ask, *_):
+        await ask(body=BIG * 20)
+
+    async def main():
+        async def deaf(reader, writer):
+            writer.transport.pause_reading()
+            await asyncio.sleep(5)
+
+        server = await asyncio.start_server(deaf, "127.0.0.1", 0, limit=1_024)
+        transport = ours(silence_s=0.5)
+        origin = Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
+        try:
+            with pytest.raises(httpx.WriteTimeout):
+                await transport.ask(origin, b"POST", b"/", [], BIG * 20)
+        finally:
+            await transport.aclose()
+            server.close()
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_comes_before_the_body_is_sent_is_the_answer():
+    async def pieces():
+        yield b"first"
+        await asyncio.sleep(0.3)
+        for _ in range(50):
+            yield b"more"
+            await asyncio.sleep(0.01)
+
+    async def main():
+        async def refuse(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig")
+            await writer.drain()
+
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        transport = ours()
+        origin = Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
+        answer = await transport.ask(origin, b"POST", b"/", [], pieces())
+        assert (answer.status, [c async for c in answer]) == (413, [b"big"])
+        answer.close()
+        assert not transport._idle[origin], "half of a request is still owed on this connection"
+        await transport.aclose()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_more_requests_than_connections_wait_their_turn_and_all_are_answered():
+    at_once = most = 0
+
+    async def busy(got, wire):
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.02)
+        at_once -= 1
+        await say(200, b"{}")(got, wire)
+
+    async def work(ask, *_):
+        tasks = [asyncio.create_task(ask()) for _ in range(30)]
+        await asyncio.sleep(0.03)
+        tasks[-1].cancel()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        return sum(each == (200, b"{}") for each in found)
+
+    with Upstream(answer=busy) as upstream:
+        assert run(upstream, work, connections=3) == 29
+    assert most <= 3
+
+
+@pytest.mark.parametrize("bad", [(b"x-a", b"1\r\nx-b: 2"), (b"x-a\nx-b", b"1"), (b"x-a", b"1\0")])
+def test_a_header_cannot_end_its_line(bad):
+    async def work(ask, *_):
+        await ask(headers=[bad])
+
+    with Upstream() as upstream, pytest.raises(httpx.LocalProtocolError):
+        run(upstream, work)
+    assert upstream.got == []
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
+@pytest.mark.parametrize("trusted", [True, False])
+def test_tls_is_spoken_and_a_certificate_that_nobody_vouches_for_is_refused(tmp_path, monkeypatch, trusted):
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
+            "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]  # fmt: skip
+    subprocess.run(make, check=True, capture_output=True)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+
+    async def main():
+        async def hello(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(OK + b"content-length: 2\r\n\r\nhi")
+            await writer.drain()
+
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(cert, key)
+        server = await asyncio.start_server(hello, "localhost", 0, ssl=context, family=2)
+        transport = ours()
+        origin = Origin("https", "localhost", server.sockets[0].getsockname()[1])
+        try:
+            answer = await transport.ask(origin, b"GET", b"/", [], b"")
+            found = [c async for c in answer]
+            answer.close()
+            return found
+        finally:
+            await transport.aclose()
+            server.close()
+
+    if trusted:
+        assert asyncio.run(main()) == [b"hi"]
+    else:
+        with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
+            asyncio.run(main())

@@ -1,0 +1,232 @@
+"""Several workers on one archive: to a client they are one proxy, whichever of them its connection reaches."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import httpx
+import pytest
+from scripted import Upstream, body, config_for, process, told, wait_for
+from test_durability import converse, texts_of
+
+from lantern_proxy.admin.metrics import merged
+from lantern_proxy.app_place import Place
+from lantern_proxy.app_workers import Others
+from lantern_proxy.config import Config
+
+BLOCK = re.compile(r"<restored_context.*?</restored_context>", re.S)
+CLIENTS = [f"sk-{n}" for n in range(6)]
+"""Credentials that both of two workers have some of."""
+PATIENT = "restore: {deadline_ms: 5000}\n"
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+@pytest.fixture
+def upstream():
+    with Upstream() as made:
+        yield made
+
+
+def once(url: str, request: dict, key: str, **headers: str) -> httpx.Response:
+    """One request on a connection of its own."""
+    head = {"authorization": f"Bearer {key}", "connection": "close", **headers}
+    return httpx.post(f"{url}/v1/chat/completions", json=request, headers=head, timeout=60)
+
+
+def fact(key: str, n: int) -> str:
+    return f"Depot {n} of {key} ships through gate GATE-{n * 7919:05d}, and its keeper is Keeper-{n * 104729:06d}."
+
+
+def workers(serve: subprocess.Popen) -> list[int]:
+    """Processes of the workers."""
+    children = Path(f"/proc/{serve.pid}/task/{serve.pid}/children").read_text().split()
+    found = [(int(pid), Path(f"/proc/{pid}/cmdline").read_bytes()) for pid in children]
+    return [pid for pid, command in found if b"spawn_main" in command]
+
+
+def health(url: str) -> dict:
+    return httpx.get(f"{url}/lantern/health", timeout=60).json()
+
+
+def all_up(url: str, count: int) -> None:
+    """Wait until so many workers answer."""
+    assert wait_for(lambda: [w["status"] for w in health(url)["workers"]] == ["ok"] * count, 60)
+
+
+def test_a_conversation_whose_connections_reach_any_worker_gets_its_block_and_the_same_bytes_ever_after(
+    upstream, tmp_path
+):
+    with process(config_for(upstream, tmp_path), "--workers", "2", more=PATIENT) as (_, url):
+        for key in CLIENTS:
+            messages: list[dict] = []
+            for n in range(8):
+                messages.append({"role": "user", "content": fact(key, n)})
+                messages.append(once(url, body(*messages), key).json()["choices"][0]["message"])
+            kept = [*messages[-4:], {"role": "user", "content": "Which gate does depot number 2 ship through?"}]
+            sent: list[list[str]] = []
+            for n in range(5):
+                answer = once(url, body(*kept), key)
+                assert told(answer)["restored"] != "0", (key, n, told(answer))
+                assert "degraded" not in told(answer)
+                sent.append([str(m["content"]) for m in upstream.got[-1].data["messages"]])
+                kept += [answer.json()["choices"][0]["message"], {"role": "user", "content": f"Noted, {n}."}]
+            blocks = BLOCK.findall("\n".join(sent[0]))
+            assert "GATE-15838" in "\n".join(blocks)
+            for before, after in pairwise(sent):
+                assert after[: len(before)] == before  # the provider's prompt cache holds
+        each = [one["events"] for one in health(url)["workers"]]
+        assert all(one.get("window") or one.get("compacted") for one in each), each
+    assert len(texts_of(config_for(upstream, tmp_path))) == len(CLIENTS) * 2 * (8 + 5)
+
+
+@linux
+def test_a_worker_that_is_killed_loses_nothing_and_is_started_again(upstream, tmp_path):
+    config, answered, stop = config_for(upstream, tmp_path), [], threading.Event()
+    with process(config, "--workers", "2") as (serve, url):
+        assert wait_for(lambda: len(workers(serve)) == 2)
+        for victim in range(4):
+            stop.clear()
+            talkers = [
+                threading.Thread(target=_persist, args=(url, f"round {victim} talker {n}", answered, stop))
+                for n in range(6)
+            ]
+            before = len(answered)
+            for talker in talkers:
+                talker.start()
+            wait_for(lambda before=before: len(answered) > before + 12)
+            killed = workers(serve)[victim % 2]
+            os.kill(killed, signal.SIGKILL)
+            assert wait_for(lambda killed=killed: len(workers(serve)) == 2 and killed not in workers(serve))
+            there = len(answered)
+            assert wait_for(lambda there=there: len(answered) > there + 12), "nobody is served any more"
+            stop.set()
+            for talker in talkers:
+                talker.join(30)
+        all_up(url, 2)
+        serve.send_signal(signal.SIGTERM)
+        assert serve.wait(30) == 0
+    kept = texts_of(config)
+    assert not set(answered) - set(kept)
+    assert len(kept) == len(set(kept)), "archived twice"
+
+
+def _persist(url: str, name: str, answered: list[str], stop: threading.Event) -> None:
+    """Conversations, each until the proxy breaks one off."""
+    life = 0
+    while not stop.is_set():
+        life += 1
+        converse(url, f"{name} life {life}", answered, stop)
+
+
+def test_metrics_and_health_tell_of_all_workers(upstream, tmp_path):
+    with process(config_for(upstream, tmp_path), "--workers", "3") as (_, url):
+        all_up(url, 3)
+        for key in CLIENTS:
+            once(url, body("hello"), key)
+        for _ in range(4):  # whichever worker answers
+            text = httpx.get(f"{url}/lantern/metrics", timeout=60).text
+            counts = re.findall(r'^lantern_requests_total\{worker="(\d)",event="new"\} (\S+)$', text, re.M)
+            assert sum(float(count) for _, count in counts) == len(CLIENTS)
+            assert len(counts) > 1
+            assert re.findall(r'^lantern_worker_up\{worker="(\d)"\} 1.0$', text, re.M) == ["0", "1", "2"]
+            names = re.findall(r"^# TYPE (\S+)", text, re.M)
+            assert len(names) == len(set(names))
+            told = health(url)
+            assert told["events"] == {"new": len(CLIENTS)}
+            assert len(told["workers"]) == 3
+
+
+def test_the_pages_event_stream_hears_every_worker(upstream, tmp_path):
+    with process(config_for(upstream, tmp_path), "--workers", "2") as (_, url):
+        all_up(url, 2)
+        with httpx.stream("GET", f"{url}/lantern/api/events", timeout=60) as page:
+            lines = page.iter_lines()
+            next(lines)
+            time.sleep(1.0)  # the other worker's stream is open by then
+            for key in CLIENTS:
+                once(url, body("hello"), key)
+            heard = set()
+            for line in lines:
+                if line.startswith("data: "):
+                    heard.add(json.loads(line[6:])["tenant"])
+                if len(heard) == len(CLIENTS):
+                    break
+            assert len(heard) == len(CLIENTS)
+
+
+def test_a_limit_holds_for_all_workers_together(upstream, tmp_path):
+    with process(config_for(upstream, tmp_path), "--workers", "3", more="access: {requests_per_minute: 2}\n") as (
+        _,
+        url,
+    ):
+        for key in CLIENTS:
+            statuses = [once(url, body(f"hello {n}"), key).status_code for n in range(5)]
+            assert (statuses[0], statuses[-1]) == (200, 429), statuses
+
+
+def test_what_passes_through_comes_back_as_it_is(upstream, tmp_path):
+    with process(config_for(upstream, tmp_path), "--workers", "2") as (_, url):
+        for key in CLIENTS:
+            head = {"authorization": f"Bearer {key}", "connection": "close", "x-custom": "kept"}
+            big = b"x" * 3_000_000
+            for data in (b"{}", big, iter([big[:7], big[7:]])):
+                answer = httpx.post(f"{url}/v1/embeddings?a=b%20c", content=data, headers=head, timeout=60)
+                got = upstream.got[-1]
+                assert (answer.status_code, answer.content) == (200, b"{}")
+                assert (got.target, got.header("x-custom")) == ("/v1/embeddings?a=b%20c", "kept")
+                assert not [name for name, _ in got.headers if name.lower().startswith("x-lantern")]
+            assert got.body == big
+            assert httpx.head(f"{url}/v1/models", headers=head, timeout=60).status_code == 200
+            assert once(url, body("hi"), key, upgrade="websocket", connection="upgrade").status_code == 426
+
+
+@linux
+def test_workers_end_when_their_parent_is_killed(upstream, tmp_path):
+    with process(config_for(upstream, tmp_path), "--workers", "2") as (serve, url):
+        once(url, body("hello"), "sk-0")
+        pids = workers(serve)
+        assert len(pids) == 2
+        serve.send_signal(signal.SIGKILL)
+        serve.wait(10)
+        assert wait_for(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()], 20)
+
+
+def test_a_worker_that_cannot_start_ends_the_server_with_its_reason(upstream, tmp_path):
+    config = config_for(upstream, tmp_path)
+    Path(f"{config.archive.path}.keys").write_text("no keys at all")
+    with process(config, "--workers", "2") as (serve, _):
+        assert serve.wait(60) != 0
+        assert "cannot be read" in serve.stderr.read()
+
+
+def test_a_workers_own_port_is_for_workers():
+    others = Others(Place(0, (4001, 4002), "secret"), Config())
+    scope = {"server": ("127.0.0.1", 4001), "client": ("127.0.0.1", 9), "headers": [(b"host", b"x")]}
+    assert others.entered(scope) is None
+    assert others.entered({**scope, "headers": [(b"x-lantern-worker", b"guess")]}) is None
+    known = [(b"x-lantern-worker", b"secret"), (b"x-lantern-worker-client", b"10.1.2.3"), (b"host", b"x")]
+    entered = others.entered({**scope, "headers": known})
+    assert entered is not None
+    assert (entered["client"], entered["headers"]) == (("10.1.2.3", 0), [(b"host", b"x")])
+    public = {**scope, "server": ("127.0.0.1", 8484), "headers": known}
+    assert others.entered(public) is public
+
+
+def test_samples_are_told_apart_by_worker():
+    up = "# HELP lantern_worker_up U.\n# TYPE lantern_worker_up gauge\nlantern_worker_up 1.0\n"
+    one = '# HELP a_total A.\n# TYPE a_total counter\na_total{event="x\\"y"} 1.0\na_total 2.0\n' + up
+    found = merged({1: one, 0: one.replace("2.0", "5.0")}, range(3))
+    assert found.splitlines() == [
+        "# HELP a_total A.", "# TYPE a_total counter", 'a_total{worker="0",event="x\\"y"} 1.0',
+        'a_total{worker="0"} 5.0', 'a_total{worker="1",event="x\\"y"} 1.0', 'a_total{worker="1"} 2.0',
+        "# HELP lantern_worker_up U.", "# TYPE lantern_worker_up gauge",
+        'lantern_worker_up{worker="0"} 1.0', 'lantern_worker_up{worker="1"} 1.0', 'lantern_worker_up{worker="2"} 0.0',
+    ]  # fmt: skip
