@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 import httpx
@@ -77,6 +78,7 @@ class Fuzz:
         self.tenants, self.played = tenants, Played()
         self.talks: list[Talk] = []
         self.tenant_of: Callable[[str], str] = str
+        self.changes = cycle(("edit", "pin", "feedback"))
 
     def secret(self, tenant: int) -> str:
         return f"canary-{tenant}-{self.random.getrandbits(32):08x}"
@@ -193,11 +195,11 @@ class Fuzz:
         self.played.looks[verb.partition("?")[0].partition("/")[0]] += 1
         return answer.json()
 
-    async def browse(self, client: httpx.AsyncClient, url: str) -> None:
-        """Look at one tenant from every side, and change something of it."""
-        tenant, other = self.random.sample(range(self.tenants), 2)
+    async def browse(self, client: httpx.AsyncClient, url: str, tenant: int | None = None) -> None:
+        """Look at one tenant, at anyone when it is None, from every side, and change something of it."""
+        tenant = self.random.randrange(self.tenants) if tenant is None else tenant
+        other = (tenant + self.random.randrange(1, self.tenants)) % self.tenants
         mine, name = self.tenant_of(self.key(tenant)), f"session-{self.random.randrange(3)}"
-        dice = self.random.random()
 
         async def see(verb: str, body: dict | None = None):
             return await self.call(client, tenant, url, verb, body)
@@ -214,13 +216,14 @@ class Fuzz:
         for hit in (await see(f"search?q=canary&tenant={mine}") or [])[:1]:
             number = hit["passage"]["id"]
             await see(f"passages/{number}?tenant={mine}")
-            if dice < 0.3:
+            await self.trespass(client, url, number, other)
+            change = next(self.changes)
+            if change == "feedback":
                 await see("feedback", {"passage": number, "verdict": "useful", "tenant": mine})
-            elif dice < 0.6:
-                await see("pin", {"passage": number, "pinned": dice < 0.5, "tenant": mine})
+            elif change == "pin":
+                await see("pin", {"passage": number, "pinned": self.random.random() < 0.7, "tenant": mine})
             else:
                 await see("edit", {"passage": number, "text": f"It is {self.secret(tenant)}.", "tenant": mine})
-            await self.trespass(client, url, number, other)
 
     async def trespass(self, client: httpx.AsyncClient, url: str, number: int, tenant: int) -> None:
         """A passage of somebody else's is to be unknown to `tenant`."""
@@ -251,6 +254,8 @@ class Fuzz:
                         await self.browse(client, url)
 
             await asyncio.gather(*(worker() for _ in range(at_once)))
+            for tenant in range(min(self.tenants, 10)):  # the first looks may have come before any passage was there
+                await self.browse(client, url, tenant)
         listening.cancel()
         with contextlib.suppress(asyncio.CancelledError, httpx.HTTPError):
             await listening

@@ -67,8 +67,8 @@ def test_what_a_gateway_waits_is_what_it_is_said_to_add(model):
 
     with Upstream(answer=slow) as gateway:
         [row] = measure(Case(seconds=0.5), model, [Gateway("slow", gateway.url)])
-    assert WAIT_S * 900 <= row.added_p50_ms <= row.added_p95_ms + 0.001
-    assert row.added_p50_ms < WAIT_S * 1_000 * 20
+    assert WAIT_S * 900 <= row.added_p50_ms < WAIT_S * 1_000 * 20
+    assert row.added_p95_ms > 0  # each is a difference of two percentiles, so that it may lie below the median's
     assert row.errors == 0
 
 
