@@ -26,7 +26,7 @@ import httpx
 import uvicorn
 
 from lantern_proxy import app
-from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, UpstreamConfig
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig, UpstreamConfig
 
 REASONS = {200: b"OK"}
 http = httpx.Client(timeout=60, cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])))
@@ -220,12 +220,17 @@ async def _read(reader: asyncio.StreamReader) -> Got | None:
 # --- the proxy -----------------------------------------------------------------------------------------------------
 
 
+PATIENT_MS = 5_000
+"""restore.deadline_ms of tests that are not about it."""
+
+
 def config_for(upstream: Upstream, folder: Path, /, **sections) -> Config:
-    """The defaults, without an embedder, with the archive in `folder` and time for slow disks."""
+    """The defaults, without an embedder, with the archive in `folder` and time for slow disks and busy cores."""
     base = {
         "archive": ArchiveConfig(path=folder / "lantern.db", hold_ms=10_000),
         "upstream": UpstreamConfig(openai=f"{upstream.url}/v1", anthropic=upstream.url),
         "embed": EmbedConfig(enabled="off"),
+        "restore": RestoreConfig(deadline_ms=PATIENT_MS),
     }
     return Config(**(base | sections))
 
@@ -260,7 +265,8 @@ def process(config: Config, *arguments: str, more: str = "", **options) -> Itera
     }  # fmt: skip
     settings = config.archive.path.parent / "lantern.yaml"
     archive = f"archive: {{hold_ms: {config.archive.hold_ms}, synchronous: {config.archive.synchronous}}}\n"
-    settings.write_text("embed: {enabled: 'off'}\n" + archive + more)
+    patient = "" if "restore:" in more else f"restore: {{deadline_ms: {PATIENT_MS}}}\n"
+    settings.write_text("embed: {enabled: 'off'}\n" + archive + patient + more)
     command = [sys.executable, "-m", "lantern_proxy", "serve", "--port", "0", "--json", "--config", str(settings)]
     command += arguments
     serve = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
@@ -276,7 +282,7 @@ def process(config: Config, *arguments: str, more: str = "", **options) -> Itera
         serve.stderr.close()
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float = 10.0) -> object:
+def wait_for(condition: Callable[[], object], timeout_s: float = 60.0) -> object:
     """The first true value of `condition`; the last one when it never comes."""
     until = time.monotonic() + timeout_s
     while not (value := condition()) and time.monotonic() < until:

