@@ -117,9 +117,9 @@ class Fuzz:
         self.talks.append(talk)
         return talk
 
-    def shape(self, talk: Talk) -> tuple[list[dict], str]:
-        """Messages of the next request, and its kind."""
-        dice, topic = self.random.random(), self.random.choice(TOPICS)
+    def shape(self, talk: Talk, dice: float) -> tuple[list[dict], str]:
+        """Messages of the next request, and its kind. dice: 0 to 1, chooses it"""
+        topic = self.random.choice(TOPICS)
         asked = {"role": "user", "content": f"About the {topic}: it is {self.secret(talk.tenant)}, remember it."}
         if len(talk.said) > 8 and dice < 0.30:
             talk.compacted += 1
@@ -131,8 +131,8 @@ class Fuzz:
             talk.said = [summary, *talk.said[-2:], asked] if dice < 0.15 else [*talk.said[-2:], asked]
             return talk.said, "compacted"
         if dice > 0.95:
-            title = {"role": "user", "content": "Please generate a short title for this conversation, 3-7 words."}
-            return [*talk.said[:2], title], "side"
+            title = {"role": "system", "content": "Generate a short title for this conversation, 3-7 words."}
+            return [title, *talk.said[:1], asked], "side"
         if dice > 0.92 and len(talk.said) > 4:
             talk.said = talk.said[: len(talk.said) // 2 // 2 * 2]
         if dice > 0.85 and talk.said:
@@ -145,16 +145,28 @@ class Fuzz:
         talk.said.append(asked)
         return talk.said, "turn"
 
-    async def ask(self, client: httpx.AsyncClient, url: str) -> None:
+    async def any(self, client: httpx.AsyncClient, url: str) -> None:
+        """Any request of anybody."""
         talk = self.talk()
         if getattr(talk, "busy", False) or len(talk.said) > 60:
             talk = Talk(self.random.randrange(self.tenants), f"session-{self.random.randrange(3)}", "")
             self.talks.append(talk)
-        messages, kind = self.shape(talk)
+        await self.ask(client, url, talk, self.random.random())
+
+    async def each_kind(self, client: httpx.AsyncClient, url: str) -> None:
+        """Talks that are compacted, cut and titled for certain; several of each: the upstream fails now and then."""
+        for dice in (0.1, 0.2, 0.99) * 3:
+            talk = Talk(self.random.randrange(self.tenants), "", "")
+            for _ in range(6):
+                await self.ask(client, url, talk, 0.5)
+            await self.ask(client, url, talk, dice)
+
+    async def ask(self, client: httpx.AsyncClient, url: str, talk: Talk, dice: float) -> None:
+        messages, kind = self.shape(talk, dice)
         before = list(messages)
         streamed = self.random.random() < 0.4
         headers = {"authorization": f"Bearer {self.key(talk.tenant)}"}
-        if self.random.random() < 0.5:
+        if talk.name and self.random.random() < 0.5:
             headers["x-lantern-session"] = talk.name
         if talk.project:
             headers["x-lantern-project"] = talk.project
@@ -249,11 +261,12 @@ class Fuzz:
 
             async def worker() -> None:
                 for n in waiting:
-                    await self.ask(client, url)
+                    await self.any(client, url)
                     if n % 20 == 19:
                         await self.browse(client, url)
 
             await asyncio.gather(*(worker() for _ in range(at_once)))
+            await self.each_kind(client, url)
             for tenant in range(min(self.tenants, 10)):  # the first looks may have come before any passage was there
                 await self.browse(client, url, tenant)
         listening.cancel()

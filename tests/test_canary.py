@@ -32,8 +32,7 @@ def test_no_secret_of_one_tenant_is_ever_shown_to_another_and_no_turn_is_lost(
     assert played.lost == []
     assert played.failed == []
     assert played.restored > 20
-    assert {"new", "turn", "compacted", "window"} <= set(played.events)
-    assert "side" in played.events or requests < 600  # one in a hundred
+    assert {"new", "turn", "compacted", "window", "side"} <= set(played.events)
     asked = {"overview", "sessions", "requests", "marks", "search", "passages", "why", "pin", "edit", "events"}
     assert asked <= set(played.looks)
     assert played.looks["asked again"] <= 1 + sum(played.looks.values()) // 500  # an idle connection that was closed
