@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from lantern_proxy import bm25
 from lantern_proxy.bench import bm25_ours
 from lantern_proxy.bench.bm25_peers import PEERS
+from lantern_proxy.bench.plot import COLOURS, Line, lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +60,14 @@ def cell(row: Measured | None) -> str:
     )
 
 
-COLOURS = ("#d9480f", "#1971c2", "#2f9e44", "#7048e8", "#868e96", "#c2255c")
-
-
 def plot(rows: Sequence[Measured]) -> str:
-    """SVG: median microseconds over records, both axes logarithmic, a line an engine."""
-    wide, high, left, top = 560, 320, 70, 20
-    xs, ys = np.log10([row.records for row in rows]), np.log10([row.median_us for row in rows])
-    low, top_y, first = np.floor(ys.min()), np.ceil(ys.max()), xs.min()
-    span = max(xs.max() - first, 0.5)
-
-    def at(row: Measured) -> tuple[float, float]:
-        x, y = np.log10(row.records), np.log10(row.median_us)
-        return left + (x - first) / span * wide, top + high - (y - low) / (top_y - low) * high
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 130} {high + 70}" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
+    """SVG: median microseconds over records, a line an engine."""
+    colours = dict(zip(dict.fromkeys(row.engine for row in rows), COLOURS[3:] + COLOURS[:3], strict=False))
+    drawn = [
+        Line(engine, [(row.records, row.median_us) for row in rows if row.engine == engine], colour)
+        for engine, colour in colours.items()
     ]
-    for power in range(int(low), int(top_y) + 1):
-        y = top + high - (power - low) / (top_y - low) * high
-        parts.append(f'<path d="M{left} {y:.0f}h{wide}" stroke="#dee2e6"/><text x="{left - 8}" y="{y + 4:.0f}" ')
-        parts.append(f'text-anchor="end">{10.0**power:,.0f} us</text>')
-    for n in sorted({row.records for row in rows}):
-        x = left + (np.log10(n) - first) / span * wide
-        parts.append(f'<text x="{x:.0f}" y="{top + high + 20}" text-anchor="middle">{n:,}</text>')
-    parts.append(f'<text x="{left + wide / 2}" y="{top + high + 42}" text-anchor="middle">records</text>')
-    for engine, colour in zip(dict.fromkeys(row.engine for row in rows), COLOURS, strict=False):
-        points = [at(row) for row in sorted(rows, key=lambda r: r.records) if row.engine == engine]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
-        parts.append(f'<text x="{points[-1][0] + 8:.0f}" y="{points[-1][1] + 4:.0f}" fill="{colour}">{engine}</text>')
-    return "".join(parts) + "</svg>\n"
+    return lines(drawn, "records", "{:,}".format, "{:,.0f} us".format)
 
 
 def cpu() -> str:

@@ -1,6 +1,8 @@
-"""Figures of several pipelines as bars with their intervals: one small SVG."""
+"""Small SVG plots: figures of pipelines as bars with their intervals, and times over sizes as lines."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 COLOURS = ("#868e96", "#1971c2", "#2f9e44", "#d9480f", "#7048e8", "#c2255c", "#0b7285", "#e67700", "#495057", "#5f3dc4")
@@ -15,10 +17,7 @@ def bars(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
     group = _WIDE * len(rows) + 28
     right = _LEFT + group * len(metrics)
     wide = right + 110
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {_HIGH + 56}" font-family="sans-serif" '
-        'font-size="12"><rect width="100%" height="100%" fill="white"/>'
-    ]
+    parts = [_sheet(wide, _HIGH + 56)]
     for tenth in range(0, 11, 2):
         y = _y(tenth / 10)
         parts.append(f'<path d="M{_LEFT} {y:.0f}H{right}" stroke="#dee2e6"/>')
@@ -34,6 +33,56 @@ def bars(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
         parts.append(f'<rect x="{right + 8}" y="{y - 9}" width="10" height="10" fill="{COLOURS[n % len(COLOURS)]}"/>')
         parts.append(f'<text x="{right + 24}" y="{y}">{row["pipeline"]}</text>')
     return "".join(parts) + "</svg>\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """points: (x, y), all above zero"""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    colour: str
+    dashed: bool = False
+
+
+def lines(drawn: Sequence[Line], x_label: str, x_tick: Callable[[float], str], y_tick: Callable[[float], str]) -> str:
+    """Lines with dots, both axes logarithmic; a tick at every x there is and at the powers of ten of y."""
+    wide, high, left, top = 560, 320, 70, 20
+    xs, ys = {x for line in drawn for x, _ in line.points}, [math.log10(y) for line in drawn for _, y in line.points]
+    parts = [_sheet(left + wide + 130, high + 70)]
+    if not ys:
+        return parts[0] + "</svg>\n"
+    first, span = math.log10(min(xs)), max(math.log10(max(xs) / min(xs)), 0.5)
+    low, above = math.floor(min(ys)), max(math.ceil(max(ys)), math.floor(min(ys)) + 1)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        right, up = (math.log10(x) - first) / span, (math.log10(y) - low) / (above - low)
+        return left + right * wide, top + (1 - up) * high
+
+    for power in range(low, above + 1):
+        _, y = at(min(xs), 10.0**power)
+        parts.append(f'<path d="M{left} {y:.0f}h{wide}" stroke="#dee2e6"/><text x="{left - 8}" y="{y + 4:.0f}" ')
+        parts.append(f'text-anchor="end">{y_tick(10.0**power)}</text>')
+    for tick in sorted(xs):
+        x, _ = at(tick, 10.0**low)
+        parts.append(f'<text x="{x:.0f}" y="{top + high + 20}" text-anchor="middle">{x_tick(tick)}</text>')
+    parts.append(f'<text x="{left + wide / 2}" y="{top + high + 42}" text-anchor="middle">{x_label}</text>')
+    for line in drawn:
+        places = [at(*point) for point in sorted(line.points)]
+        joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        dash = ' stroke-dasharray="5 4"' if line.dashed else ""
+        parts.append(f'<polyline points="{joined}" fill="none" stroke="{line.colour}" stroke-width="2"{dash}/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{line.colour}"/>' for x, y in places]
+        x, y = places[-1]
+        parts.append(f'<text x="{x + 8:.0f}" y="{y + 4:.0f}" fill="{line.colour}">{line.name}</text>')
+    return "".join(parts) + "</svg>\n"
+
+
+def _sheet(wide: float, high: float) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" font-family="sans-serif" '
+        'font-size="12"><rect width="100%" height="100%" fill="white"/>'
+    )
 
 
 def _bar(x: float, value: float, interval: Sequence[float], colour: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from lantern_proxy.bench.plot import Line, lines
 from lantern_proxy.bench.proxy_row import Row
 
 _HEAD = (
@@ -71,45 +72,17 @@ def _number(value: float) -> str:
 
 
 def plot(rows: Sequence[Row]) -> str:
-    """SVG: added p50 over the body's size, one at a time, both axes logarithmic, a line a gateway."""
-    lines: dict[str, list[Row]] = {}
+    """SVG: added p50 over the body's size, one at a time, a line a gateway."""
+    found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if row.concurrency == 1 and not row.chunks and row.growing and row.memory != "restore" and row.added_p50_ms > 0:
-            lines.setdefault(f"{row.gateway} {row.memory}".removesuffix(" -"), []).append(row)
-    shown = [row for line in lines.values() for row in line]
-    if not shown:
-        return '<svg xmlns="http://www.w3.org/2000/svg"/>\n'
-    wide, high, left, top = 560, 320, 70, 20
-    xs = [math.log10(row.size_bytes) for row in shown]
-    ys = [math.log10(row.added_p50_ms) for row in shown]
-    first, span = min(xs), max(max(xs) - min(xs), 0.5)
-    low, above = math.floor(min(ys)), max(math.ceil(max(ys)), math.floor(min(ys)) + 1)
-
-    def at(row: Row) -> tuple[float, float]:
-        y = math.log10(row.added_p50_ms)
-        return left + (math.log10(row.size_bytes) - first) / span * wide, top + high - (y - low) / (above - low) * high
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 130} {high + 70}" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
+            name = f"{row.gateway} {row.memory}".removesuffix(" -")
+            found.setdefault(name, []).append((row.size_bytes, row.added_p50_ms))
+    drawn = [
+        Line(name, points, _COLOURS.get(name.split()[0], "#7048e8"), dashed=name.endswith(" off"))
+        for name, points in found.items()
     ]
-    for power in range(low, above + 1):
-        y = top + high - (power - low) / (above - low) * high
-        parts.append(f'<path d="M{left} {y:.0f}h{wide}" stroke="#dee2e6"/><text x="{left - 8}" y="{y + 4:.0f}" ')
-        parts.append(f'text-anchor="end">{10.0**power:g} ms</text>')
-    for size in sorted({row.size_bytes for row in shown}):
-        x = left + (math.log10(size) - first) / span * wide
-        parts.append(f'<text x="{x:.0f}" y="{top + high + 20}" text-anchor="middle">{size / 1000:g} KB</text>')
-    parts.append(f'<text x="{left + wide / 2}" y="{top + high + 42}" text-anchor="middle">body of the request</text>')
-    for name, line in lines.items():
-        points = [at(row) for row in sorted(line, key=lambda row: row.size_bytes)]
-        colour = _COLOURS.get(name.split()[0], "#7048e8")
-        dash = ' stroke-dasharray="5 4"' if name.endswith(" off") else ""
-        joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
-        x, y = points[-1]
-        parts.append(f'<text x="{x + 8:.0f}" y="{y + 4:.0f}" fill="{colour}">{name}</text>')
-    return "".join(parts) + "</svg>\n"
+    return lines(drawn, "body of the request", lambda size: f"{size / 1000:g} KB", "{:g} ms".format)
 
 
 def merged(path: Path, rows: Sequence[Row], asked_for: str) -> tuple[list[Row], list[str]]:
