@@ -12,31 +12,20 @@ Nothing of SQLite leaves these modules: scores are larger-is-better, errors are 
 import contextlib
 import hashlib
 import hmac
-import json
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
 from sqlite_utils.db import Database
 
-from lantern_proxy import archive_cut
+from lantern_proxy import archive_check, archive_cut, archive_vectors
+from lantern_proxy.archive_connections import Connections
 from lantern_proxy.archive_cut import Uncut
 from lantern_proxy.archive_feedback import VERDICTS, Edit, Marked, Verdict, corrected
-from lantern_proxy.archive_file import (
-    ArchiveError,
-    Connections,
-    check_file,
-    drop_kept,
-    embedding_model,
-    occurrences,
-    spoils_all,
-    sqlite_faults,
-)
+from lantern_proxy.archive_file import ArchiveError, drop_kept, occurrences, spoils_all, sqlite_faults
 from lantern_proxy.archive_forget import (
     ForgetRule,
     Marks,
@@ -71,7 +60,8 @@ from lantern_proxy.archive_rows import (
 from lantern_proxy.archive_scope import large, newest
 from lantern_proxy.archive_tenant import TenantArchive
 from lantern_proxy.archive_tokens import Tokens, add_tokens
-from lantern_proxy.migrations.archive import create_vectors, migrations
+from lantern_proxy.archive_vectors import Vector, embedding_model
+from lantern_proxy.migrations.archive import migrations
 from lantern_proxy.turn import Block, Passage, fingerprint
 
 __all__ = [
@@ -82,7 +72,6 @@ __all__ = [
 
 log = logging.getLogger("lantern.archive")
 
-Vector = npt.NDArray[np.float32]
 _RECORD_FAULTS = (ValueError, TypeError, OverflowError, AttributeError)
 """What a record with a value that cannot be stored raises, besides SQLite's own."""
 
@@ -121,17 +110,6 @@ _BLOCK = """INSERT INTO blocks (tenant, session, request, anchor, chain, place, 
     ON CONFLICT (tenant, session, request, kind, anchor, chain) DO NOTHING RETURNING id"""
 _PLACED = """INSERT INTO placed (tenant, block, slot, passage, origin, text, rank, score, signals)
     VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?)"""
-_PENDING_TENANTS = """WITH RECURSIVE waiting (tenant) AS (
-        SELECT min(tenant) FROM passages WHERE embedded = 0
-        UNION ALL SELECT (SELECT min(tenant) FROM passages WHERE embedded = 0 AND tenant > waiting.tenant)
-            FROM waiting WHERE tenant IS NOT NULL)
-    SELECT tenant FROM waiting WHERE tenant IS NOT NULL"""
-_PENDING = "SELECT tenant, id, text FROM passages WHERE tenant = ? AND embedded = 0 ORDER BY unit, id LIMIT ?"
-_VECTOR = """INSERT INTO vectors (passage_id, tenant, session, unit, embedding)
-    SELECT id, tenant, session, unit, ? FROM passages WHERE tenant = ? AND session = ? AND id = ? AND embedded = 0"""
-_EMBEDDED = "UPDATE passages SET embedded = 1 WHERE tenant = ? AND session = ? AND id = ?"
-_FTS_ROWS = """SELECT (SELECT count(*) FROM passages WHERE id NOT IN (SELECT id FROM passages_fts_docsize)),
-    (SELECT count(*) FROM passages_fts_docsize WHERE id NOT IN (SELECT id FROM passages))"""
 _TENANTS = """SELECT s.tenant, count(*), min(s.created_at), max(s.last_seen_at),
         (SELECT count(*) FROM messages m WHERE m.tenant = s.tenant),
         (SELECT count(*) FROM passages p WHERE p.tenant = s.tenant AND p.unit = 'passage')
@@ -251,24 +229,23 @@ class Archive:
         """
         try:
             with self._connections.writing() as db:
-                return [self._write_apart(db, record) for record in records]
+                return [self._write_record(db, record) for record in records]
         except ArchiveError:
             self.faults["write"] += 1
             raise
 
-    def _write_apart(self, db: Database, record: Record) -> tuple[Passage, ...]:
-        """One record inside a savepoint of its own."""
-        execute = db.conn.execute
-        execute("SAVEPOINT record")
+    def _apart(self, db: Database, what: str, write: Callable[[Database], tuple[Passage, ...]]) -> tuple[Passage, ...]:
+        """Write inside a savepoint of its own: what cannot be stored does not touch what is written beside it."""
+        db.conn.execute("SAVEPOINT apart")
         try:
-            added = self._write_record(db, record)
+            added = write(db)
         except sqlite_faults(*_RECORD_FAULTS) as error:
             if isinstance(error, sqlite_faults()) and spoils_all(error):
                 raise
-            execute("ROLLBACK TO record")
-            self._count("record", f"record of session {record.session.id} is not archived: {error}")
+            db.conn.execute("ROLLBACK TO apart")
+            self._count("record", f"{what} not archived: {error}")
             added = ()
-        execute("RELEASE record")
+        db.conn.execute("RELEASE apart")
         return added
 
     def uncut(self, limit: int = 256) -> list[Uncut]:
@@ -282,30 +259,26 @@ class Archive:
         Messages that are gone by now get none. Raises ArchiveError when the file is at fault; then nothing was written.
         """
         with self._connections.writing(again=True) as db:
-            return [self._cut_apart(db, cut, passages) for cut, passages in cuts]
+            return [self._write_cut(db, cut, passages) for cut, passages in cuts]
 
-    def _cut_apart(self, db: Database, cut: Uncut, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """One cut inside a savepoint of its own; what cannot be stored is not tried again."""
-        execute = db.conn.execute
+    def _write_cut(self, db: Database, cut: Uncut, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """What cannot be stored is not tried again."""
         held = archive_cut.take(db, cut)
-        execute("SAVEPOINT cut")
-        try:
+
+        def write(db: Database) -> tuple[Passage, ...]:
             found = [self._add_passage(db, name(cut.tenant), cut.project, p) for p in passages if p.message in held]
-            added = tuple(passage for passage in found if passage)
-        except sqlite_faults(*_RECORD_FAULTS) as error:
-            if isinstance(error, sqlite_faults()) and spoils_all(error):
-                raise
-            execute("ROLLBACK TO cut")
-            self._count("record", f"passages of session {cut.session} are not archived: {error}")
-            added = ()
-        execute("RELEASE cut")
-        return added
+            return tuple(passage for passage in found if passage)
+
+        return self._apart(db, f"passages of session {cut.session} are", write)
 
     def _count(self, fault: str, message: str) -> None:
         self.faults[fault] += 1
         log.log(logging.ERROR if self.faults[fault] == 1 else logging.DEBUG, "archive %s: %s", self.path, message)
 
     def _write_record(self, db: Database, record: Record) -> tuple[Passage, ...]:
+        return self._apart(db, f"record of session {record.session.id} is", lambda db: self._add_record(db, record))
+
+    def _add_record(self, db: Database, record: Record) -> tuple[Passage, ...]:
         if not record.tenant:
             raise ValueError("its tenant is empty")
         record = without_forgotten(db, self._marks, record)
@@ -401,12 +374,7 @@ class Archive:
         if not self.vectors:
             return []
         with self._connections.reading() as db:
-            tenants = [row[0] for row in db.execute(_PENDING_TENANTS)]
-            waiting: list[tuple[str, int, str]] = []
-            for served, tenant in enumerate(tenants):
-                share = -(-(limit - len(waiting)) // (len(tenants) - served))
-                waiting += db.execute(_PENDING, (tenant, share)).fetchall()
-            return waiting[:limit]
+            return archive_vectors.pending(db, limit)
 
     def add_vectors(
         self,
@@ -426,18 +394,15 @@ class Archive:
         """
         if not self.vectors:
             return 0
-        packed = [(_pack(vector, dim, id_), name(tenant), name(session), id_) for tenant, session, id_, vector in rows]
+        packed = archive_vectors.pack(dim, [(name(t), name(session), id_, vector) for t, session, id_, vector in rows])
         with self._connections.writing(again=True) as db:
-            known = embedding_model(db)
-            if known is None:
-                _start_vectors(db, model, dim)
-            elif known != (model, dim):
+            known = embedding_model(db) or archive_vectors.start(db, model, dim)
+            if known != (model, dim):
                 raise ArchiveError(
                     f"archive {self.path} has vectors of {known[0]} ({known[1]}), not of {model} ({dim}); "
                     "run `lantern reindex`"
                 )
-            added = max(0, db.conn.executemany(_VECTOR, packed).rowcount) if packed else 0
-            db.conn.executemany(_EMBEDDED, [row[1:] for row in packed])
+            added = archive_vectors.add(db, packed)
             add_tokens(db, recipe, [(name(tenant), id_, vectors) for tenant, id_, vectors in tokens])
         return added
 
@@ -446,10 +411,7 @@ class Archive:
         if not self.vectors:
             return
         with self._connections.writing() as db:
-            db.execute("DROP TABLE IF EXISTS vectors")
-            db.execute("DELETE FROM tokens")
-            db.execute("DELETE FROM settings WHERE tenant = '' AND name = 'embedding'")
-            db.execute("UPDATE passages SET embedded = 0 WHERE embedded = 1")
+            archive_vectors.drop(db)
 
     def rebuild_fts(self) -> None:
         """Make the full-text index anew from the passages."""
@@ -458,47 +420,8 @@ class Archive:
 
     def check(self) -> list[Finding]:
         """Look at everything that can be wrong with the archive. Reads all of it: seconds for a large one."""
-        findings = check_file(self.path)
-        for look in (self._check_schema, self._check_pages, self._check_fts, self._check_vectors):
-            try:
-                findings.append(look())
-            except ArchiveError as error:
-                findings.append(Finding(look.__name__.removeprefix("_check_"), False, str(error), "see the message"))
-        lost = ", ".join(f"{kind}: {count}" for kind, count in sorted(self.faults.items()))
-        return [
-            *findings,
-            Finding("faults", not lost, lost or "none since it was opened", "see the log" if lost else ""),
-        ]
-
-    def _check_schema(self) -> Finding:
-        return Finding("schema", True, f"version {self.version}")
-
-    def _check_pages(self) -> Finding:
-        with self._connections.reading(), self._connections.apart() as db:
-            result = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
-        remedy = "stop lantern, then save what can be read: `lantern recover NEW.db`"
-        return Finding("pages", result == "ok", result, "" if result == "ok" else remedy)
-
-    def _check_fts(self) -> Finding:
-        """FTS5's own check would hold up the writer; that of the pages looks inside the index, this one at its rows."""
-        with self._connections.reading() as db:
-            missing, extra = db.execute(_FTS_ROWS).fetchone()
-        if missing or extra:
-            return Finding(
-                "fts", False, f"lacks {missing} passages, has {extra} that are gone", "run `lantern reindex`"
-            )
-        return Finding("fts", True, "has every passage")
-
-    def _check_vectors(self) -> Finding:
-        if not self.vectors:
-            return Finding(
-                "vectors", False, "; ".join(self.degraded) or "turned off", "pip install pysqlite3 sqlite-vec"
-            )
-        with self._connections.reading() as db:
-            model = embedding_model(db)
-            waiting = db.execute("SELECT count(*) FROM passages WHERE embedded = 0").fetchone()[0]
-        kind = f"{model[0]} ({model[1]})" if model else "no model yet"
-        return Finding("vectors", True, f"{kind}; {waiting} passages wait for the embedder")
+        without = "" if self.vectors else "; ".join(self.degraded) or "turned off"
+        return archive_check.check(self._connections, without, self.faults)
 
 
 def _add_block(db: Database, tenant: str, session: str, block: Block) -> None:
@@ -506,16 +429,3 @@ def _add_block(db: Database, tenant: str, session: str, block: Block) -> None:
     if row:
         placed = enumerate(block.restored.placed)
         db.conn.executemany(_PLACED, [from_placed(tenant, row[0], slot, one) for slot, one in placed])
-
-
-def _pack(vector: Vector, dim: int, passage: int) -> bytes:
-    array = np.ascontiguousarray(vector, dtype=np.float32)
-    if array.shape != (dim,) or not np.isfinite(array).all():
-        raise ArchiveError(f"vector of passage {passage} has shape {array.shape}; it must hold {dim} finite numbers")
-    return array.tobytes()
-
-
-def _start_vectors(db: Database, model: str, dim: int) -> None:
-    create_vectors(db, dim)
-    value = json.dumps({"model": model, "dim": dim})
-    db.execute("INSERT INTO settings (tenant, name, value) VALUES ('', 'embedding', ?)", (value,))

@@ -15,8 +15,10 @@ from typing import Literal, get_args
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive_file import ArchiveError, Connections, embedding_model
+from lantern_proxy.archive_connections import Connections
+from lantern_proxy.archive_file import ArchiveError
 from lantern_proxy.archive_rows import PASSAGE, dumps, exact, lines, name, texts, to_passage, unlines
+from lantern_proxy.archive_vectors import embedding_model
 from lantern_proxy.turn import Passage, fingerprint
 
 Verdict = Literal["useful", "wrong", "outdated"]

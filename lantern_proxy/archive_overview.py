@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lantern_proxy.archive_file import Connections
+from lantern_proxy.archive_connections import Connections
 from lantern_proxy.archive_rows import name, texts
 from lantern_proxy.turn import LOSSES
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from lantern_proxy.archive_file import Connections
+from lantern_proxy.archive_connections import Connections
 from lantern_proxy.archive_rows import PASSAGE, Row, dumps, name, to_passage
 from lantern_proxy.turn import Passage
 

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from sqlite_utils.db import Database
 
+from lantern_proxy.archive_connections import Connections
 from lantern_proxy.archive_feedback import Feedback
-from lantern_proxy.archive_file import ArchiveError, Connections, drop_kept, embedding_model
+from lantern_proxy.archive_file import ArchiveError, drop_kept
 from lantern_proxy.archive_forget import count_up
 from lantern_proxy.archive_ledger import Ledger
 from lantern_proxy.archive_overview import Summaries
@@ -31,6 +32,7 @@ from lantern_proxy.archive_rows import (
 )
 from lantern_proxy.archive_scope import Outline, count, outline, plain, shapes
 from lantern_proxy.archive_tokens import TokenVectors
+from lantern_proxy.archive_vectors import embedding_model
 from lantern_proxy.turn import Filed, Passage
 
 Vector = npt.NDArray[np.float32]

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive_file import Connections
+from lantern_proxy.archive_connections import Connections
 
 Tokens = npt.NDArray[np.int8]
 """(tokens, numbers of one)"""

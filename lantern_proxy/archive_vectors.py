@@ -1,0 +1,81 @@
+"""Vectors of passages in sqlite-vec's table, all of one model."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive_file import ArchiveError
+from lantern_proxy.migrations.archive import create_vectors
+
+Vector = npt.NDArray[np.float32]
+"""(dim,)"""
+Packed = tuple[bytes, str, str, int]
+"""A vector's bytes, its tenant, session and passage."""
+
+_PENDING_TENANTS = """WITH RECURSIVE waiting (tenant) AS (
+        SELECT min(tenant) FROM passages WHERE embedded = 0
+        UNION ALL SELECT (SELECT min(tenant) FROM passages WHERE embedded = 0 AND tenant > waiting.tenant)
+            FROM waiting WHERE tenant IS NOT NULL)
+    SELECT tenant FROM waiting WHERE tenant IS NOT NULL"""
+_PENDING = "SELECT tenant, id, text FROM passages WHERE tenant = ? AND embedded = 0 ORDER BY unit, id LIMIT ?"
+_VECTOR = """INSERT INTO vectors (passage_id, tenant, session, unit, embedding)
+    SELECT id, tenant, session, unit, ? FROM passages WHERE tenant = ? AND session = ? AND id = ? AND embedded = 0"""
+_EMBEDDED = "UPDATE passages SET embedded = 1 WHERE tenant = ? AND session = ? AND id = ?"
+
+
+def embedding_model(db: Database) -> tuple[str, int] | None:
+    """Name and dimension of the model that the archive's vectors are of."""
+    row = db.conn.execute("SELECT value FROM settings WHERE tenant = '' AND name = 'embedding'").fetchone()
+    if row is None:
+        return None
+    known = json.loads(row[0])
+    return known["model"], known["dim"]
+
+
+def start(db: Database, model: str, dim: int) -> tuple[str, int]:
+    """Make the table, for vectors of this model from now on."""
+    create_vectors(db, dim)
+    value = json.dumps({"model": model, "dim": dim})
+    db.execute("INSERT INTO settings (tenant, name, value) VALUES ('', 'embedding', ?)", (value,))
+    return model, dim
+
+
+def pending(db: Database, limit: int) -> list[tuple[str, int, str]]:
+    """Passages that wait for a vector: (tenant, id, text); tenants get equal shares."""
+    tenants = [row[0] for row in db.execute(_PENDING_TENANTS)]
+    waiting: list[tuple[str, int, str]] = []
+    for served, tenant in enumerate(tenants):
+        share = -(-(limit - len(waiting)) // (len(tenants) - served))
+        waiting += db.execute(_PENDING, (tenant, share)).fetchall()
+    return waiting[:limit]
+
+
+def pack(dim: int, rows: Sequence[tuple[str, str, int, Vector]]) -> list[Packed]:
+    """rows: (tenant, session, passage id, vector). Raises ArchiveError for one that is not `dim` finite numbers."""
+    return [(_bytes(vector, dim, id_), tenant, session, id_) for tenant, session, id_, vector in rows]
+
+
+def _bytes(vector: Vector, dim: int, passage: int) -> bytes:
+    array = np.ascontiguousarray(vector, dtype=np.float32)
+    if array.shape != (dim,) or not np.isfinite(array).all():
+        raise ArchiveError(f"vector of passage {passage} has shape {array.shape}; it must hold {dim} finite numbers")
+    return array.tobytes()
+
+
+def add(db: Database, packed: Sequence[Packed]) -> int:
+    """Returns how many were new."""
+    if not packed:
+        return 0
+    added = max(0, db.conn.executemany(_VECTOR, packed).rowcount)
+    db.conn.executemany(_EMBEDDED, [row[1:] for row in packed])
+    return added
+
+
+def drop(db: Database) -> None:
+    db.execute("DROP TABLE IF EXISTS vectors")
+    db.execute("DELETE FROM tokens")
+    db.execute("DELETE FROM settings WHERE tenant = '' AND name = 'embedding'")
+    db.execute("UPDATE passages SET embedded = 0 WHERE embedded = 1")
