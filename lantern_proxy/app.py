@@ -100,7 +100,7 @@ def create(
                     await asyncio.to_thread(tracer.close)
 
     inside = AdminDoor(config, Router(admin.routes(config)))
-    ours = [Route("/lantern", admin.nothing_here), Mount("/lantern", app=inside)]
+    ours = [Route("/lantern", admin.nothing_here), admin.any_path(Mount("/lantern", app=inside))]
     app = App(routes=ours, lifespan=lifespan)
     app.router.default, app.router.redirect_slashes = door, False
     return app

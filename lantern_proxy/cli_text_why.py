@@ -9,8 +9,7 @@ from lantern_proxy.cli_text import clean, console, short, when
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Why
-    from lantern_proxy.proxy_preview import Preview
-    from lantern_proxy.turn import PassedOver, Placed, Restored
+    from lantern_proxy.turn import PassedOver, Placed, Preview, Restored
 
 _BLOCKS = {"loss": "what the compaction lost", "question": "what the question needs"}
 

@@ -9,7 +9,7 @@ from lantern_proxy.cli_frame import Settings, plain, settled, tenant_option, ten
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import TenantArchive
-    from lantern_proxy.proxy_preview import Preview
+    from lantern_proxy.turn import Preview
 
 _WARM_S = 30.0
 """Most seconds to wait for the embedder: a person waits, no client."""

@@ -27,7 +27,7 @@ from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history import Session
 from lantern_proxy.proxy_exchange import Exchange, Once, Tallies, settled
 from lantern_proxy.proxy_ledger import Key, Ledgers, entry, replay
-from lantern_proxy.proxy_preview import Preview, preview
+from lantern_proxy.proxy_preview import preview
 from lantern_proxy.proxy_privacy import Privacy
 from lantern_proxy.proxy_record import record_of
 from lantern_proxy.proxy_tenants import Tenants
@@ -36,7 +36,7 @@ from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
 from lantern_proxy.restore_budget import budget_chars, sample_of, warm
 from lantern_proxy.restore_dense import Breaker
-from lantern_proxy.turn import Answer, Block, Request, canonical
+from lantern_proxy.turn import Answer, Block, Preview, Request, canonical
 from lantern_proxy.wire import Protocol, protocol_of, reread
 from lantern_proxy.wire.headers import identity
 from lantern_proxy.wire.http import Arrival, accept_readable, decoded, outgoing

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lantern_proxy import reinforce
@@ -11,7 +11,7 @@ from lantern_proxy.history import Session
 from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
 from lantern_proxy.restore_passed import Passed
-from lantern_proxy.turn import Identity, PassedOver, Request, Restored, canonical
+from lantern_proxy.turn import Identity, Preview, Request, Restored, canonical
 from lantern_proxy.wire import protocol_of
 
 if TYPE_CHECKING:
@@ -20,24 +20,6 @@ if TYPE_CHECKING:
 _PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 _PATIENCE_S = 5.0
 """A person waits, no client: no deadline of milliseconds here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """`session` is empty when the request fits none that is known; then nothing would be restored."""
-
-    tenant: str
-    session: str = ""
-    event: str = "new"
-    gone: int = 0
-    """Messages that the session holds and the request lacks."""
-    blocks: tuple[Restored, ...] = ()
-    refused: tuple[dict[str, Any], ...] = ()
-    """Passages of the session that are kept out: {"passage", "why", "text"}."""
-    passed: tuple[PassedOver, ...] = ()
-    """What would be left out, and why."""
-    notes: tuple[str, ...] = ()
-    """What was skipped and why."""
 
 
 async def preview(

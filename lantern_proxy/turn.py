@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
 Api = Literal["chat", "responses", "messages"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -268,6 +268,24 @@ class Restored:
     ms: float
     degraded: tuple[str, ...] = ()
     """What was skipped and why, as in x-lantern-degraded: "dense:warming"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What a request would get. `session` is empty when it fits none that is known; then nothing would be restored."""
+
+    tenant: str
+    session: str = ""
+    event: str = "new"
+    gone: int = 0
+    """Messages that the session holds and the request lacks."""
+    blocks: tuple[Restored, ...] = ()
+    refused: tuple[dict[str, Any], ...] = ()
+    """Passages of the session that are kept out: {"passage", "why", "text"}."""
+    passed: tuple[PassedOver, ...] = ()
+    """What would be left out, and why."""
+    notes: tuple[str, ...] = ()
+    """What was skipped and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

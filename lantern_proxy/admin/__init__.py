@@ -16,6 +16,7 @@ from lantern_proxy.admin import metrics
 from lantern_proxy.admin.api import api_routes, only_this_machine
 from lantern_proxy.admin.events import Events
 from lantern_proxy.admin.openapi import openapi
+from lantern_proxy.admin.shape import any_path
 from lantern_proxy.admin.ui import ui_routes
 from lantern_proxy.config import Config
 from lantern_proxy.doors import STRANGER
@@ -29,7 +30,7 @@ def routes(config: Config) -> list[BaseRoute]:
         *api_routes(config),
         Route("/api/openapi.json", only_this_machine(config, openapi(api_routes(config)))),
         *ui_routes(),
-        Route("/{path:path}", nothing_here, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]),
+        any_path(Route("/{path:path}", nothing_here, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])),
     ]
 
 
@@ -61,4 +62,4 @@ async def nothing_here(request: Request) -> Response:
     return JSONResponse({"error": {"message": message}}, 404)
 
 
-__all__ = ["attach", "nothing_here", "routes"]
+__all__ = ["any_path", "attach", "nothing_here", "routes"]

@@ -1,16 +1,20 @@
 """GET /lantern/api/openapi.json: the document of the admin API, made of the routes themselves.
 
-A new route is in it without more; name its query parameters in QUERY, and what it wants to be sent in BODY.
+A new route is in it without more; name its query parameters in QUERY, what it wants to be sent in BODY, and what it
+answers in answers.ANSWERS.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
+
+from lantern_proxy.admin.answers import ERROR, Schema, schemas
 
 _TENANT = {"name": "tenant", "description": "Only of this tenant; of all by default.", "schema": {"type": "string"}}
 _LIMIT = {"name": "limit", "schema": {"type": "integer", "minimum": 1, "maximum": 1_000}}
@@ -72,7 +76,7 @@ BODY: dict[str, dict[str, Any]] = {
 """Path -> JSON schema of what a writing verb takes; any object where it is not listed."""
 
 _STATUSES = {
-    "200": "what was asked for", "400": "asked for wrongly", "401": "the admin token is needed",
+    "400": "asked for wrongly", "401": "the admin token is needed",
     "403": "not for this caller", "404": "not there", "415": "send application/json",
     "503": "the archive cannot be used",
 }  # fmt: skip
@@ -80,21 +84,23 @@ _STATUSES = {
 
 def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     """The OpenAPI 3.1 document of those routes that are below /api."""
+    answered, named = schemas()
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         if isinstance(route, Route) and route.path.startswith("/api/"):
             path = re.sub(r":\w+}", "}", route.path)
             for method in sorted((route.methods or {"GET"}) - {"HEAD"}):
-                paths.setdefault(f"/lantern{path}", {})[method.lower()] = _operation(path, method)
+                paths.setdefault(f"/lantern{path}", {})[method.lower()] = _operation(path, method, answered)
     about = {"title": "Lantern's admin API", "version": version("lantern-proxy")}
     schemes = {"token": {"type": "http", "scheme": "bearer"}}
     return {
-        "openapi": "3.1.0", "info": about, "paths": paths, "components": {"securitySchemes": schemes},
+        "openapi": "3.1.0", "info": about, "paths": paths,
+        "components": {"securitySchemes": schemes, "schemas": named},
         "security": [{}, {"token": []}],
     }  # fmt: skip
 
 
-def _operation(path: str, method: str) -> dict[str, Any]:
+def _operation(path: str, method: str, answered: Mapping[str, Schema]) -> dict[str, Any]:
     named = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", path)
@@ -103,7 +109,10 @@ def _operation(path: str, method: str) -> dict[str, Any]:
         {"in": "query", "required": False, **each} for each in QUERY.get(path, (_TENANT,) if method == "GET" else ())
     ]
     media = "text/event-stream" if path.endswith("/events") else "application/json"
-    answers = {code: {"description": text, "content": {media: {"schema": {}}}} for code, text in _STATUSES.items()}
+    answers = {
+        code: {"description": text, "content": {"application/json": {"schema": ERROR}}}
+        for code, text in _STATUSES.items()
+    } | {"200": {"description": "what was asked for", "content": {media: {"schema": answered.get(path, {})}}}}
     operation: dict[str, Any] = {"parameters": [*named, *asked], "responses": answers}
     if method not in ("GET", "DELETE"):
         schema = BODY.get(path, {"type": "object"})
@@ -113,9 +122,9 @@ def _operation(path: str, method: str) -> dict[str, Any]:
 
 def openapi(routes: Sequence[BaseRoute]) -> Callable[[Request], Awaitable[Response]]:
     """The endpoint that tells of `routes`."""
-    told = document(routes)
+    told = cache(partial(document, routes))
 
     async def endpoint(request: Request) -> Response:
-        return JSONResponse(told)
+        return JSONResponse(told())
 
     return endpoint

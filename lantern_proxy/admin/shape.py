@@ -2,16 +2,25 @@
 
 import contextlib
 import math
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 from lantern_proxy.archive_rows import dumps
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
+Matched = TypeVar("Matched", Route, Mount)
+
+
+def any_path(route: Matched) -> Matched:
+    """The route, with a `path` of any characters: Starlette's ends at a line break, which a URL may hold as %0A."""
+    route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
+    return route
 
 
 def answer(found: Any, status: int = 200) -> Response:
