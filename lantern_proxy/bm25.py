@@ -15,36 +15,20 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from lantern_proxy import analyze, analyze_native
+from lantern_proxy.bm25_native import BUILT, DAMAGED, FOREIGN, FULL, TERMS, WHY, Kernel, Native, best_kernel
 from lantern_proxy.bm25_twin import ABSENT, EXISTS, Ids, Scores, Times, Twin
 
-try:
-    from lantern_proxy._bm25 import ffi, lib
-except ImportError as error:
-    BUILT = False
-    WHY = f"the slower numpy twin serves, the C index is not there ({error}): install a C compiler, then Lantern again"
-else:
-    BUILT = True
-    WHY = "" if lib.bm25_best_kernel() else "this CPU has neither AVX2 nor NEON; the scalar C kernel serves"
-    _IDS, _FLOATS, _TIMES = map(ffi.typeof, ("int64_t[]", "float[]", "double[]"))
-    _SIZES, _BYTES = map(ffi.typeof, ("size_t[]", "uint8_t[]"))
-    # Looked up once: a search is microseconds, and each of these would be a tenth of one.
-    _search, _from_buffer, _NULL = lib.bm25_search, ffi.from_buffer, ffi.NULL
-    _add_text, _ASCII = lib.bm25_add_text, analyze_native.unicode(0x80)
-
-Kernel = Literal["avx2", "neon", "scalar", "numpy"]
+__all__ = ["BUILT", "PARTITION_S", "WHY", "Index", "Kernel", "best_kernel"]
 
 PARTITION_S = 7 * 86_400
 """Length of the partitions that `newest` counts; they begin at multiples of it since 1970."""
 
-_FULL, _TERMS, _FOREIGN, _DAMAGED = -4, -5, -6, -7  # codes of bm25.h and bm25_fill.h
-_empty, _INT64, _FLOAT32, _ALWAYS = np.empty, np.dtype(np.int64), np.dtype(np.float32), -math.inf
-_C_KERNELS: tuple[Kernel, ...] = ("scalar", "avx2", "neon")  # as bm25_kernel of bm25.h
-_PATHS = {"auto": 0, "all": 1, "bounds": 2}
+_ALWAYS = -math.inf
 
 
 class Index:
@@ -62,7 +46,7 @@ class Index:
         if not 0 <= b <= 1:
             raise ValueError(f"bm25: b is {b}; use 0 to 1")
         self._kernel: Kernel = best_kernel() if kernel is None else kernel
-        self._held: _Native | Twin | None = Twin(k1, b) if self._kernel == "numpy" else _Native(self._kernel, k1, b)
+        self._held: Native | Twin | None = Twin(k1, b) if self._kernel == "numpy" else Native(self._kernel, k1, b)
         self._lock = Lock()
         self._partitions: Counter[int] = Counter()
 
@@ -87,14 +71,14 @@ class Index:
 
     def add_text(self, doc_id: int, text: str, time: float = 0) -> None:
         """add() of the terms of `text` (analyze.terms), which go from C to C where they can."""
-        code = _FOREIGN
+        code = FOREIGN
         if analyze_native.SERVES and math.isfinite(time):
             with self._lock:
                 code = self._engine.add_text(doc_id, time, text)
                 if code == 0:
                     self._partitions[int(time // PARTITION_S)] += 1
                     return
-        if code == _FOREIGN:
+        if code == FOREIGN:
             self.add(doc_id, analyze.terms(text), time)
         else:
             _refuse(code, doc_id)
@@ -113,7 +97,7 @@ class Index:
                 added, code = self._engine.add_lines(ids[done:], at[done:], lines[done:])
                 self._partitions.update(_partitions_of(at[done : done + added]))
                 done += added
-                if code == _TERMS:
+                if code == TERMS:
                     code = self._engine.add(int(ids[done]), float(at[done]), _terms_of(lines[done]))
                     self._partitions[int(at[done] // PARTITION_S)] += code == 0
                     done += code == 0
@@ -138,7 +122,7 @@ class Index:
         """Fill this empty index with what dump() gave. False: it is damaged, or of another version; nothing changed."""
         with self._lock:
             code = self._engine.load(snapshot)
-            if code in (_DAMAGED, _FOREIGN):
+            if code in (DAMAGED, FOREIGN):
                 return False
             if code == EXISTS:
                 raise ValueError("bm25: the index is not empty; load a snapshot into a new one")
@@ -251,7 +235,7 @@ class Index:
         self.close()
 
     @property
-    def _engine(self) -> "_Native | Twin":
+    def _engine(self) -> Native | Twin:
         held = self._held
         if held is None:
             raise ValueError("bm25: the index is closed; make a new one")
@@ -270,13 +254,6 @@ class Index:
         return max(bound, float(partitions[-1] * PARTITION_S)) if partitions else bound
 
 
-def best_kernel() -> Kernel:
-    """What Index() will use on this machine."""
-    if not BUILT:
-        return "numpy"
-    return _C_KERNELS[int(lib.bm25_best_kernel())]
-
-
 def _refuse_string(terms: object) -> None:
     if isinstance(terms, (str, bytes)):
         raise TypeError(f"bm25: terms is the string {terms[:40]!r}; give a list of terms")
@@ -288,7 +265,7 @@ def _refuse(code: int, doc_id: int) -> NoReturn:
         raise ValueError(f"bm25: document {doc_id} is in the index already; remove it first")
     if code == ABSENT:
         raise ValueError(f"bm25: document {doc_id} is not in the index; add it first")
-    if code == _FULL:
+    if code == FULL:
         raise ValueError(f"bm25: no room for document {doc_id}: an index holds 4,294,967,294; use a second one")
     raise MemoryError(f"bm25: no memory for document {doc_id}")
 
@@ -300,140 +277,6 @@ def _ids_of(allow: Iterable[int] | Ids) -> Ids:
     if allow.dtype.kind not in "iu":
         raise TypeError(f"bm25: allow has dtype {allow.dtype}; give document ids as integers")
     return np.ascontiguousarray(allow.ravel(), np.int64)
-
-
-class _Native:
-    """The C index. One thread at a time changes it; its caller sees to that."""
-
-    def __init__(self, kernel: Kernel, k1: float, b: float) -> None:
-        if kernel not in _C_KERNELS:
-            raise ValueError(
-                f"bm25: kernel is {kernel!r}; use avx2, neon, scalar, numpy, or None for the best there is"
-            )
-        if not BUILT or kernel not in ("scalar", best_kernel()):
-            raise ValueError(f"bm25: no kernel {kernel!r} here: {WHY}; use kernel=None for the best there is")
-        made = lib.bm25_new(_C_KERNELS.index(kernel), k1, b)
-        if made == ffi.NULL:
-            raise MemoryError("bm25: no memory for a new index")
-        self._c: Any = ffi.gc(made, lib.bm25_free)
-
-    def add(self, doc_id: int, time: float, terms: Sequence[str]) -> int:
-        text = _joined(terms)
-        code = int(lib.bm25_add(self._c, doc_id, time, len(terms), len(text), text))
-        if code == _TERMS:
-            text = _escaped(terms)
-            code = int(lib.bm25_add(self._c, doc_id, time, len(terms), len(text), text))
-        return code
-
-    def add_text(self, doc_id: int, time: float, text: str) -> int:
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            return _FOREIGN
-        size = len(data)
-        tables = _ASCII if size == len(text) else analyze_native.unicode_of(text, data)
-        return _add_text(self._c, tables, doc_id, time, size, data)  # type: ignore[no-any-return]
-
-    def add_lines(self, ids: Ids, times: Times, lines: Sequence[bytes]) -> tuple[int, int]:
-        """How many were added, and why not the next."""
-        ends = np.cumsum(np.fromiter(map(len, lines), np.uintp, len(lines)))
-        code = ffi.new("int *")
-        arrays = ffi.from_buffer(_IDS, ids), ffi.from_buffer(_TIMES, times), ffi.from_buffer(_SIZES, ends)
-        added = lib.bm25_add_lines(self._c, len(ids), *arrays, b"".join(lines), code)
-        return int(added), int(code[0])
-
-    def df(self, term: str) -> int:
-        text = _escaped([term])
-        found = int(lib.bm25_df(self._c, len(text), text))
-        if found < 0:
-            raise MemoryError("bm25: no memory to look for a term")
-        return found
-
-    def documents(self) -> tuple[Ids, Times]:
-        ids, times = np.empty(len(self), np.int64), np.empty(len(self), np.float64)
-        lib.bm25_documents(self._c, len(ids), ffi.from_buffer(_IDS, ids), ffi.from_buffer(_TIMES, times))
-        return ids, times
-
-    def dump(self) -> bytes | None:
-        made = ffi.new("uint8_t **")
-        size = lib.bm25_dump(self._c, made)
-        if size == _TERMS:
-            return None
-        if size < 0:
-            raise MemoryError(f"bm25: no memory for a snapshot of {len(self)} documents")
-        try:
-            return bytes(ffi.buffer(made[0], size))
-        finally:
-            lib.bm25_free_snapshot(made[0])
-
-    def load(self, snapshot: bytes | memoryview) -> int:
-        return int(lib.bm25_load(self._c, len(snapshot), ffi.from_buffer(_BYTES, snapshot)))
-
-    def remove(self, doc_id: int) -> tuple[int, float]:
-        time = ffi.new("double *")
-        return lib.bm25_remove(self._c, doc_id, time), time[0]
-
-    def add_weights(self, doc_id: int, terms: list[str], weights: Scores) -> int:
-        text = _escaped(terms)
-        return int(
-            lib.bm25_add_weights(self._c, doc_id, len(terms), len(text), text, ffi.from_buffer(_FLOATS, weights))
-        )
-
-    def search(self, terms: Sequence[str], k: int, allow: Ids | None, since: float) -> tuple[Ids, Scores]:
-        room = k if k <= 1000 else min(k, len(self) + 1000)  # others may add meanwhile
-        text, ids, scores = _joined(terms), _empty(room, _INT64), _empty(room, _FLOAT32)
-        n_allow, allowed = (0, _NULL) if allow is None else (len(allow), _from_buffer(_IDS, allow))
-        into = _from_buffer(_IDS, ids), _from_buffer(_FLOATS, scores)
-        found = _search(self._c, len(terms), len(text), text, room, n_allow, allowed, since, *into)
-        if found == _TERMS:
-            text = _escaped(terms)
-            found = _search(self._c, len(terms), len(text), text, room, n_allow, allowed, since, *into)
-        if found == room:
-            return (ids, scores) if room == k else self.search(terms, k, allow, since)
-        if found < 0:
-            raise MemoryError(f"bm25: no memory to search {len(self)} documents")
-        return ids[:found], scores[:found]
-
-    def scores(self, terms: Sequence[str]) -> Scores:
-        text, room = _joined(terms), len(self)
-        while True:
-            scores = np.empty(room, np.float32)
-            into = ffi.from_buffer(_FLOATS, scores)
-            found = int(lib.bm25_scores(self._c, len(terms), len(text), text, room, into))
-            if found == _TERMS:
-                text = _escaped(terms)
-            elif found < 0:
-                raise MemoryError(f"bm25: no memory to score {room} documents")
-            elif found > room:  # others came meanwhile
-                room = found
-            else:
-                return scores[:found]
-
-    def __len__(self) -> int:
-        return int(lib.bm25_count(self._c))
-
-    def has(self, doc_id: int) -> bool:
-        return -(2**63) <= doc_id < 2**63 and bool(lib.bm25_has(self._c, doc_id))
-
-    def size_bytes(self) -> int:
-        return int(lib.bm25_size_bytes(self._c))
-
-    def choose(self, path: str) -> None:
-        """Which way searches go, for tests: "auto", "all" (every score) or "bounds" (upper bounds first)."""
-        lib.bm25_choose(self._c, _PATHS[path])
-
-
-def _joined(terms: Sequence[str]) -> bytes:
-    """The terms as C takes them, unless one holds a zero byte: then C says so, and _escaped is the way."""
-    try:
-        return "\0".join(terms).encode()
-    except UnicodeEncodeError:  # half a surrogate pair
-        return _escaped(terms)
-
-
-def _escaped(terms: Sequence[str]) -> bytes:
-    """The same for any terms. No UTF-8 has a byte 0xFF, so terms that differ stay different."""
-    return b"\0".join(term.encode("utf-8", "surrogatepass").replace(b"\0", b"\xff") for term in terms)
 
 
 def _terms_of(lines: bytes) -> list[str]:
