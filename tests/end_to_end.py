@@ -182,7 +182,7 @@ def stage(chat: demo.Chat, folder: Path, *, dense: bool = True) -> Iterator[Stag
             await_vectors(config)
         shutil.copy(config.archive.path, folder / "played.db")
         with serving(config, http) as url:
-            summarising = [*chat.history, demo._say("user", demo.SUMMARISE)]
+            summarising = [*chat.history, demo.say("user", demo.SUMMARISE)]
             assert Client(http, url, received, config.archive.path).ask(summarising).answer == chat.summary
             await_vectors(config)
         shutil.copy(config.archive.path, folder / "summarised.db")

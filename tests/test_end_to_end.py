@@ -51,7 +51,7 @@ def reached(client: Client, played: Stage, shape: str, words: demo.Words) -> set
 def after(played: Stage, shape: str, client: Client) -> list[demo.Wire]:
     """The compacted conversation after a first exchange that asks for nothing."""
     start = played.compacted(shape, NEUTRAL)
-    return [*start, demo._say("assistant", client.ask(start).answer)]
+    return [*start, demo.say("assistant", client.ask(start).answer)]
 
 
 def test_a_chat_has_sixty_turns_and_every_shape_loses_all_its_details(script):
@@ -84,9 +84,9 @@ def test_a_turn_later_the_detail_is_still_reached_and_chatter_adds_little(script
     with played.restarted(shape) as client:
         history = after(played, shape, client)
         for detail in script.chat.details:
-            seen = client.ask([*history, demo._say("user", detail.literal)])
+            seen = client.ask([*history, demo.say("user", detail.literal)])
             assert detail.answer in seen.text, detail.id
-        false = [text for text in script.chatter if client.ask([*history, demo._say("user", text)]).asked]
+        false = [text for text in script.chatter if client.ask([*history, demo.say("user", text)]).asked]
         assert len(false) <= FALSE[script.name], false
 
 
