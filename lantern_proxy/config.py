@@ -176,7 +176,7 @@ class RestoreConfig(Section):
     """1 packs by score alone, less also avoids saying a thing twice (MMR). The paper's value."""
     rrf_k: Annotated[int, Within(1, 10_000)] = 60
     """Reciprocal rank fusion: larger trusts the top of each ranking less. The paper's value."""
-    length_power: Annotated[float, Within(0.3, 0.8)] = 0.5
+    length_power: Annotated[float, Within(0.3, 0.8)] = 0.7
     """Passages are packed by score per character to this power; larger prefers short ones."""
     weights: Mapping[Signal, Weight] = field(default_factory=dict)
     """Signal -> weight in the fusion, for those that should differ from the recipe's own. 0 leaves a signal out."""

@@ -25,7 +25,7 @@ from lantern_proxy.rerank_light import LightError
 from lantern_proxy.rerank_model import AskModel
 from lantern_proxy.restore_ahead import large_scopes, open_ahead, that_fit
 from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_candidates import SHARPNESS, Source, choice_of, offer, replaced
+from lantern_proxy.restore_candidates import SHARPNESS, Source, choice_of, offers
 from lantern_proxy.restore_cover import Candidate, Chosen
 from lantern_proxy.restore_dense import Dense
 from lantern_proxy.restore_light import Light, open_light
@@ -111,19 +111,15 @@ class Restorer:
             candidates, rows = self._source.lost_of(scope, order, present, ask)
             ask.passed.weigh(evidence.score, evidence.of)
             quality = best_quality(scope, evidence, question, rows)
-            poor, mass = quality < self._config.restore.admission, masses(scope, question)
-            if poor or is_answered(scope, evidence, mass, order[0], rows):
+            poor = quality < self._config.restore.admission
+            if poor or is_answered(scope, evidence, masses(scope, question), order[0], rows):
                 ask.passed.all(candidates, "admission" if poor else "answered", rows, value=quality)
                 return None
-            old = replaced(candidates, ask)
-            offers = [
-                offer(c, scope, evidence, mass, row, {i: turn for (m, i), turn in old.items() if m == n})
-                for n, (c, row) in enumerate(zip(candidates, rows, strict=True))
-            ]
+            offered = offers(candidates, rows, scope, evidence, question, ask)
         if self.rerankers.on:
-            order, offers = promoted(offers, self.rerankers, ask, question.text)
+            order, offered = promoted(offered, self.rerankers, ask, question.text)
             candidates, rows = [candidates[i] for i in order], [rows[i] for i in order]
-        return self._question_block(ask, candidates, rows, offers, evidence, present, started)
+        return self._question_block(ask, candidates, rows, offered, evidence, present, started)
 
     def settle(
         self, tenant: str, passage_ids: Sequence[int], answer: str, now: float
@@ -237,14 +233,14 @@ class Restorer:
         ask: Ask,
         candidates: Sequence[Candidate],
         rows: Sequence[int],
-        offers: Sequence[pack.Offer],
+        offered: Sequence[pack.Offer],
         evidence: Evidence,
         present: Present,
         started: float,
     ) -> Restored | None:
         restore, behind = self._config.restore, dict[int, int]()
         picked = pack.greedy(
-            offers,
+            offered,
             ask.budget_chars - pack.WRAPPER_CHARS,
             power=restore.length_power,
             lam=restore.mmr_lambda,
@@ -254,7 +250,7 @@ class Restorer:
         )
         note_greedy(ask.passed, candidates, rows, picked, behind)
         scores = {candidates[n].passage.id: evidence.of(rows[n]) for n, _ in picked}
-        totals = {candidates[n].passage.id: math.log(offers[n].score) / SHARPNESS for n, _ in picked}
+        totals = {candidates[n].passage.id: math.log(offered[n].score) / SHARPNESS for n, _ in picked}
         return self._block(ask, "question", [c for _, c in picked], totals, scores, present, len(candidates), started)
 
     # the recipe of the paper

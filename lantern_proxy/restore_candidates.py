@@ -1,6 +1,7 @@
 """Passages that a request lacks, wholly or in part, as candidates for a block."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,11 +9,12 @@ from lantern_proxy import pack, reinforce, trust
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_cover import FILLER, Candidate, Part
+from lantern_proxy.restore_cover import FILLER, Candidate, Part, term_weight
 from lantern_proxy.restore_entries import Entry
 from lantern_proxy.restore_lines import Present, lost
 from lantern_proxy.restore_newest import MOST_CHARS, Statement, of_request, superseded
-from lantern_proxy.restore_question import Evidence, coverage, sentence_worth
+from lantern_proxy.restore_question import Evidence, Question, coverage, masses, sentence_worth
+from lantern_proxy.restore_salience import Place, likelihood
 from lantern_proxy.restore_scope import Scope
 from lantern_proxy.turn import Passage, Reason
 
@@ -21,6 +23,8 @@ OFFERS, OFFER_TIMES = 20, 3
 many times the budget."""
 SHARPNESS = 1.0
 """How fast the likelihood of being evidence falls with the fused score: by e a standard deviation."""
+SALIENCE = 0.25
+"""How likely a passage is to be asked for at all counts to this power, where the question is known."""
 PINNED = 4.0
 """Times the worth of a passage that somebody pinned."""
 
@@ -123,10 +127,48 @@ def newest(candidates: Sequence[Candidate], ask: Ask) -> list[Candidate]:
     return kept
 
 
-def offer(
+def offers(
+    candidates: Sequence[Candidate], rows: Sequence[int], scope: Scope, evidence: Evidence, question: Question, ask: Ask
+) -> list[pack.Offer]:
+    """What the packer may take of each candidate."""
+    old, mass = replaced(candidates, ask), masses(scope, question)
+    made = [
+        _offer(c, scope, evidence, mass, row, {i: turn for (m, i), turn in old.items() if m == n})
+        for n, (c, row) in enumerate(zip(candidates, rows, strict=True))
+    ]
+    scope.entries.read(row - 1 for row in rows if row)
+    salient = [_salience(c, scope, row) for c, row in zip(candidates, rows, strict=True)]
+    mean = sum(salient) / max(1, len(salient))
+    return [
+        replace(each, score=each.score * math.exp(SALIENCE * (own - mean)))
+        for each, own in zip(made, salient, strict=True)
+    ]
+
+
+def _salience(candidate: Candidate, scope: Scope, row: int) -> float:
+    """Logarithm of how likely a passage is to be asked for, whatever the question."""
+    said = [line for i in candidate.lost if (line := candidate.lines[i]).salience > FILLER or line.keys]
+    said = said or [candidate.lines[i] for i in candidate.lost]
+    return math.log(likelihood(said, term_weight, scope.idf, Place(answers=answers(scope, row))))
+
+
+def answers(scope: Scope, row: int) -> bool:
+    """Does the message before this passage end with a question?"""
+    passage = scope.entries[row].passage
+    if not row or passage.part:
+        return False
+    before = scope.entries[row - 1]
+    asked = before.passage.session == passage.session and before.passage.message != passage.message
+    return asked and _QUESTION.search(before.flat, max(0, len(before.flat) - 200)) is not None
+
+
+_QUESTION = re.compile(r"\?[\"')*]*(?: \[[^\]]*\])?$")
+
+
+def _offer(
     candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], row: int, old: Mapping[int, int]
 ) -> pack.Offer:
-    """What the packer may take: lost sentences without filler, weighed by what of the question they hold.
+    """Lost sentences without filler, weighed by what of the question they hold.
 
     old: line -> turn of the statement that replaces it. Such lines are left out, or marked when there are no others.
     """

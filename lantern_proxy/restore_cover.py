@@ -19,7 +19,7 @@ from lantern_proxy.restore_lines import Line, Present
 from lantern_proxy.restore_salience import Place, likelihood, says_something
 from lantern_proxy.turn import Passage
 
-GROUP_CHARS: Mapping[str, int] = {"user": 420, "assistant": 160}
+GROUP_CHARS: Mapping[str, int] = {"user": 600, "assistant": 160}
 """Up to this length what a message says goes in whole; of a longer one, and of tools' results, sentence by sentence."""
 FILLER = 0.1
 """Sentences of at most this salience say nothing ("You're welcome!")."""

@@ -1,6 +1,5 @@
 """What the loss block takes: no question is known, so cover what was lost, most specific terms per character."""
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -9,7 +8,7 @@ from dataclasses import replace
 from lantern_proxy import pack
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_candidates import PINNED, Source, candidate_of, choice_of, newest
+from lantern_proxy.restore_candidates import PINNED, Source, answers, candidate_of, choice_of, newest
 from lantern_proxy.restore_cover import Candidate, Chosen, Part, cover, entry_of, parts
 from lantern_proxy.restore_lines import Present
 from lantern_proxy.restore_passed import note_cover
@@ -72,7 +71,7 @@ def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Pres
             break
         candidate = candidate_of(scope.entries[row], present, ask)
         if candidate.lost:
-            found.append((row, replace(candidate, place=Place(answers=_answers(scope, row)))))
+            found.append((row, replace(candidate, place=Place(answers=answers(scope, row)))))
     found.sort(key=lambda pair: pair[0])
     return source.alive(ask, [candidate for _, candidate in found], [row for row, _ in found])[0]
 
@@ -122,19 +121,6 @@ def _part_of_the_time(deadline: float) -> float:
     """When gathering must end, so that there is time left to choose from what was gathered."""
     now = time.monotonic()
     return now + GATHER_SHARE * max(0.0, deadline - now)
-
-
-def _answers(scope: Scope, row: int) -> bool:
-    """Does the message before this passage end with a question?"""
-    passage = scope.entries[row].passage
-    if not row or passage.part:
-        return False
-    before = scope.entries[row - 1]
-    asked = before.passage.session == passage.session and before.passage.message != passage.message
-    return asked and _QUESTION.search(before.flat, max(0, len(before.flat) - 200)) is not None
-
-
-_QUESTION = re.compile(r"\?[\"')*]*(?: \[[^\]]*\])?$")
 
 
 def _batches(scope: Scope, pinned: AbstractSet[int], deadline: float) -> Iterator[list[int]]:

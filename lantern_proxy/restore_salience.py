@@ -16,7 +16,7 @@ from functools import lru_cache
 from lantern_proxy.analyze import terms
 from lantern_proxy.restore_lines import Line
 
-SHAPE, RARITY, RARE, SPECIFIC, ADDRESSES, PEOPLE, ANSWERS, DIGITS = 1.0, 2.0, 0.5, 0.8, -0.3, 0.4, 0.8, 0.3
+SHAPE, RARITY, RARE, SPECIFIC, ADDRESSES, PEOPLE, ANSWERS, DIGITS = 1.0, 2.0, 0.5, 1.2, -0.3, 0.4, 0.8, 0.3
 """Weights of the features, in the order in which `likelihood` adds them."""
 RARE_IDF = 0.6
 SAYS = 3

@@ -529,3 +529,14 @@ def test_the_breaker_opens_after_failures_in_a_row_and_closes_by_itself():
 def test_what_takes_up_the_last_message_is_told_from_a_question_that_stands_alone(text, reacts, points):
     read = read_question(text)
     assert (read.reacts, read.points) == (reacts, points)
+
+
+def test_of_two_that_fit_a_question_alike_the_one_that_tells_more_comes_first(tmp_path):
+    said = [
+        ("Those peppers are nice, they really are very nice, you know how it is.", "ok"),
+        ("We ordered 40 peppers of Kowalski Seeds in March for the garden of Ana.", "ok"),
+    ]
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(said))
+        restored = Restorer(kept, Config(embed=LEXICAL), None).for_question(ask("What about the peppers?", present=""))
+    assert restored.placed[0].passage.turn == 2

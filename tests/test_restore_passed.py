@@ -120,7 +120,7 @@ def test_diversity_names_what_pushed_a_passage_back(tmp_path):
     with Archive(tmp_path / "a.db") as kept:
         write(kept, filed(said))
         config = Config(embed=LEXICAL, restore=RestoreConfig(mmr_lambda=0.1))
-        asked = ask("What is the deploy key of the harbour service?", present="", budget=500)
+        asked = ask("What is the deploy key of the harbour service?", present="", budget=465)
         restored = Restorer(kept, config, None).for_question(asked)
         assert [placed.passage.turn for placed in restored.placed] == [2, 3]
         pushed = left_out(asked, "HK-1")
