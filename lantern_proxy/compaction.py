@@ -16,9 +16,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, takewhile
-from typing import Literal
 
 from lantern_proxy.compaction_align import Seat, align, is_alike, is_cleared, is_replaced_media, seats
+from lantern_proxy.compaction_place import is_spoken
 from lantern_proxy.history import (
     MARKER,
     MARKER_CHARS,
@@ -26,7 +26,6 @@ from lantern_proxy.history import (
     Session,
     chains,
     goes_on,
-    is_empty,
     place_key,
     plain,
     terms,
@@ -374,40 +373,3 @@ def _first_kept_user(seen: _Seen) -> int | None:
 
 def _first_spoken(request: Request) -> int | None:
     return next((at for at, m in enumerate(request.messages) if is_spoken(m)), None)
-
-
-# --- where a block goes --------------------------------------------------------------------------------------------
-
-
-def is_spoken(m: Message) -> bool:
-    """May a block ride inside this message? Only a user's text that carries no tool result."""
-    kinds = {i.kind for i in m.items}
-    return m.role == "user" and "result" not in kinds and any(i.kind == "text" and not is_empty(i) for i in m.items)
-
-
-def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"]] | None:
-    """Where the block of a loss at `anchor` goes: (message, how); None when there is no place that breaks nothing.
-
-    Inside the anchor when a user speaks there, else inside the next user text, else as a user message of its own
-    behind the last tool result. An encrypted compaction item takes a user message right after it.
-    """
-    messages = request.messages
-    if any(i.kind == "compaction" for i in messages[anchor].items) and request.api == "responses":
-        return anchor, "after"
-    for at in range(anchor, len(messages)):
-        if is_spoken(messages[at]):
-            return at, "inside"
-    open_calls = {value for m in messages for i in m.calls for value in i.ids}
-    open_calls -= {value for m in messages for i in m.items if i.kind == "result" for value in i.ids}
-    last = len(messages) - 1
-    return None if open_calls or messages[last].role == "assistant" else (last, "after")
-
-
-def question(request: Request) -> int | None:
-    """Index of the user text that waits for an answer: the last message, system messages behind it left out."""
-    for at in range(len(request.messages) - 1, -1, -1):
-        m = request.messages[at]
-        if m.role in SYSTEM:
-            continue
-        return at if is_spoken(m) else None
-    return None

@@ -20,7 +20,8 @@ from typing import Literal, TypeVar
 
 from lantern_proxy import bm25, history_same
 from lantern_proxy.archive import ArchiveError
-from lantern_proxy.compaction import place, question, shown_to_model
+from lantern_proxy.compaction import shown_to_model
+from lantern_proxy.compaction_place import place, question
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.follow import Step, follow, reply

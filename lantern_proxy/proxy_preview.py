@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lantern_proxy import reinforce
-from lantern_proxy.compaction import compare, question, shown_to_model
+from lantern_proxy.compaction import compare, shown_to_model
+from lantern_proxy.compaction_place import question
 from lantern_proxy.history import Session
 from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask

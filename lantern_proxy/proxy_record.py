@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Record, RequestRow, SessionRow
-from lantern_proxy.compaction import is_spoken, question
+from lantern_proxy.compaction_place import is_spoken, question
 from lantern_proxy.follow import Step
 from lantern_proxy.history import Session, keys_of
 from lantern_proxy.proxy_exchange import Exchange

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import settings
 from scripted import echo
 
-settings.register_profile("lantern", deadline=None)  # a busy machine is no fault of the code
-settings.load_profile("lantern")
+# A busy machine is no fault of the code, and the same code is tested alike each time. HYPOTHESIS_PROFILE=explore looks
+# for more: run it again and again.
+settings.register_profile("lantern", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "lantern"))
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from chats import (
     user,
 )
 
-from lantern_proxy.compaction import place
+from lantern_proxy.compaction_place import place
 from lantern_proxy.follow import Step
 from lantern_proxy.history import plain
 from lantern_proxy.turn import LOSSES

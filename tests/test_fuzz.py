@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy.compaction import is_spoken
+from lantern_proxy.compaction_place import is_spoken
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.proxy import Proxy
@@ -51,6 +51,15 @@ tops = st.dictionaries(
                      "previous_response_id", "conversation", "prompt_cache_key", "functions", "n"]),
     nearly | anything, max_size=6,
 )  # fmt: skip
+events = st.dictionaries(
+    st.sampled_from(["type", "choices", "delta", "response", "item", "item_id", "output", "message", "content_block",
+                     "index", "id", "content", "tool_calls", "citations", "citation", "partial_json", "text"]),
+    st.sampled_from(
+        ["response.completed", "response.output_item.done", "response.output_text.delta", "message_start",
+         "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop"]
+    ) | nearly, max_size=6,
+)  # fmt: skip
+"""Parts of streamed answers, more or less."""
 bodies = st.one_of(
     tops.map(lambda top: json.dumps(top).encode()),
     anything.map(lambda value: json.dumps(value).encode()),
@@ -70,10 +79,20 @@ def test_a_body_of_any_shape_is_read_or_refused(body: bytes, protocol: Protocol)
 
 
 @settings(max_examples=200, deadline=None)
-@given(body=bodies, protocol=st.sampled_from(list(PATHS.values())), streamed=st.booleans())
-def test_an_answer_of_any_shape_is_read(body: bytes, protocol: Protocol, streamed: bool):
-    data = b"".join(b"data: " + part + b"\n\n" for part in body.split(b",")) if streamed else body
-    assert protocol.read_answer(data, streamed=streamed).messages is not None
+@given(body=bodies, protocol=st.sampled_from(list(PATHS.values())))
+def test_an_answer_of_any_shape_is_read(body: bytes, protocol: Protocol):
+    assert protocol.read_answer(body, streamed=False).messages is not None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    parts=st.lists(events.map(json.dumps) | st.text(max_size=20), max_size=8),
+    protocol=st.sampled_from([*PATHS.values()]),
+)
+def test_a_stream_of_any_events_is_read(parts: list[str], protocol: Protocol):
+    data = "".join(f"data: {part}\n\n" for part in parts).encode("utf-8", "surrogatepass")
+    answer = protocol.read_answer(data, streamed=True)
+    assert all(isinstance(value, str) for value in answer.ids)
 
 
 def without(value: Any) -> Any:

@@ -17,6 +17,7 @@ from lantern_proxy.wire.json import (
     WireError,
     append_to_string,
     canonical_json,
+    dicts,
     elements,
     encode_string,
     first_byte,
@@ -95,7 +96,7 @@ def _items(role: Role, data: Mapping[str, Any]) -> list[Item]:
     found += content_items(role, data.get("content"))
     if isinstance(data.get("refusal"), str):
         found.append(item(role, "text", data["refusal"]))
-    found += [_call(role, call) for call in data.get("tool_calls") or () if isinstance(call, dict)]
+    found += [_call(role, call) for call in dicts(data.get("tool_calls"))]
     if isinstance(data.get("function_call"), dict):
         found.append(_call(role, {"function": data["function_call"]}))
     audio = data.get("audio")
@@ -163,7 +164,7 @@ def _assemble(chunks: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
     choices: dict[int, dict[str, Any]] = {}
     finished = False
     for chunk in chunks:
-        for choice in _dicts(chunk.get("choices")):
+        for choice in dicts(chunk.get("choices")):
             delta = choice.get("delta")
             into = choices.setdefault(_index(choice), {"role": "assistant"})
             _merge(into, delta if isinstance(delta, dict) else {})
@@ -180,10 +181,6 @@ def _encode(message: Mapping[str, Any]) -> bytes:
         return dumps(message).encode()
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
 def _index(part: Mapping[str, Any]) -> int:
     index = part.get("index")
     return index if isinstance(index, int) else 0
@@ -193,7 +190,7 @@ def _merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
     for key, value in delta.items():
         if key == "tool_calls":
             calls = into.setdefault("tool_calls", {})
-            for part in _dicts(value):
+            for part in dicts(value):
                 _merge_call(calls.setdefault(_index(part), {}), part)
         elif isinstance(value, str) and key not in ("role", "id"):
             before = into.get(key)

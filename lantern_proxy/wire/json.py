@@ -108,6 +108,11 @@ def as_object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def dicts(value: Any) -> list[dict[str, Any]]:
+    """The objects of what should be a list of them."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def remembered(read: Callable[[bytes], Message]) -> Callable[[bytes], Message]:
     """`read`, with small messages remembered: clients resend their whole history, and most of it was read before."""
     small = lru_cache(maxsize=4_096)(read)

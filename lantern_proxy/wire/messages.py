@@ -18,6 +18,7 @@ from lantern_proxy.wire.json import (
     WireError,
     as_object,
     canonical_json,
+    dicts,
     elements,
     encode_string,
     first_byte,
@@ -143,7 +144,7 @@ def _merge(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
         if key == "partial_json":
             block["_json"] = block.get("_json", "") + str(value)
         elif key == "citation":
-            block["citations"] = [*(block.get("citations") or ()), value]
+            block["citations"] = [*dicts(block.get("citations")), value]
         elif key != "type" and isinstance(value, str):
             before = block.get(key)
             block[key] = (before if isinstance(before, str) else "") + value

@@ -18,6 +18,7 @@ from lantern_proxy.wire.json import (
     WireError,
     append_to_string,
     canonical_json,
+    dicts,
     elements,
     encode_string,
     first_byte,
@@ -163,9 +164,9 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
     for event in events:
         kind, response = event.get("type"), event.get("response")
         if isinstance(response, dict):
-            ids.update(dict.fromkeys(filter(None, [response.get("id")])))
+            ids.update(dict.fromkeys(_ids({"id": response.get("id")})))
             if kind in ("response.completed", "response.incomplete", "response.failed"):
-                finished, final = True, [i for i in response.get("output") or () if isinstance(i, dict)]
+                finished, final = True, dicts(response.get("output"))
         elif kind == "response.output_item.done" and isinstance(event.get("item"), dict):
             done.append(event["item"])
             deltas.pop(str(event["item"].get("id")), None)

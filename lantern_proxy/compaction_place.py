@@ -1,0 +1,41 @@
+"""Where a restored block goes, and which message asks."""
+
+from typing import Literal
+
+from lantern_proxy.history import is_empty
+from lantern_proxy.history_same import SYSTEM
+from lantern_proxy.turn import Message, Request
+
+
+def is_spoken(m: Message) -> bool:
+    """May a block ride inside this message? Only a user's text that carries no tool result."""
+    kinds = {i.kind for i in m.items}
+    return m.role == "user" and "result" not in kinds and any(i.kind == "text" and not is_empty(i) for i in m.items)
+
+
+def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"]] | None:
+    """Where the block of a loss at `anchor` goes: (message, how); None when there is no place that breaks nothing.
+
+    Inside the anchor when a user speaks there, else inside the next user text, else as a user message of its own
+    behind the last tool result. An encrypted compaction item takes a user message right after it.
+    """
+    messages = request.messages
+    if any(i.kind == "compaction" for i in messages[anchor].items) and request.api == "responses":
+        return anchor, "after"
+    for at in range(anchor, len(messages)):
+        if is_spoken(messages[at]):
+            return at, "inside"
+    open_calls = {value for m in messages for i in m.calls for value in i.ids}
+    open_calls -= {value for m in messages for i in m.items if i.kind == "result" for value in i.ids}
+    last = len(messages) - 1
+    return None if open_calls or messages[last].role == "assistant" else (last, "after")
+
+
+def question(request: Request) -> int | None:
+    """Index of the user text that waits for an answer: the last message, system messages behind it left out."""
+    for at in range(len(request.messages) - 1, -1, -1):
+        m = request.messages[at]
+        if m.role in SYSTEM:
+            continue
+        return at if is_spoken(m) else None
+    return None
