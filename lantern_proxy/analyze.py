@@ -61,7 +61,7 @@ _NO_NAMES = frozenset(
 _UNNAMED = STOP_WORDS | _NO_NAMES
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def _expand(run: str) -> tuple[str, ...]:
     """One run of characters -> its terms: the whole, lower-cased, and the stems of its parts."""
     run = run.replace("\u2019", "'")

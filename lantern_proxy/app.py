@@ -22,6 +22,7 @@ from lantern_proxy.doors import AdminDoor, Doors
 from lantern_proxy.embed import Embedder
 from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy_relay import ClientLeft, Relay, Upload, answer_json, whole
+from lantern_proxy.proxy_rest import watch
 from lantern_proxy.proxy_writer import MakeRestorer
 from lantern_proxy.restore import Restorer
 from lantern_proxy.trace import Tracer, is_on
@@ -90,9 +91,11 @@ def create(
             tracer = Tracer(config.trace) if is_on(config.trace) else None
             if tracer is not None:
                 proxy.listeners.append(tracer.heard)
+            watching = asyncio.create_task(watch(proxy))
             try:
                 yield
             finally:
+                watching.cancel()
                 if app.state.others is not None:
                     await app.state.others.aclose()
                 await asyncio.to_thread(proxy.close)

@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from lantern_proxy.history_same import SYSTEM, chain_hashes, chain_on, changed, reads_same
 from lantern_proxy.turn import Answer, Api, Filed, Item, Message, Request, Role, canonical, fingerprint, item
+from lantern_proxy.turn_memo import Memo
 
 SUMMARY_CHARS = 60
 """Shortest answer that may be a summary of something."""
@@ -77,8 +78,10 @@ _EMPTY = frozenset(item(role, "text", "").print for role in _ROLES)
 _TERM = re.compile(r"[^\W\u2e80-\U0003ffff]{4,}|(?=([\u2e80-\U0003ffff]{2}))")
 """Words of four letters and more; of scripts without spaces, every two signs that stand together."""
 _SAME_OPENING_CHARS = 80
+_SYSTEMS = 64
+"""System messages that a session is known by: some clients write the time into theirs, with every request."""
 
-plain = lru_cache(maxsize=16_384)(canonical)
+plain = Memo(canonical, most_bytes=8 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 """canonical(), remembered: clients send their whole history with every request."""
 
 
@@ -101,13 +104,13 @@ def system_text(request: Request) -> str:
     return "\n".join(plain(m.text) for m in opening)
 
 
-@lru_cache(maxsize=4096)
 def same_system(a: str, b: str) -> bool:
     """Of one class: equal, or alike but for dates, documents, a summary appended. Empty is alike to empty only."""
-    if a == b:
-        return True
-    if not a or not b:
-        return False
+    return a == b or (bool(a and b) and _alike(a, b))
+
+
+@lru_cache(maxsize=256)
+def _alike(a: str, b: str) -> bool:
     short, long = sorted((a, b), key=len)
     if long.startswith(short[:_SAME_OPENING_CHARS]) or long.endswith(short):
         return True
@@ -236,7 +239,7 @@ def advance(
     left = session.abandoned.union(abandoned)
     after = replace(
         session, head=tuple(head), answered=False, keys=session.keys | keys, position=position, turn=turn,
-        system_keys=tuple(system_keys.items()), last_seen_at=now,
+        system_keys=tuple(system_keys.items())[-_SYSTEMS:], last_seen_at=now,
         tools=request.tools or (session.tools if request.delta else request.tools),
         system=_base(session, system_text(request)),
         abandoned=left.difference(keys_of(head)) if left else left,

@@ -17,7 +17,7 @@ _SLOTS = 61
 _LOOK_BACK = 32
 """So many messages a request has beyond the one before it, at most, to be recognised as going on from it."""
 
-chain_on = lru_cache(maxsize=65_536)(fingerprint)
+chain_on = lru_cache(maxsize=16_384)(fingerprint)
 _known: list[tuple[tuple[Message, ...], tuple[bytes, ...]]] = [((), ())] * _SLOTS
 """Histories seen last and their chain hashes, each at the place that its last message names."""
 

@@ -83,6 +83,7 @@ class Lantern:
         self._recall(session)
         identity = Identity(ids=(("x-lantern-session", session),))
         step = follow(self._known, request, identity, now=now, new_id=lambda: session)
+        self._known.in_flight.clear()  # no answer is waited for here
         if title and step.event == "new":
             step = replace(step, session=replace(step.session, title=title))
         if times is not None:

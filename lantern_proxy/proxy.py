@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal, TypeVar
 
-from lantern_proxy import bm25, history_same
+from lantern_proxy import bm25, history_same, turn_memo
 from lantern_proxy.archive import ArchiveError
 from lantern_proxy.compaction import shown_to_model
 from lantern_proxy.compaction_place import place, question
@@ -55,6 +55,7 @@ _CATCHING_UP = 0.3
 """Share of the deadline in which a restore waits for the passages of the turns before."""
 _WARM_MESSAGES, _WARM_SESSIONS = 24, 64
 """From how many messages on a session's index is opened before it is needed, and of how many sessions."""
+_OWED = 1_024
 
 Kind = Literal["loss", "question"]
 T = TypeVar("T")
@@ -83,11 +84,13 @@ class Proxy:
         self._once = Once(log)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
-        self._rereads = reread.Rereads()
+        self.rereads = reread.Rereads()
         self._owed: dict[Key, None] = {}
         """Sessions whose loss block was late: they get it with their next question."""
         self._warmed: dict[Key, None] = {}
         self._file = (0, 0)
+        self.came_at = time.monotonic()
+        """When the last request came."""
         self.tenants = Tenants(config)
         self.writer = Writer(config, self.embedder, make_restorer, keeper=keeper)
         self.tenants.writer = self.writer
@@ -133,7 +136,7 @@ class Proxy:
 
     async def prepare(self, arrival: Arrival) -> Exchange:
         """Everything up to the moment when the request goes out. Never raises."""
-        started = time.monotonic()
+        started = self.came_at = time.monotonic()
         exchange = Exchange(
             id=f"req_{secrets.token_hex(8)}", arrival=arrival, body=arrival.body, at=time.time(),
             headers=accept_readable(outgoing(arrival.headers)),
@@ -175,12 +178,12 @@ class Proxy:
         """What the body says. Raises WireError."""
         body, encoding = exchange.arrival.body, exchange.arrival.header("content-encoding")
         exchange.plain = body
-        found = None if encoding else self._rereads.read(exchange.tenant, wire.read, body)
+        found = None if encoding else self.rereads.read(exchange.tenant, wire.read, body)
         if found is not None:
             return found
         size_bytes = len(body) * (8 if encoding else 1)
         exchange.plain, request, seen = await _aside(size_bytes, partial(_read, wire, body, encoding))
-        self._rereads.keep(exchange.tenant, seen)
+        self.rereads.keep(exchange.tenant, seen)
         return request
 
     async def _look_at_the_archive(self, exchange: Exchange) -> None:
@@ -194,8 +197,7 @@ class Proxy:
             self._file = writer.file, writer.forgets
             self._ledgers.forget_all()
             self.tenants.forget_all()
-            self._rereads.clear()
-            history_same.forget_all()
+            self.let_go_of_texts()
         exchange.file = writer.file if writer.archive is not None else -1
 
     async def _restore(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
@@ -260,6 +262,8 @@ class Proxy:
             self._owed.pop(key, None)
             if not await self._add(exchange, restorer, request, spot[0], spot[1], ask, "loss", deadline):
                 self._owed[key] = None
+                if len(self._owed) > _OWED:
+                    self._owed.pop(next(iter(self._owed)))
         if asked is not None and is_new:
             ask = self._ask(
                 exchange, request, step, self._room(config.question_chars, request), deadline, asked_text, ""
@@ -319,6 +323,12 @@ class Proxy:
             self._warmed.pop(next(iter(self._warmed)))
         self._warmed[key] = None
         self._threads.submit(restorer.warm, exchange.tenant, exchange.project, key[1])
+
+    def let_go_of_texts(self) -> None:
+        """They are read again when they are sent again."""
+        self.rereads.clear()
+        history_same.forget_all()
+        turn_memo.forget_all()
 
     async def preview(self, body: bytes, **asked: str) -> Preview:
         """What would be restored for a request; see proxy_preview.preview."""

@@ -14,8 +14,8 @@ from lantern_proxy.history import chains
 from lantern_proxy.turn import Block, Request, Restored
 from lantern_proxy.wire.json import Insert, Place
 
-_KEPT = 2_048
-"""Sessions whose ledgers stay in memory; those of others are read from the archive again."""
+_KEPT, _KEPT_CHARS = 2_048, 4_000_000
+"""Sessions whose ledgers stay in memory, and the characters of their blocks; others are read from the archive again."""
 
 Key = tuple[str, str]
 """(tenant, session)"""
@@ -35,6 +35,9 @@ class Ledgers:
     def __init__(self, read: Callable[[Key], list[Block]], *, kept: int = _KEPT) -> None:
         self._read, self._kept = read, kept
         self._ledgers: OrderedDict[Key, list[Block]] = OrderedDict()
+        self._chars: dict[Key, int] = {}
+        self.chars = 0
+        """What the blocks in memory hold."""
         self._queues: dict[Key, _Queue] = {}
 
     def __len__(self) -> int:
@@ -42,6 +45,8 @@ class Ledgers:
 
     def forget_all(self) -> None:
         self._ledgers.clear()
+        self._chars.clear()
+        self.chars = 0
 
     @asynccontextmanager
     async def of(self, key: Key, *, new: bool = False) -> AsyncIterator[list[Block]]:
@@ -53,20 +58,47 @@ class Ledgers:
                 ledger = self._ledgers.get(key)
                 if ledger is None:
                     ledger = self._ledgers[key] = [] if new else await asyncio.to_thread(self._read, key)
-                    while len(self._ledgers) > self._kept:
-                        self._ledgers.popitem(last=False)
+                    self._count(key, ledger)
                 else:
                     self._ledgers.move_to_end(key)
+                before = len(ledger)
                 yield ledger
+                if len(ledger) != before:
+                    self._count(key, ledger)
         finally:
             queue.length -= 1
             if not queue.length:
                 del self._queues[key]
+            self._make_room()
+
+    def _count(self, key: Key, ledger: Sequence[Block]) -> None:
+        if self._ledgers.get(key) is ledger:
+            chars = sum(map(_chars, ledger))
+            self.chars += chars - self._chars.get(key, 0)
+            self._chars[key] = chars
+
+    def _make_room(self) -> None:
+        """Those used longest ago go, but for those in use: what is new in them is not on disk yet."""
+        if not self._is_full():
+            return
+        for oldest in [key for key in self._ledgers if key not in self._queues]:
+            if not self._is_full():
+                return
+            self.chars -= self._chars.pop(oldest)
+            del self._ledgers[oldest]
+
+    def _is_full(self) -> bool:
+        return len(self._ledgers) > self._kept or self.chars > _KEPT_CHARS
 
     def strike(self, key: Key, blocks: Sequence[Block]) -> None:
         """Take blocks back that were entered and then refused by the upstream."""
         ledger = self._ledgers.get(key, [])
         ledger[:] = [block for block in ledger if block not in blocks]
+        self._count(key, ledger)
+
+
+def _chars(block: Block) -> int:
+    return len(block.restored.text) + sum(len(p.text) + len(p.passage.text) for p in block.restored.placed)
 
 
 def replay(blocks: Sequence[Block], request: Request) -> list[tuple[Block, Insert]]:

@@ -14,13 +14,13 @@ from lantern_proxy.config import Config
 from lantern_proxy.follow import recall
 from lantern_proxy.history import Session, chains, place_key
 from lantern_proxy.proxy_writer import Writer
-from lantern_proxy.session import Known, Link, link
+from lantern_proxy.session import RECENT_S, Known, Link, forget, link
 from lantern_proxy.turn import Api, Filed, Identity, Request
 
 log = logging.getLogger("lantern.proxy")
 
-_SESSIONS = 4_096
-"""Sessions, of all tenants, beyond which the tenant seen longest ago is dropped from memory."""
+_SESSIONS, _BYTES = 4_096, 192 << 20
+"""Sessions of all tenants, and what they take in memory, beyond which the tenant seen longest ago is dropped."""
 _RECENT = 32
 """Sessions of a tenant that are read from the archive when a request of it fits none that is known."""
 _PROBED = 20
@@ -93,11 +93,11 @@ class Tenants:
         mine = self._mine.get(key)
         if mine is None:
             mine = self._mine[key] = _Mine()
-            self._make_room()
         self._mine.move_to_end(key)
         found = link(mine.known, request, identity, now)
         if found.session is not None:
             return mine.known, found
+        self._make_room()
         async with mine.lock:
             values = _names_of(request, identity)
             if values and link(mine.known, request, identity, now).session is None:
@@ -109,10 +109,31 @@ class Tenants:
         return mine.known, link(mine.known, request, identity, now)
 
     def _make_room(self) -> None:
-        held = sum(len(mine.known.sessions) for mine in self._mine.values())
-        while held > self._most and len(self._mine) > 1:
-            _, oldest = self._mine.popitem(last=False)
-            held -= len(oldest.known.sessions)
+        """A session may come: let go of tenants, but for the last one and those that wait for an answer."""
+        many = sum(len(mine.known.sessions) for mine in self._mine.values())
+        held = self.size_bytes
+        for key in list(self._mine)[:-1]:
+            if many <= self._most and held <= _BYTES:
+                return
+            mine = self._mine[key]
+            known = mine.known
+            if not (mine.lock.locked() or any(known.in_flight.values())):
+                many, held = many - len(known.sessions), held - known.size_bytes
+                del self._mine[key]
+
+    @property
+    def size_bytes(self) -> int:
+        """What is remembered, about."""
+        return sum(mine.known.size_bytes for mine in self._mine.values())
+
+    def rest(self, now: float) -> None:
+        """Nobody asks for a while: let go of sessions that no request would be traced to without an id or its history,
+        and the archive has those."""
+        for key, mine in list(self._mine.items()):
+            old = [s.id for s in mine.known.sessions.values() if now - s.last_seen_at > RECENT_S]
+            forget(mine.known, *old)
+            if not mine.known.sessions and not mine.lock.locked():
+                del self._mine[key]
 
     async def _bring(self, mine: _Mine, key: Key, values: Sequence[str] | None) -> None:
         held = frozenset(mine.known.sessions)

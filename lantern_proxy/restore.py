@@ -167,6 +167,10 @@ class Restorer:
         self._scopes.close()
         self._used.forget()
 
+    def rest(self, unused_s: float) -> None:
+        """Nobody asks for a while: let go of what is quickly read again, and of indexes that were not used for long."""
+        self._scopes.rest(unused_s)
+
     @property
     def index_bytes(self) -> int:
         """What the open BM25 indexes hold in memory."""

@@ -16,6 +16,8 @@ STEP = 500
 """Passages read from the archive between two looks at the clock: about 5 ms."""
 SMALL = 2_000
 """Passages of a scope that are all read when one is looked at."""
+MOST_READ = 10_000
+"""Passages of a scope that stay in memory with what was computed of them, 4 KB each; of a large one those read last."""
 
 
 @dataclass(slots=True)
@@ -118,8 +120,7 @@ class Entries(Sequence[Entry]):
         for first in range(0, len(self), STEP):
             rows = range(first, min(first + STEP, len(self)))
             self.read(rows)
-            for row in rows:
-                yield self._read[row]
+            yield from [self._read[row] for row in rows]
 
     def forget(self, row: int) -> None:
         """Read this one anew when it is looked at again."""
@@ -127,13 +128,32 @@ class Entries(Sequence[Entry]):
 
     def read(self, rows: Iterable[int]) -> None:
         """Read all of `rows` at once: a tenth of what they cost one by one."""
-        missing = [row for row in rows if row not in self._read]
+        wanted = list(rows)
+        missing = [row for row in wanted if row not in self._read]
         if not missing or self.own is None:
             return
+        if len(self._read) + len(missing) > MOST_READ:
+            self._make_room(set(wanted), len(missing))
         found = self.own.plain_passages([self.ids[row] for row in missing])
         for row in missing:
             passage = found.get(self.ids[row])
             self._read[row] = Entry(_gone(self.ids[row]) if passage is None else passage)
+
+    @property
+    def read_count(self) -> int:
+        """How many are in memory."""
+        return len(self._read)
+
+    def let_go(self) -> None:
+        """Read all of them anew when they are looked at again."""
+        self._read = {}
+
+    def _make_room(self, wanted: set[int], more: int) -> None:
+        """Let go of those read first, a quarter beyond what is needed, but for `wanted`."""
+        keep = max(0, MOST_READ * 3 // 4 - more)
+        others = [row for row in self._read if row not in wanted]
+        for row in others[: max(0, len(others) - keep)]:
+            del self._read[row]
 
 
 def _gone(passage_id: int) -> Passage:

@@ -119,7 +119,7 @@ def _replaces(now: _Read, old: _Read) -> bool:
     return needed > 0 and len(shared) >= needed and 2 * len(shared) >= min(len(now.about), len(old.about))
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=2_048)
 def _read(text: str) -> _Read:
     values: dict[str, set[str]] = {}
     rest, at = [], 0

@@ -67,6 +67,8 @@ class Scope:
         self.entries = Entries()
         self.index = Index()
         self.closed = False
+        self.used_at = 0.0
+        """time.monotonic() value of the last use."""
         self.opening = False
         """Whether the background is at work on it."""
         self.kept = 0

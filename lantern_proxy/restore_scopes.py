@@ -15,6 +15,8 @@ SLICE_S = 0.03
 """How long the background holds a scope before a restore may have it."""
 MAX_PASSAGES, MAX_SCOPES = 500_000, 64
 """Most passages and scopes held open, of all tenants together; the least recently used are closed first."""
+MAX_READ = 10_000
+"""Most passages whose text and what was computed of it stay in memory, 4 KB each, beside those of the scope in use."""
 
 log = logging.getLogger("lantern.restore")
 
@@ -25,6 +27,9 @@ class Scopes:
 
     _open: OrderedDict[Key, Scope] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __len__(self) -> int:
+        return len(self._open)
 
     def use(self, key: Key, timeout_s: float) -> Scope | None:
         """The scope of `key`, locked: release() it. None when it was not free in time."""
@@ -42,6 +47,7 @@ class Scopes:
             if scope is None:
                 scope = self._open[key] = Scope(key)
             self._open.move_to_end(key)
+            scope.used_at = time.monotonic()
             self._shrink(keep=key)
             return scope
 
@@ -58,6 +64,19 @@ class Scopes:
         for scope in held:
             if restore_snapshots.is_due(scope.key, len(scope), scope.kept):
                 keep(scope, archive)
+
+    def rest(self, unused_s: float) -> None:
+        """Nobody asks: close what was not used for so long, and let go of the texts of all others."""
+        with self._lock:
+            for scope in [each for each in self._open.values() if time.monotonic() - each.used_at >= unused_s]:
+                self._drop(scope.key)
+            self._let_go_beyond(0)
+
+    @property
+    def read_count(self) -> int:
+        """Passages whose text is in memory."""
+        with self._lock:
+            return sum(scope.entries.read_count for scope in self._open.values())
 
     @property
     def index_bytes(self) -> int:
@@ -82,6 +101,19 @@ class Scopes:
             if oldest == keep:
                 return
             self._drop(oldest)
+        self._let_go_beyond(MAX_READ, keep)
+
+    def _let_go_beyond(self, most: int, keep: Key | None = None) -> None:
+        """Of texts, those of the scopes used longest ago; what a restore uses now stays."""
+        others = [scope for scope in self._open.values() if scope.key != keep and scope.entries.read_count]
+        held = sum(scope.entries.read_count for scope in others)
+        for scope in others:
+            if held <= most:
+                return
+            if scope.lock.acquire(blocking=False):
+                held -= scope.entries.read_count
+                scope.entries.let_go()
+                scope.release()
 
     def _drop(self, key: Key) -> None:
         """Close a scope, unless a restore is using it: then that one closes it when it is done."""

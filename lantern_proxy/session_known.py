@@ -1,8 +1,9 @@
 """Sessions of one tenant that are in memory, and what finds them."""
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -17,8 +18,14 @@ PROBE_CHARS = 20
 """Shortest text that is looked for within other texts, and how much of its beginning finds it."""
 _SAID = 2_000
 """Texts remembered of one session, to find them within other texts."""
-SIZE = 512
-"""Sessions kept in memory for one tenant; older ones are found again in the archive."""
+_SAID_CHARS = 4_000_000
+"""Characters of them."""
+SIZE, MOST_BYTES = 512, 64 << 20
+"""Sessions kept in memory for one tenant, and what they take; older ones are found again in the archive."""
+_SPARE = 16
+"""Room is made for a sixteenth at once: to look through all that finds them costs as much for one as for many."""
+_MESSAGE_BYTES, _COPIES = 1_500, 3
+"""What a message takes in memory besides its text, and how often its text is there: as sent, as read, as compared."""
 _TERM_TEXTS, _TERM_CHARS = 200, 300
 """Of how many texts of a session, and of how much of each, the terms are taken."""
 _ARGUMENTS = 200
@@ -44,8 +51,13 @@ class Known:
     """main session -> canonical text -> who said it: user, assistant, tool, or "side" for the answer of a side call"""
     arguments: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """main session -> long strings that its model passed to tools (the prompts of sub-agents among them)"""
+    said_chars: Counter[str] = field(default_factory=Counter)
     in_flight: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """session -> requests that wait for their answer"""
+    sizes: Counter[str] = field(default_factory=Counter)
+    """session -> bytes that it takes in memory, about"""
+    size_bytes: int = 0
+    """All of them together."""
 
 
 def main_of(session: Session) -> str:
@@ -92,8 +104,22 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = ()) -> None
         known.by_id[value].add(session.id)
     for entry in _unindexed(before.head if before else (), session.head):
         _index(known, session, entry)
-    while len(known.sessions) > SIZE:
-        forget(known, next(iter(known.sessions)))
+    if len(known.sessions) > SIZE or known.size_bytes > MOST_BYTES:
+        _make_room(known)
+
+
+def _make_room(known: Known) -> None:
+    """Let go of those seen longest ago, but for the last one and those that wait for an answer, which is filed then."""
+    gone: list[str] = []
+    held = known.size_bytes
+    many, much = len(known.sessions) - SIZE + SIZE // _SPARE, MOST_BYTES - MOST_BYTES // _SPARE
+    for sid in islice(known.sessions, len(known.sessions) - 1):
+        if len(gone) >= many and held <= much:
+            break
+        if not known.in_flight.get(sid):
+            gone.append(sid)
+            held -= known.sizes[sid]
+    forget(known, *gone)
 
 
 def _unindexed(before: Sequence[Entry], now: Sequence[Entry]) -> list[Entry]:
@@ -110,7 +136,9 @@ def _dress(entry: Entry) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _index(known: Known, session: Session, entry: Entry) -> None:
-    main = main_of(session)
+    main, size = main_of(session), _MESSAGE_BYTES + _COPIES * len(entry.message.raw)
+    known.sizes[session.id] += size
+    known.size_bytes += size
     for i in entry.message.items:
         for value in i.ids:
             known.by_id[value].add(session.id)
@@ -129,10 +157,13 @@ def _say(known: Known, main: str, text: str, who: str) -> None:
     said = known.said[main]
     if text and text not in said:
         said[text] = who
+        known.said_chars[main] += len(text)
         if len(text) >= PROBE_CHARS:
             known.by_start[text[:PROBE_CHARS]].add(main)
-        if len(said) > _SAID:
-            del said[next(iter(said))]
+        while len(said) > _SAID or (known.said_chars[main] > _SAID_CHARS and len(said) > 1):
+            oldest = next(iter(said))
+            del said[oldest]
+            known.said_chars[main] -= len(oldest)
 
 
 def _pass(known: Known, main: str, call: Item) -> None:
@@ -170,26 +201,35 @@ def _forget_head(known: Known, session_id: str) -> None:
         known.by_head.pop(end, None)
 
 
-def forget(known: Known, session_id: str) -> None:
-    """Drop a session from memory; the archive still has it."""
-    session = known.sessions.pop(session_id, None)
-    if session is None:
-        return
-    _forget_head(known, session_id)
-    starts = [text[:PROBE_CHARS] for text in (*known.said.pop(session_id, ()), *known.arguments.pop(session_id, ()))]
-    _discard(known.by_start, session_id, starts)
-    known.in_flight.pop(session_id, None)
-    _discard(known.by_id, session_id)
-    _discard(known.by_answer, session_id)
-    _discard(known.by_user, session_id)
+def forget(known: Known, *session_ids: str) -> None:
+    """Drop sessions from memory; the archive still has them."""
+    gone = known.sessions.keys() & set(session_ids)
+    for sid in gone:
+        _forget_family(known, known.sessions.pop(sid))
+        _forget_head(known, sid)
+        known.size_bytes -= known.sizes.pop(sid, 0)
+        known.in_flight.pop(sid, None)
+    mains = set(map(main_of, known.sessions.values()))
+    silent = (known.said.keys() | known.arguments.keys()) - mains
+    for sid in silent:
+        for kept in (known.said, known.said_chars, known.arguments):
+            kept.pop(sid, None)
+    _discard(known.by_id, gone)
+    _discard(known.by_answer, gone)
+    _discard(known.by_user, gone)
+    _discard(known.by_start, silent)
+
+
+def _forget_family(known: Known, session: Session) -> None:
     members = known.by_family.get(session.family, [])
-    if session_id in members:
-        members.remove(session_id)
+    if session.id in members:
+        members.remove(session.id)
+    if not members:
+        known.by_family.pop(session.family, None)
 
 
-def _discard(index: dict[_K, set[str]], session_id: str, values: Sequence[_K] | None = None) -> None:
-    held = [v for v, holders in index.items() if session_id in holders] if values is None else values
-    for value in held:
-        index.get(value, set()).discard(session_id)
-        if value in index and not index[value]:
+def _discard(index: dict[_K, set[str]], gone: Set[str]) -> None:
+    for value in [value for value, holders in index.items() if not gone.isdisjoint(holders)]:
+        index[value] -= gone
+        if not index[value]:
             del index[value]

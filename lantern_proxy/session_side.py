@@ -6,11 +6,11 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 
 from lantern_proxy.history import Session, goes_on, is_empty, items_of, plain, shows_system_of, system_text
 from lantern_proxy.session_known import PROBE_CHARS, Known
 from lantern_proxy.turn import Message, Request
+from lantern_proxy.turn_memo import Memo
 
 _SUMMARISE = re.compile(
     r"(?:summar|compact).{0,80}?(?:conversation|session|context)|(?:conversation|session|context).{0,80}?(?:summar|compact)",
@@ -99,10 +99,12 @@ def _is_summary_call(request: Request, session: Session) -> bool:
     return (len(said) >= 400 or dropped or other) and _asked(said) * _CHARS_PER_WORD >= len(said)
 
 
-@lru_cache(maxsize=1_024)
-def _asked(text: str) -> int:
-    """How often a text says to summarise. Remembered: it stays the last one while an agent works on it."""
+def _count_asked(text: str) -> int:
     return len(_SUMMARISE.findall(text))
+
+
+_asked = Memo(_count_asked, most_bytes=2 << 20, bytes_of=len).__getitem__
+"""How often a text says to summarise. Remembered: it stays the last one while an agent works on it."""
 
 
 def is_title_call(request: Request) -> bool:

@@ -170,6 +170,6 @@ def test_the_session_seen_longest_ago_makes_room():
     chats = [Chat(lab, named=f"n{n}") for n in range(session_known.SIZE + 2)]
     for n, chat in enumerate(chats):
         lab.answer(chat.send([user(f"hello {n}")]), assistant(f"hello to you, {n}"))
-    assert len(lab.known.sessions) == session_known.SIZE
+    assert session_known.SIZE * 0.9 < len(lab.known.sessions) <= session_known.SIZE
     assert "ses_1" not in lab.known.sessions
     assert chats[-1].send([user("again")]).session.id == f"ses_{session_known.SIZE + 2}"

@@ -14,10 +14,10 @@ import pytest
 from scripted import Upstream, ask, body, completion, config_for, echo, http, say, serving, stream, told, wait_for
 
 from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig
-from lantern_proxy.follow import follow
+from lantern_proxy.follow import follow, reply
 from lantern_proxy.proxy_ledger import Ledgers
 from lantern_proxy.proxy_tenants import Tenants
-from lantern_proxy.turn import Identity
+from lantern_proxy.turn import Answer, Identity
 from lantern_proxy.wire import chat
 
 BLOCK = re.compile(r"(?:\n\n)?<restored_context.*?</restored_context>", re.S)
@@ -470,6 +470,7 @@ def test_tenants_seen_longest_ago_make_room(tmp_path):
             request = chat.read(json.dumps(body(f"text {n}")).encode())
             known, _ = await tenants.known((f"t{n}", ""), request, Identity(), float(n))
             follow(known, request, Identity(), now=float(n), new_id=lambda n=n: f"s{n}")
+            reply(known, f"s{n}", Answer(messages=()), now=float(n))
         return tenants.remembered(("t0", "")) is None, tenants.remembered(("t199", "")) is not None, len(tenants._mine)
 
     gone, kept, held = asyncio.run(through())

@@ -6,7 +6,6 @@ Everything that is not touched keeps its bytes: key order, number formats, escap
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from json import JSONDecodeError, loads
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ import msgspec
 import numpy as np
 
 from lantern_proxy.turn import BLOCK_OPEN, Message
+from lantern_proxy.turn_memo import Memo
 
 Place = Literal["inside", "before", "after"]
 
@@ -115,15 +115,16 @@ def dicts(value: Any) -> list[dict[str, Any]]:
 
 def remembered(read: Callable[[bytes], Message]) -> Callable[[bytes], Message]:
     """`read`, with small messages remembered: clients resend their whole history, and most of it was read before."""
-    small = lru_cache(maxsize=4_096)(read)
+    small = Memo(read, most_bytes=_SMALL_ALL_BYTES, bytes_of=lambda raw: 1_000 + 3 * len(raw))
 
     def read_or_recall(raw: bytes) -> Message:
-        return small(raw) if len(raw) <= _SMALL_BYTES else read(raw)
+        return small[raw] if len(raw) <= _SMALL_BYTES else read(raw)
 
     return read_or_recall
 
 
-_SMALL_BYTES = 16_384
+_SMALL_BYTES, _SMALL_ALL_BYTES = 16_384, 8 << 20
+"""How long a small message may be, and what all that are remembered take in memory."""
 
 
 def canonical_json(value: Any) -> str:

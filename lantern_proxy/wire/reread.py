@@ -73,14 +73,14 @@ class Rereads:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, list[Seen]] = OrderedDict()
-        self._bytes = 0
+        self.size_bytes = 0
 
     def read(self, tenant: str, read: Reader, body: bytes) -> Request | None:
         """The request in `body`, when it goes on from one of `tenant`'s; None when it must be read whole."""
         for known in reversed(self._kept.get(tenant, ())) if len(body) >= LEAST_BYTES else ():
             if known.read is read and (found := again(known, body)) is not None:
                 self._kept[tenant].remove(known)
-                self._bytes -= len(known.prefix)
+                self.size_bytes -= len(known.prefix)
                 self.keep(tenant, found[1])
                 return found[0]
         return None
@@ -91,15 +91,15 @@ class Rereads:
         mine = self._kept.setdefault(tenant, [])
         self._kept.move_to_end(tenant)
         mine.append(known)
-        self._bytes += len(known.prefix)
+        self.size_bytes += len(known.prefix)
         while len(mine) > _MOST_BODIES:
-            self._bytes -= len(mine.pop(0).prefix)
-        while self._bytes > _MOST_BYTES and self._kept:
+            self.size_bytes -= len(mine.pop(0).prefix)
+        while self.size_bytes > _MOST_BYTES and self._kept:
             oldest = next(iter(self._kept))
-            self._bytes -= len(self._kept[oldest].pop(0).prefix)
+            self.size_bytes -= len(self._kept[oldest].pop(0).prefix)
             if not self._kept[oldest]:
                 del self._kept[oldest]
 
     def clear(self) -> None:
         self._kept.clear()
-        self._bytes = 0
+        self.size_bytes = 0

@@ -1,0 +1,58 @@
+"""What was made of texts seen last, up to so many bytes: clients send their whole history with every request.
+
+plain = Memo(canonical, most_bytes=8 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
+plain("hello  world") == "hello world"
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+_LARGEST = 8
+"""What would take more than this part of a memo is made anew each time."""
+_PLACE_BYTES = 120
+"""Of a key's place in a dict that knows its order."""
+
+_all: "list[Memo[Any, Any]]" = []
+
+
+class Memo(OrderedDict[_K, _V]):
+    """`memo[key]` is make(key), made once while it is remembered; what was made first goes first.
+
+    Lives as long as the process: make it once, beside the function.
+
+    most_bytes: all of it takes, about
+    bytes_of:   what one takes, key and value together
+    """
+
+    def __init__(self, make: Callable[[_K], _V], *, most_bytes: int, bytes_of: Callable[[_K], int]) -> None:
+        super().__init__()
+        self._make: Callable[[_K], _V] = make
+        self._bytes_of: Callable[[_K], int] = bytes_of
+        self._most = most_bytes
+        self.held_bytes = 0
+        _all.append(self)
+
+    def __missing__(self, key: _K) -> _V:
+        value, size = self._make(key), self._bytes_of(key) + _PLACE_BYTES
+        if size * _LARGEST > self._most:
+            return value
+        if self.setdefault(key, value) is value:
+            self.held_bytes += size
+        while self.held_bytes > self._most and self:
+            oldest, _ = self.popitem(last=False)
+            self.held_bytes -= self._bytes_of(oldest) + _PLACE_BYTES
+        return value
+
+    def forget(self) -> None:
+        self.clear()
+        self.held_bytes = 0
+
+
+def forget_all() -> None:
+    """Keep nothing of anybody."""
+    for memo in _all:
+        memo.forget()

@@ -1,0 +1,211 @@
+"""What is remembered has an end: sessions, blocks, texts and indexes that nobody speaks of any more are let go of."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+from chats import Chat, Lab, assistant, user
+from test_restore_scope import ALL, write
+
+from lantern_proxy import proxy_ledger, proxy_rest, restore_entries, restore_scopes, session_known, turn_memo
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
+from lantern_proxy.history import plain
+from lantern_proxy.proxy import Proxy
+from lantern_proxy.proxy_ledger import Ledgers
+from lantern_proxy.restore_scope import Key
+from lantern_proxy.restore_scopes import Scopes
+from lantern_proxy.session import RECENT_S, Known, forget
+from lantern_proxy.turn import Block, Restored
+from lantern_proxy.turn_memo import Memo
+from lantern_proxy.wire.http import Arrival
+
+FINDS = ("by_id", "by_answer", "by_user", "by_family", "by_head", "by_start", "said", "said_chars", "arguments",
+         "in_flight", "ends", "sizes")  # fmt: skip
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Sixteen sessions of a tenant stay, and thirty texts of each."""
+    monkeypatch.setattr(session_known, "SIZE", 16)
+    monkeypatch.setattr(session_known, "_SAID", 30)
+
+
+def live(lab: Lab, n: int, turns: int = 4) -> Chat:
+    """A session with an id of its own, and a side call that comes after it."""
+    chat = Chat(lab, named=f"client {n}")
+    for turn in range(turns):
+        chat.turn(f"Session {n} asks about the valve number {turn}, please.", f"Valve {turn} of session {n} is shut.")
+    title = [user(f"Write a title for this conversation: Session {n} asks about the valve")]
+    step = lab.ask(title, headers={"x-lantern-session": f"client {n}", "x-agent-id": f"titles {n}"})
+    lab.answer(step, assistant(f"Valves of session {n}, and nothing else"))
+    return chat
+
+
+def held(known: Known) -> dict[str, int]:
+    return {name: len(getattr(known, name)) for name in FINDS}
+
+
+def test_what_finds_sessions_does_not_outgrow_them(few):
+    lab = Lab()
+    for n in range(40):
+        live(lab, n)
+    after_40 = held(lab.known)
+    for n in range(40, 160):
+        live(lab, n)
+    assert len(lab.known.sessions) <= 16
+    assert all(found <= after_40[name] + 16 for name, found in held(lab.known).items()), (after_40, held(lab.known))
+
+
+def test_when_all_sessions_are_forgotten_nothing_is_left_of_them(few):
+    lab = Lab()
+    for n in range(6):
+        live(lab, n, turns=25)  # more texts than stay
+    forget(lab.known, *lab.known.sessions)
+    assert held(lab.known) == dict.fromkeys(FINDS, 0)
+    assert lab.known.size_bytes == 0
+
+
+def test_long_sessions_make_room_for_each_other_by_their_bytes(monkeypatch):
+    monkeypatch.setattr(session_known, "MOST_BYTES", 1_000_000)
+    lab = Lab()
+    for n in range(30):
+        lab.answer(Chat(lab, named=f"n{n}").send([user(f"file {n} " * 4_000)]), assistant(f"I read file {n}."))
+        assert lab.known.size_bytes <= 1_000_000
+    assert 1 < len(lab.known.sessions) < 12
+
+
+def test_a_session_keeps_its_latest_texts_only(monkeypatch):
+    monkeypatch.setattr(session_known, "_SAID_CHARS", 10_000)
+    lab = Lab()
+    chat = Chat(lab)
+    for n in range(50):
+        chat.turn(f"Page {n}: " + "lorem ipsum " * 50, f"Page {n} is read.")
+    said = lab.known.said[chat.session]
+    assert sum(map(len, said)) == lab.known.said_chars[chat.session] <= 10_000
+    assert "Page 49 is read." in said
+
+
+def test_a_session_that_waits_for_its_answer_stays(few):
+    lab = Lab()
+    waits = Chat(lab, named="slow")
+    step = waits.send([user("Take your time over the slow valve.")])
+    for n in range(40):
+        live(lab, n)
+    assert [f.message.text for f in lab.answer(step, assistant("Here it is at last."))] == ["Here it is at last."]
+
+
+def block(n: int) -> Block:
+    restored = Restored(kind="loss", text=f"{n} " * 1_000, placed=(), considered=1, ms=1.0)
+    return Block(session="s", anchor="a", chain="c", place="inside", restored=restored, request=f"r{n}", created_at=1.0)
+
+
+def test_ledgers_make_room_by_what_their_blocks_hold(monkeypatch):
+    monkeypatch.setattr(proxy_ledger, "_KEPT_CHARS", 20_000)
+
+    async def through() -> tuple[Ledgers, int]:
+        ledgers = Ledgers(lambda key: [])
+        for n in range(50):
+            async with ledgers.of(("t", f"s{n}"), new=True) as ledger:
+                ledger.append(block(n))
+        async with ledgers.of(("t", "s49")) as ledger:
+            return ledgers, len(ledger)
+
+    ledgers, last = asyncio.run(through())
+    assert last == 1
+    assert 0 < ledgers.chars <= 20_000
+    assert len(ledgers) < 12
+
+
+def test_a_memo_holds_what_fits_and_makes_the_rest_anew():
+    made = []
+
+    def upper(text: str) -> str:
+        made.append(text)
+        return text.upper()
+
+    memo = Memo(upper, most_bytes=10_000, bytes_of=len)
+    for n in range(1_000):
+        assert memo[f"text {n}"] == f"TEXT {n}"
+    assert memo["text 999"] == "TEXT 999"
+    assert len(made) == 1_000
+    assert memo.held_bytes <= 10_000
+    assert len(memo) < 100
+    assert memo["long " * 1_000].startswith("LONG")
+    assert memo.held_bytes <= 10_000
+    memo.forget()
+    assert (len(memo), memo.held_bytes) == (0, 0)
+
+
+@pytest.fixture
+def archive(tmp_path) -> Iterator[Archive]:
+    with Archive(tmp_path / "a.db", synchronous="normal", vectors=False) as archive:
+        yield archive
+
+
+def test_a_scope_keeps_the_passages_that_were_read_last(archive, monkeypatch):
+    monkeypatch.setattr(restore_entries, "MOST_READ", 40)
+    monkeypatch.setattr(restore_entries, "SMALL", 0)
+    write(archive, 0, 300)
+    scopes = Scopes()
+    scope = scopes.use(ALL, 1.0)
+    assert scope is not None
+    scope.catch_up(archive, float("inf"))
+    for row in range(300):
+        assert scope.entries[row].passage.text.startswith(f"Box {row} ")
+        assert scope.entries.read_count <= 40
+    assert [entry.passage.part for entry in scope.entries[10:14]] == [0, 1, 0, 1]
+    assert len(list(scope.entries)) == 300  # more at once than stay
+    scope.release()
+    scopes.close()
+
+
+def test_scopes_share_what_texts_may_take_and_unused_ones_are_closed(archive, monkeypatch):
+    monkeypatch.setattr(restore_scopes, "MAX_READ", 100)
+    scopes = Scopes()
+    for n in range(12):
+        write(archive, 0, 30, session=f"s{n}")
+        scope = scopes.use(Key("t", None, f"s{n}"), 1.0)
+        assert scope is not None
+        scope.catch_up(archive, float("inf"))
+        assert scope.entries[3].passage.text.startswith("Box 3 ")
+        scope.release()
+    assert scopes.read_count <= 130
+    scopes.rest(unused_s=3_600)
+    assert (scopes.read_count, len(scopes)) == (0, 12)
+    scopes.rest(unused_s=0)
+    assert (scopes.index_bytes, len(scopes)) == (0, 0)
+
+
+def test_a_proxy_that_nobody_asks_keeps_no_texts_and_no_old_sessions(tmp_path):
+    config = Config(
+        archive=ArchiveConfig(path=tmp_path / "a.db", synchronous="normal"), embed=EmbedConfig(enabled="off"),
+        restore=RestoreConfig(deadline_ms=5_000),
+    )  # fmt: skip
+
+    async def through(proxy: Proxy) -> None:
+        for n in range(3):
+            messages = [{"role": "user", "content": f"Conversation {n} is about pump P-{n}. " * 600}]
+            sent = json.dumps({"model": "m", "messages": messages}).encode()
+            exchange = await proxy.prepare(
+                Arrival(method="POST", path="/v1/chat/completions", query=b"", headers=(), body=sent)
+            )
+            answer = {"role": "assistant", "content": f"Pump P-{n} is well."}
+            told = json.dumps({"id": f"c{n}", "choices": [{"index": 0, "message": answer}]}).encode()
+            assert await proxy.finish(exchange, 200, told, streamed=False, complete=True)
+        assert proxy.rereads.size_bytes > 0
+        assert proxy.tenants.size_bytes > 0
+        await proxy_rest.rest(proxy)
+        assert proxy.rereads.size_bytes == 0
+        assert len(plain.__self__) == 0
+        assert proxy.tenants.size_bytes > 0  # talked to just now
+        proxy.tenants.rest(exchange.at + 2 * RECENT_S)
+        assert proxy.tenants.size_bytes == 0
+
+    proxy = Proxy(config)
+    try:
+        asyncio.run(through(proxy))
+    finally:
+        proxy.close()
+        turn_memo.forget_all()
