@@ -51,9 +51,12 @@ _SESSION = """SELECT s.id, s.project, s.api, s.family, s.parent, s.title, s.crea
     FROM sessions s WHERE s.tenant = ?"""
 _MESSAGES = """SELECT key, position, turn, role, text, items, CAST(raw AS BLOB), print, side, partial, created_at
     FROM messages WHERE tenant = ? AND session = ? ORDER BY position, id"""
-_HOLDERS = """SELECT s.id FROM sessions s WHERE s.tenant = :tenant AND s.id IN (
-        SELECT i.session FROM json_each(:values) v JOIN ids i ON i.tenant = :tenant AND i.value = v.value
-        UNION SELECT m.session FROM json_each(:values) v JOIN messages m ON m.tenant = :tenant AND m.key = v.value)
+# CROSS JOIN: what is asked for comes first. Else SQLite, which knows nothing of its numbers, walks through the tenant.
+_HOLDERS = """SELECT s.id FROM (
+        SELECT i.session FROM json_each(:values) v CROSS JOIN ids i ON i.tenant = :tenant AND i.value = v.value
+        UNION SELECT m.session FROM json_each(:values) v
+            CROSS JOIN messages m ON m.tenant = :tenant AND m.key = v.value) found
+    CROSS JOIN sessions s ON s.tenant = :tenant AND s.id = found.session
     ORDER BY s.last_seen_at DESC, s.rowid DESC"""
 _FTS = """FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
     WHERE passages_fts MATCH ? AND p.tenant = ? AND p.unit = ?"""

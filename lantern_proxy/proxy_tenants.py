@@ -98,15 +98,26 @@ class Tenants:
         if found.session is not None:
             return mine.known, found
         self._make_room()
+        return mine.known, await self._brought(mine, key, request, identity, now, found)
+
+    async def _brought(
+        self, mine: _Mine, key: Key, request: Request, identity: Identity, now: float, found: Link
+    ) -> Link:
+        """The same, after a look into the archive. Linked anew after each wait, since others come meanwhile."""
+        waits = mine.lock.locked()
         async with mine.lock:
-            values = _names_of(request, identity)
-            if values and link(mine.known, request, identity, now).session is None:
+            if waits:
+                found = link(mine.known, request, identity, now)
+            values = _names_of(request, identity) if found.session is None else ()
+            if values:
                 await _at_most(_WAIT_S, asyncio.create_task(self._bring(mine, key, values)))
-            if mine.reading is None and link(mine.known, request, identity, now).session is None:
+                found = link(mine.known, request, identity, now)
+            if mine.reading is None and found.session is None:
                 mine.reading = asyncio.create_task(self._bring(mine, key, None))
             if mine.reading is not None and not mine.reading.done():
                 await _at_most(_RECENT_WAIT_S, mine.reading)
-        return mine.known, link(mine.known, request, identity, now)
+                found = link(mine.known, request, identity, now)
+        return found
 
     def _make_room(self) -> None:
         """A session may come: let go of tenants, but for the last one and those that wait for an answer."""

@@ -269,8 +269,9 @@ def _claimed(known: Known, request: Request) -> str:
         return long[0]
     if len(texts) != 1:
         return ""
-    system, others = system_text(request), {s.system for s in known.sessions.values()}
-    if system not in others:
+    system = system_text(request)
+    if all(s.system != system for s in reversed(known.sessions.values())):
+        others = {s.system for s in known.sessions.values()}
         return system[max((_shared(system, other) for other in others), default=len(system)) :]
     return texts[0] if has_marker(request) else ""
 

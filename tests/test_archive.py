@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from sqlite_utils import utils
 
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow, TenantArchive
+from lantern_proxy.archive_tenant import _HOLDERS
 from lantern_proxy.turn import Block, Filed, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
 
 sqlite3: Any = utils.__dict__[
@@ -168,6 +169,13 @@ def test_sessions_are_found_by_minted_ids_and_message_keys_newest_first(archive:
     mine = archive.of(MINE)
     assert mine.holders(["call_0", f"{1:032x}", "call_99", 'odd "\ud800\x00']) == ["new", "old"]
     assert mine.holders([]) == []
+
+
+def test_sessions_are_looked_up_by_value_without_a_walk_through_the_tenant(archive: Archive) -> None:
+    with archive._connections.reading() as db:
+        plan = [row[3] for row in db.conn.execute(f"EXPLAIN QUERY PLAN {_HOLDERS}", {"tenant": MINE, "values": "[]"})]
+    assert [step for step in plan if step.endswith("(tenant=?)")] == []
+    assert sum(step.startswith(("SEARCH i ", "SEARCH m ", "SEARCH s ")) for step in plan) == 3
 
 
 def test_a_block_comes_back_exactly_and_survives_its_passages(archive: Archive) -> None:
