@@ -145,10 +145,10 @@ class Connections:
         with self._lock, telling(self.path):
             db = self._ready_writer()
             self._wait_for_disk(db, self._full and not again)
-            db.execute("BEGIN IMMEDIATE")
+            db.conn.execute("BEGIN IMMEDIATE")
             try:
                 yield db
-                db.execute("COMMIT")
+                db.conn.execute("COMMIT")
             except BaseException:
                 db.rollback()
                 raise
@@ -156,7 +156,7 @@ class Connections:
     def _wait_for_disk(self, db: Database, full: bool) -> None:
         """Does the next commit return when it is on disk? Not to be changed within a transaction."""
         if full != self._waits:
-            db.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            db.conn.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
             self._waits = full
 
     def empty_log(self) -> None:
