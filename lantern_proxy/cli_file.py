@@ -58,8 +58,8 @@ def export(settings: Settings, tenant: str | None, output: Path | None, backup: 
 def _back_up(settings: Settings, target: Path) -> None:
     from lantern_proxy.archive_backup import backup
 
+    archive = settings.file()
     with _steps("copying pages", settings) as progress:
-        archive = settings.load().archive
         size = backup(archive.path, target, progress, key=archive.key())
     summary = {"backup": target, "size_bytes": size}
     settings.tell(summary) if settings.as_json else click.echo(
@@ -94,8 +94,8 @@ def recover(settings: Settings, target: Path) -> None:
     """
     from lantern_proxy.archive_backup import recover as salvage
 
+    archive = settings.file()
     with _steps("reading rows", settings) as progress:
-        archive = settings.load().archive
         saved = salvage(archive.path, target, progress, key=archive.key())
     if settings.as_json:
         settings.tell({"target": target, "tables": [plain(each) for each in saved]})
@@ -136,11 +136,9 @@ def migrate(settings: Settings, encrypt: bool) -> None:
 def _encrypt(settings: Settings) -> None:
     from lantern_proxy import archive_file
 
-    config = settings.load().archive
+    config = settings.file()
     if not config.key():
         raise click.ClickException("there is no key: set archive.key_env or archive.key_file")
-    if not config.path.exists():
-        raise click.ClickException(f"archive {config.path} does not exist; name it with --archive PATH")
     archive_file.encrypt(config.path, config.key())
 
 

@@ -13,7 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, TenantArchive
-    from lantern_proxy.config import Config
+    from lantern_proxy.config import ArchiveConfig, Config
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -73,14 +73,19 @@ class Settings:
             config = replace(config, archive=replace(config.archive, path=self.archive))
         return config
 
+    def file(self) -> "ArchiveConfig":
+        """Where the archive is, which must exist, and its key."""
+        settings = self.load().archive
+        if not settings.path.exists():
+            raise click.ClickException(f"archive {settings.path} does not exist; name it with --archive PATH")
+        return settings
+
     @contextmanager
     def open(self, *, write: bool = False) -> Iterator["Archive"]:
         """The archive, which must exist. Only `write` may change it."""
-        from lantern_proxy.archive import Archive, ArchiveError
+        from lantern_proxy.archive import Archive
 
-        settings = self.load().archive
-        if not settings.path.exists():
-            raise ArchiveError(f"archive {settings.path} does not exist; name it with --archive PATH")
+        settings = self.file()
         with Archive(
             settings.path, synchronous=settings.synchronous, read_only=not write, key=settings.key()
         ) as archive:

@@ -113,6 +113,8 @@ def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
         (["search"], 2, "missing argument 'QUERY'"),
         (["search", "x", "--limt", "3"], 2, "no such option '--limt'"),
         (["status", "--archive", "none.db"], 1, "archive none.db does not exist; name it with --archive PATH"),
+        (["export", "--backup", "to.db", "--archive", "none.db"], 1, "archive none.db does not exist; name it with"),
+        (["recover", "to.db", "--archive", "none.db"], 1, "archive none.db does not exist; name it with --archive"),
         (["status", "--config", "none.yaml"], 2, "none.yaml: no such file"),
         (["show", "nothing"], 1, "no session begins with nothing; `lantern sessions` lists them"),
         (["show", "chat"], 1, "2 sessions begin with chat"),
