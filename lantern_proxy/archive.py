@@ -17,14 +17,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from sqlite_utils.db import Database
 
 from lantern_proxy import archive_check, archive_cut, archive_vectors
 from lantern_proxy.archive_connections import Connections
 from lantern_proxy.archive_cut import Uncut
-from lantern_proxy.archive_feedback import VERDICTS, Edit, Marked, Verdict, corrected
+from lantern_proxy.archive_feedback import VERDICTS, Edit, Marked, Verdict
 from lantern_proxy.archive_file import ArchiveError, drop_kept, occurrences, spoils_all, sqlite_faults
 from lantern_proxy.archive_forget import (
     ForgetRule,
@@ -36,6 +36,7 @@ from lantern_proxy.archive_forget import (
     present,
     without_forgotten,
 )
+from lantern_proxy.archive_record import add_passages, add_record
 from lantern_proxy.archive_rows import (
     Finding,
     Hit,
@@ -47,14 +48,6 @@ from lantern_proxy.archive_rows import (
     SessionRow,
     TenantSummary,
     Why,
-    dumps,
-    from_block,
-    from_filed,
-    from_passage,
-    from_placed,
-    from_request,
-    from_session,
-    lines,
     name,
 )
 from lantern_proxy.archive_scope import large, newest
@@ -62,7 +55,7 @@ from lantern_proxy.archive_tenant import TenantArchive
 from lantern_proxy.archive_tokens import Tokens, add_tokens
 from lantern_proxy.archive_vectors import Vector, embedding_model
 from lantern_proxy.migrations.archive import migrations
-from lantern_proxy.turn import Block, Passage, fingerprint
+from lantern_proxy.turn import Passage
 
 __all__ = [
     "VERDICTS", "Archive", "ArchiveError", "Edit", "Finding", "ForgetRule", "Hit", "Mark", "Marked", "PruneReport",
@@ -75,41 +68,6 @@ log = logging.getLogger("lantern.archive")
 _RECORD_FAULTS = (ValueError, TypeError, OverflowError, AttributeError)
 """What a record with a value that cannot be stored raises, besides SQLite's own."""
 
-_SESSION = """INSERT INTO sessions (tenant, id, project, api, family, parent, title, created_at, last_seen_at,
-        system, tools)
-    VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
-    ON CONFLICT (tenant, id) DO UPDATE SET
-        last_seen_at = max(last_seen_at, excluded.last_seen_at), system = excluded.system, tools = excluded.tools,
-        family = CASE excluded.family WHEN '' THEN family ELSE excluded.family END,
-        parent = CASE excluded.parent WHEN '' THEN parent ELSE excluded.parent END,
-        title = CASE excluded.title WHEN '' THEN title ELSE excluded.title END"""
-_REQUEST = """INSERT OR REPLACE INTO requests (tenant, id, session, at, api, path, model, event, status, query,
-        restored, chars, ms, degraded, gone, error, size, passed)
-    VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT),
-        ?, ?)"""
-_LOST = """UPDATE requests SET lost = (
-        SELECT ifnull(sum(size), 0) FROM (
-            SELECT max(length(CAST(m.raw AS BLOB))) AS size FROM json_each(?) k
-            CROSS JOIN messages m ON m.tenant = requests.tenant AND m.key = k.value GROUP BY m.key))
-    WHERE tenant = ? AND id = ?"""
-_MESSAGE = """INSERT INTO messages (tenant, session, key, position, turn, role, text, items, raw, print, side, partial,
-        created_at)
-    VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?)
-    ON CONFLICT (tenant, key, session) DO NOTHING"""
-_HEAD = "INSERT OR REPLACE INTO heads (tenant, session, keys) VALUES (?, ?, ?)"
-_ID = "INSERT INTO ids (tenant, value, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-_PASSAGE = """INSERT INTO passages (tenant, project, session, message, position, part, turn, speaker, text, unit, kind,
-        tags, tools, terms, created_at, confidence, success, accesses, accessed_at, hash)
-    VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (tenant, session, unit, hash) DO NOTHING RETURNING id"""
-_TURN = """SELECT id, hash, confidence, success, accesses, accessed_at FROM passages
-    WHERE tenant = ? AND session = ? AND turn = ? AND unit = 'turn'"""
-_BLOCK = """INSERT INTO blocks (tenant, session, request, anchor, chain, place, kind, text, considered, ms, degraded,
-        created_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
-    ON CONFLICT (tenant, session, request, kind, anchor, chain) DO NOTHING RETURNING id"""
-_PLACED = """INSERT INTO placed (tenant, block, slot, passage, origin, text, rank, score, signals)
-    VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?)"""
 _TENANTS = """SELECT s.tenant, count(*), min(s.created_at), max(s.last_seen_at),
         (SELECT count(*) FROM messages m WHERE m.tenant = s.tenant),
         (SELECT count(*) FROM passages p WHERE p.tenant = s.tenant AND p.unit = 'passage')
@@ -266,8 +224,8 @@ class Archive:
         held = archive_cut.take(db, cut)
 
         def write(db: Database) -> tuple[Passage, ...]:
-            found = [self._add_passage(db, name(cut.tenant), cut.project, p) for p in passages if p.message in held]
-            return tuple(passage for passage in found if passage)
+            mine = [passage for passage in passages if passage.message in held]
+            return add_passages(db, name(cut.tenant), cut.project, mine, vectors=self.vectors)
 
         return self._apart(db, f"passages of session {cut.session} are", write)
 
@@ -276,45 +234,10 @@ class Archive:
         log.log(logging.ERROR if self.faults[fault] == 1 else logging.DEBUG, "archive %s: %s", self.path, message)
 
     def _write_record(self, db: Database, record: Record) -> tuple[Passage, ...]:
-        return self._apart(db, f"record of session {record.session.id} is", lambda db: self._add_record(db, record))
+        def write(db: Database) -> tuple[Passage, ...]:
+            return add_record(db, without_forgotten(db, self._marks, record), vectors=self.vectors)
 
-    def _add_record(self, db: Database, record: Record) -> tuple[Passage, ...]:
-        if not record.tenant:
-            raise ValueError("its tenant is empty")
-        record = without_forgotten(db, self._marks, record)
-        conn, tenant, session = db.conn, name(record.tenant), name(record.session.id)
-        conn.execute(_SESSION, from_session(tenant, record.project, record.session))
-        if record.request is not None:
-            conn.execute(_REQUEST, from_request(tenant, session, record.request, record.passed))
-        conn.executemany(_MESSAGE, [from_filed(tenant, session, filed) for filed in record.messages])
-        if record.head:
-            conn.execute(_HEAD, (tenant, session, name(lines(record.head))))
-        conn.executemany(_ID, [(tenant, name(value), session) for value in record.ids])
-        if record.lost and record.request is not None:
-            conn.execute(_LOST, (dumps([name(key) for key in record.lost]), tenant, name(record.request.id)))
-        conn.executemany(archive_cut.NOTE, archive_cut.notes(tenant, record.project, session, record.uncut))
-        added = [self._add_passage(db, tenant, record.project, passage) for passage in record.passages]
-        for block in record.blocks:
-            _add_block(db, tenant, session, block)
-        return tuple(passage for passage in added if passage)
-
-    def _add_passage(self, db: Database, tenant: str, project: str, passage: Passage) -> Passage | None:
-        if passage.unit == "turn":
-            known = db.conn.execute(_TURN, (tenant, name(passage.session), passage.turn)).fetchone()
-            if known and known[1] == fingerprint(passage.text):
-                return None
-            if known:
-                passage = self._take_over(db, tenant, known, passage)
-        row = db.conn.execute(_PASSAGE, from_passage(tenant, project, passage)).fetchone()
-        return corrected(db, tenant, project, replace(passage, id=row[0])) if row else None
-
-    def _take_over(self, db: Database, tenant: str, known: Sequence[Any], passage: Passage) -> Passage:
-        """Remove what the turn had before; what was learned of it goes on with its heir."""
-        id_, _, confidence, success, accesses, accessed_at = known
-        if self.vectors and embedding_model(db):
-            db.conn.execute("DELETE FROM vectors WHERE passage_id = ?", (id_,))
-        db.conn.execute("DELETE FROM passages WHERE tenant = ? AND id = ?", (tenant, id_))
-        return replace(passage, confidence=confidence, success=success, accesses=accesses, accessed_at=accessed_at)
+        return self._apart(db, f"record of session {record.session.id} is", write)
 
     def forget(self, tenant: str, rule: ForgetRule, *, now: float, dry_run: bool = False) -> Receipt:
         """Remove what `rule` names of one tenant, everywhere in the file and its log; the receipt is signed.
@@ -422,10 +345,3 @@ class Archive:
         """Look at everything that can be wrong with the archive. Reads all of it: seconds for a large one."""
         without = "" if self.vectors else "; ".join(self.degraded) or "turned off"
         return archive_check.check(self._connections, without, self.faults)
-
-
-def _add_block(db: Database, tenant: str, session: str, block: Block) -> None:
-    row = db.conn.execute(_BLOCK, from_block(tenant, session, block)).fetchone()
-    if row:
-        placed = enumerate(block.restored.placed)
-        db.conn.executemany(_PLACED, [from_placed(tenant, row[0], slot, one) for slot, one in placed])

@@ -1,0 +1,116 @@
+"""How a record becomes rows: one session, its request, messages, passages and blocks. Each statement may run twice."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlite_utils.db import Database
+
+from lantern_proxy import archive_cut
+from lantern_proxy.archive_feedback import corrected
+from lantern_proxy.archive_rows import (
+    Record,
+    dumps,
+    from_block,
+    from_filed,
+    from_passage,
+    from_placed,
+    from_request,
+    from_session,
+    lines,
+    name,
+)
+from lantern_proxy.archive_vectors import embedding_model
+from lantern_proxy.turn import Block, Passage, fingerprint
+
+_SESSION = """INSERT INTO sessions (tenant, id, project, api, family, parent, title, created_at, last_seen_at,
+        system, tools)
+    VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
+    ON CONFLICT (tenant, id) DO UPDATE SET
+        last_seen_at = max(last_seen_at, excluded.last_seen_at), system = excluded.system, tools = excluded.tools,
+        family = CASE excluded.family WHEN '' THEN family ELSE excluded.family END,
+        parent = CASE excluded.parent WHEN '' THEN parent ELSE excluded.parent END,
+        title = CASE excluded.title WHEN '' THEN title ELSE excluded.title END"""
+_REQUEST = """INSERT OR REPLACE INTO requests (tenant, id, session, at, api, path, model, event, status, query,
+        restored, chars, ms, degraded, gone, error, size, passed)
+    VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT),
+        ?, ?)"""
+_LOST = """UPDATE requests SET lost = (
+        SELECT ifnull(sum(size), 0) FROM (
+            SELECT max(length(CAST(m.raw AS BLOB))) AS size FROM json_each(?) k
+            CROSS JOIN messages m ON m.tenant = requests.tenant AND m.key = k.value GROUP BY m.key))
+    WHERE tenant = ? AND id = ?"""
+_MESSAGE = """INSERT INTO messages (tenant, session, key, position, turn, role, text, items, raw, print, side, partial,
+        created_at)
+    VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?)
+    ON CONFLICT (tenant, key, session) DO NOTHING"""
+_HEAD = "INSERT OR REPLACE INTO heads (tenant, session, keys) VALUES (?, ?, ?)"
+_ID = "INSERT INTO ids (tenant, value, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_PASSAGE = """INSERT INTO passages (tenant, project, session, message, position, part, turn, speaker, text, unit, kind,
+        tags, tools, terms, created_at, confidence, success, accesses, accessed_at, hash)
+    VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (tenant, session, unit, hash) DO NOTHING RETURNING id"""
+_TURN = """SELECT id, hash, confidence, success, accesses, accessed_at FROM passages
+    WHERE tenant = ? AND session = ? AND turn = ? AND unit = 'turn'"""
+_BLOCK = """INSERT INTO blocks (tenant, session, request, anchor, chain, place, kind, text, considered, ms, degraded,
+        created_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
+    ON CONFLICT (tenant, session, request, kind, anchor, chain) DO NOTHING RETURNING id"""
+_PLACED = """INSERT INTO placed (tenant, block, slot, passage, origin, text, rank, score, signals)
+    VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?)"""
+
+
+def add_record(db: Database, record: Record, *, vectors: bool) -> tuple[Passage, ...]:
+    """Its passages that are new, with their ids. vectors: can there be some that have to go? ValueError: no tenant"""
+    if not record.tenant:
+        raise ValueError("its tenant is empty")
+    conn, tenant, session = db.conn, name(record.tenant), name(record.session.id)
+    conn.execute(_SESSION, from_session(tenant, record.project, record.session))
+    if record.request is not None:
+        conn.execute(_REQUEST, from_request(tenant, session, record.request, record.passed))
+    conn.executemany(_MESSAGE, [from_filed(tenant, session, filed) for filed in record.messages])
+    if record.head:
+        conn.execute(_HEAD, (tenant, session, name(lines(record.head))))
+    conn.executemany(_ID, [(tenant, name(value), session) for value in record.ids])
+    if record.lost and record.request is not None:
+        conn.execute(_LOST, (dumps([name(key) for key in record.lost]), tenant, name(record.request.id)))
+    conn.executemany(archive_cut.NOTE, archive_cut.notes(tenant, record.project, session, record.uncut))
+    added = add_passages(db, tenant, record.project, record.passages, vectors=vectors)
+    for block in record.blocks:
+        _add_block(db, tenant, session, block)
+    return added
+
+
+def add_passages(
+    db: Database, tenant: str, project: str, passages: Sequence[Passage], *, vectors: bool
+) -> tuple[Passage, ...]:
+    """Those that are new, with their ids."""
+    added = [_add_passage(db, tenant, project, passage, vectors=vectors) for passage in passages]
+    return tuple(passage for passage in added if passage)
+
+
+def _add_passage(db: Database, tenant: str, project: str, passage: Passage, *, vectors: bool) -> Passage | None:
+    if passage.unit == "turn":
+        known = db.conn.execute(_TURN, (tenant, name(passage.session), passage.turn)).fetchone()
+        if known and known[1] == fingerprint(passage.text):
+            return None
+        if known:
+            passage = _take_over(db, tenant, known, passage, vectors=vectors)
+    row = db.conn.execute(_PASSAGE, from_passage(tenant, project, passage)).fetchone()
+    return corrected(db, tenant, project, replace(passage, id=row[0])) if row else None
+
+
+def _take_over(db: Database, tenant: str, known: Sequence[Any], passage: Passage, *, vectors: bool) -> Passage:
+    """Remove what the turn had before; what was learned of it goes on with its heir."""
+    id_, _, confidence, success, accesses, accessed_at = known
+    if vectors and embedding_model(db):
+        db.conn.execute("DELETE FROM vectors WHERE passage_id = ?", (id_,))
+    db.conn.execute("DELETE FROM passages WHERE tenant = ? AND id = ?", (tenant, id_))
+    return replace(passage, confidence=confidence, success=success, accesses=accesses, accessed_at=accessed_at)
+
+
+def _add_block(db: Database, tenant: str, session: str, block: Block) -> None:
+    row = db.conn.execute(_BLOCK, from_block(tenant, session, block)).fetchone()
+    if row:
+        placed = enumerate(block.restored.placed)
+        db.conn.executemany(_PLACED, [from_placed(tenant, row[0], slot, one) for slot, one in placed])
