@@ -20,7 +20,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
-VERSION = 1
+VERSION = 2
 """Of the file and of what the features mean; others are refused."""
 
 

@@ -30,6 +30,10 @@ LATE_POOL = 300
 """Passages that are compared word by word: the best by everything else."""
 FORM_POOL = 150
 """Passages whose form counts: the best by everything else."""
+ALONE = 2.0
+"""How much more words count where there are no vectors: less would leave the choice to speaker and form."""
+NAMED, ROLE = 2.0, 3.0
+"""What the right speaker is worth: a name in a question may be that of somebody who was only spoken of."""
 WEIGHTS: Mapping[str, float] = {
     "bm25": 0.5, "vector": 0.75, "late": 1.0, "speaker": 0.8, "keywords": 0.05, "form": 1.0, "session": 0.6,
 }  # fmt: skip
@@ -56,27 +60,33 @@ def gather(
     mixed = mixture(question.text, retrieval)
     lexical = scope.lexical(question.terms)
     signals: dict[str, Floats] = {"bm25": _near(scope, lexical, SHARES)}
+    units: dict[str, float] = {}
     meaning = None
     if not ask.late():
         meaning = dense.look(scope, question, lexical, ask, tau=1.0 if light else threshold(mixed))
     if meaning is not None:
         signals["vector"] = _near(scope, meaning.cosines - float(meaning.cosines.min()), VECTOR_SHARES)
+        # the longer the messages, the less a word in common proves, and the more of a vector's context is their own
+        units["vector"] = 2.0 - float(scope.openness.mean())
+    else:
+        units["bm25"] = ALONE
     if lexical.any() and _weight(restore, "keywords"):
         signals["keywords"] = _keywords(scope, question, lexical)
-    units: dict[str, float] = {}
     if lexical.any() and _weight(restore, "session"):
         signals["session"] = _session(scope, lexical)
         units["session"] = float(scope.openness.mean()) ** 4
     ages = scope.ages(ask.now) if ages_count(mixed) else np.zeros(len(scope))
 
     def weigh(pipeline: PipelineConfig) -> dict[str, float]:
-        own = {name: _weight(restore, name, pipeline) * units.get(name, 1.0) for name in signals}
-        return own | (dict.fromkeys(PRIORS, 0.0) if pipeline.fusion == "rrf" else {})
+        own = {name: _weight(restore, name, pipeline) for name in signals}
+        if pipeline.fusion == "rrf":
+            return own | dict.fromkeys(PRIORS, 0.0)
+        return {name: weight * units.get(name, 1.0) for name, weight in own.items()}
 
     total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
     if _weight(restore, "speaker"):
-        signals["speaker"] = _speaker(scope, question, total)
-        units["speaker"] = 2.0 * float(signals["speaker"].std())
+        signals["speaker"], worth = _speaker(scope, question, total)
+        units["speaker"] = worth * float(signals["speaker"].std())
         total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
     matched = None
     if meaning is not None and meaning.asked is not None and _weight(restore, "late") and not ask.late():
@@ -125,19 +135,19 @@ def _session(scope: Scope, lexical: Floats) -> Floats:
     return found
 
 
-def _speaker(scope: Scope, question: Question, total: Floats) -> Floats:
-    """(n,) 1 for what was said by the one that the question is about; 0 beyond the POOL best by everything else."""
+def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, float]:
+    """(n,) 1 for what was said by the one that the question is about; 0 beyond the POOL best by everything else.
+    And what that is worth."""
     kind = query_type(question.text)
     own = question.personal or kind == "single-session-preference"
     role = "assistant" if kind == "single-session-assistant" else "user" if own else ""
     rows = np.argsort(-total, kind="stable")[:POOL].tolist()
     scope.entries.read(rows)
     entries = [scope.entries[row] for row in rows]
+    names = [entry.speaker_name for entry in entries]
     scores = np.zeros(len(scope))
-    scores[rows] = said_by(
-        [e.passage.speaker for e in entries], [e.speaker_name for e in entries], question.words, role
-    )
-    return scores
+    scores[rows] = said_by([e.passage.speaker for e in entries], names, question.words, role)
+    return scores, ROLE if question.words.isdisjoint(names) else NAMED
 
 
 def _form(scope: Scope, question: Question, total: Floats) -> Floats:
@@ -146,10 +156,18 @@ def _form(scope: Scope, question: Question, total: Floats) -> Floats:
     scope.entries.read(rows)
     entries = [scope.entries[row] for row in rows]
     people = any(e.speaker_name for e in entries) and all(e.passage.speaker == "user" for e in entries)
-    worth = fits(question.text, [entry.form for entry in entries], people=people)
+    answers = _answers(scope, rows) if people else None
+    worth = fits(question.text, [entry.form for entry in entries], answers=answers)
     scores = np.full(len(scope), worth.min(initial=0.0))
     scores[rows] = worth
     return scores
+
+
+def _answers(scope: Scope, rows: Sequence[int]) -> list[bool]:
+    """Whether each follows a message that ends with a question."""
+    before = scope.beside(np.array(rows, np.int64), -1).tolist()
+    scope.entries.read(row for row in before if row >= 0)
+    return [row >= 0 and scope.entries[row].form.ends_asking for row in before]
 
 
 def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:

@@ -15,14 +15,14 @@ from lantern_proxy.rank import Floats
 
 TRAITS = (
     "chars",
-    "words",
+    "word_count",
     "questions",
     "ends_asking",
     "first_person",
     "second_person",
     "numbers",
     "time_words",
-    "names",
+    "capitals",
     "past_verbs",
     "exclaims",
     "filler",
@@ -88,7 +88,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What `fits` looks at in a passage; each 0..1."""
+    """What `fits` looks at in a passage; numbers are 0..1."""
 
     asking: float
     """Share of its sentences that are questions."""
@@ -96,29 +96,36 @@ class Form:
     """Words of the second person: 1 where every fifth word is one."""
     dated: float
     """Time words: 1 from two on."""
+    own: float
+    """Words of the first person: 1 where every tenth word is one."""
+    ends_asking: bool
 
 
 def form_of(text: str) -> Form:
     ends = _ENDS.findall(text) or [""]
     asking = sum("?" in end for end in ends) / len(ends)
-    addressed = len(_SECOND.findall(text)) / (len(text) / LETTERS_A_WORD + 1)
+    words = len(text) / LETTERS_A_WORD + 1
+    addressed, own = len(_SECOND.findall(text)) / words, len(_FIRST.findall(text)) / words
     dated = sum(1 for _, _ in zip(range(2), TIME_WORDS.finditer(text), strict=False))
-    return Form(asking, min(1.0, 5 * addressed), dated / 2)
+    return Form(asking, min(1.0, 5 * addressed), dated / 2, min(1.0, 10 * own), text.rstrip().endswith("?"))
 
 
 LETTERS_A_WORD = 5.5
 _ENDS = re.compile(r"[.!?\u2026\n]+")
 
 
-def fits(question: str, forms: Sequence[Form], *, people: bool) -> Floats:
-    """(n,) how well texts of these forms may answer, in z-scores of the fusion: at best 2, at worst -3.
+def fits(question: str, forms: Sequence[Form], *, answers: Sequence[bool] | None) -> Floats:
+    """(n,) how well texts of these forms may answer, in z-scores of the fusion: at best 4, at worst -3.
 
-    Who asks does not answer, and a question about time wants a time. people: all were said by people to each other:
-    what is said to another then is about that one's news, and tells nothing.
+    Who asks does not answer, who speaks of themselves tells, and a question about time wants a time.
+    answers: does each follow a message that ends with a question? None: not all were said by people to each other.
+    Among people an answer tells, and what is said to another is about that one's news, and tells nothing.
     """
-    table = np.array([(form.asking, form.addressed, form.dated) for form in forms], np.float64).reshape(-1, 3)
-    found: Floats = table @ np.array([-1.0, -2.0 if people else 0.0, 2.0 if _WHEN.search(question) else 0.0])
-    return found
+    people = answers is not None
+    table = np.array([(form.asking, form.addressed, form.dated, form.own) for form in forms], np.float64).reshape(-1, 4)
+    dated = 2.0 if _WHEN.search(question) else 0.0
+    found: Floats = table @ np.array([-1.0, -2.0 if people else 0.0, dated, 1.0])
+    return found + np.array(answers, np.float64) if people else found
 
 
 def traits(text: str) -> tuple[float, ...]:

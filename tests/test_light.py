@@ -57,6 +57,10 @@ def settings(tmp_path):
     return file
 
 
+def test_each_feature_has_a_name_of_its_own():
+    assert len(set(FEATURES)) == len(FEATURES)
+
+
 def test_the_command_trains_tells_the_gain_on_unseen_conversations_and_writes_a_model(data, settings, tmp_path):
     out = tmp_path / "model.npz"
     given = ["train", "reranker", "--data", str(data), "--out", str(out), "--config", str(settings), "--json"]

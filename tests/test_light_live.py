@@ -26,13 +26,15 @@ from lantern_proxy.turn import Filed, Restored, item, message
 pytest.importorskip("lightgbm")
 
 TENANT, SESSION = "t", "s"
+FORMLESS = RestoreConfig(admission=0.0, weights={"form": 0.0})
+"""Without what the untrained ranking knows of forms, which is all that there is to learn here."""
 
 
 @pytest.fixture(scope="module")
 def resources(cache_dir) -> Iterator[Resources]:
     if not available():
         pytest.skip("the extra `dense` is not installed")
-    with Resources(Config(embed=EmbedConfig(cache_dir=cache_dir))) as resources:
+    with Resources(Config(embed=EmbedConfig(cache_dir=cache_dir), restore=FORMLESS)) as resources:
         yield resources
 
 
@@ -85,7 +87,7 @@ def embed(archive: Archive, written, embedder: Embedder) -> None:
 
 
 def config(path: str) -> Config:
-    return Config(restore=RestoreConfig(admission=0.0), rerank=RerankConfig(light=path))
+    return Config(restore=FORMLESS, rerank=RerankConfig(light=path))
 
 
 def restored(archive, resources, path: str, thing: str, *, dense: bool = True) -> Restored | None:

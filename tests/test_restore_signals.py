@@ -36,3 +36,24 @@ def test_long_messages_stand_for_themselves():
     long = scores({"a": ["The piano is black.", f"It was cheap. {words}", "So.", "Far away."]}, "what about the piano?")
     assert short["a", 1] > short["a", 3]
     assert short["a", 1] - short["a", 3] > 3 * (long["a", 1] - long["a", 3])
+
+
+def test_among_people_what_follows_a_question_answers_it():
+    lines = [
+        "Which one?",
+        "The port is nine.",
+        "Fine.",
+        "Far away.",
+        "More of it.",
+        "This one.",
+        "The port is four.",
+        "Good.",
+    ]
+    people = [f"{name}: {line}" for name, line in zip(["Ann", "Bob"] * 4, lines, strict=True)]
+    assert abs(difference(lines)) < 1e-6 < difference(people)
+
+
+def difference(lines: list[str]) -> float:
+    """Between the answer and the same words that answer nothing."""
+    found = scores({"a": lines}, "the port?")
+    return found["a", 1] - found["a", 6]

@@ -85,7 +85,7 @@ def test_forms_have_one_number_for_each_name_and_see_what_they_say():
     assert len(traits("")) == len(TRAITS)
     statement = dict(zip(TRAITS, traits("I moved to Porto last week with two cats."), strict=True))
     question = dict(zip(TRAITS, traits("Wow! Where did you move?"), strict=True))
-    assert all(statement[name] for name in ("time_words", "numbers", "names", "first_person"))
+    assert all(statement[name] for name in ("time_words", "numbers", "capitals", "first_person"))
     assert all(question[name] for name in ("ends_asking", "filler"))
     assert not question["numbers"]
     wants = dict(zip(ASKED, asked("When did Ann move, and how many cats has she?"), strict=True))
@@ -97,9 +97,18 @@ def test_who_asks_does_not_answer_and_a_question_about_time_wants_a_time():
     assert (told.asking, asks.asking, both.asking) == (0.0, 1.0, 0.5)
     assert told.dated > 0 == asks.dated
     assert asks.addressed > told.addressed == 0
-    when, where = (fits(text, [told, asks], people=False) for text in ("When did Ann move?", "Where did Ann move?"))
+    when, where = (fits(text, [told, asks], answers=None) for text in ("When did Ann move?", "Where did Ann move?"))
     assert when[0] > where[0] > where[1] == when[1]
-    assert fits("Where did Ann move?", [asks], people=True)[0] < where[1]
+    assert fits("Where did Ann move?", [asks], answers=[False])[0] < where[1]
+
+
+def test_who_speaks_of_themselves_tells_and_so_does_who_answers():
+    own, other = map(form_of, ("I moved to Porto with my cat.", "Porto has a harbour and a cat cafe."))
+    assert own.own > other.own == 0
+    told = fits("Where is the cat?", [own, other, other], answers=[False, True, False])
+    assert told[2] < min(told[:2])
+    assert form_of("So it is. Is it?\n").ends_asking
+    assert not form_of("Is it? So it is.").ends_asking
 
 
 def units(rows: int, seed: int) -> np.ndarray:
