@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     type=click.IntRange(0, 48),
     default=3,
     show_default=True,
-    help="Layers of the base to keep, evenly spaced; 0: all. Fewer are faster.",
+    help="Layers of the base to keep; 0: all. Fewer are faster.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(0, 1, min_open=True),
     default=2e-5,
     show_default=True,
-    help="Learning rate; the default is for a base that scores pairs already, 2e-4 suits MiniLM, which starts anew.",
+    help="Learning rate; the default is for a base that scores pairs already, 1e-4 suits MiniLM, which starts anew.",
 )
 @click.option(
     "--held-out",
@@ -79,7 +79,7 @@ def evidence_reranker(
         )
         model.save_pretrained(str(out))
         for arm in ARMS if arms else ARMS[:1]:
-            found = evaluate(destroyed(unseen, arm, seed), golds, scorer(model))
+            found = evaluate(destroyed(unseen, arm, seed), golds, scorer(model), evidence.prior_of(model))
             row = {"arm": arm, "n": len(unseen), "held_out": [c.id for c in test]} | _told(found)
             settings.tell(row) if settings.as_json else click.echo(_line(row))
     except (DataError, ValueError) as error:

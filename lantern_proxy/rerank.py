@@ -9,7 +9,8 @@ Its contract, which the tests hold mechanically:
 
 - *the set is protected*: `reorder` permutes the first ten of a ranking and nothing else, so recall@10 is what it was;
 - *no shortcut*: a memory that carries gold labels, currency flags or another model's score is refused with ValueError.
-  The model sees texts and times, in one form: QUERY_TIME and MEMORY_TIME, in turns;
+  The model sees texts and times, in one form: QUERY_TIME and MEMORY_TIME, in turns. One that `lantern train` made from
+  a plain encoder (rerank_match.py) corrects the ranking: its logit is added to the score that the ranking gave;
 - *off means off*: without a reranker no byte of a restore differs.
 """
 
@@ -26,6 +27,7 @@ import numpy.typing as npt
 
 from lantern_proxy import compiled
 from lantern_proxy.compiled import ModelError, Served
+from lantern_proxy.rerank_match import PRIOR, Matching, is_matching
 
 Scores = npt.NDArray[np.float32]
 
@@ -36,7 +38,7 @@ FORBIDDEN = frozenset(
     | {"mxbai_score", "teacher_score", "gpt_label", "entity_id", "slot_id"}
 )
 """Fields that would let the reranker be right for the wrong reason."""
-RECIPE = "cross-int8-channel-1"
+RECIPE = "cross-int8-channel-2"
 MAX_TOKENS = 256
 MAX_CHARS = 10_000
 """Text beyond this is not even tokenised."""
@@ -82,11 +84,26 @@ def reorder(order: Sequence[int], scores: Sequence[float], *, protected: int = P
     return [head[i] for i in ranked] + list(order[protected:])
 
 
+def corrections(first: Sequence[float], prior: float) -> Scores:
+    """(n,) what the first stage's scores add to the logits of a model that was trained to correct them."""
+    scores = np.asarray(first, np.float64)
+    added: Scores = (prior * (scores - scores.max(initial=-np.inf))).astype(np.float32)
+    return added
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest(compiled.Manifest):
+    """Of a compiled cross-encoder."""
+
+    prior: float = 0.0
+    """Weight of the first stage's scores beside the logits."""
+
+
 @dataclass(frozen=True, slots=True)
 class CompiledPairs:
     """A compiled cross-encoder in memory."""
 
-    manifest: compiled.Manifest
+    manifest: Manifest
     session: Any
     tokenizer: Any
     inputs: frozenset[str]
@@ -115,12 +132,16 @@ class EvidenceReranker(Served["CompiledPairs"]):
         command = ("-m", "lantern_proxy.rerank", "export", model, str(folder))
         super().__init__(model, folder_of(model, folder), command, partial(open_compiled, threads=threads))
 
-    def scores(self, question: str, max_pos: float, memories: Sequence[Memory]) -> Scores:
-        """(n,) float32, larger is better evidence. Raises ModelError while it is not ready."""
+    def scores(self, question: str, max_pos: float, memories: Sequence[Memory], first: Sequence[float] = ()) -> Scores:
+        """(n,) float32, larger is better evidence. Raises ModelError while it is not ready.
+
+        first: scores of the first stage; a model that was trained to correct them adds its logits to them
+        """
         model = self.value
         if model is None:
             raise ModelError(f"no reranking, the evidence reranker is {self.state}: {self.detail}")
-        return np.array([model.score(*pair) for pair in pairs(question, max_pos, memories)], np.float32)
+        logits = np.array([model.score(*pair) for pair in pairs(question, max_pos, memories)], np.float32)
+        return logits + corrections(first, model.manifest.prior) if len(first) else logits
 
 
 def folder_of(model: str, cache_dir: Path) -> Path:
@@ -132,7 +153,7 @@ def folder_of(model: str, cache_dir: Path) -> Path:
 
 def open_compiled(folder: Path, threads: int) -> CompiledPairs:
     """Load what `export` wrote. Raises FileNotFoundError (nothing there) or DamagedCache."""
-    manifest = compiled.read_manifest(folder, compiled.Manifest)
+    manifest = compiled.read_manifest(folder, Manifest)
     session, tokenizer, inputs = compiled.open_session(folder, threads)
     tokenizer.enable_truncation(manifest.max_tokens, strategy="longest_first")
     return CompiledPairs(manifest, session, tokenizer, inputs)
@@ -146,18 +167,29 @@ def export(model: str, cache_dir: Path) -> Path:
     from lantern_proxy.compiled_export import load_original, quantise
 
     target = folder_of(model, cache_dir)
-    with compiled.building(cache_dir, target, compiled.Manifest) as (scratch, built):
-        original = load_original(model, "rerank.evidence", _load)
-        if original.num_labels != 1:
-            raise ModelError(f"rerank.evidence {model} gives {original.num_labels} scores a pair; use one that gives 1")
-        original.model.save_pretrained(str(scratch / "float"))
-        (exported,) = (scratch / "float").rglob("*.onnx")
-        quantise(exported, built)
+    with compiled.building(cache_dir, target, Manifest) as (scratch, built):
+        matching = is_matching(model)
+        original = Matching(model, 0, MAX_TOKENS) if matching else load_original(model, "rerank.evidence", _load)
+        quantise(_matching(original, scratch) if matching else _exported(original, model, scratch), built)
         original.tokenizer.backend_tokenizer.save(str(built / "tokenizer.json"))
         longest = min(original.max_length or MAX_TOKENS, MAX_TOKENS)
-        compiled.write_manifest(built, compiled.Manifest, model=model, recipe=RECIPE, max_tokens=longest)
+        prior = PRIOR if matching else 0.0
+        compiled.write_manifest(built, Manifest, model=model, recipe=RECIPE, max_tokens=longest, prior=prior)
         _check_agreement(original, model, built)
     return target
+
+
+def _matching(original: Matching, scratch: Path) -> Path:
+    original.export(scratch / "float.onnx")
+    return scratch / "float.onnx"
+
+
+def _exported(original: Any, model: str, scratch: Path) -> Path:
+    if original.num_labels != 1:
+        raise ModelError(f"rerank.evidence {model} gives {original.num_labels} scores a pair; use one that gives 1")
+    original.model.save_pretrained(str(scratch / "float"))
+    (exported,) = (scratch / "float").rglob("*.onnx")
+    return exported
 
 
 def _load(source: str, local: bool) -> Any:
@@ -191,7 +223,10 @@ def _check_agreement(original: Any, model: str, built: Path) -> None:
     ]
     asked = [pair for q in questions for pair in pairs(q, 40, [Memory(t, i) for i, t in enumerate(texts)])]
     served = open_compiled(built, 1)
-    wanted = original.predict(asked, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+    if isinstance(original, Matching):
+        wanted = np.array(original.predict(asked))
+    else:
+        wanted = original.predict(asked, activation_fn=torch.nn.Identity(), show_progress_bar=False)
     found = np.array([served.score(*pair) for pair in asked])
     agreement = float(np.corrcoef(wanted, found)[0, 1])
     if not agreement >= _AGREEMENT:

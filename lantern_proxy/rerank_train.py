@@ -15,9 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lantern_proxy.rerank import MAX_TOKENS, PROTECTED, Memory, pairs, reorder
+from lantern_proxy.rerank import MAX_TOKENS, PROTECTED, Memory, corrections, pairs, reorder
+from lantern_proxy.rerank_match import PRIOR, Matching
 
 RATE, DECAY, BATCH, WARM_UP = 2e-5, 0.01, 8, 100
+SAMPLED = 6
+"""Memories that a model which corrects the first stage sees of a question in one epoch: other ones each time."""
 TOGETHER = 16
 """Pairs in one forward pass."""
 Arm = Literal["full", "no-text", "other-query", "shuffled", "scalars"]
@@ -38,6 +41,8 @@ class Example:
     """Places in `memories` that hold the evidence."""
     teacher: tuple[float, ...] = ()
     """Scores of another model, for the optional teacher term of the loss; it never is an input."""
+    first: tuple[float, ...] = ()
+    """Scores of the first stage, which a model with the matching head corrects; none: it ranks by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +52,11 @@ class Settings:
     base: str
     """Folder or name of the model to start from."""
     layers: int = 3
-    """Of the encoder, evenly spaced; 0: all. Half of MiniLM's six, so that ten pairs take half the time."""
+    """Of the encoder; 0: all. Half of MiniLM's six, so that ten pairs take half the time. Evenly spaced ones of a base
+    that scores pairs already, the first ones else."""
     rate: float = RATE
     head_rate: float = 1e-3
-    """Of a scoring head that the base does not have and that starts from nothing, as MiniLM's does."""
+    """Of a scoring head that the base does not have and that starts from nothing (rerank_match.py)."""
     seed: int = 7
     epochs: int = 1
     teacher_weight: float = 0.0
@@ -58,26 +64,28 @@ class Settings:
 
 
 def train(examples: Sequence[Example], settings: Settings, progress: Callable[[int, int], None]) -> Any:
-    """A CrossEncoder trained on `examples`. progress(done, all) after each step. Raises ValueError without gold."""
+    """A CrossEncoder trained on `examples`, or a Matching where the base has no scoring head.
+
+    progress(done, all) after each step. Raises ValueError without gold.
+    """
     import torch
-    from sentence_transformers import CrossEncoder
 
     usable = [each for each in examples if each.gold and len(each.memories) > len(each.gold)]
     if not usable:
         raise ValueError("no question has both a gold memory and another one among its first ten; nothing to learn")
     torch.manual_seed(settings.seed)
-    model = CrossEncoder(
-        settings.base, num_labels=1, max_length=MAX_TOKENS, device="cpu", local_files_only=_is_local(settings.base)
-    )
-    _thin(model.model, settings.layers)
-    optimiser = torch.optim.AdamW(_groups(model.model, settings, fresh=not _has_head(settings.base)))
+    model = _base(settings)
+    optimiser = torch.optim.AdamW(_groups(model.model, settings))
     batches = [b for epoch in range(settings.epochs) for b in _batches(usable, settings.seed + epoch)]
     warm_up = min(WARM_UP, max(1, len(batches) // 10))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min((step + 1) / warm_up, (len(batches) - step) / max(1, len(batches) - warm_up))
     )
     model.model.train()
+    rng = random.Random(settings.seed)
     for done, batch in enumerate(batches, start=1):
+        if isinstance(model, Matching):
+            batch = [_sampled(each, rng) for each in batch]
         loss = _loss(model, batch, settings.teacher_weight)
         optimiser.zero_grad()
         loss.backward()
@@ -86,6 +94,21 @@ def train(examples: Sequence[Example], settings: Settings, progress: Callable[[i
         schedule.step()
         progress(done, len(batches))
     model.model.eval()
+    return model
+
+
+def _base(settings: Settings) -> Any:
+    """The model to begin with. The words' own vectors stay as they are where the head is new: labels are few."""
+    if not _has_head(settings.base):
+        made = Matching(settings.base, settings.layers, MAX_TOKENS)
+        made.model.encoder.embeddings.requires_grad_(False)
+        return made
+    from sentence_transformers import CrossEncoder
+
+    model = CrossEncoder(
+        settings.base, num_labels=1, max_length=MAX_TOKENS, device="cpu", local_files_only=_is_local(settings.base)
+    )
+    _thin(model.model, settings.layers)
     return model
 
 
@@ -110,15 +133,30 @@ def _has_head(base: str) -> bool:
     return not config.is_file() or "SequenceClassification" in config.read_text("utf-8")
 
 
-def _groups(model: Any, settings: Settings, *, fresh: bool) -> list[dict[str, Any]]:
+def _groups(model: Any, settings: Settings) -> list[dict[str, Any]]:
     """Weight decay for matrices, none for biases and norms; a fresh head has its own rate."""
     groups: dict[tuple[bool, bool], list[Any]] = {}
     for name, parameter in model.named_parameters():
-        groups.setdefault((fresh and name.startswith("classifier"), parameter.ndim >= 2), []).append(parameter)
+        if parameter.requires_grad:
+            groups.setdefault((name.startswith("head."), parameter.ndim >= 2), []).append(parameter)
     return [
         {"params": held, "lr": settings.head_rate if head else settings.rate, "weight_decay": DECAY if matrix else 0.0}
         for (head, matrix), held in groups.items()
     ]
+
+
+def _sampled(example: Example, rng: random.Random) -> Example:
+    """At most half of SAMPLED golds and others, at random, in their order."""
+    gold = sorted(rng.sample(sorted(example.gold), min(len(example.gold), SAMPLED // 2)))
+    others = [n for n in range(len(example.memories)) if n not in example.gold]
+    kept = sorted([*gold, *rng.sample(others, min(len(others), SAMPLED - len(gold)))])
+    return replace(
+        example,
+        memories=tuple(example.memories[n] for n in kept),
+        gold=frozenset(kept.index(n) for n in gold),
+        first=tuple(example.first[n] for n in kept) if example.first else (),
+        teacher=tuple(example.teacher[n] for n in kept) if example.teacher else (),
+    )
 
 
 def _batches(examples: Sequence[Example], seed: int) -> Iterator[list[Example]]:
@@ -135,7 +173,10 @@ def _loss(model: Any, batch: Sequence[Example], teacher_weight: float) -> Any:
     logits = _logits(model, [pair for each in batch for pair in pairs(each.question, each.max_pos, each.memories)])
     total, start = torch.zeros(()), 0
     for each in batch:
-        likely = torch.log_softmax(logits[start : start + len(each.memories)], dim=0)
+        scored = logits[start : start + len(each.memories)]
+        if isinstance(model, Matching) and each.first:
+            scored = scored + torch.tensor(corrections(each.first, PRIOR))
+        likely = torch.log_softmax(scored, dim=0)
         start += len(each.memories)
         total = total - likely[sorted(each.gold)].mean()
         if teacher_weight and each.teacher:
@@ -153,13 +194,9 @@ def _logits(model: Any, asked: Sequence[tuple[str, str]]) -> Any:
     for start in range(0, len(order), TOGETHER):
         some = [asked[i] for i in order[start : start + TOGETHER]]
         features = model.tokenizer(
-            [q for q, _ in some],
-            [m for _, m in some],
-            padding=True,
-            truncation="longest_first",
-            max_length=MAX_TOKENS,
-            return_tensors="pt",
-        )
+            [q for q, _ in some], [m for _, m in some], padding=True, truncation="longest_first",
+            max_length=MAX_TOKENS, return_tensors="pt",
+        )  # fmt: skip
         found.append(model.model(**features).logits[:, 0])
     places = torch.tensor(order)
     return torch.cat(found)[torch.argsort(places)]
@@ -199,15 +236,19 @@ def evaluate(
     examples: Sequence[Example],
     all_gold: Sequence[int],
     score: Callable[[str, float, Sequence[Memory]], Sequence[float]],
+    prior: float = 0.0,
 ) -> Outcome:
-    """Reorder each example by `score`. all_gold: gold memories of each question, those beyond the ten included.
+    """Reorder each example by `score`, and `prior` times that of the first stage.
+
+    all_gold: gold memories of each question, those beyond the ten included
 
     A question whose gold does not stand among its memories counts with reciprocal rank 0 on both sides.
     """
     outcome = Outcome(([], []), ([], []), ([], []))
     for each, wanted in zip(examples, all_gold, strict=True):
         before = list(range(len(each.memories)))
-        after = reorder(before, list(score(each.question, each.max_pos, each.memories)))
+        scores = np.asarray(score(each.question, each.max_pos, each.memories), np.float64)
+        after = reorder(before, (scores + corrections(each.first, prior) if each.first else scores).tolist())
         for side, order in enumerate((before, after)):
             ranks = [rank for rank, i in enumerate(order, start=1) if i in each.gold]
             outcome.mrr[side].append(1 / ranks[0] if ranks else 0.0)
@@ -221,9 +262,10 @@ def scorer(model: Any) -> Callable[[str, float, Sequence[Memory]], Sequence[floa
     import torch
 
     def score(question: str, max_pos: float, memories: Sequence[Memory]) -> list[float]:
-        found = model.predict(
-            pairs(question, max_pos, memories), activation_fn=torch.nn.Identity(), show_progress_bar=False
-        )
+        asked = pairs(question, max_pos, memories)
+        if isinstance(model, Matching):
+            return model.predict(asked)
+        found = model.predict(asked, activation_fn=torch.nn.Identity(), show_progress_bar=False)
         return [float(each) for each in np.asarray(found).ravel()]
 
     return score

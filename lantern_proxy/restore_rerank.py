@@ -7,6 +7,7 @@ long, leaves the order as it was and is told in the request's notes.
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from math import log
 from typing import TYPE_CHECKING
 
 from lantern_proxy.config import Config
@@ -40,25 +41,29 @@ class Rerankers:
     def on(self) -> bool:
         return self._evidence is not None or self.ask_model is not None
 
-    def order(self, ask: "Ask", question: str, passages: Sequence[Passage]) -> list[int]:
-        """Places of `passages`, which come best first, in the order in which to pack them: a permutation."""
+    def order(self, ask: "Ask", question: str, passages: Sequence[Passage], first: Sequence[float] = ()) -> list[int]:
+        """Places of `passages`, which come best first, in the order in which to pack them: a permutation.
+
+        first: their fused z-scores, where there are some
+        """
         order = list(range(len(passages)))
         if self._evidence is not None and len(passages) > 1:
-            order = self._by_evidence(self._evidence, ask, question, passages, order)
+            order = self._by_evidence(self._evidence, ask, question, passages, order, first)
         if self.ask_model is not None and len(passages) > 1:
             order = self._by_model(self.ask_model, ask, question, passages, order)
         return order
 
     def _by_evidence(
-        self, reranker: EvidenceReranker, ask: "Ask", question: str, passages: Sequence[Passage], order: list[int]
-    ) -> list[int]:
+        self, reranker: EvidenceReranker, ask: "Ask", question: str, passages: Sequence[Passage], order: list[int],
+        first: Sequence[float],
+    ) -> list[int]:  # fmt: skip
         if reranker.state != "ready" or self._breaker.open(time.monotonic()):
             ask.notes.append(f"rerank:{reranker.state if reranker.state != 'ready' else 'breaker'}")
             return order
         head = [passages[i] for i in order[:PROTECTED]]
         newest = max(p.turn for p in passages)
         try:
-            scores = reranker.scores(question, newest, [Memory(p.text, p.turn) for p in head])
+            scores = reranker.scores(question, newest, [Memory(p.text, p.turn) for p in head], first[:PROTECTED])
         except ModelError:
             ask.notes.append("rerank:failed")
             return order
@@ -86,7 +91,8 @@ class Rerankers:
 def promoted(offers: Sequence[Offer], rerankers: Rerankers, ask: "Ask", question: str) -> tuple[list[int], list[Offer]]:
     """The places of `offers` in the rerankers' order, and the offers in it, with the same scores dealt out anew."""
     ranked = sorted(range(len(offers)), key=lambda i: -offers[i].score)
-    order = rerankers.order(ask, question, [offers[i].passage for i in ranked])
+    first = [log(offers[i].score) for i in ranked]
+    order = rerankers.order(ask, question, [offers[i].passage for i in ranked], first)
     places = [ranked[i] for i in order]
     dealt = [replace(offers[i], score=offers[ranked[n]].score) for n, i in enumerate(places)]
     return places, dealt

@@ -1,5 +1,6 @@
 """The evidence reranker's contract (ConvMemory v2), mechanically; its serving and training on the real MiniLM."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,17 @@ from hypothesis import strategies as st
 
 from lantern_proxy.compiled import ModelError, available
 from lantern_proxy.compiled_export import sources
-from lantern_proxy.rerank import FORBIDDEN, PROTECTED, EvidenceReranker, Memory, memories_of, pairs, reorder
+from lantern_proxy.rerank import (
+    FORBIDDEN,
+    PROTECTED,
+    EvidenceReranker,
+    Memory,
+    corrections,
+    memories_of,
+    pairs,
+    reorder,
+)
+from lantern_proxy.rerank_match import PRIOR
 from lantern_proxy.rerank_train import ARMS, Example, Settings, destroyed, evaluate, scorer, train
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -111,6 +122,19 @@ def test_a_trained_reranker_is_served_from_its_folder_in_the_same_order(trained:
             wanted = score(each.question, each.max_pos, each.memories)
             found = reranker.scores(each.question, each.max_pos, each.memories)
             assert np.corrcoef(wanted, found)[0, 1] > 0.95
+            first = [float(-n) for n in range(len(each.memories))]
+            corrected = reranker.scores(each.question, each.max_pos, each.memories, first)
+            assert np.allclose(corrected - found, corrections(first, PRIOR), atol=1e-4)
+
+
+@dense
+def test_before_the_first_step_a_new_head_leaves_the_order_of_the_first_stage() -> None:
+    from lantern_proxy.rerank_match import Matching
+
+    base = Matching(sources(MINILM)[0][0], 3, 256)
+    asked = [replace(each, first=tuple(float(-n) for n in range(len(each.memories)))) for each in examples(4)]
+    outcome = evaluate(asked, [1] * len(asked), scorer(base), PRIOR)
+    assert outcome.mrr[0] == outcome.mrr[1]
 
 
 def test_a_reranker_that_is_not_ready_says_so(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """`lantern bench restore`: what counts as restored, and that the command measures the product."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from lantern_proxy.bench import restore, restore_score
-from lantern_proxy.bench.restore_chats import KEPT_TURNS, SHAPES, Probe, Said, chats, compacted
+from lantern_proxy.bench.restore_chats import KEPT_TURNS, SHAPES, Probe, Said, chats, compacted, merged
 from lantern_proxy.bench.restore_play import stage
 
 TALK = [
@@ -57,6 +58,20 @@ def test_a_compaction_keeps_the_last_turns_and_loses_the_rest(data, at, shape):
     assert bool(cut.summary) == (shape != "window")
     gone = {said.id for said in cut.lost}
     assert all(set(probe.gold) <= gone for probe in cut.probes)
+
+
+def test_merged_chats_are_one_session_whose_questions_keep_their_evidence(data):
+    (chat,) = chats(data)
+    cut = compacted(chat, 70, "window")
+    both = merged([cut, compacted(replace(chat, name="other"), 70, "window")])
+    turns = [said.turn for said in (*both.lost, *both.kept)]
+    assert turns == sorted(turns)
+    assert len({said.id for said in both.lost}) == len(both.lost) == 2 * len(cut.lost)
+    assert len(both.probes) == 2 * len(cut.probes) > 0
+    texts = {said.id: said.text for said in both.lost}
+    assert [texts[p.gold[0]] for p in both.probes] == 2 * [
+        said.text for probe in cut.probes for said in cut.lost if said.id == probe.gold[0]
+    ]
 
 
 def test_a_turn_is_restored_when_all_that_it_says_stands_in_the_block():

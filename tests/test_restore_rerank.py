@@ -126,7 +126,7 @@ def test_a_model_without_a_server_is_refused():
 @given(st.lists(st.floats(0.1, 9), min_size=1, max_size=30), st.randoms())
 def test_promoting_deals_out_the_same_scores_to_the_same_offers(scores, random):
     class Shuffled(Rerankers):
-        def order(self, ask, question, passages):
+        def order(self, ask, question, passages, first=()):
             order = list(range(len(passages)))
             random.shuffle(order)
             self.told = [passages[i] for i in order]

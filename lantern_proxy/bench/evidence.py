@@ -10,7 +10,8 @@ from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.compiled_export import sources
-from lantern_proxy.rerank import PROTECTED, Memory, reorder
+from lantern_proxy.rerank import PROTECTED, Memory, corrections, reorder
+from lantern_proxy.rerank_match import PRIOR, Matching
 from lantern_proxy.rerank_train import Example, Settings, scorer, train
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -29,7 +30,8 @@ def examples(
     for conversation in conversations:
         score = pipeline.prepare(conversation)
         for asked in conversation.questions:
-            first = np.argsort(-score(Query(asked.text, asked.at)), kind="stable")[:PROTECTED].tolist()
+            scores = score(Query(asked.text, asked.at))
+            first = np.argsort(-scores, kind="stable")[:PROTECTED].tolist()
             memories = tuple(Memory(conversation.candidates[i].said, float(i)) for i in first)
             held = frozenset(n for n, i in enumerate(first) if conversation.candidates[i].id in asked.gold)
             made.append(
@@ -39,11 +41,17 @@ def examples(
                     max_pos=float(len(conversation.candidates)),
                     memories=memories,
                     gold=held,
+                    first=tuple(scores[first].tolist()),
                 )
             )
             golds.append(len(asked.gold))
             advance(1)
     return made, golds
+
+
+def prior_of(model: Any) -> float:
+    """Weight of the first stage's score beside what a trained model gives."""
+    return PRIOR if isinstance(model, Matching) else 0.0
 
 
 class Evidence:
@@ -63,7 +71,9 @@ class Evidence:
             scores = score(query)
             order = np.argsort(-scores, kind="stable").tolist()
             head = [Memory(conversation.candidates[i].said, float(i)) for i in order[:PROTECTED]]
-            better = reorder(order, list(judge(query.text, float(len(conversation.candidates)), head)))
+            judged = np.asarray(judge(query.text, float(len(conversation.candidates)), head))
+            judged = judged + corrections(scores[order[:PROTECTED]].tolist(), prior_of(self._model))
+            better = reorder(order, judged.tolist())
             dealt = scores.copy()
             dealt[better[:PROTECTED]] = scores[order[:PROTECTED]]
             return dealt

@@ -18,7 +18,7 @@ import numpy as np
 from lantern_proxy.bench import ask
 from lantern_proxy.bench import restore_score as score
 from lantern_proxy.bench.metrics import interval, paired, wilcoxon
-from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Shape, chats, compacted
+from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Shape, chats, compacted, merged
 from lantern_proxy.bench.restore_play import RECIPES, Recipe, Stage, stage
 from lantern_proxy.config import Config, ReinforceConfig, RestoreConfig
 from lantern_proxy.embed import available
@@ -163,13 +163,14 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
     help="Decay of old passages in the recipe `lantern`; 0: none (the paper's ablation). Default: the configured one.",
 )  # fmt: skip
 @click.option("--dense/--no-dense", default=None, help="With vectors; by default when the extra `dense` is installed.")
+@click.option("--merge", is_flag=True, help="All chats as one long session: how it fares, and how fast it is, there.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the archives, vectors too, there.")
 @ask.options(required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     data: Path, budget: int, query: str, recipe: Recipe, at: str, shape: Shape, measure: str, admission: float | None,
-    other: Recipe | None, half_life_days: float | None, dense: bool | None, keep: Path | None, as_json: bool,
-    model: ask.Model | None,
+    other: Recipe | None, half_life_days: float | None, dense: bool | None, merge: bool, keep: Path | None,
+    as_json: bool, model: ask.Model | None,
 ) -> None:  # fmt: skip
     """Measure what a restore gives back of what a compaction lost.
 
@@ -178,6 +179,7 @@ def command(
     """
     try:
         cuts = [compacted(chat, int(at), shape) for chat in chats(data)]
+        cuts = [merged(cuts)] if merge else cuts
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     if model is None and "memgpt" in (recipe, other):
@@ -190,10 +192,12 @@ def command(
             there = stage(cuts, path, settings, dense=dense, advance=advance, ask_model=model)
             played = stack.enter_context(there)
         try:
+            lost = sum(len(played.lost(cut)) for cut in cuts)
             tried = {each: measured(played, cuts, each, MEASURES[measure], query, budget) for each in names}
         except (ValueError, ask.AskError) as error:
             raise click.ClickException(str(error)) from None
-    row = {"recipe": recipe, "query": query, "at": int(at), "shape": shape, "budget": budget, "measure": measure}
+    row = {"recipe": recipe, "query": query, "at": int(at), "shape": shape, "budget": budget}
+    row |= {"measure": measure, "passages_lost": lost}
     result = row | summary(tried[recipe])
     if other:
         result["against"] = {"recipe": other} | against(tried[recipe], tried[other])

@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -148,6 +148,20 @@ def compacted(chat: Chat, at: int, shape: Shape) -> Compacted:
     last = past[-1].turn if past else 0
     lost = tuple(said for said in past if said.turn <= last - KEPT_TURNS)
     return Compacted(chat, lost, past[len(lost) :], later, _SUMMARISE[shape](lost))
+
+
+def merged(cuts: Sequence[Compacted]) -> Compacted:
+    """All of them as one session that lost what each lost: a long one. Its request is that of the last."""
+    lost: list[Said] = []
+    probes: list[Probe] = []
+    for cut in cuts:
+        turn = lost[-1].turn if lost else 0
+        lost += [replace(said, id=f"{cut.chat.name} {said.id}", turn=turn + said.turn) for said in cut.lost]
+        probes += [replace(p, gold=tuple(f"{cut.chat.name} {gold}" for gold in p.gold)) for p in cut.probes]
+    last = cuts[-1]
+    kept = tuple(replace(said, turn=lost[-1].turn + n) for n, said in enumerate(last.kept, start=1))
+    chat = Chat("merged", (*lost, *kept), tuple(probes))
+    return Compacted(chat, tuple(lost), kept, last.later, last.summary)
 
 
 def _extractive(lost: Sequence[Said]) -> str:

@@ -1,0 +1,134 @@
+"""A scoring head that begins with what a bi-encoder knows: how alike the words of two texts are.
+
+A cross-encoder whose head sees the first token only must learn from the labels what a match is, and a few thousand
+pairs are too few. This head sees, from the same encoder over the joint text, the cosine of the means of both texts and
+the mean over the question's words of the best cosine with a word of the memory (MaxSim), beside the first token, the
+memory's mean and the product of the means. It starts at zero and is added to the score of the first stage, less the
+best one's, times PRIOR: before the first step the order is that of the first stage.
+
+torch is imported inside functions: `lantern --help` answers at once.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+PRIOR = 1.0
+"""Weight of the first stage's score, in its z-scores, beside this head's logit."""
+SHARPENED = 8.0
+"""What the two cosines are multiplied by, so that a small weight on them already tells."""
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_HEAD = "lantern_head"
+
+
+def is_matching(model: str) -> bool:
+    """Is `model` a folder that holds an encoder with this head?"""
+    config = Path(model) / "config.json"
+    return config.is_file() and _HEAD in json.loads(config.read_text("utf-8"))
+
+
+class Matching:
+    """Encoder, head and tokenizer, as CrossEncoder has them: `model(**features).logits` is (n, 1)."""
+
+    def __init__(self, folder: str, layers: int, max_length: int) -> None:
+        """folder: a BERT encoder, with this head or without; layers: how many to keep, the first; 0: all"""
+        from transformers import AutoTokenizer
+
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)  # type: ignore[no-untyped-call]
+        self.model = _module(folder, layers)
+        self.max_length = max_length
+
+    def predict(self, asked: Sequence[tuple[str, str]]) -> list[float]:
+        """Logits of pairs, each alone."""
+        import torch
+
+        with torch.no_grad():
+            return [float(self.model(**self.features([pair])).logits[0, 0]) for pair in asked]
+
+    def features(self, asked: Sequence[tuple[str, str]]) -> Any:
+        questions, memories = [q for q, _ in asked], [m for _, m in asked]
+        return self.tokenizer(
+            questions, memories, padding=True, truncation="longest_first", max_length=self.max_length,
+            return_tensors="pt",
+        )  # fmt: skip
+
+    def save_pretrained(self, folder: str) -> None:
+        from safetensors.torch import save_file
+
+        self.model.encoder.config.update({_HEAD: "match"})
+        self.model.encoder.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        save_file(self.model.head.state_dict(), str(Path(folder) / "head.safetensors"))
+
+    def export(self, path: Path) -> None:
+        """Write it as ONNX."""
+        import torch
+
+        class Logits(torch.nn.Module):
+            def __init__(self, held: Any) -> None:
+                super().__init__()
+                self.held = held
+
+            def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+                return self.held(input_ids, attention_mask, token_type_ids).logits
+
+        features = self.features([("which port is it?", "the port is 9443")])
+        torch.onnx.export(
+            Logits(self.model).eval(),
+            tuple(features[name] for name in INPUTS),
+            str(path),
+            input_names=list(INPUTS),
+            output_names=["logits"],
+            dynamic_axes={name: {0: "pairs", 1: "tokens"} for name in INPUTS},
+            opset_version=17,
+            dynamo=False,  # the other exporter needs one more package
+        )
+
+
+def _module(folder: str, layers: int) -> Any:
+    import torch
+    from safetensors.torch import load_file
+    from transformers import AutoModel
+
+    class Module(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = AutoModel.from_pretrained(folder, attn_implementation="eager", add_pooling_layer=False)
+            held = self.encoder.encoder.layer
+            if layers and layers < len(held):
+                self.encoder.encoder.layer = held[:layers]
+                self.encoder.config.num_hidden_layers = layers
+            self.head = torch.nn.Linear(3 * self.encoder.config.hidden_size + 2, 1)
+            torch.nn.init.zeros_(self.head.weight)
+            torch.nn.init.zeros_(self.head.bias)
+
+        @property
+        def config(self) -> Any:
+            return self.encoder.config
+
+        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+            hidden = self.encoder(
+                input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+            ).last_hidden_state
+            memory = (attention_mask * token_type_ids).to(hidden.dtype)
+            question = attention_mask.to(hidden.dtype) - memory
+            asked, told = _mean(hidden, question), _mean(hidden, memory)
+            unit = torch.nn.functional.normalize(hidden, dim=-1)
+            alike = unit @ unit.transpose(1, 2) - 2.0 * (1.0 - memory)[:, None, :]
+            best = (alike.max(2).values * question).sum(1) / question.sum(1)
+            cosine = torch.nn.functional.cosine_similarity(asked, told)
+            tells = SHARPENED * torch.stack((best, cosine), 1)
+            return SimpleNamespace(logits=self.head(torch.cat((hidden[:, 0], asked * told, told, tells), 1)))
+
+    module = Module()
+    head = Path(folder) / "head.safetensors"
+    if head.is_file():
+        module.head.load_state_dict(load_file(str(head)))
+    return module.eval()
+
+
+def _mean(hidden: Any, of: Any) -> Any:
+    """(n, dim) mean of the vectors where `of`, (n, tokens), is 1."""
+    return (hidden * of[..., None]).sum(1) / of.sum(1, keepdim=True)
