@@ -131,7 +131,7 @@ def _has_head(base: str) -> bool:
     """Was the base trained to score pairs already?"""
     from transformers import AutoConfig
 
-    known = AutoConfig.from_pretrained(base, local_files_only=_is_local(base))
+    known = AutoConfig.from_pretrained(base, local_files_only=_is_local(base))  # nosec B615
     return any("SequenceClassification" in name for name in known.architectures or ())
 
 
