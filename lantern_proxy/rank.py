@@ -36,6 +36,15 @@ def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
     return np.zeros(0) if total is None else total
 
 
+def best(scores: Floats, most: int) -> Ints:
+    """Places of the `most` largest scores, best first; ties by place. As a stable sort has it, without sorting all."""
+    if most >= len(scores):
+        return np.argsort(-scores, kind="stable")
+    least = np.partition(scores, len(scores) - most)[len(scores) - most]
+    near = np.flatnonzero(scores >= least)
+    return near[np.argsort(-scores[near], kind="stable")[:most]]
+
+
 def smooth(
     scores: Floats, place: Ints, *, shares: Sequence[float] = (0.3, 0.15), openness: Floats | None = None
 ) -> Floats:

@@ -14,13 +14,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-
 from lantern_proxy import pack, reinforce, trust
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
-from lantern_proxy.rank import overlap
+from lantern_proxy.rank import best, overlap
 from lantern_proxy.rerank_light import LightError
 from lantern_proxy.rerank_model import AskModel
 from lantern_proxy.restore_ahead import large_scopes, open_ahead, that_fit
@@ -107,7 +105,7 @@ class Restorer:
                 scope, question, ask, self._dense, self._config.restore, self._config.retrieval, self._light
             )
             present = Present(ask.present)
-            order = np.argsort(-evidence.fused, kind="stable")[:POOL].tolist()
+            order = best(evidence.fused, POOL).tolist()
             candidates, rows = self._source.lost_of(scope, order, present, ask)
             ask.passed.weigh(evidence.score, evidence.of)
             quality = best_quality(scope, evidence, question, rows)

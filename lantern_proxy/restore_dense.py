@@ -11,7 +11,7 @@ import numpy as np
 from lantern_proxy.analyze import informative, query_terms
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.embed import Embedder, ModelError
-from lantern_proxy.rank import Floats
+from lantern_proxy.rank import Floats, best
 from lantern_proxy.restore_question import Question, coverage, masses
 from lantern_proxy.restore_scope import Scope
 from lantern_proxy.route import margin
@@ -149,7 +149,7 @@ def sureness(scope: Scope, lexical: Floats, question: Question) -> float:
     it holds most of what is asked for. One rare word alone proves little."""
     if len(question.terms) < 2 or len(lexical) < 2:
         return 0.0
-    first, second = np.argsort(-lexical, kind="stable")[:2].tolist()
+    first, second = best(lexical, 2).tolist()
     if coverage(masses(scope, question), scope.entries[first].words) < 0.8:
         return 0.0
     return margin([lexical[first], lexical[second]])

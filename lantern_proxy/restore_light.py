@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from lantern_proxy.rank import Floats, Ints
+from lantern_proxy.rank import Floats, Ints, best
 from lantern_proxy.rerank_light import Trees, load
 from lantern_proxy.restore_features import FEATURES, LEXICAL, Matched, Table, table
 from lantern_proxy.restore_question import Question
@@ -68,8 +68,7 @@ class Light:
 
 def pool(fused: Floats) -> Ints:
     """The rows that are put in order, best first."""
-    rows: Ints = np.argsort(-fused, kind="stable")[:POOL]
-    return rows
+    return best(fused, POOL)
 
 
 def available(cosines: Floats | None, matched: Matched | None) -> tuple[str, ...]:

@@ -5,10 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from lantern_proxy.analyze import fences, informative, query_terms, sentences
 from lantern_proxy.rank import Floats
+from lantern_proxy.rank import best as largest
 from lantern_proxy.restore_lines import Line
 from lantern_proxy.restore_scope import Scope
 from lantern_proxy.route import asks, looks_back, personal
@@ -113,7 +112,7 @@ def lexical_trust(scope: Scope, lexical: Floats, mass: Mapping[str, float], *, l
 
     A question in other words shares only stray words with its answer; then BM25 ranks by accident, and vectors lead.
     """
-    rows = np.argsort(-lexical, kind="stable")[:look_at].tolist()
+    rows = largest(lexical, look_at).tolist()
     held = max((coverage(mass, scope.entries[row].words) for row in rows if lexical[row] > 0), default=0.0)
     return 0.3 + held**2
 
@@ -148,7 +147,7 @@ def _coverage_by_place(
     scope: Scope, lexical: Floats, mass: Mapping[str, float], *, look_at: int = 8
 ) -> dict[int, float]:
     """Message number -> share of the question that its best passages by words hold."""
-    rows = [row for row in np.argsort(-lexical, kind="stable")[:look_at].tolist() if lexical[row] > 0]
+    rows = [row for row in largest(lexical, look_at).tolist() if lexical[row] > 0]
     return {int(scope.places[row]): coverage(mass, scope.entries[row].words) for row in reversed(rows)}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config_retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Floats, smooth
+from lantern_proxy.rank import Floats, best, smooth
 from lantern_proxy.restore_dense import Dense
 from lantern_proxy.restore_features import Matched
 from lantern_proxy.restore_light import Reorder
@@ -111,7 +111,7 @@ def _near(scope: Scope, scores: Floats, shares: Sequence[float]) -> Floats:
 
 def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats) -> Matched | None:
     """The best by everything else, word by word; None: nothing to compare."""
-    rows = np.sort(np.argsort(-total, kind="stable")[:LATE_POOL])
+    rows = np.sort(best(total, LATE_POOL))
     found = dense.late(scope, asked, rows.tolist())
     if found is None:
         return None
@@ -141,7 +141,7 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
     kind = query_type(question.text)
     own = question.personal or kind == "single-session-preference"
     role = "assistant" if kind == "single-session-assistant" else "user" if own else ""
-    rows = np.argsort(-total, kind="stable")[:POOL].tolist()
+    rows = best(total, POOL).tolist()
     scope.entries.read(rows)
     entries = [scope.entries[row] for row in rows]
     names = [entry.speaker_name for entry in entries]
@@ -152,7 +152,7 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
 
 def _form(scope: Scope, question: Question, total: Floats) -> Floats:
     """(n,) how well its form fits an answer; for all but the FORM_POOL best by everything else, the worst there is."""
-    rows = np.argsort(-total, kind="stable")[:FORM_POOL].tolist()
+    rows = best(total, FORM_POOL).tolist()
     scope.entries.read(rows)
     entries = [scope.entries[row] for row in rows]
     people = any(e.speaker_name for e in entries) and all(e.passage.speaker == "user" for e in entries)

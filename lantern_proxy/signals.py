@@ -41,4 +41,5 @@ def said_by(roles: Sequence[str], names: Sequence[str], asked: Collection[str], 
 
 def keywords(wanted: Collection[str], tagged: Sequence[Collection[str]]) -> Floats:
     """(n,) share of the question's terms among the terms of each candidate's tags and tools. wanted: not empty"""
-    return np.array([len(set(wanted) & set(own)) / len(wanted) for own in tagged], np.float64)
+    sought = frozenset(wanted)
+    return np.array([len(sought.intersection(own)) / len(wanted) for own in tagged], np.float64)

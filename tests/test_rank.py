@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lantern_proxy.rank import diversify, fuse, importance, overlap, recencies, smooth, zsum
+from lantern_proxy.rank import best, diversify, fuse, importance, overlap, recencies, smooth, zsum
 
 
 def test_rrf_adds_weight_over_k_plus_rank():
@@ -51,3 +53,9 @@ def test_newer_is_more_recent():
 def test_overlap_is_a_share():
     assert overlap({"a", "b"}, {"b", "c"}) == pytest.approx(1 / 3)
     assert overlap(set(), {"a"}) == 0.0
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.5]), max_size=60), st.integers(1, 70))
+def test_the_best_are_those_of_a_stable_sort(scores, most):
+    given_scores = np.array(scores, np.float64)
+    assert best(given_scores, most).tolist() == np.argsort(-given_scores, kind="stable")[:most].tolist()
