@@ -53,8 +53,9 @@ _LOOKING = 0.6
 """Share of the deadline in which a restore looks for passages; the rest is for packing what it has by then."""
 _CATCHING_UP = 0.3
 """Share of the deadline in which a restore waits for the passages of the turns before."""
-_WARM_MESSAGES, _WARM_SESSIONS = 24, 64
-"""From how many messages on a session's index is opened before it is needed, and of how many sessions."""
+_WARM_MESSAGES, _WARM_BESIDE, _WARM_SESSIONS = 24, 4, 64
+"""How many new messages of a session are read before a restore needs them, how many when there is a side call of it,
+and for how many sessions that is remembered."""
 _OWED = 1_024
 
 Kind = Literal["loss", "question"]
@@ -87,7 +88,8 @@ class Proxy:
         self.rereads = reread.Rereads()
         self._owed: dict[Key, None] = {}
         """Sessions whose loss block was late: they get it with their next question."""
-        self._warmed: dict[Key, None] = {}
+        self._warmed: dict[Key, int] = {}
+        """Session -> how many messages it had when its index was opened ahead."""
         self._file = (0, 0)
         self.came_at = time.monotonic()
         """When the last request came."""
@@ -314,15 +316,22 @@ class Proxy:
             exchange.shown.append(restored)
         return True
 
-    def _warm(self, exchange: Exchange, session: Session) -> None:
-        """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late."""
-        key, restorer = (exchange.tenant, session.parent or session.id), self.writer.restorer
-        if restorer is None or key in self._warmed or (session.position < _WARM_MESSAGES and not session.side):
+    def _warm(self, exchange: Exchange, session: Session, main: Session) -> None:
+        """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late.
+
+        Again when a third of it is new, and with a side call, which may write its summary: what was said since has not
+        been read yet. main: what a side call belongs to
+        """
+        key, restorer = (exchange.tenant, main.id), self.writer.restorer
+        warmed = self._warmed.get(key, 0)
+        enough = _WARM_BESIDE if session.side else warmed // 2 or _WARM_MESSAGES
+        if restorer is None or main.position - warmed < enough:
             return
+        self._warmed.pop(key, None)
         while len(self._warmed) >= _WARM_SESSIONS:
             self._warmed.pop(next(iter(self._warmed)))
-        self._warmed[key] = None
-        self._threads.submit(restorer.warm, exchange.tenant, exchange.project, key[1])
+        self._warmed[key] = main.position
+        self._threads.submit(restorer.warm, exchange.tenant, exchange.project, main.id)
 
     def let_go_of_texts(self) -> None:
         """They are read again when they are sent again."""
@@ -386,6 +395,7 @@ class Proxy:
     def _submit(self, exchange: Exchange, step: Step, answer: Answer, status: int, error: str) -> "Future[bool]":
         known = self.tenants.remembered((exchange.tenant, exchange.project))
         session, filed = reply(known, exchange.session, answer, now=time.time()) if known else (None, ())
+        main = known.sessions.get(session.parent) if known and session is not None and session.side else session
         job = Job(
             build=partial(
                 record_of, exchange, step, session or step.session, answer, filed, status=status,
@@ -401,7 +411,7 @@ class Proxy:
         def written(_: object) -> None:  # on the writer's thread, which alone times this stage and warms sessions
             self.tallies.time("archive", time.monotonic() - submitted)
             if session is not None:
-                self._warm(exchange, session)
+                self._warm(exchange, session, main or session)
 
         writing.add_done_callback(written)
         return writing

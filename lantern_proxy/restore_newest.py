@@ -119,6 +119,12 @@ def _replaces(now: _Read, old: _Read) -> bool:
     return needed > 0 and len(shared) >= needed and 2 * len(shared) >= min(len(now.about), len(old.about))
 
 
+def prepare(flat: str) -> None:
+    """Compute ahead what `superseded` remembers of a sentence."""
+    if len(flat) <= MOST_CHARS:
+        _read(flat)
+
+
 @lru_cache(maxsize=2_048)
 def _read(text: str) -> _Read:
     values: dict[str, set[str]] = {}

@@ -66,6 +66,11 @@ def likelihood(
     )
 
 
+def prepare(flat: str) -> None:
+    """Compute ahead what `likelihood` remembers of a sentence."""
+    _form(flat)
+
+
 @lru_cache(maxsize=1 << 14)
 def _form(flat: str) -> tuple[bool, bool, bool]:
     """Does a sentence address somebody, tell of people, hold a digit?"""

@@ -209,3 +209,26 @@ def test_what_was_left_out_is_kept_with_its_reason_also_where_nothing_was_added(
     assert all(one["why"] == "no room was left for it" and one["signals"]["salience"] > 0 for one in missed)
     assert nothing["blocks"] == []
     assert {one["reason"] for one in nothing["passed"]} >= {"admission"}
+
+
+def test_a_session_is_read_ahead_again_when_a_third_of_it_is_new(tmp_path):
+    read: list[str] = []
+
+    class Watched(Restorer):
+        def warm(self, tenant: str, project: str, session: str) -> None:
+            super().warm(tenant, project, session)
+            read.append(session)
+
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path), make_restorer=Watched) as url:
+        said: list[dict] = []
+        due = []
+        for turn in range(30):
+            said.append({"role": "user", "content": f"Valve {turn} opens at {turn + 20} bar."})
+            answer = ask(url, {"model": "m", "messages": said}, x_lantern_session="s")
+            said.append(answer.json()["choices"][0]["message"])
+            if len(said) >= (due[-1] * 3 // 2 if due else 24):
+                due.append(len(said))
+                assert wait_for(lambda: len(read) == len(due))
+        assert due == [24, 36, 54]
+        assert wait_for(lambda: len(read) == 3)
+        assert set(read) == {told(answer)["session"]}
