@@ -103,20 +103,27 @@ class Tenants:
     async def _brought(
         self, mine: _Mine, key: Key, request: Request, identity: Identity, now: float, found: Link
     ) -> Link:
-        """The same, after a look into the archive. Linked anew after each wait, since others come meanwhile."""
-        waits = mine.lock.locked()
+        """The same, after a look into the archive. Linked anew after each wait in which something came."""
+        known, seen = mine.known, mine.known.changes
+
+        def anew(found: Link) -> Link:
+            nonlocal seen
+            if known.changes == seen:
+                return found
+            seen = known.changes
+            return link(known, request, identity, now)
+
         async with mine.lock:
-            if waits:
-                found = link(mine.known, request, identity, now)
+            found = anew(found)
             values = _names_of(request, identity) if found.session is None else ()
             if values:
                 await _at_most(_WAIT_S, asyncio.create_task(self._bring(mine, key, values)))
-                found = link(mine.known, request, identity, now)
+                found = anew(found)
             if mine.reading is None and found.session is None:
                 mine.reading = asyncio.create_task(self._bring(mine, key, None))
             if mine.reading is not None and not mine.reading.done():
                 await _at_most(_RECENT_WAIT_S, mine.reading)
-                found = link(mine.known, request, identity, now)
+                found = anew(found)
         return found
 
     def _make_room(self) -> None:

@@ -61,6 +61,8 @@ class Known:
     """session -> bytes that it takes in memory, about"""
     size_bytes: int = 0
     """All of them together."""
+    changes: int = 0
+    """Counts what was remembered and forgotten: what link() said holds until the next one."""
 
 
 def main_of(session: Session) -> str:
@@ -93,6 +95,7 @@ def vocabulary(known: Known, sid: str) -> set[str]:
 
 def remember(known: Known, session: Session, *, ids: Iterable[str] = ()) -> None:
     """Let `session`, as it is now, be found by later requests; the one seen longest ago makes room."""
+    known.changes += 1
     before = known.sessions.get(session.id)
     _forget_head(known, session.id)
     known.sessions[session.id] = session
@@ -205,6 +208,7 @@ def _forget_head(known: Known, session_id: str) -> None:
 
 def forget(known: Known, *session_ids: str) -> None:
     """Drop sessions from memory; the archive still has them."""
+    known.changes += 1
     gone = known.sessions.keys() & set(session_ids)
     for sid in gone:
         _forget_family(known, known.sessions.pop(sid))
