@@ -47,11 +47,14 @@ class Trees:
 
     def scores(self, table: npt.NDArray[np.float32]) -> Floats:
         """(n,) sum over trees. table: (n, features), no NaN"""
-        at = np.tile(self.roots, (len(table), 1))
-        rows = np.arange(len(table))[:, None]
-        for _ in range(self.depth):
-            at = np.where(table[rows, self.column[at]] <= self.threshold[at], self.left[at], self.right[at])
-        total: Floats = self.value[at].sum(axis=1)
+        cells, first = np.ascontiguousarray(table).ravel(), (np.arange(len(table)) * table.shape[1])[:, None]
+        column = self.column.astype(np.intp)
+        below = np.stack([self.left, self.right], axis=1).astype(np.intp).ravel()
+        at = np.broadcast_to(self.roots.astype(np.intp), (len(table), len(self.roots)))
+        for _ in range(self.depth):  # flat `take` with native indices: a third of what fancy indexing costs
+            right = cells.take(first + column.take(at)) > self.threshold.take(at)
+            at = below.take(2 * at + right)
+        total: Floats = self.value.take(at).sum(axis=1)
         return total
 
 
