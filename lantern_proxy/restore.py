@@ -116,7 +116,10 @@ class Restorer:
             offered = offers(candidates, rows, scope, evidence, question, ask)
         if self.rerankers.on:
             order, offered = promoted(offered, self.rerankers, ask, question.text)
-            candidates, rows = [candidates[i] for i in order], [rows[i] for i in order]
+        else:
+            order = sorted(range(len(offered)), key=lambda n: -offered[n].score)
+            offered = [offered[n] for n in order]
+        candidates, rows = [candidates[i] for i in order], [rows[i] for i in order]
         return self._question_block(ask, candidates, rows, offered, evidence, present, started)
 
     def settle(
