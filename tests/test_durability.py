@@ -24,7 +24,7 @@ def upstream():
 
 
 def converse(url: str, name: str, answered: list[str], stop: threading.Event) -> None:
-    """A conversation that goes on until the proxy dies. answered: what its client read to the end."""
+    """A conversation that goes on until the proxy dies, or answers with an error. answered: what came to its end."""
     messages: list[dict] = []
     with contextlib.suppress(httpx.HTTPError), httpx.Client(timeout=10) as client:
         for n in range(10_000):
@@ -35,6 +35,7 @@ def converse(url: str, name: str, answered: list[str], stop: threading.Event) ->
             request = body(*messages, stream=streamed)
             text = f"I heard: {name} line {n}"
             with client.stream("POST", f"{url}/v1/chat/completions", json=request) as response:
+                response.raise_for_status()
                 read_to_its_end(response, streamed)
             answered += [messages[-1]["content"], text]
             messages.append({"role": "assistant", "content": text})

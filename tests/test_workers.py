@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -47,9 +48,12 @@ def fact(key: str, n: int) -> str:
 
 def workers(serve: subprocess.Popen) -> list[int]:
     """Processes of the workers."""
-    children = Path(f"/proc/{serve.pid}/task/{serve.pid}/children").read_text().split()
-    found = [(int(pid), Path(f"/proc/{pid}/cmdline").read_bytes()) for pid in children]
-    return [pid for pid, command in found if b"spawn_main" in command]
+    found = []
+    for child in Path(f"/proc/{serve.pid}/task/{serve.pid}/children").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):  # one that has just ended
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(int(child))
+    return found
 
 
 def health(url: str) -> dict:
