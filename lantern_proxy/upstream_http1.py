@@ -92,35 +92,44 @@ class Connection(asyncio.Protocol):
         self._chunks.clear()
 
     def start(self, method: bytes, head: bytes, body: bytes) -> None:
-        """Send a request whose body is at hand."""
-        self._begin(method)
-        self.uses += 1
+        """Send a request whose body is at hand. Raises _Stale."""
+        self._begin_use(method)
         self._touch()
         self._sent_all = True
         if len(body) <= _ONE_WRITE_BYTES:
-            self.transport.write(head + body)
+            self._write(head + body)
         else:
-            self.transport.write(head)
-            self.transport.write(body)
+            self._write(head)
+            self._write(body)
 
     async def upload(self, method: bytes, head: bytes, body: AsyncIterable[bytes], *, chunked: bool) -> None:
-        """Send a request whose body is still coming; done when it is sent, or an answer came before."""
-        self._begin(method)
-        self.uses += 1
-        self.transport.write(head)
+        """Send a request whose body is still coming; done when it is sent, or an answer came before. Raises _Stale."""
+        self._begin_use(method)
+        self._write(head)
         async for piece in body:
             if self._error is not None or self.head_done:
                 break
             if piece:
-                self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
             while self._full and self._error is None and not self.head_done:
                 self._touch()
                 await self._wait()
         else:
             self._sent_all = True
             if chunked:
-                self.transport.write(b"0\r\n\r\n")
+                self._write(b"0\r\n\r\n")
         self._touch()
+
+    def _begin_use(self, method: bytes) -> None:
+        if self.is_closed:  # by a server that took the connection and ended
+            raise _Stale(httpx.ReadError("the server closed the connection at once"))
+        self._begin(method)
+        self.uses += 1
+
+    def _write(self, data: bytes) -> None:
+        """What comes after the connection's end is for nobody; connection_lost has told why."""
+        if not self.is_closed:
+            self.transport.write(data)
 
     async def head(self) -> None:
         """Wait for status and headers. Raises _Stale, or what httpx raises."""

@@ -8,6 +8,7 @@ import subprocess
 
 import httpx
 import pytest
+import uvloop
 from scripted import CHUNKED, Upstream, say
 
 from lantern_proxy.upstream_http1 import _HIGH_BYTES, Http1, Origin
@@ -409,3 +410,41 @@ def test_tls_is_spoken_and_a_certificate_that_nobody_vouches_for_is_refused(tmp_
     else:
         with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
             asyncio.run(main())
+
+
+async def pieces():
+    yield b"one"
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 100_000, pieces], ids=["small", "large", "upload"])
+@pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def test_a_server_that_takes_a_connection_and_ends_is_told_as_httpx_does(loop, body):
+    async def work() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.transport.abort(), "127.0.0.1", 0)
+        origin = Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
+        transport = Http1(connect_s=30, silence_s=30, connections=1)
+        dial = transport._dial
+
+        async def late(where: Origin):
+            """The server is gone before the request is written."""
+            connection, ended = await dial(where), asyncio.Event()
+            told = connection.connection_lost
+
+            def lost(why: Exception | None) -> None:
+                told(why)
+                ended.set()
+
+            connection.connection_lost = lost
+            if not connection.is_closed:
+                await ended.wait()
+            return connection
+
+        transport._dial = late
+        for _ in range(3):  # each gives its place back
+            with pytest.raises(httpx.ReadError):
+                await transport.ask(origin, b"POST", b"/", [], body() if callable(body) else body)
+        server.close()
+        await transport.aclose()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(work())
