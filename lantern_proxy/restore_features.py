@@ -63,29 +63,33 @@ FEATURES = (*LEXICAL, *_of("vector"), *_of("late"), *_of("context"), *_OF_MATCHE
 """All there are, in the order of the table."""
 
 
-def table(
-    scope: Scope,
-    question: Question,
-    rows: Ints,
-    *,
-    fused: Floats,
-    lexical: Floats,
-    cosines: Floats | None,
-    matched: Matched | None,
-    now: float,
-    wanted: Sequence[str],
-) -> Table:
-    """(len(rows), len(wanted)) float32. fused: (n,) the untrained ranking
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A scope ranked for a question without a model, and the signals that it was ranked by."""
 
-    lexical, cosines: (n,) before neighbours flow in
-    wanted: names of FEATURES; those of a signal that is None must not be among them
-    now:    Unix seconds, for the dates in the question; 0: when the last passage was said
-    """
+    scope: Scope
+    question: Question
+    fused: Floats
+    """(n,) the ranking."""
+    lexical: Floats
+    cosines: Floats | None
+    """Both (n,), before neighbours flow in."""
+    matched: Matched | None
+    now: float
+    """Unix seconds, for the dates in the question; 0: when the last passage was said."""
+
+
+def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
+    """(len(rows), len(wanted)) float32. wanted: names of FEATURES, none of a signal that is None"""
+    scope, question, cosines, matched = ranked.scope, ranked.question, ranked.cosines, ranked.matched
     scope.entries.read(rows.tolist())
     names = frozenset(scope.entries[row].speaker_name for row in rows.tolist()) - {""}
-    columns = _signal("words", lexical, scope, rows) | _things(scope, question, rows, names) | _places(scope, rows)
-    columns |= _names(scope, question, rows, names) | _days(scope, question, rows, now) | _forms(scope, question, rows)
-    columns |= _all(fused, scope, rows) | _form(scope, rows)
+    columns = (
+        _signal("words", ranked.lexical, scope, rows) | _things(scope, question, rows, names) | _places(scope, rows)
+    )
+    columns |= _names(scope, question, rows, names) | _days(scope, question, rows, ranked.now)
+    columns |= _forms(scope, question, rows)
+    columns |= _all(ranked.fused, scope, rows) | _form(scope, rows)
     if cosines is not None:
         columns |= _signal("vector", cosines - cosines.min(), scope, rows)
     if matched is not None:

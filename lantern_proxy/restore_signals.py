@@ -9,7 +9,7 @@ from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config_retrieval import PipelineConfig, RetrievalConfig
 from lantern_proxy.rank import Floats, best, smooth
 from lantern_proxy.restore_dense import Dense
-from lantern_proxy.restore_features import Matched
+from lantern_proxy.restore_features import Matched, Ranked
 from lantern_proxy.restore_light import Reorder
 from lantern_proxy.restore_question import Evidence, Question
 from lantern_proxy.restore_routes import ages_count, fused, mixture, threshold
@@ -100,7 +100,10 @@ def gather(
         total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
     cosines = meaning.cosines if meaning else None
     if light is not None and not ask.late():
-        total = light(scope, question, total, lexical, cosines, matched, ask.now)
+        ranked = Ranked(
+            scope=scope, question=question, fused=total, lexical=lexical, cosines=cosines, matched=matched, now=ask.now
+        )
+        total = light(ranked)
     return Evidence(lexical, cosines, total, signals, units)
 
 

@@ -15,10 +15,8 @@ from lantern_proxy.bench.pipelines_product import Archived, Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.rank import Ints
 from lantern_proxy.rerank_light import LightError, Trees
-from lantern_proxy.restore_features import FEATURES, LEXICAL, Matched
+from lantern_proxy.restore_features import FEATURES, LEXICAL, Ranked
 from lantern_proxy.restore_light import Light, examples, open_light
-from lantern_proxy.restore_question import Question
-from lantern_proxy.restore_scope import Scope
 
 Progress = Callable[[int], None]
 
@@ -45,14 +43,11 @@ class _Collector:
     table: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     fused: Floats = field(default_factory=lambda: np.zeros(0))
 
-    def __call__(
-        self, scope: Scope, question: Question, fused: Floats, lexical: Floats, cosines: Floats | None,
-        matched: Matched | None, now: float,
-    ) -> Floats:  # fmt: skip
-        self.rows, self.fused = np.zeros(0, np.int64), fused
-        if question.terms:
-            self.rows, self.table = examples(scope, question, fused, lexical, cosines, matched, now)
-        return fused
+    def __call__(self, ranked: Ranked) -> Floats:
+        self.rows, self.fused = np.zeros(0, np.int64), ranked.fused
+        if ranked.question.terms:
+            self.rows, self.table = examples(ranked)
+        return ranked.fused
 
 
 def collect(default: Default, conversation: Conversation, advance: Progress) -> Examples:
