@@ -6,11 +6,12 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path(__file__).parent
-HEADERS = ("bm25.h", "analyze.h", "bm25_fill.h")
+HEADERS = ("bm25.h", "analyze.h", "bm25_fill.h", "trees.h")
 header = "\n".join((HERE / name).read_text(encoding="utf-8") for name in HEADERS)
 
 KERNELS = ("_kernels", "_kernels_avx2", "_kernels_neon")
 PARTS = ("", "_memory", "_terms", "_postings", *KERNELS, "_exact", "_search", "_bounds", "_best", "_fill", "_snapshot")
+OTHERS = ("analyze", "analyze_stem", "trees")
 # Contraction into fused multiply-adds would round differently in the kernels; MSVC does not contract by default, and
 # needs to be told that volatile means acquire and release (bm25_atomic.h).
 OPTIONS = ["/std:c11", "/volatile:ms"] if sys.platform == "win32" else ["-std=c11", "-O3", "-ffp-contract=off"]
@@ -20,7 +21,7 @@ ffi.cdef("\n".join(line for line in header.splitlines() if not line.startswith("
 ffi.set_source(
     "lantern_proxy._bm25",
     "\n".join(f'#include "{name}"' for name in HEADERS),
-    sources=[*(f"native/bm25{part}.c" for part in PARTS), "native/analyze.c", "native/analyze_stem.c"],
+    sources=[*(f"native/bm25{part}.c" for part in PARTS), *(f"native/{name}.c" for name in OTHERS)],
     include_dirs=["native"],
     depends=[f"native/{name}" for name in (*HEADERS, "bm25_index.h", "bm25_atomic.h", "bm25_kernels.h")],
     extra_compile_args=OPTIONS,

@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bm25": {"_bm25", "analyze"},
     "compiled": set(),
     "embed": {"compiled", "signals"},
-    "rerank": {"compiled"},
+    "rerank": {"compiled", "_bm25"},
     "archive": {"turn", "migrations"},
     "upstream": {"config"},
     "config": {"route"},

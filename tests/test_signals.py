@@ -1,5 +1,6 @@
 """Signals one by one: speakers, dates, form, late interaction, and the trees that weigh them."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -148,6 +149,32 @@ def learned(rounds: int = 20) -> tuple[Trees, np.ndarray, np.ndarray]:
     return rerank_light.grow(("a", "b", "noise"), table, gold, [40] * 60, rounds=rounds, seeds=(1,)), table, gold
 
 
+def forest(leaves: int, trees: int = 40, columns: int = 5) -> Trees:
+    """Trees of random shape over cells and thresholds that often are equal, or nearly."""
+    pick = np.random.default_rng(leaves)
+
+    def grown(most: int) -> dict:
+        if most == 1:
+            return {"leaf_value": float(pick.normal())}
+        cut, near = int(pick.integers(1, most)), float(pick.choice([-1e-12, 0.0, 1e-12]))
+        threshold = float(np.float32(pick.integers(9) / 7)) + near
+        below = {"left_child": grown(cut), "right_child": grown(most - cut)}
+        return {"split_feature": int(pick.integers(columns)), "threshold": threshold} | below
+
+    return rerank_light._flat(tuple("abcde"), [grown(leaves) for _ in range(trees)], 1 / 3)
+
+
+@pytest.mark.skipif(not rerank_light.BUILT, reason="the C library was not built")
+@pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 150])  # around what is looked at together
+@pytest.mark.parametrize("leaves", [1, 2, 15, 32, 33, 70])  # around what fits into a set
+def test_trees_in_c_and_in_numpy_agree_bit_for_bit(rows, leaves):
+    model = forest(leaves)
+    table = (np.random.default_rng(rows).integers(-1, 10, (rows, 5)) / 7).astype(np.float32)
+    table[::7, 2] = np.inf
+    assert (model.scores(table) == model.scores_in_numpy(table)).all()
+    assert (model.scores(np.asfortranarray(table)) == model.scores_in_numpy(table)).all()
+
+
 def test_trees_in_numpy_score_as_lightgbm_does():
     lightgbm = pytest.importorskip("lightgbm")
     table = np.random.default_rng(5).random((2_000, 4)).astype(np.float32)
@@ -158,7 +185,7 @@ def test_trees_in_numpy_score_as_lightgbm_does():
         30,
     )
     roots = [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
-    ours = rerank_light._flat(("a", "b", "c", "d"), roots, 1.0).scores(table)
+    ours = rerank_light._flat(("a", "b", "c", "d"), roots, 1.0).scores_in_numpy(table)
     assert np.abs(ours - booster.predict(table)).max() < 1e-9
 
 
@@ -181,3 +208,7 @@ def test_a_model_that_cannot_be_used_says_why(tmp_path):
     for name in ("torn.npz", "absent.npz"):
         with pytest.raises(LightError, match="train one"):
             rerank_light.load(tmp_path / name, ("a", "b", "noise"))
+    for fault in ({"depth": 10**9}, {"left": model.left + 10**6}, {"value": model.value[:-1]}):
+        rerank_light.save(replace(model, **fault), tmp_path / "m.npz", {})
+        with pytest.raises(LightError, match="damaged"):
+            rerank_light.load(tmp_path / "m.npz", ("a", "b", "noise"))
