@@ -15,7 +15,7 @@ import hmac
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -72,6 +72,16 @@ _TENANTS = """SELECT s.tenant, count(*), min(s.created_at), max(s.last_seen_at),
         (SELECT count(*) FROM messages m WHERE m.tenant = s.tenant),
         (SELECT count(*) FROM passages p WHERE p.tenant = s.tenant AND p.unit = 'passage')
     FROM sessions s GROUP BY s.tenant ORDER BY max(s.last_seen_at) DESC"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Something to write as one."""
+
+    what: str
+    write: Callable[[Database], tuple[Passage, ...]]
+    give_up: Callable[[Database], None] = lambda _: None
+    """What is done in its place when it cannot be stored."""
 
 
 class Archive:
@@ -187,22 +197,34 @@ class Archive:
         """
         try:
             with self._connections.writing() as db:
-                return [self._write_record(db, record) for record in records]
+                return self._together(db, [self._of_record(record) for record in records])
         except ArchiveError:
             self.faults["write"] += 1
             raise
 
-    def _apart(self, db: Database, what: str, write: Callable[[Database], tuple[Passage, ...]]) -> tuple[Passage, ...]:
-        """Write inside a savepoint of its own: what cannot be stored does not touch what is written beside it."""
+    def _together(self, db: Database, works: Sequence[_Work]) -> list[tuple[Passage, ...]]:
+        """All of it, without a savepoint; when some of it cannot be stored, all of it anew, each inside one."""
+        try:
+            return [work.write(db) for work in works]
+        except sqlite_faults(*_RECORD_FAULTS) as error:
+            if _is_of_file(error):
+                raise
+        db.conn.execute("ROLLBACK")
+        db.conn.execute("BEGIN IMMEDIATE")
+        return [self._apart(db, work) for work in works]
+
+    def _apart(self, db: Database, work: _Work) -> tuple[Passage, ...]:
+        """Inside a savepoint of its own: what cannot be stored does not touch what is written beside it."""
         db.conn.execute("SAVEPOINT apart")
         try:
-            added = write(db)
+            added = work.write(db)
         except sqlite_faults(*_RECORD_FAULTS) as error:
-            if isinstance(error, sqlite_faults()) and spoils_all(error):
+            if _is_of_file(error):
                 raise
             db.conn.execute("ROLLBACK TO apart")
-            self._count("record", f"{what} not archived: {error}")
+            self._count("record", f"{work.what} not archived: {error}")
             added = ()
+            work.give_up(db)
         db.conn.execute("RELEASE apart")
         return added
 
@@ -217,27 +239,28 @@ class Archive:
         Messages that are gone by now get none. Raises ArchiveError when the file is at fault; then nothing was written.
         """
         with self._connections.writing(again=True) as db:
-            return [self._write_cut(db, cut, passages) for cut, passages in cuts]
+            return self._together(db, [self._cut(cut, passages) for cut, passages in cuts])
 
-    def _write_cut(self, db: Database, cut: Uncut, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        """What cannot be stored is not tried again."""
-        held = archive_cut.take(db, cut)
-
+    def _cut(self, cut: Uncut, passages: Sequence[Passage]) -> _Work:
         def write(db: Database) -> tuple[Passage, ...]:
+            held = archive_cut.take(db, cut)
             mine = [passage for passage in passages if passage.message in held]
             return add_passages(db, name(cut.tenant), cut.project, mine, vectors=self.vectors)
 
-        return self._apart(db, f"passages of session {cut.session} are", write)
+        def give_up(db: Database) -> None:  # what cannot be stored is not tried again
+            archive_cut.take(db, cut)
+
+        return _Work(f"passages of session {cut.session} are", write, give_up)
 
     def _count(self, fault: str, message: str) -> None:
         self.faults[fault] += 1
         log.log(logging.ERROR if self.faults[fault] == 1 else logging.DEBUG, "archive %s: %s", self.path, message)
 
-    def _write_record(self, db: Database, record: Record) -> tuple[Passage, ...]:
+    def _of_record(self, record: Record) -> _Work:
         def write(db: Database) -> tuple[Passage, ...]:
             return add_record(db, without_forgotten(db, self._marks, record), vectors=self.vectors)
 
-        return self._apart(db, f"record of session {record.session.id} is", write)
+        return _Work(f"record of session {record.session.id} is", write)
 
     def forget(self, tenant: str, rule: ForgetRule, *, now: float, dry_run: bool = False) -> Receipt:
         """Remove what `rule` names of one tenant, everywhere in the file and its log; the receipt is signed.
@@ -345,3 +368,8 @@ class Archive:
         """Look at everything that can be wrong with the archive. Reads all of it: seconds for a large one."""
         without = "" if self.vectors else "; ".join(self.degraded) or "turned off"
         return archive_check.check(self._connections, without, self.faults)
+
+
+def _is_of_file(error: Exception) -> bool:
+    """Is the file at fault, and not what was to be written?"""
+    return isinstance(error, sqlite_faults()) and spoils_all(error)

@@ -57,6 +57,7 @@ _COPIES = """SELECT p.id, p.session, p.text FROM sessions s
     CROSS JOIN passages p ON p.tenant = s.tenant AND p.session = s.id AND p.unit = 'passage' AND p.hash = ?
     WHERE s.tenant = ? AND s.project = ?"""
 _EDITS = "SELECT passage, before, after, at FROM edits WHERE tenant = ? AND {column} = ? ORDER BY id"
+_ANY_EDIT = "SELECT 1 FROM edits WHERE tenant = ? LIMIT 1"
 _EDIT = """INSERT INTO edits (tenant, project, session, hash, passage, at, before, after)
     VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT))"""
 _REWORD = (
@@ -217,6 +218,11 @@ class Feedback:
 
 def _not_restored(request: str, passage_id: int) -> ArchiveError:
     return ArchiveError(f"request {request} restored no passage {passage_id}; `lantern why {request}` lists them")
+
+
+def has_edits(db: Database, tenant: str) -> bool:
+    """Was any passage of the tenant ever corrected?"""
+    return db.conn.execute(_ANY_EDIT, (tenant,)).fetchone() is not None
 
 
 def corrected(db: Database, tenant: str, project: str, passage: Passage) -> Passage:

@@ -7,10 +7,11 @@ from typing import Any
 from sqlite_utils.db import Database
 
 from lantern_proxy import archive_cut
-from lantern_proxy.archive_feedback import corrected
+from lantern_proxy.archive_feedback import corrected, has_edits
 from lantern_proxy.archive_rows import (
     Record,
     dumps,
+    exact,
     from_block,
     from_filed,
     from_passage,
@@ -44,12 +45,14 @@ _MESSAGE = """INSERT INTO messages (tenant, session, key, position, turn, role, 
         created_at)
     VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?)
     ON CONFLICT (tenant, key, session) DO NOTHING"""
-_HEAD = "INSERT OR REPLACE INTO heads (tenant, session, keys) VALUES (?, ?, ?)"
+_HEAD = """INSERT INTO heads (tenant, session, keys) VALUES (?, ?, ?)
+    ON CONFLICT (tenant, session) DO UPDATE SET keys = excluded.keys"""
 _ID = "INSERT INTO ids (tenant, value, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _PASSAGE = """INSERT INTO passages (tenant, project, session, message, position, part, turn, speaker, text, unit, kind,
         tags, tools, terms, created_at, confidence, success, accesses, accessed_at, hash)
     VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (tenant, session, unit, hash) DO NOTHING RETURNING id"""
+    ON CONFLICT (tenant, session, unit, hash) DO NOTHING"""
+_WORDS = "INSERT INTO passages_fts (rowid, text) VALUES (?, CAST(? AS TEXT))"
 _TURN = """SELECT id, hash, confidence, success, accesses, accessed_at FROM passages
     WHERE tenant = ? AND session = ? AND turn = ? AND unit = 'turn'"""
 _BLOCK = """INSERT INTO blocks (tenant, session, request, anchor, chain, place, kind, text, considered, ms, degraded,
@@ -85,8 +88,11 @@ def add_passages(
     db: Database, tenant: str, project: str, passages: Sequence[Passage], *, vectors: bool
 ) -> tuple[Passage, ...]:
     """Those that are new, with their ids."""
-    added = [_add_passage(db, tenant, project, passage, vectors=vectors) for passage in passages]
-    return tuple(passage for passage in added if passage)
+    tried = [_add_passage(db, tenant, project, passage, vectors=vectors) for passage in passages]
+    added = tuple(passage for passage in tried if passage)
+    if not added or not has_edits(db, tenant):
+        return added
+    return tuple(corrected(db, tenant, project, passage) for passage in added)
 
 
 def _add_passage(db: Database, tenant: str, project: str, passage: Passage, *, vectors: bool) -> Passage | None:
@@ -96,8 +102,13 @@ def _add_passage(db: Database, tenant: str, project: str, passage: Passage, *, v
             return None
         if known:
             passage = _take_over(db, tenant, known, passage, vectors=vectors)
-    row = db.conn.execute(_PASSAGE, from_passage(tenant, project, passage)).fetchone()
-    return corrected(db, tenant, project, replace(passage, id=row[0])) if row else None
+    filed = db.conn.execute(_PASSAGE, from_passage(tenant, project, passage))
+    if not filed.rowcount:
+        return None
+    # by no trigger: a statement that fires one is undone by itself, for which FTS5 writes out all it holds, each time
+    id_ = filed.lastrowid or 0
+    db.conn.execute(_WORDS, (id_, exact(passage.text)))
+    return replace(passage, id=id_)
 
 
 def _take_over(db: Database, tenant: str, known: Sequence[Any], passage: Passage, *, vectors: bool) -> Passage:

@@ -22,8 +22,8 @@ QUIET_S = 0.02
 _LATEST_S = 1.0
 _AT_ONCE = 8
 """How much is cut at once, in messages of a thousand bytes: a turn that is to be written waits no longer than that."""
-_WANTED_AT_ONCE = 64
-"""The same when somebody waits for all of it: fewer transactions."""
+_MOST_AT_ONCE = 64
+"""The same when somebody waits for all of it, or many turns come at once: fewer transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,8 @@ class Cutter:
         """Each with the moment when it came."""
         self._wanted: list[Future[bool]] = []
         self._recovering = False
+        self.crowd = 1
+        """How many turns came at once. So many of them wait for one transaction, and may wait as long for another."""
 
     def __len__(self) -> int:
         return len(self._left)
@@ -83,7 +85,7 @@ class Cutter:
 
     def _group(self) -> list[Uncut | Settling]:
         group: list[Uncut | Settling] = []
-        size, most = 0, _WANTED_AT_ONCE if self._wanted else _AT_ONCE
+        size, most = 0, _MOST_AT_ONCE if self._wanted else min(_MOST_AT_ONCE, _AT_ONCE * self.crowd)
         for _, work in self._left:
             size += sum(map(_cost, work.messages)) if isinstance(work, Uncut) else 1
             if group and size > most:

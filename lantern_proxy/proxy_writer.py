@@ -344,6 +344,7 @@ class Writer:
         self._is_well()
         for waiting in group:
             waiting.tell(True)
+        self._cutter.crowd = len(group)
         for waiting in group:
             if waiting.record is not None:
                 self._cutter.add(waiting.record, _settling(waiting.record.tenant, waiting.job))

@@ -205,3 +205,19 @@ _M006_TOKENS = (
 def m007_passed(db: Database) -> None:
     # What a restore left out, JSON: numbers of passages, reasons and scores, and none of their words.
     db.execute("ALTER TABLE requests ADD COLUMN passed TEXT NOT NULL DEFAULT '[]'")
+
+
+@migrations()
+def m008_lean(db: Database) -> None:
+    for statement in _M008_LEAN:
+        db.execute(statement)
+
+
+_M008_LEAN = (
+    # A statement that fires a trigger can be undone by itself, and before each of those FTS5 writes out all that it
+    # holds in memory. Who adds a passage adds its words, too.
+    "DROP TRIGGER passages_added",
+    # requests_summed and requests_told begin with the same columns.
+    "DROP INDEX requests_by_time",
+    "DROP INDEX requests_by_session",
+)

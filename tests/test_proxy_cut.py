@@ -52,6 +52,38 @@ def test_what_was_forgotten_meanwhile_gets_no_passages(tmp_path):
         assert archive.of(TENANT).passages() == []
 
 
+def test_a_passage_that_cannot_be_stored_costs_itself_alone(tmp_path):
+    said = [filed(n, f"the port of service {n} is {8000 + n}") for n in range(3)]
+    with Archive(tmp_path / "a.db") as archive:
+        archive.write([record(*said, uncut=tuple(f.key for f in said))])
+        cuts = [(Uncut(TENANT, "", "s1", (f,)), passages(f, "s1")) for f in said]
+        cuts[1] = (cuts[1][0], [replace(cuts[1][1][0], position=None)])
+        assert [len(added) for added in archive.add_passages(cuts)] == [1, 0, 1]
+        assert archive.faults["record"] == 1
+        assert archive.uncut() == [], "nor is it tried again"
+        assert [hit.passage.message for hit in archive.of(TENANT).search("8002")] == [said[2].key]
+        assert next(finding for finding in archive.check() if finding.name == "fts").ok
+
+
+def test_many_turns_at_once_are_cut_in_fewer_transactions(tmp_path):
+    said = [filed(n, f"turn {n} of many") for n in range(20)]
+    rounds = []
+    for crowd in (1, 5):
+        with Archive(tmp_path / f"{crowd}.db") as archive:
+            cutter = Cutter()
+            cutter.crowd = crowd
+            for each in said:
+                written = replace(record(each), uncut=(each.key,))
+                archive.write([written])
+                cutter.add(written, None)
+            rounds.append(0)
+            while cutter:
+                cutter.some(archive, None)
+                rounds[-1] += 1
+            assert archive.uncut() == []
+    assert rounds == [3, 1]
+
+
 def test_a_request_that_restores_waits_for_the_turn_right_before_it(tmp_path):
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
         messages = []
