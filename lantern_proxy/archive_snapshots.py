@@ -15,6 +15,8 @@ import os
 import secrets
 from pathlib import Path
 
+from lantern_proxy import mapped
+
 _SUFFIX = ".index"
 
 
@@ -38,9 +40,10 @@ def snapshot_path(archive: Path, tenant: str, scope: str, *, make: bool = True) 
 
 
 def drop_snapshots(archive: Path, tenant: str | None = None) -> int:
-    """Remove the snapshots of one tenant, None: of all; returns how many there were. Their bytes are overwritten first.
+    """Remove the snapshots of one tenant, None: of all; returns how many there were.
 
-    Raises OSError when one of them cannot be removed.
+    Their bytes are overwritten first, or as soon as no process has them mapped (mapped.py). Raises OSError when one
+    of them cannot be removed.
     """
     home = folder(archive)
     if not home.is_dir():
@@ -48,7 +51,7 @@ def drop_snapshots(archive: Path, tenant: str | None = None) -> int:
     start = "" if tenant is None else f"{_name(_salt(home), tenant)}-"
     found = [path for path in home.iterdir() if path.name.startswith(start) and path.name != "salt"]
     for path in found:
-        _remove(path)
+        mapped.remove(path)
     return len(found)
 
 
@@ -73,15 +76,3 @@ def _salt(home: Path) -> bytes:
         os.replace(made, path)
     made.unlink(missing_ok=True)
     return path.read_bytes()
-
-
-def _remove(path: Path) -> None:
-    """Zeros first, at the same length: whoever reads it now finds it damaged."""
-    with contextlib.suppress(FileNotFoundError):
-        with path.open("r+b", buffering=0) as file:
-            left = os.fstat(file.fileno()).st_size
-            zeros = bytes(min(left, 1 << 20))
-            while left > 0:
-                left -= file.write(zeros[: min(left, len(zeros))])
-            os.fsync(file.fileno())
-        path.unlink()

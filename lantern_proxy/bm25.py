@@ -12,10 +12,11 @@ has the reason for `lantern doctor` (also when C serves without AVX2 or NEON; em
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, NoReturn
+from weakref import finalize
 
 import numpy as np
 
@@ -29,6 +30,7 @@ PARTITION_S = 7 * 86_400
 """Length of the partitions that `newest` counts; they begin at multiples of it since 1970."""
 
 _ALWAYS = -math.inf
+_AT_ONCE = 1 << 14
 
 
 class Index:
@@ -118,17 +120,25 @@ class Index:
         with self._lock:
             return self._engine.dump()
 
-    def load(self, snapshot: bytes | memoryview) -> bool:
-        """Fill this empty index with what dump() gave. False: it is damaged, or of another version; nothing changed."""
+    def load(self, snapshot: bytes | memoryview, let_go: Callable[[], None] | None = None) -> bool:
+        """Fill this empty index with what dump() gave. False: it is damaged, or of another version; nothing changed.
+
+        let_go: given, `snapshot` stays as it is (a mapped file) until the index calls this, when it is closed and the
+        last search has ended; it is then searched where it lies, if it begins at a multiple of 64 bytes. Not called
+        when this returns False or raises.
+        """
         with self._lock:
-            code = self._engine.load(snapshot)
+            engine = self._engine
+            code = engine.load(snapshot, let_go is not None)
             if code in (DAMAGED, FOREIGN):
                 return False
             if code == EXISTS:
                 raise ValueError("bm25: the index is not empty; load a snapshot into a new one")
             if code:
                 raise MemoryError("bm25: no memory for a snapshot")
-            self._partitions.update(_partitions_of(self._engine.documents()[1]))
+            if let_go is not None:
+                finalize(engine, let_go)
+            self._partitions.update(_partitions_of(engine.documents()[1]))
         return True
 
     def remove(self, doc_id: int) -> None:
@@ -285,5 +295,16 @@ def _terms_of(lines: bytes) -> list[str]:
 
 def _partitions_of(times: Times) -> dict[int, int]:
     """Partition -> how many of these documents are of it."""
-    found, counts = np.unique(times // PARTITION_S, return_counts=True)
-    return dict(zip(map(int, found.tolist()), counts.tolist(), strict=True))
+    found: Counter[int] = Counter()
+    for first in range(0, len(times), _AT_ONCE):  # what fits the caches
+        some = times[first : first + _AT_ONCE]
+        of = np.floor(some / PARTITION_S)
+        if np.abs(some).max() < 2**50:
+            of -= some < of * PARTITION_S  # rounded up: now it is what `//` gives, in a tenth of the time
+        else:
+            of = some // PARTITION_S
+        borders = np.flatnonzero(of[1:] != of[:-1]) + 1  # mostly they are in order of time
+        starts = np.concatenate(([0], borders))
+        for partition, n in zip(of[starts].tolist(), np.diff(starts, append=len(of)).tolist(), strict=True):
+            found[int(partition)] += n
+    return found

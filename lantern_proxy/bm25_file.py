@@ -1,8 +1,7 @@
 """Snapshots: an index, and what else its scope needs, as one file that opens at once.
 
-A file is read whole and checked to the last byte before anything of it is used; what is damaged, cut, of another
-version or of another archive reads as None. It is read rather than mapped: a mapped file that is cut short, or whose
-disk fails, kills the process; docs/bm25.md has what that costs.
+The file is mapped, checked to the last byte, and its postings are searched where they lie; what is damaged, cut, of
+another version or of another archive reads as None. mapped.py says how a mapped file can be replaced and removed.
 """
 
 import json
@@ -10,6 +9,7 @@ import os
 import secrets
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from mmap import mmap
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lantern_proxy import mapped
 from lantern_proxy.bm25 import Index
 
 _HEAD = struct.Struct("<8sIIII")  # magic, version, bytes of the JSON head, bytes of the columns, CRC-32 of both
-_MAGIC, _VERSION = b"LNTRSNAP", 2
+_MAGIC, _VERSION, _ALIGN = b"LNTRSNAP", 3, 64
 _ROW = 4 + 8 + 4
 """Bytes of a passage in the columns."""
 
@@ -54,6 +55,7 @@ def write(path: Path, snapshot: Snapshot) -> bool:
     told: dict[str, Any] = {"archive": snapshot.archive, "scope": snapshot.scope, "sessions": snapshot.sessions}
     told["last_edit"] = snapshot.last_edit
     head = json.dumps(told).encode()
+    head += b" " * (-(_HEAD.size + len(head) + _ROW * len(snapshot.codes)) % _ALIGN)  # the index begins there
     columns = snapshot.codes.astype("<i4").tobytes() + snapshot.positions.astype("<i8").tobytes()
     columns += snapshot.sizes.astype("<i4").tobytes()
     crc = zlib.crc32(columns, zlib.crc32(head))
@@ -71,14 +73,24 @@ def write(path: Path, snapshot: Snapshot) -> bool:
 def read(path: Path, *, archive: str, scope: str) -> Snapshot | None:
     """The snapshot of this archive's scope, or None: there is none that can be used."""
     try:
-        data = path.read_bytes()
+        kept = mapped.open_file(path)
     except OSError:
         return None
-    return unpack(data, archive=archive, scope=scope)
+    if kept is None:
+        return None
+    found = unpack(kept.data, archive=archive, scope=scope, let_go=kept.let_go)
+    if found is None:
+        kept.let_go()
+    return found
 
 
-def unpack(data: bytes | mmap, *, archive: str, scope: str) -> Snapshot | None:
-    """A snapshot from the bytes of its file, or None."""
+def unpack(
+    data: bytes | mmap, *, archive: str, scope: str, let_go: Callable[[], None] | None = None
+) -> Snapshot | None:
+    """A snapshot from the bytes of its file, or None.
+
+    let_go: given, `data` stays as it is until the index of the snapshot calls this in its end; else it is copied
+    """
     if len(data) < _HEAD.size:
         return None
     magic, version, n_head, n_columns, crc = _HEAD.unpack_from(data)
@@ -96,13 +108,16 @@ def unpack(data: bytes | mmap, *, archive: str, scope: str) -> Snapshot | None:
     sizes = np.frombuffer(data, "<i4", n, middle + 12 * n).astype(np.int32)
     if n and (codes.min() < 0 or codes.max() >= len(told["sessions"])):
         return None
-    index = _index(memoryview(data)[end:], n)
+    index = _index(memoryview(data)[end:], n, let_go)
     if index is None:
         return None
     ids, times = index.documents()
-    order = np.argsort(ids)  # a corrected one stands last
-    sessions, last_edit = tuple(told["sessions"]), told["last_edit"]
-    return Snapshot(archive, scope, index, sessions, codes, positions, sizes, last_edit, ids[order], times[order])
+    if (ids[1:] < ids[:-1]).any():  # a corrected one stands last
+        order = np.argsort(ids)
+        ids, times = ids[order], times[order]
+    return Snapshot(
+        archive, scope, index, tuple(told["sessions"]), codes, positions, sizes, told["last_edit"], ids, times
+    )
 
 
 def _told(head: bytes) -> dict[str, Any] | None:
@@ -116,11 +131,11 @@ def _told(head: bytes) -> dict[str, Any] | None:
     return told if fits else None
 
 
-def _index(dumped: memoryview, n: int) -> Index | None:
+def _index(dumped: memoryview, n: int, let_go: Callable[[], None] | None) -> Index | None:
     """The index of n documents, or None."""
     index = Index()
     try:
-        if index.load(dumped) and len(index) == n:
+        if index.load(dumped, let_go=let_go) and len(index) == n:
             return index
     except MemoryError:
         pass

@@ -101,8 +101,11 @@ class Native:
         finally:
             lib.bm25_free_snapshot(made[0])
 
-    def load(self, snapshot: bytes | memoryview) -> int:
-        return int(lib.bm25_load(self._c, len(snapshot), ffi.from_buffer(_BYTES, snapshot)))
+    def load(self, snapshot: bytes | memoryview, stays: bool) -> int:
+        code = int(lib.bm25_load(self._c, len(snapshot), ffi.from_buffer(_BYTES, snapshot), stays))
+        if stays and not code:
+            self._image = snapshot  # behind _c, so that it outlives it
+        return code
 
     def remove(self, doc_id: int) -> tuple[int, float]:
         time = ffi.new("double *")

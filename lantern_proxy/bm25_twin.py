@@ -178,5 +178,5 @@ class Twin:
     def dump(self) -> None:
         return None
 
-    def load(self, snapshot: bytes | memoryview) -> int:
+    def load(self, snapshot: bytes | memoryview, stays: bool) -> int:
         return _FOREIGN

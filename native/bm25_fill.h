@@ -31,8 +31,10 @@ size_t bm25_documents(bm25 *index, size_t n, int64_t *ids, double *times);
 int64_t bm25_dump(bm25 *index, uint8_t **snapshot);
 void bm25_free_snapshot(uint8_t *snapshot);
 
-/* Fill an empty index from a snapshot, whole or not at all. BM25_DAMAGED when that is not what bm25_dump made, in any
- * byte; BM25_EXISTS when the index is not empty; BM25_NO_MEMORY. */
-int bm25_load(bm25 *index, size_t n_bytes, const uint8_t *snapshot);
+/* Fill an empty index from a snapshot, whole or not at all. stays: 0, or 1 when the snapshot stays as it is until
+ * bm25_free, in a mapped file for example; from a multiple of 64 bytes it is then searched where it lies instead of
+ * being copied. It is never written to. BM25_DAMAGED when it is not what bm25_dump of the same build made, in any byte;
+ * BM25_EXISTS when the index is not empty; BM25_NO_MEMORY. */
+int bm25_load(bm25 *index, size_t n_bytes, const uint8_t *snapshot, int stays);
 
 #endif

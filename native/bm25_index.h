@@ -22,7 +22,8 @@ enum {
     MANY = 4,              /* counts from here on stand in a list of their own */
     SNAPSHOTS = 64,
     SCRATCHES = 8,
-    SLAB = 1 << 21 /* bytes: a huge page where there are such */
+    SLAB = 1 << 21, /* bytes: a huge page where there are such */
+    LINE = 64       /* bytes of the processor's cache */
 };
 
 /* A slot is a document's place in order of arrival. Removed ones keep theirs until the next sweep. */
@@ -144,7 +145,10 @@ typedef struct {
     snapshot now;
     size_t n_terms;
     arena *arena;
-    int private; /* no search has seen it yet */
+    const uint8_t *image; /* of a snapshot, where lists, columns and rare may lie: they are read only, and not freed */
+    size_t n_image;
+    void *image_held; /* what to free, or NULL: the image is not ours */
+    int private;      /* no search has seen it yet */
     SHARED uint64_t version;
     SHARED uint64_t snapshots[SNAPSHOTS][3];
 } core;
@@ -228,6 +232,7 @@ void bm25_reclaim(bm25 *q);
 void *bm25_carve(core *c, size_t size_bytes);
 column *bm25_new_column(pool *home, uint32_t room); /* zeros; or NULL */
 void bm25_free_column(void *k);
+size_t bm25_column_bytes(uint32_t room);
 void bm25_free_pool(pool *home);
 void bm25_advise(void *p, size_t size_bytes); /* large and read at random: huge pages, where there are such */
 void bm25_publish(core *c);
@@ -245,6 +250,10 @@ int bm25_split(scratch *s, size_t n, size_t n_bytes, const char *text, token **t
 term *bm25_find(const dictionary *d, const token *t);
 term *bm25_find_or_make(bm25 *q, core *c, const token *t); /* NULL: no memory */
 dictionary *bm25_new_dictionary(size_t room);
+/* For a core that no search has seen: room for n terms, and one of them. bytes: followed by zeros up to a multiple of
+ * eight, or by anything. BM25_EXISTS, BM25_TERMS (a zero byte in it) or BM25_NO_MEMORY. */
+int bm25_room_for_terms(core *c, size_t n);
+int bm25_make_term(core *c, uint32_t n_bytes, const char *bytes, term **made);
 
 /* ---- bm25_postings.c ---- */
 enum { CELLS = 16, CODES = 256, NO_SLOT = -1 };
@@ -257,7 +266,12 @@ unsigned bm25_cell(const column *k, uint32_t local);
 uint32_t bm25_in_column(const column *k, uint32_t n); /* documents among the first n of its chunk */
 uint32_t bm25_first(const uint32_t *slots, uint32_t n, uint32_t slot); /* how many are smaller */
 uint32_t bm25_tf_of(const rare *r, uint32_t n, uint32_t slot);
-void bm25_free_term(term *t);
+int bm25_grow_columns(bm25 *q, core *c, term *t, uint32_t at); /* room for the column of one more chunk */
+void bm25_show_column(columns *all, uint32_t at, column *made);
+void bm25_copy_column(column *to, const column *from); /* to has the same room, or more */
+void bm25_free_term(const core *c, term *t);
+
+static inline int is_borrowed(const core *c, const void *p) { return (uintptr_t)p - (uintptr_t)c->image < c->n_image; }
 
 static inline const uint8_t *codes_of(const list *l) { return (const uint8_t *)(l->slot + l->room); }
 
@@ -272,15 +286,21 @@ static inline unsigned shift_in_word(unsigned local) { return (local & 7) * 8 + 
 /* ---- bm25.c ---- */
 core *bm25_new_core(void);
 void bm25_free_core(void *c);
+void bm25_replace_core(bm25 *q, core *fresh);
+int bm25_grow_weights(bm25 *q, core *c, term *t);
+void bm25_push_weight(weights *w, uint32_t slot, float weight);
+
+/* ---- bm25_documents.c ---- */
 size_t bm25_slot_of(core *c, int64_t id); /* SIZE_MAX: not there */
-int bm25_grow_documents(bm25 *q, core *c);
+int bm25_room_for_documents(bm25 *q, core *c, size_t n_more);
 int bm25_grow_map(bm25 *q, core *c, int64_t id);
-void bm25_put_document(core *c, int64_t id, double time, uint32_t length); /* room was made by the two above */
+int bm25_map_documents(core *c);
+void bm25_put_document(core *c, int64_t id, double time, uint32_t length); /* room was made before */
 void bm25_show_document(core *c, int64_t id, uint32_t length);
-int bm25_put_posting(bm25 *q, core *c, term *t, uint32_t slot, uint32_t tf); /* ascending slots, of documents put */
-typedef int (*bm25_visit)(void *context, uint32_t slot, uint32_t tf);
-int bm25_each_posting(const core *c, const term *t, bm25_visit visit, void *context); /* live ones, ascending; only for
-                                                the thread that changes the index; ends early with what visit returns */
+void bm25_drop_documents(void *d);
+
+/* ---- bm25_sweep.c ---- */
+int bm25_sweep(bm25 *q);
 
 /* ---- bm25_kernels.c ---- */
 const kernel *bm25_kernel_of(bm25_kernel name); /* NULL: this CPU has it not */

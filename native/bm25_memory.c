@@ -130,9 +130,7 @@ void bm25_advise(void *p, size_t size_bytes) {
 #endif
 }
 
-enum { LINE = 64 };
-
-static size_t column_size(uint32_t room) {
+size_t bm25_column_bytes(uint32_t room) {
     return (sizeof(column) + room / 16 * sizeof(uint64_t) + LINE - 1) / LINE * LINE;
 }
 
@@ -140,7 +138,7 @@ static void *aligned(void *p, size_t to) { return (void *)(((uintptr_t)p + to - 
 
 /* One more slab, all of its places free. */
 static int grow_pool(pool *home) {
-    const size_t size = column_size(CHUNK), first = (sizeof(slab) + LINE - 1) / LINE * LINE;
+    const size_t size = bm25_column_bytes(CHUNK), first = (sizeof(slab) + LINE - 1) / LINE * LINE;
     void *held = NULL;
     slab *made;
     if (bm25_grow(&held, 2 * (size_t)SLAB, 1)) return BM25_NO_MEMORY; /* what is outside of the slab is never touched */
@@ -155,7 +153,7 @@ static int grow_pool(pool *home) {
 }
 
 column *bm25_new_column(pool *home, uint32_t room) {
-    const size_t size = column_size(room);
+    const size_t size = bm25_column_bytes(room);
     void *held = NULL;
     column *made;
     if (room == CHUNK) {

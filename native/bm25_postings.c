@@ -91,13 +91,14 @@ static void set_cell(column *k, const chunk *c, uint32_t slot, uint32_t tf, uint
 }
 
 static void drop(bm25 *q, const core *c, void *p) {
+    if (is_borrowed(c, p)) return;
     if (c->private)
         free(p);
     else
         bm25_retire(q, p, free);
 }
 
-static void copy_column(column *to, const column *from) {
+void bm25_copy_column(column *to, const column *from) {
     memcpy((void *)to->least, (const void *)from->least, sizeof to->least);
     memcpy((void *)to->sixteen, (const void *)from->sixteen, sizeof to->sixteen);
     memcpy((void *)to->count, (const void *)from->count, sizeof to->count);
@@ -112,7 +113,7 @@ static int grow_column(bm25 *q, core *c, columns *all, uint32_t at, uint32_t loc
     while (room <= local) room *= 2;
     grown = bm25_new_column(&q->pool, room);
     if (!grown) return BM25_NO_MEMORY;
-    copy_column(grown, old);
+    bm25_copy_column(grown, old);
     release(&all->at[at].column, grown);
     if (c->private)
         bm25_free_column(old);
@@ -121,8 +122,7 @@ static int grow_column(bm25 *q, core *c, columns *all, uint32_t at, uint32_t loc
     return 0;
 }
 
-/* Room for the column of one more chunk. */
-static int grow_columns(bm25 *q, core *c, term *t, uint32_t at) {
+int bm25_grow_columns(bm25 *q, core *c, term *t, uint32_t at) {
     columns *const old = t->columns;
     const uint32_t room = at < 2 ? 2 : at + at / 2 + 1;
     columns *grown = NULL;
@@ -157,12 +157,12 @@ static void choose_cuts(core *c, uint32_t slot) {
 static column *begin_column(bm25 *q, core *c, term *t, uint32_t slot, uint32_t room) {
     const uint32_t at = slot / CHUNK;
     column *made;
-    if (grow_columns(q, c, t, at) || !(made = bm25_new_column(&q->pool, room))) return NULL;
+    if (bm25_grow_columns(q, c, t, at) || !(made = bm25_new_column(&q->pool, room))) return NULL;
     choose_cuts(c, slot);
     return made;
 }
 
-static void show_column(columns *all, uint32_t at, column *made) {
+void bm25_show_column(columns *all, uint32_t at, column *made) {
     uint32_t before = 0;
     if (all->n) before = all->at[all->n - 1].before + bm25_in_column(all->at[all->n - 1].column, CHUNK);
     for (uint32_t i = all->n; i <= at; i++) all->at[i].before = before, all->at[i].column = NULL;
@@ -240,7 +240,7 @@ static void maybe_convert(bm25 *q, core *c, term *t, uint32_t slot) {
         const uint32_t tf = (codes_of(l)[i] >> 6) + 1u;
         set_cell(made, &c->docs->chunks[at], l->slot[i], tf, c->docs->length[l->slot[i]]);
     }
-    show_column(t->columns, at, made); /* first the column: a search reads the list first */
+    bm25_show_column(t->columns, at, made); /* first the column: a search reads the list first */
     release(&t->list, shorter);
     drop(q, c, l);
 }
@@ -255,7 +255,7 @@ int bm25_reserve(bm25 *q, core *c, term *t, uint32_t slot, uint32_t tf) {
         if (t->columns->n > at) return grow_column(q, c, t->columns, at, local);
         column *const made = begin_column(q, c, t, slot, CHUNK);
         if (made) {
-            show_column(t->columns, at, made);
+            bm25_show_column(t->columns, at, made);
             return 0;
         } /* else the list will do */
     }
@@ -284,7 +284,12 @@ void bm25_commit(bm25 *q, core *c, term *t, uint32_t slot, uint32_t tf, unsigned
     settle(&t->posted, (uint64_t)slot << 32 | ((uint32_t)t->posted + 1));
 }
 
-void bm25_free_term(term *t) {
-    for (uint32_t i = 0; t->columns && i < t->columns->n; i++) bm25_free_column((void *)t->columns->at[i].column);
-    free(t->columns), free(t->list), free(t->rare), free(t->weights);
+void bm25_free_term(const core *c, term *t) {
+    for (uint32_t i = 0; t->columns && i < t->columns->n; i++) {
+        column *const k = (void *)t->columns->at[i].column;
+        if (!is_borrowed(c, k)) bm25_free_column(k);
+    }
+    if (!is_borrowed(c, t->list)) free(t->list);
+    if (!is_borrowed(c, t->rare)) free(t->rare);
+    free(t->columns), free(t->weights);
 }

@@ -138,3 +138,28 @@ term *bm25_find_or_make(bm25 *q, core *c, const token *t) {
     c->n_terms++;
     return made;
 }
+
+int bm25_room_for_terms(core *c, size_t n) {
+    size_t room = (size_t)c->dictionary->mask + 1;
+    dictionary *made;
+    while (room < 2 * (n + 1)) room *= 2;
+    if (!(made = bm25_new_dictionary(room))) return BM25_NO_MEMORY;
+    free(c->dictionary);
+    c->dictionary = made;
+    return 0;
+}
+
+int bm25_make_term(core *c, uint32_t n_bytes, const char *bytes, term **made) {
+    term *const t = bm25_carve(c, sizeof *t + ((size_t)n_bytes + 7) / 8 * 8);
+    uint64_t hash;
+    if (memchr(bytes, 0, n_bytes)) return BM25_TERMS;
+    if (!t) return BM25_NO_MEMORY;
+    memset(t, 0, sizeof *t + ((size_t)n_bytes + 7) / 8 * 8);
+    memcpy(t->bytes, bytes, n_bytes);
+    t->n_bytes = n_bytes, hash = hash_again(t), t->hash = (uint32_t)(hash >> 32);
+    if (bm25_find(c->dictionary, &(token){hash, t->bytes, n_bytes})) return BM25_EXISTS;
+    put(c->dictionary, hash, t);
+    c->n_terms++;
+    *made = t;
+    return 0;
+}

@@ -19,6 +19,7 @@ static void *meagre_realloc(void *old, size_t size) {
 #include "bm25.c"
 #include "bm25_best.c"
 #include "bm25_bounds.c"
+#include "bm25_documents.c"
 #include "bm25_exact.c"
 #include "bm25_kernels.c"
 #include "bm25_kernels_avx2.c"
@@ -26,6 +27,8 @@ static void *meagre_realloc(void *old, size_t size) {
 #include "bm25_memory.c"
 #include "bm25_postings.c"
 #include "bm25_search.c"
+#include "bm25_snapshot.c"
+#include "bm25_sweep.c"
 #include "bm25_terms.c"
 #undef realloc
 
@@ -293,26 +296,40 @@ static void *watch(void *unused) {
     return unused;
 }
 
-static void test_searches_go_on_while_documents_come_and_go(void) {
-    pthread_t threads[THREADS];
-    uint64_t seed = 5;
-    shared = bm25_new(bm25_best_kernel(), 0.9, 0);
-    for (int i = 0; i < THREADS; i++) CHECK(!pthread_create(threads + i, NULL, watch, NULL));
-    for (int i = 0; i < SHARED_DOCUMENTS; i++) {
+static void add_always(bm25 *q, int first, int end) {
+    for (int i = first; i < end; i++) {
         char text[TEXT + 8] = "always";
+        uint64_t seed = 5 + (uint64_t)i;
         const uint32_t n = 1 + drawn(&seed) % (WORDS - 1);
         const size_t n_bytes = 7 + write_text(&seed, n, VOCABULARY, text + 7);
         double time;
-        CHECK(bm25_add(shared, i, i, n + 1, n_bytes, text) == 0);
-        if (i > 10 && i % 2) CHECK(bm25_remove(shared, i - 10, &time) == 0);
+        CHECK(bm25_add(q, i, i, n + 1, n_bytes, text) == 0);
+        if (i > 10 && i % 2) CHECK(bm25_remove(q, i - 10, &time) == 0);
     }
+}
+
+/* kept: so many of them come from a snapshot that is searched where it lies. */
+static void test_searches_go_on_while_documents_come_and_go(int kept) {
+    pthread_t threads[THREADS];
+    bm25 *before = bm25_new(bm25_best_kernel(), 0.9, 0);
+    uint8_t *bytes, *image;
+    int64_t size;
+    shared = bm25_new(bm25_best_kernel(), 0.9, 0), done = 0;
+    add_always(before, 0, kept);
+    CHECK((size = bm25_dump(before, &bytes)) > 0 && (image = aligned_alloc(LINE, (size_t)size)) != NULL);
+    memcpy(image, bytes, (size_t)size);
+    bm25_free_snapshot(bytes), bm25_free(before);
+    CHECK(bm25_load(shared, (size_t)size, image, 1) == 0);
+    for (int i = 0; i < THREADS; i++) CHECK(!pthread_create(threads + i, NULL, watch, NULL));
+    add_always(shared, kept, SHARED_DOCUMENTS);
     __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < THREADS; i++) CHECK(!pthread_join(threads[i], NULL));
-    bm25_free(shared);
+    bm25_free(shared), free(image);
 }
 
 int main(int n_arguments, char **arguments) {
-    test_searches_go_on_while_documents_come_and_go();
+    test_searches_go_on_while_documents_come_and_go(0);
+    test_searches_go_on_while_documents_come_and_go(SHARED_DOCUMENTS / 2);
     if (n_arguments > 1 && !strcmp(arguments[1], "threads")) return 0;
     for (uint64_t seed = 0; seed < 5; seed++) {
         test_each_kernel_gives_what_the_scalar_one_gives(seed);

@@ -10,7 +10,8 @@ HEADERS = ("bm25.h", "analyze.h", "bm25_fill.h", "trees.h")
 header = "\n".join((HERE / name).read_text(encoding="utf-8") for name in HEADERS)
 
 KERNELS = ("_kernels", "_kernels_avx2", "_kernels_neon")
-PARTS = ("", "_memory", "_terms", "_postings", *KERNELS, "_exact", "_search", "_bounds", "_best", "_fill", "_snapshot")
+MAIN = ("", "_documents", "_sweep", "_memory", "_terms", "_postings", "_fill", "_snapshot")
+PARTS = (*MAIN, *KERNELS, "_exact", "_search", "_bounds", "_best")
 OTHERS = ("analyze", "analyze_stem", "trees")
 # Contraction into fused multiply-adds would round differently in the kernels; MSVC does not contract by default, and
 # needs to be told that volatile means acquire and release (bm25_atomic.h).

@@ -1,22 +1,27 @@
 """Snapshots: equal to what was kept, and refused, never believed, when a byte of them is wrong."""
 
+import os
 import random
 import stat
 import struct
+import tempfile
+import threading
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy import bm25_file
+from lantern_proxy import bm25_file, mapped
 from lantern_proxy.analyze import terms
 from lantern_proxy.archive_snapshots import drop_snapshots, folder, snapshot_path
 from lantern_proxy.bm25 import BUILT, Index
 from lantern_proxy.bm25_file import Snapshot
 
 native = pytest.mark.skipif(not BUILT, reason="the numpy twin makes no snapshots")
+maps = pytest.mark.skipif(not BUILT or os.name == "nt", reason="no snapshots, or none is mapped here")
 KERNELS = ["numpy", *(["scalar", None] if BUILT else [])]
 
 WORDS = ("retry", "policy", "port 9443", "src/a.py", "caf\u00e9", "\u6771\u4eac", "x")
@@ -28,10 +33,17 @@ texts = st.lists(
 )
 
 
-def same(one: Index, two: Index) -> bool:
+def same(*indexes: Index) -> bool:
     queries = (["retri"], ["retri", "polici", "x"], ["9443", "\u6771\u4eac"], ["nothing"])
-    found = [(one.search(q, 20), two.search(q, 20)) for q in queries]
-    return len(one) == len(two) and all(np.array_equal(a[0], b[0]) and np.array_equal(a[1], b[1]) for a, b in found)
+    one = [indexes[0].search(q, 20) for q in queries]
+    return all(
+        len(each) == len(indexes[0])
+        and all(
+            np.array_equal(a[0], b[0]) and np.array_equal(a[1], b[1])
+            for a, b in zip(one, [each.search(q, 20) for q in queries], strict=True)
+        )
+        for each in indexes
+    )
 
 
 def filled(documents: list[list[str]], kernel: str | None = None) -> Index:
@@ -87,22 +99,31 @@ def test_a_document_that_is_refused_leaves_those_before_it(kernel):
 
 
 @native
-@given(documents=texts, removed=st.sets(st.integers(0, 29)), later=texts)
+@given(documents=texts, removed=st.sets(st.integers(0, 29)), later=texts, gone=st.sets(st.integers(0, 129)))
 @settings(max_examples=100, deadline=None)
-def test_an_index_comes_back_equal_and_goes_on_growing(documents, removed, later):
-    index, again = filled(documents), Index()
+def test_an_index_comes_back_equal_and_goes_on_growing(documents, removed, later, gone):
+    """Copied, and searched where it lies in a mapped file, beside the one that was kept."""
+    index, copied = filled(documents), Index()
     for n in removed & set(range(len(documents))):
         index.remove(n)
-    assert again.load(index.dump())
-    assert same(index, again)
+    assert copied.load(index.dump())
+    with tempfile.TemporaryDirectory() as folder:
+        n, path = len(index), Path(folder) / "x"
+        zeros = np.zeros(n, np.int32)
+        bm25_file.write(path, Snapshot("a", "s", index, ("s0",), zeros, zeros.astype(np.int64), zeros))
+        lying = bm25_file.read(path, archive="a", scope="s").index
+    all_of_them = (index, copied, lying)
+    assert same(*all_of_them)
     for n, words in enumerate(later):
-        for each in (index, again):
-            each.add(100 + n, terms(" ".join(words)))
-    assert same(index, again)
-    if 0 in index:
-        index.remove(0)
-        again.remove(0)
-        assert same(index, again)
+        for each in all_of_them:
+            each.add(100 + n, terms(" ".join(words)), n * 1e5)
+    assert same(*all_of_them)
+    for n in gone:
+        if n in index:
+            for each in all_of_them:
+                each.remove(n)
+    assert same(*all_of_them)
+    assert index.search(["retri"], 9, newest=1)[0].tolist() == lying.search(["retri"], 9, newest=1)[0].tolist()
 
 
 @native
@@ -158,6 +179,84 @@ def test_a_snapshot_of_something_else_is_none(tmp_path, archive, scope):
     assert bm25_file.read(tmp_path / "absent", archive="archive", scope="scope") is None
 
 
+def opened(path: Path) -> Index:
+    found = bm25_file.read(path, archive="archive", scope="scope")
+    assert found is not None
+    return found.index
+
+
+@maps
+def test_what_is_removed_while_it_is_mapped_stays_searchable_and_is_overwritten_by_the_last_who_lets_go(tmp_path):
+    path, kept = tmp_path / "x", snapshot_of(DOCUMENTS)
+    bm25_file.write(path, kept)
+    one, two = opened(path), opened(path)
+    with path.open("rb") as file:
+        mapped.remove(path)
+        assert not path.exists()
+        assert same(kept.index, one, two)
+        one.close()
+        assert any(file.read())
+        assert same(kept.index, two)
+        two.close()
+        file.seek(0)
+        assert not any(file.read())
+
+
+@maps
+def test_a_snapshot_that_another_takes_the_place_of_is_not_touched(tmp_path):
+    path, kept = tmp_path / "x", snapshot_of(DOCUMENTS)
+    bm25_file.write(path, kept)
+    with opened(path) as one, path.open("rb") as file:
+        bm25_file.write(path, snapshot_of(DOCUMENTS[:1]))
+        assert same(kept.index, one)
+        one.close()
+        assert any(file.read(8))
+    with opened(path) as one:
+        assert len(one) == 1
+
+
+def test_what_nobody_has_mapped_is_overwritten_at_once_and_opens_no_more(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"what was said")
+    with path.open("rb") as file:
+        mapped.remove(path)
+        assert file.read() == bytes(13)
+    assert mapped.open_file(path) is None
+    mapped.remove(path)
+    path.touch()
+    assert mapped.open_file(path) is None
+    mapped.remove(path)
+    assert not path.exists()
+
+
+@maps
+def test_searches_go_on_while_a_mapped_index_grows(tmp_path):
+    path, done = tmp_path / "x", threading.Event()
+    bm25_file.write(path, snapshot_of(DOCUMENTS * 300))
+    expected, index = filled(DOCUMENTS * 300), opened(path)
+    wrong: list[object] = []
+
+    def watch() -> None:
+        while not done.is_set():
+            ids, scores = index.search(["retri", "9443"], 50)
+            if len(ids) != 50 or (scores[1:] > scores[:-1]).any():
+                wrong.append((ids, scores))
+
+    threads = [threading.Thread(target=watch) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for n in range(2000):
+        for each in (expected, index):
+            each.add(10_000 + n, terms(" ".join(DOCUMENTS[n % 4])))
+            if n % 3 == 0:
+                each.remove(n // 3)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert same(expected, index)
+
+
 def bytes_of(tmp_path_factory) -> bytes:
     path = tmp_path_factory.mktemp("kept") / "x"
     bm25_file.write(path, snapshot_of(DOCUMENTS * 5))
@@ -185,20 +284,20 @@ def test_every_bit_that_flips_and_every_cut_is_noticed(kept):
 def test_random_bytes_are_no_snapshot(data):
     assert bm25_file.unpack(data, archive="archive", scope="scope") is None
     assert not Index().load(data)
-    assert not Index().load(b"LNTRBM25" + struct.pack("<II", 1, 0x01020304) + data)
+    assert not Index().load(b"LNTRBM25" + struct.pack("<II", 2, 0x01020304) + data)
 
 
 def checked(data: bytearray) -> bytes:
     """With the checksum that belongs to it, so that what is wrong must be noticed by itself."""
-    mask, lanes, total = (1 << 64) - 1, [1, 2, 3, 4], len(data)
-    for i in range(0, len(data) - len(data) % 8, 8):
-        word = 0 if i == 64 else int.from_bytes(data[i : i + 8], "little")
-        lane = ((lanes[i >> 3 & 3] ^ word) * 0x9E3779B97F4A7C15) & mask
-        lanes[i >> 3 & 3] = lane ^ lane >> 32
+    mask, lanes, total = (1 << 64) - 1, list(range(1, 9)), len(data)
+    data[88:96] = bytes(8)
+    for i in range(0, len(data), 8):
+        mixed = ((lanes[i >> 3 & 7] ^ int.from_bytes(data[i : i + 8], "little")) * 0x9E3779B97F4A7C15) & mask
+        lanes[i >> 3 & 7] = (mixed << 31 | mixed >> 33) & mask
     for lane in lanes:
         total = ((total ^ lane) * 0xD6E8FEB86659FD93) & mask
         total ^= total >> 32
-    data[64:72] = total.to_bytes(8, "little")
+    data[88:96] = total.to_bytes(8, "little")
     return bytes(data)
 
 
@@ -213,7 +312,7 @@ def test_a_forged_snapshot_with_a_right_checksum_is_refused_or_searchable(data):
         at = data.draw(st.integers(8, len(forged) - 1))
         forged[at] = data.draw(st.integers(0, 255))
     index = Index()
-    if index.load(checked(forged)):
+    if index.load(checked(forged), data.draw(st.sampled_from([None, lambda: None]))):
         index.add(99, ["retri"])
         ids, _ = index.search(["retri", "9443", "polici"], 50)
         assert len(set(ids.tolist())) == len(ids) <= len(index)
@@ -229,7 +328,7 @@ def test_a_head_that_is_no_json_object_is_refused(kept):
         b"[" * 9999,
     ):
         crc = zlib.crc32(head)
-        data = struct.pack("<8sIIII", b"LNTRSNAP", 1, len(head), 0, crc) + head + Index().dump()
+        data = struct.pack("<8sIIII", b"LNTRSNAP", 3, len(head), 0, crc) + head + Index().dump()
         assert bm25_file.unpack(data, archive="archive", scope="scope") is None
 
 
