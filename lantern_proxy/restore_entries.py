@@ -9,6 +9,7 @@ from lantern_proxy.analyze import terms
 from lantern_proxy.archive import TenantArchive
 from lantern_proxy.restore_lines import Anchor, Line, anchor, flat, lines
 from lantern_proxy.signals import speaker_name
+from lantern_proxy.signals_dates import Span, spans
 from lantern_proxy.signals_form import Form, form_of, traits
 from lantern_proxy.turn import Passage
 
@@ -31,9 +32,11 @@ class Entry:
     _lines: tuple[Line, ...] | None = None
     _words: frozenset[str] | None = None
     _tag_terms: frozenset[str] | None = None
-    _traits: tuple[float, ...] | None = None
+    _sequence: str | None = None
+    _traits: bytes | None = None
     _name: str | None = None
     _form: Form | None = None
+    _days: tuple[Span, ...] | None = None
 
     @property
     def flat(self) -> str:
@@ -74,11 +77,25 @@ class Entry:
         return self._form
 
     @property
-    def traits(self) -> tuple[float, ...]:
-        """One number for each of signals_form.TRAITS."""
+    def sequence(self) -> str:
+        """Its index terms in order, a line break around each."""
+        if self._sequence is None:
+            self._sequence = "\n".join(("", *terms(self.passage.text), ""))
+        return self._sequence
+
+    @property
+    def traits(self) -> bytes:
+        """One float64 for each of signals_form.TRAITS, as bytes: those of many passages are joined in one step."""
         if self._traits is None:
-            self._traits = traits(self.passage.text)
+            self._traits = array("d", traits(self.passage.text)).tobytes()
         return self._traits
+
+    @property
+    def days(self) -> tuple[Span, ...]:
+        """The days that its text names."""
+        if self._days is None:
+            self._days = tuple(spans(self.passage.text, self.passage.created_at))
+        return self._days
 
     @property
     def tag_terms(self) -> frozenset[str]:
@@ -121,6 +138,11 @@ class Entries(Sequence[Entry]):
             rows = range(first, min(first + STEP, len(self)))
             self.read(rows)
             yield from [self._read[row] for row in rows]
+
+    def of(self, rows: Sequence[int]) -> list[Entry]:
+        """Those at `rows`, in their order, all read at once."""
+        self.read(rows)
+        return [self._read[row] for row in rows]
 
     def forget(self, row: int) -> None:
         """Read this one anew when it is looked at again."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.rank import Floats, Ints, smooth
 from lantern_proxy.restore_dense import Matches
+from lantern_proxy.restore_entries import Entry
 from lantern_proxy.restore_question import Question
 from lantern_proxy.restore_scope import Scope
 from lantern_proxy.signals_dates import closeness, day_of, spans
@@ -82,20 +83,21 @@ class Ranked:
 def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     """(len(rows), len(wanted)) float32. wanted: names of FEATURES, none of a signal that is None"""
     scope, question, cosines, matched = ranked.scope, ranked.question, ranked.cosines, ranked.matched
-    scope.entries.read(rows.tolist())
-    names = frozenset(scope.entries[row].speaker_name for row in rows.tolist()) - {""}
-    columns = (
-        _signal("words", ranked.lexical, scope, rows) | _things(scope, question, rows, names) | _places(scope, rows)
-    )
-    columns |= _names(scope, question, rows, names) | _days(scope, question, rows, ranked.now)
-    columns |= _forms(scope, question, rows)
-    columns |= _all(ranked.fused, scope, rows) | _form(scope, rows)
+    entries = scope.entries.of(rows.tolist())
+    told = [entry.speaker_name for entry in entries]
+    names = frozenset(told) - {""}
+    columns = _signal("words", ranked.lexical, scope, rows) | _things(scope, question, rows, names)
+    columns |= _places(scope, rows) | _names(told, question, names) | _days(entries, question, ranked.now)
+    columns |= _forms(scope, question, rows) | _all(ranked.fused, scope, rows) | _form(scope, entries, rows)
     if cosines is not None:
         columns |= _signal("vector", cosines - cosines.min(), scope, rows)
     if matched is not None:
         columns |= _signal("late", matched.scores, scope, rows) | _matches(matched, rows, names)
         columns |= _signal("context", _in_context(matched, scope), scope, rows)
-    return np.stack([columns[name] for name in wanted], axis=1).astype(np.float32)
+    made = np.empty((len(wanted), len(rows)), np.float32)
+    for place, name in enumerate(wanted):
+        made[place] = columns[name]
+    return made.T
 
 
 def _signal(name: str, scores: Floats, scope: Scope, rows: Ints) -> Columns:
@@ -153,14 +155,14 @@ def _all(fused: Floats, scope: Scope, rows: Ints) -> Columns:
     return dict(zip(_OF_ALL, values, strict=True))
 
 
-def _form(scope: Scope, rows: Ints) -> Columns:
-    entries = [scope.entries[row] for row in rows.tolist()]
+def _form(scope: Scope, entries: Sequence[Entry], rows: Ints) -> Columns:
+    forms, speakers = [entry.form for entry in entries], [entry.passage.speaker for entry in entries]
     values = (
-        [entry.form.asking for entry in entries],
-        [entry.form.addressed for entry in entries],
-        [entry.form.dated for entry in entries],
-        [float(entry.passage.speaker == "user") for entry in entries],
-        [float(entry.passage.speaker == "assistant") for entry in entries],
+        [form.asking for form in forms],
+        [form.addressed for form in forms],
+        [form.dated for form in forms],
+        [speaker == "user" for speaker in speakers],
+        [speaker == "assistant" for speaker in speakers],
         scope.openness[rows],
     )
     return {name: np.array(value, np.float64) for name, value in zip(_OF_FORM, values, strict=True)}
@@ -176,11 +178,12 @@ def _things(scope: Scope, question: Question, rows: Ints, names: frozenset[str])
     count = np.zeros(len(scope))
     near = np.unique(np.concatenate([rows, scope.beside(rows, -1), scope.beside(rows, 1)]))
     near = near[(near >= 0) & (scores[near] > 0)]
-    scope.entries.read(near.tolist())
-    for row in near.tolist():
-        words = scope.entries[row].words
-        shared = [weight for term, weight in mass.items() if term in words]
-        held[row], count[row] = sum(shared) / total, len(shared)
+    words = [entry.words for entry in scope.entries.of(near.tolist())]
+    for term, weight in mass.items():
+        there = np.array([term in own for own in words], bool)
+        held[near] += weight * there
+        count[near] += there
+    held /= total
     best = _by_place(held, scope.places)
     own = scope.places[rows] - int(scope.places.min()) + _PAD
     before, after = best[own - 1], best[own + 1]
@@ -201,10 +204,11 @@ def _things(scope: Scope, question: Question, rows: Ints, names: frozenset[str])
 
 def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Floats:
     """(len(rows),) how many words that stand side by side in the question do so in the passage."""
-    asked_pairs = set(pairwise(terms(question.text)))
+    asked_pairs = [f"\n{first}\n{second}\n" for first, second in set(pairwise(terms(question.text)))]
+    holding = np.flatnonzero(count)
     found = np.zeros(len(rows))
-    for n in np.flatnonzero(count).tolist():
-        found[n] = len(asked_pairs.intersection(pairwise(terms(scope.entries[int(rows[n])].passage.text))))
+    for n, entry in zip(holding.tolist(), scope.entries.of(rows[holding].tolist()), strict=True):
+        found[n] = sum([pair in entry.sequence for pair in asked_pairs])
     return found
 
 
@@ -222,29 +226,30 @@ def _places(scope: Scope, rows: Ints) -> Columns:
     }  # fmt: skip
 
 
-def _names(scope: Scope, question: Question, rows: Ints, names: frozenset[str]) -> Columns:
+def _names(told: Sequence[str], question: Question, names: frozenset[str]) -> Columns:
+    """told: the name that each passage begins with"""
     asked_of = names & question.words
-    named = np.array([float(scope.entries[row].speaker_name in asked_of) for row in rows.tolist()])
-    other = 1.0 - named if asked_of else np.zeros(len(rows))
-    return {"named": named, "names_other": other, "names": np.full(len(rows), float(len(asked_of)))}
+    named = np.array([name in asked_of for name in told], np.float64)
+    other = 1.0 - named if asked_of else np.zeros(len(told))
+    return {"named": named, "names_other": other, "names": np.full(len(told), float(len(asked_of)))}
 
 
-def _days(scope: Scope, question: Question, rows: Ints, now: float) -> Columns:
+def _days(entries: Sequence[Entry], question: Question, now: float) -> Columns:
     """How near the days are that question and passage name; -1 when the question names none."""
-    told = [scope.entries[row].passage for row in rows.tolist()]
-    days = spans(question.text, now or max((passage.created_at for passage in told), default=0.0))
+    days = spans(question.text, now or max((entry.passage.created_at for entry in entries), default=0.0))
     if not days:
-        return {"days": np.full(len(rows), -1.0)}
-    near = [closeness(days, [*spans(p.text, p.created_at), (day_of(p.created_at), day_of(p.created_at))]) for p in told]
+        return {"days": np.full(len(entries), -1.0)}
+    said = [day_of(entry.passage.created_at) for entry in entries]
+    near = [closeness(days, (*entry.days, (day, day))) for entry, day in zip(entries, said, strict=True)]
     return {"days": np.array(near)}
 
 
 def _forms(scope: Scope, question: Question, rows: Ints) -> Columns:
-    traits = scope.traits(rows)
-    columns: Columns = dict(zip(TRAITS, traits.T, strict=True))
-    beside = {side: scope.traits(scope.beside(rows, by)) for side, by in (("before", -1), ("after", 1))}
-    for side, values in beside.items():
-        columns |= {f"{name}_{side}": values[:, TRAITS.index(name)] for name in _BESIDE}
+    beside = {"": rows, "_before": scope.beside(rows, -1), "_after": scope.beside(rows, 1)}
+    all_of_them = np.split(scope.traits(np.concatenate(list(beside.values()))).T, 3, axis=1)
+    columns: Columns = {}
+    for side, traits in zip(beside, all_of_them, strict=True):
+        columns |= {f"{name}{side}": traits[TRAITS.index(name)] for name in (_BESIDE if side else TRAITS)}
     wants = dict(zip(ASKED, asked(question.text), strict=True))
     columns |= {f"asks_{name}": np.full(len(rows), value) for name, value in wants.items()}
     columns["when_and_time"] = wants["when"] * columns["time_words"]

@@ -79,6 +79,7 @@ class Scope:
         """Bytes of each entry's index terms when it came."""
         self._places: Ints = np.zeros(0, np.int64)
         self._openness: Floats = np.zeros(0)
+        self._order: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._arrived: Ints | None = None
         """Rows as the index orders them: a corrected passage comes last."""
         self._richest = Richest()
@@ -207,18 +208,26 @@ class Scope:
 
     def beside(self, rows: Ints, by: int) -> Ints:
         """An entry of the message `by` places after each of `rows`; -1 where there is none."""
-        order = np.argsort(self.places, kind="stable")
-        ordered = self.places[order]
+        order, ordered = self._in_order()
         wanted = self.places[rows] + by
         at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
         return np.where(ordered[at] == wanted, order[at], -1)
 
+    def _in_order(self) -> tuple[Ints, Ints]:
+        """(n,) rows by place, and their places."""
+        places = self.places
+        if len(self._order[0]) != len(places):
+            order = np.argsort(places, kind="stable")
+            self._order = order, places[order]
+        return self._order
+
     def traits(self, rows: Ints) -> Floats:
         """(len(rows), len(TRAITS)) what kind of text each is; zeros for a row of -1."""
-        self.entries.read(row for row in rows.tolist() if row >= 0)
-        nothing = (0.0,) * len(TRAITS)
-        found = [self.entries[row].traits if row >= 0 else nothing for row in rows.tolist()]
-        return np.array(found).reshape(len(rows), len(TRAITS))
+        there = np.flatnonzero(rows >= 0)
+        found = np.zeros((len(rows), len(TRAITS)))
+        packed = b"".join([entry.traits for entry in self.entries.of(rows[there].tolist())])
+        found[there] = np.frombuffer(packed).reshape(len(there), len(TRAITS))
+        return found
 
     def tokens(self, archive: Archive, rows: Sequence[int], recipe: str) -> list[Tokens]:
         """Token vectors of the entries at `rows`; none, (0, DIM), where there are none."""
