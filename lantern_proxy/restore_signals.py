@@ -145,8 +145,7 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
     own = question.personal or kind == "single-session-preference"
     role = "assistant" if kind == "single-session-assistant" else "user" if own else ""
     rows = best(total, POOL).tolist()
-    scope.entries.read(rows)
-    entries = [scope.entries[row] for row in rows]
+    entries = scope.entries.of(rows)
     names = [entry.speaker_name for entry in entries]
     scores = np.zeros(len(scope))
     scores[rows] = said_by([e.passage.speaker for e in entries], names, question.words, role)
@@ -156,8 +155,7 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
 def _form(scope: Scope, question: Question, total: Floats) -> Floats:
     """(n,) how well its form fits an answer; for all but the FORM_POOL best by everything else, the worst there is."""
     rows = best(total, FORM_POOL).tolist()
-    scope.entries.read(rows)
-    entries = [scope.entries[row] for row in rows]
+    entries = scope.entries.of(rows)
     people = any(e.speaker_name for e in entries) and all(e.passage.speaker == "user" for e in entries)
     answers = _answers(scope, rows) if people else None
     worth = fits(question.text, [entry.form for entry in entries], answers=answers)
@@ -168,9 +166,12 @@ def _form(scope: Scope, question: Question, total: Floats) -> Floats:
 
 def _answers(scope: Scope, rows: Sequence[int]) -> list[bool]:
     """Whether each follows a message that ends with a question."""
-    before = scope.beside(np.array(rows, np.int64), -1).tolist()
-    scope.entries.read(row for row in before if row >= 0)
-    return [row >= 0 and scope.entries[row].form.ends_asking for row in before]
+    before = scope.beside(np.array(rows, np.int64), -1)
+    there = before >= 0
+    asked = np.zeros(len(rows), bool)
+    asked[there] = [entry.form.ends_asking for entry in scope.entries.of(before[there].tolist())]
+    found: list[bool] = asked.tolist()
+    return found
 
 
 def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
@@ -178,7 +179,7 @@ def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
     matched = np.flatnonzero(lexical)
     rows = matched[np.argsort(-lexical[matched])[:POOL]].tolist()
     scores = np.zeros(len(scope))
-    scores[rows] = keywords(question.terms, [scope.entries[row].tag_terms for row in rows])
+    scores[rows] = keywords(question.terms, [entry.tag_terms for entry in scope.entries.of(rows)])
     return scores
 
 
