@@ -11,7 +11,7 @@ from lantern_proxy.turn import Passage
 
 _OUTLINE = """SELECT id, created_at, session, position, CAST(terms AS BLOB) FROM passages
     WHERE tenant = ? AND unit = ? AND id > ?{where} ORDER BY id LIMIT ?"""
-_SHAPES = """SELECT id, speaker, length(text), json_array_length(tags) FROM passages
+_SHAPES = """SELECT id, speaker, kind, json_array_length(tags), length(text) FROM passages
     WHERE tenant = ? AND unit = ? AND id > ?{where} ORDER BY id LIMIT ?"""
 _COUNT = "SELECT count(*) FROM passages WHERE tenant = ? AND unit = ? AND id <= ?{where}"
 _SCOPES = """SELECT tenant, {project}, unit, count(*) FROM passages GROUP BY tenant, {project}, unit
@@ -46,8 +46,8 @@ def outline(db: Database, tenant: str, unit: str, after_id: int, limit: int, whe
 
 def shapes(
     db: Database, tenant: str, unit: str, after_id: int, limit: int, where: tuple[str, list[str]]
-) -> list[tuple[int, str, int, int]]:
-    """(id, speaker, characters, tags) of at most `limit` passages with ids above `after_id`, in order of id."""
+) -> list[tuple[int, str, str, int, int]]:
+    """(id, speaker, kind, tags, characters) of at most `limit` passages with ids above `after_id`, in order of id."""
     return list(db.conn.execute(_SHAPES.format(where=where[0]), (tenant, unit, after_id, *where[1], limit)))
 
 

@@ -167,8 +167,8 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
 
     def shapes(
         self, session: str | None, project: str | None, unit: str, after_id: int, limit: int
-    ) -> list[tuple[int, str, int, int]]:
-        """(id, speaker, characters, tags) of at most `limit` passages with ids above `after_id`, in order of id."""
+    ) -> list[tuple[int, str, str, int, int]]:
+        """(id, speaker, kind, tags, characters) of at most `limit` passages with ids above `after_id`, by id."""
         with self._connections.reading() as db:
             return shapes(db, self.tenant, unit, after_id, limit, _scope("", session, project))
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Literal
 
 from lantern_proxy.analyze import fences, sentences, specifics, terms
+from lantern_proxy.analyze_standing import is_rule
 from lantern_proxy.turn import Filed, Item, Passage, strip_block
 
 MAX_CHARS = 1_200
@@ -250,7 +251,9 @@ _FACT_PARTS = (
 
 
 def kind(text: str, item: Item) -> Kind:
-    """How-to and commands are procedural, standing facts and preferences semantic, what happened episodic."""
+    """How-to and commands are procedural, standing facts, rules and preferences semantic, what happened episodic."""
+    if item.kind == "text" and item.role == "user" and "```" not in text and is_rule(text):
+        return "semantic"
     if item.kind == "call" or "```" in text or any(map(_STEP.match, text.split("\n"))):
         return "procedural"
     return "semantic" if item.kind == "text" and _states_a_fact(text) else "episodic"

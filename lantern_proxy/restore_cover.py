@@ -61,6 +61,8 @@ class Part:
     """Its value when nothing else is there: the sum of `worth`."""
     opens: frozenset[str] = frozenset()
     """What costs characters once however many parts share it: its message's entry, its day."""
+    rule: bool = False
+    """It lays down a rule: that others use the same words does not make it an echo of them."""
 
 
 Cost = Callable[[Part, AbstractSet[str]], int]
@@ -122,10 +124,12 @@ def _groups(candidate: Candidate) -> list[tuple[int, ...]]:
     """The lost lines that say something, together when they are short."""
     telling = [i for i in candidate.lost if candidate.lines[i].salience > FILLER or candidate.lines[i].keys]
     telling = [i for i in telling if says_something(candidate.lines[i])] or telling
-    chars = sum(candidate.lines[i].end - candidate.lines[i].start for i in telling)
-    if telling and chars <= GROUP_CHARS.get(candidate.passage.speaker, 0):
-        return [tuple(telling)]
-    return [(i,) for i in telling]
+    said = [i for i in telling if candidate.lines[i].sort != "code"]
+    alone = [(i,) for i in telling if candidate.lines[i].sort == "code"]
+    chars = sum(candidate.lines[i].end - candidate.lines[i].start for i in said)
+    if said and chars <= GROUP_CHARS.get(candidate.passage.speaker, 0):
+        return [tuple(said), *alone]
+    return [*((i,) for i in said), *alone]
 
 
 def _part(
@@ -149,7 +153,8 @@ def _part(
         return None
     worth[_itself(candidate, group)] = value * ITSELF
     opens = frozenset((entry_of(passage), day(passage)))
-    return Part(candidate, group, passage.speaker, dict(sorted(worth.items())), sum(worth.values()), opens)
+    rule = any(line.sort == "rule" for line in said)
+    return Part(candidate, group, passage.speaker, dict(sorted(worth.items())), sum(worth.values()), opens, rule)
 
 
 def _itself(candidate: int, group: tuple[int, ...]) -> str:
@@ -263,7 +268,7 @@ def _greedy(
             continue
         gain = sum(max(0.0, each - best.get(key, 0.0)) for key, each in part.worth.items())
         new = sum(each for key, each in part.worth.items() if key not in best and not key.startswith("@"))
-        if not gain or new < echo * part.alone * (1 - ITSELF):
+        if not gain or (not part.rule and new < echo * part.alone * (1 - ITSELF)):
             continue
         density = gain / max(1, chars) ** power
         if heap and density < -heap[0][0] - 1e-12:

@@ -73,7 +73,7 @@ class Entry:
     @property
     def form(self) -> Form:
         if self._form is None:
-            self._form = form_of(self.passage.text)
+            self._form = form_of(self.passage.text, self.passage.speaker)
         return self._form
 
     @property

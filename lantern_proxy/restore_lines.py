@@ -2,15 +2,19 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, key, sentences, terms
+from lantern_proxy.analyze_standing import is_preference, is_rule
 from lantern_proxy.turn import Passage, canonical
 
 _WORD = re.compile(r"\w+")
 
+Sort = Literal["plain", "rule", "preference", "code"]
+"""What a sentence is, as far as it matters: see analyze_standing.py; code and tools' output are no prose."""
 Anchor = tuple[str, int] | None
 """A long word of a text and where it stands: finds the text in a longer one without reading all of that."""
 
@@ -103,7 +107,8 @@ class Line:
     words: frozenset[str]
     """Its content words, as index terms."""
     salience: float
-    """About how likely it is to be asked for, as a factor: filler 0.05, a plain statement 1, a decision 2."""
+    """About how likely it is to be asked for, as a factor: filler 0.05, a plain statement 1, a rule 5."""
+    sort: Sort = "plain"
 
 
 def lines(passage: Passage) -> tuple[Line, ...]:
@@ -120,7 +125,8 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         value = salience(text, stems, passage.speaker, specific=bool(keys))
         if rows and sum(_template(row) in rows for row in text.splitlines()) * 2 >= text.count("\n") + 1:
             value *= _ROW.get(passage.speaker, 0.1)
-        found.append(Line(start, end, flat, anchor(flat), keys, words, value))
+        sort = _sort(text, passage.speaker)
+        found.append(Line(start, end, flat, anchor(flat), keys, words, value * _WORTH.get(sort, 1.0), sort))
     return tuple(found)
 
 
@@ -172,6 +178,9 @@ _FIGURES = {"user": 0.7}
 _SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4}
 _FIRST_PERSON = {"user": 1.4, "assistant": 2.4, "tool": 1.0}
 """What an assistant says of itself or of both (a choice, a promise) is worth far more than its advice in general."""
+_WORTH: Mapping[Sort, float] = {"rule": 15.0, "preference": 4.0, "code": 0.2}
+"""What a rule that was laid down counts, and a preference; and code, which is full of specific terms and stands in
+files, too."""
 
 
 def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) -> float:
@@ -191,7 +200,7 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
         return 0.3 if specific else 0.05
     value = _SPEAKERS.get(speaker, 1.0)
     pieces = text.split()
-    if len(pieces) >= 4 and sum(_PROSE.fullmatch(piece) is not None for piece in pieces) < 0.35 * len(pieces):
+    if len(pieces) >= 4 and _prose(pieces) < 0.35:
         value *= _FIGURES.get(speaker, 0.3)
     if text.rstrip(")\"' *").endswith("?"):
         value *= 0.35
@@ -203,6 +212,36 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
         if not stems.isdisjoint(signs):
             value *= factor
     return value
+
+
+def _sort(text: str, speaker: str) -> Sort:
+    if speaker == "tool":
+        return "plain"
+    if is_code(text):
+        return "code"
+    if speaker != "user":
+        return "plain"
+    return "rule" if is_rule(text) else "preference" if is_preference(text) else "plain"
+
+
+def _prose(pieces: Sequence[str]) -> float:
+    return sum(_PROSE.fullmatch(piece) is not None for piece in pieces) / len(pieces)
+
+
+_SYNTAX = re.compile(r"[{}\[\]();=<>]")
+_PROGRAM = re.compile(r"\w\(|[{};=<>]")
+_STATEMENT = re.compile(
+    r"(?:```|~~~|</?[a-z]\w*[^>]*>|import \w[\w.]*(?: as \w+)?$|from [\w.]+ import |[\w.\[\]\"']+ [-+*/|]?= \S+ ?\S"
+    r"|(?:def|class|for|while|if|elif|with|function)\b.*[:{]$|(?:const|let|var|async|await|return) .*[;()])"
+)
+
+
+def is_code(text: str) -> bool:
+    """Is a sentence, as `sentences` finds them, a fence or a line of a program? Settings (`PORT=9443`) are not."""
+    if _STATEMENT.match(text):
+        return True
+    signs = len(_SYNTAX.findall(text))
+    return signs >= max(2, 0.05 * len(text)) and _PROGRAM.search(text) is not None and _prose(text.split()) < 0.6
 
 
 def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:

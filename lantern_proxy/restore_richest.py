@@ -9,16 +9,19 @@ import numpy as np
 from lantern_proxy.archive import TenantArchive
 from lantern_proxy.rank import Floats, Ints
 
-RICH = 8
+RICH = 3
+"""Specific terms that count; more prove no more, and code and tables are full of them."""
 STEP = 5_000
 """Passages whose columns are read between two looks at the clock: about 10 ms."""
 _SPEAKERS = {"user": 1.0, "assistant": 0.4}
+_KINDS = {("user", "semantic"): 4.0, ("user", "procedural"): 0.3, ("assistant", "procedural"): 0.3}
+"""Rules, preferences and facts that users lay down are short and name little; what holds code names a lot."""
 
 
-def richness(speaker: str, n_tags: int, n_chars: int) -> float:
-    """Specific terms for its length. What users say counts most, what tools print least. Many specific terms prove no
-    more than a few: tables and logs are full of terms that nobody asks for."""
-    return float(_SPEAKERS.get(speaker, 0.3) * (1 + min(n_tags, RICH)) / (n_chars + 40) ** 0.75)
+def richness(speaker: str, kind: str, n_tags: int, n_chars: int) -> float:
+    """Specific terms for its length. What users say counts most, what tools print least. kind: as chunk.kind tells"""
+    worth = _SPEAKERS.get(speaker, 0.3) * _KINDS.get((speaker, kind), 1.0)
+    return float(worth * (1 + min(n_tags, RICH)) / (n_chars + 40) ** 0.75)
 
 
 class Richest:
@@ -40,7 +43,7 @@ class Richest:
         while ids and (not self._ids or self._ids[-1] < ids[-1]):
             found = own.shapes(*scope, self._ids[-1] if self._ids else 0, STEP)
             self._ids.extend([id_ for id_, *_ in found])
-            self._values.extend([richness(speaker, tags, chars) for _, speaker, chars, tags in found])
+            self._values.extend([richness(speaker, kind, tags, chars) for _, speaker, kind, tags, chars in found])
             if len(found) < STEP or time.monotonic() > deadline:
                 break
         if self._ordered != (len(ids), len(self._ids)):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lantern_proxy.analyze import terms
+from lantern_proxy.analyze_standing import is_preference, is_rule
 from lantern_proxy.rank import Floats
 
 TRAITS = (
@@ -99,15 +100,24 @@ class Form:
     own: float
     """Words of the first person: 1 where every tenth word is one."""
     ends_asking: bool
+    standing: float
+    """1 for a rule that the user laid down, a third for a preference."""
 
 
-def form_of(text: str) -> Form:
+def form_of(text: str, speaker: str) -> Form:
     ends = _ENDS.findall(text) or [""]
     asking = sum("?" in end for end in ends) / len(ends)
     words = len(text) / LETTERS_A_WORD + 1
     addressed, own = len(_SECOND.findall(text)) / words, len(_FIRST.findall(text)) / words
     dated = sum(1 for _, _ in zip(range(2), TIME_WORDS.finditer(text), strict=False))
-    return Form(asking, min(1.0, 5 * addressed), dated / 2, min(1.0, 10 * own), text.rstrip().endswith("?"))
+    ends_asking = text.rstrip().endswith("?")
+    return Form(asking, min(1.0, 5 * addressed), dated / 2, min(1.0, 10 * own), ends_asking, _standing(text, speaker))
+
+
+def _standing(text: str, speaker: str) -> float:
+    if speaker != "user" or "```" in text:
+        return 0.0
+    return 1.0 if is_rule(text) else 1 / 3 if is_preference(text) else 0.0
 
 
 LETTERS_A_WORD = 5.5
@@ -115,16 +125,17 @@ _ENDS = re.compile(r"[.!?\u2026\n]+")
 
 
 def fits(question: str, forms: Sequence[Form], *, answers: Sequence[bool] | None) -> Floats:
-    """(n,) how well texts of these forms may answer, in z-scores of the fusion: at best 4, at worst -3.
+    """(n,) how well texts of these forms may answer, in z-scores of the fusion: at best 6, at worst -3.
 
     Who asks does not answer, who speaks of themselves tells, and a question about time wants a time.
     answers: does each follow a message that ends with a question? None: not all were said by people to each other.
-    Among people an answer tells, and what is said to another is about that one's news, and tells nothing.
+    Among people an answer tells, and what is said to another is about that one's news, and tells nothing. Where an
+    assistant answers, rules and preferences of the user hold for what it is asked now.
     """
     people = answers is not None
-    table = np.array([(form.asking, form.addressed, form.dated, form.own) for form in forms], np.float64).reshape(-1, 4)
-    dated = 2.0 if _WHEN.search(question) else 0.0
-    found: Floats = table @ np.array([-1.0, -2.0 if people else 0.0, dated, 1.0])
+    traits = [(form.asking, form.addressed, form.dated, form.own, form.standing) for form in forms]
+    weights = (-1.0, -2.0 if people else 0.0, 2.0 if _WHEN.search(question) else 0.0, 1.0, 0.0 if people else 3.0)
+    found: Floats = np.array(traits, np.float64).reshape(-1, len(weights)) @ np.array(weights)
     return found + np.array(answers, np.float64) if people else found
 
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lantern_proxy.analyze import informative, key, query_terms, sentences, specifics, terms
+from lantern_proxy.analyze_standing import is_preference, is_rule
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,31 @@ def test_endless_text_takes_time_in_proportion(piece):
     terms(text)
     specifics(text)
     sentences(text)
+    is_rule(text)
+    is_preference(text)
+
+
+@pytest.mark.parametrize("text", [
+    "Always run the linter first.", "never push to main", "Use tabs. Never spaces.", "From now on, use pnpm.",
+    "Also, please don't reformat the files.", "Do not touch the migrations!", "We never deploy on Fridays.",
+    "It works now.\nGoing forward, answer in French.", "Every time you change the schema, write a migration.",
+    "Make sure you always quote the path.", "Cite the source when I ask: whenever you quote, too.",
+])  # fmt: skip
+def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
+    assert is_rule(text)
+
+
+@pytest.mark.parametrize("text", [
+    "I have always liked it.", "Never mind.", "Don't worry about it.", "Always happy to help!", "She never came back.",
+    "He said that he would never agree.", "I don't like it.", "It always fails here", "Never say never!", "",
+])  # fmt: skip
+def test_what_tells_of_always_and_never_is_no_rule(text):
+    assert not is_rule(text)
+
+
+def test_a_preference_is_the_speakers_own():
+    assert all(map(is_preference, ("I prefer tabs.", "We'd rather wait.", "My preference is Postgres.")))
+    assert not any(map(is_preference, ("Some prefer tabs.", "It is rather slow.", "The preferred port is 80.")))
 
 
 def test_enrichment_names_the_kind_and_the_action_but_never_repeats_what_is_said():

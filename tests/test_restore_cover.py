@@ -1,6 +1,7 @@
 """Coverage under a budget keeps its guarantee, and what is likely to be asked for comes first."""
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lantern_proxy.restore_cover import Part, cover, value
-from lantern_proxy.restore_lines import lines
+from lantern_proxy.restore_lines import is_code, lines
 from lantern_proxy.restore_salience import Place, likelihood
 from lantern_proxy.turn import Passage
 
@@ -77,11 +78,37 @@ def rated(text, *, speaker="user", answers=False):
     [
         ("My sister Ilse moved to Trondheim last spring.", "That sounds like a very good plan to me."),
         ("We decided on port 9443 for staging.", "Could you explain how the ports work in general?"),
-        ("The migration failed with LF-2047.", "You should always test your migrations first."),
+        ("Always run the migrations on a copy first.", "The migrations ran on a copy of the database first."),
+        ("I prefer short answers without lists.", "The answers are short and without lists."),
+        ("The migration failed with LF-2047.", "To test your migrations first is a good habit."),
     ],
 )
 def test_what_tells_something_is_likelier_to_be_asked_for(likely, unlikely):
     assert rated(likely) > 1.5 * rated(unlikely)
+
+
+def test_a_rule_is_no_echo_of_what_uses_the_same_words():
+    first, again = part(0, {"a": 2.0, "b": 2.0}), part(1, {"a": 1.0, "b": 1.0, "@1": 1.0})
+    sizes = {"power": 0.8, "shares": {}}
+    assert len(cover([first, again], lambda p, opened: 10, 1_000, **sizes)) == 1
+    assert len(cover([first, replace(again, rule=True)], lambda p, opened: 10, 1_000, **sizes)) == 2
+
+
+@pytest.mark.parametrize("text", [
+    "```python\nport = 9443\n```", "conn = sqlite3.connect('a.db')", "def connect(path):", "<h2>Offers</h2>",
+    "import numpy as np", "from os import path", "return jsonify({'found': rows})", "conn.close();", "for row in rows:",
+])  # fmt: skip
+def test_code_is_told_from_prose_and_settings(text):
+    assert is_code(text)
+
+
+@pytest.mark.parametrize("text", [
+    "The port is 9443 (staging) or 80 (production).", "PORT=9443", "Let me see the return value.", "Try again for me:",
+    "We meet at 9:00 (room 4), 10:00 (room 5) and 11:00.", "- **Deadline:** 3 May (two weeks)", "port: 9443", "x < 3",
+    "I keep users(id, name) and orders(id, user_id, total) apart, as you said.",
+])  # fmt: skip
+def test_prose_and_settings_are_no_code(text):
+    assert not is_code(text)
 
 
 def test_an_answer_and_a_users_own_words_count_more():

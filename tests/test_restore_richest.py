@@ -8,13 +8,14 @@ import pytest
 
 from lantern_proxy import restore_lines
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
+from lantern_proxy.chunk import passages
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
 from lantern_proxy.restore_loss import POOL_TIMES
 from lantern_proxy.restore_richest import richness
 from lantern_proxy.restore_scope import Key, Scope
-from lantern_proxy.turn import Passage
+from lantern_proxy.turn import Filed, Passage, item, message
 
 
 def write(archive: Archive, first: int, last: int) -> None:
@@ -41,7 +42,7 @@ def archive(tmp_path):
 def by_hand(archive: Archive) -> list[int]:
     """Ids of all passages as they are now, richest first."""
     found = archive.of("t").passages(session="s")
-    return [p.id for p in sorted(found, key=lambda p: (-richness(p.speaker, len(p.tags), len(p.text)), p.id))]
+    return [p.id for p in sorted(found, key=lambda p: (-richness(p.speaker, p.kind, len(p.tags), len(p.text)), p.id))]
 
 
 def ordered(scope: Scope, archive: Archive) -> list[int]:
@@ -92,6 +93,32 @@ def test_a_loss_block_reads_a_few_times_its_budget_and_not_the_archive(archive):
     assert len(block.placed) > 3
     assert block.considered <= len(wanted) + 1
     restorer.close()
+
+
+def test_rules_come_back_from_a_long_session_full_of_code(archive):
+    """Code and tables name far more specific terms than what a user wants to hold for all that follows."""
+    rules = [f"Always ask before you change the {what}." for what in ("schema", "licence", "build")]
+    code = "```python\nbox_{0} = Box(port=90{0}, path='/srv/{0}')\nbox_{0}.open(key='K-{0}')\n```"
+    said = [code.format(n) for n in range(800)]
+    said[100:100], said[400:400], said[700:700] = [rules[0]], [rules[1]], [rules[2]]
+    filed = [
+        Filed(
+            key=f"m{n}", position=n, turn=n, message=message("user", [item("user", "text", text)], b""),
+            created_at=1.7e9 + n,
+        )
+        for n, text in enumerate(said)
+    ]  # fmt: skip
+    row = SessionRow(id="s", api="chat", created_at=1.0, last_seen_at=1.0)
+    request = RequestRow(id="r", at=1.0, api="chat", path="", event="new")
+    cut = tuple(passage for each in filed for passage in passages(each, "s"))
+    archive.write([Record(tenant="t", session=row, request=request, passages=cut)])
+    restorer = Restorer(archive, Config(embed=EmbedConfig(enabled="off")), None)
+    ask = Ask(
+        tenant="t", project="", session="s", present="Go on.", budget_chars=2_000, now=1.8e9, deadline=math.inf
+    )  # fmt: skip
+    block = restorer.at_compaction(ask).text
+    restorer.close()
+    assert [rule for rule in rules if rule in block] == rules
 
 
 def test_a_warm_restorer_gives_the_same_block(archive):

@@ -94,7 +94,8 @@ def test_forms_have_one_number_for_each_name_and_see_what_they_say():
 
 
 def test_who_asks_does_not_answer_and_a_question_about_time_wants_a_time():
-    told, asks, both = map(form_of, ("I moved to Porto last week.", "Where did you move?", "Nice! Where did you move?"))
+    said = ("I moved to Porto last week.", "Where did you move?", "Nice! Where did you move?")
+    told, asks, both = (form_of(text, "user") for text in said)
     assert (told.asking, asks.asking, both.asking) == (0.0, 1.0, 0.5)
     assert told.dated > 0 == asks.dated
     assert asks.addressed > told.addressed == 0
@@ -104,12 +105,24 @@ def test_who_asks_does_not_answer_and_a_question_about_time_wants_a_time():
 
 
 def test_who_speaks_of_themselves_tells_and_so_does_who_answers():
-    own, other = map(form_of, ("I moved to Porto with my cat.", "Porto has a harbour and a cat cafe."))
+    said = ("I moved to Porto with my cat.", "Porto has a harbour and a cat cafe.")
+    own, other = (form_of(text, "user") for text in said)
     assert own.own > other.own == 0
     told = fits("Where is the cat?", [own, other, other], answers=[False, True, False])
     assert told[2] < min(told[:2])
-    assert form_of("So it is. Is it?\n").ends_asking
-    assert not form_of("Is it? So it is.").ends_asking
+    assert form_of("So it is. Is it?\n", "user").ends_asking
+    assert not form_of("Is it? So it is.", "user").ends_asking
+
+
+def test_what_the_user_laid_down_holds_for_what_an_assistant_is_asked_but_not_among_people():
+    said = ("Always run the linter first.", "We prefer tabs.", "The linter is slow.")
+    rule, preference, plain = (form_of(text, "user") for text in said)
+    rated = fits("How do I send my change?", [rule, preference, plain], answers=None)
+    assert rated[0] > rated[1] > rated[2]
+    among_people = fits("How do I send my change?", [rule, plain], answers=[False, False])
+    assert among_people[0] == among_people[1]
+    assert form_of("Always run the linter first.", "assistant").standing == 0
+    assert form_of('```json\n{"semi": "always"}\n```', "user").standing == 0
 
 
 def units(rows: int, seed: int) -> np.ndarray:

@@ -1,0 +1,34 @@
+"""What somebody lays down for all that follows: rules ("Always ...", "don't touch ...", "from now on ...") and
+preferences ("I prefer ..."). Pure.
+
+They hold until they are taken back, seldom come up again, and are what a user misses first when a history was
+compacted. The words are English; other languages gain and lose nothing.
+"""
+
+import re
+
+_RULE = re.compile(
+    r"(?:^|[.!?:;\n])\W{0,4}(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
+    r"(?:always(?! (?:here|up|happy|glad|good|great|nice|fun|a|the|so|been|\w+ing)\b)"
+    r"|never(?! (?:mind|say|give|had|been|let|met|saw|knew|know|thought|\w+ed)\b)"
+    r"|from (?:now|here) on|going forward|when(?:ever)? i ask|whenever you|(?:every|each) ?time you"
+    r"|make sure (?:to |that you |you )?(?:always|never|only)"
+    r"|(?:do not|don['\u2019]t)(?: ever)? (?!worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need|see"
+    r"|understand|really|you|i|give|stop|let|ever|quit|miss|say)\w+)\b"
+    r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
+    r"|\bwe (?:always|never)\b|\byou must not\b",
+    re.I,
+)
+_PREFERENCE = re.compile(
+    r"\b(?:i|we) (?:\w+ly |always )?prefer\b|\bmy preferences?\b|\b(?:i|we)(?:['\u2019]d| would) rather\b", re.I
+)
+
+
+def is_rule(text: str) -> bool:
+    """Does a sentence of it say how things are always to be done, or never?"""
+    return _RULE.search(text) is not None
+
+
+def is_preference(text: str) -> bool:
+    """Does it say what somebody would rather have?"""
+    return _PREFERENCE.search(text) is not None
