@@ -21,12 +21,16 @@ from lantern_proxy.turn import Passage
 
 GROUP_CHARS: Mapping[str, int] = {"user": 600, "assistant": 160}
 """Up to this length what a message says goes in whole; of a longer one, and of tools' results, sentence by sentence."""
+FRAGMENT_CHARS: Mapping[str, int] = {"assistant": 200}
+FRAGMENT_OTHERS, FRAGMENT_POWER = 50, 0.7
+"""What is shorter is worth less, by its share of this to that power: it says little without what stood around it."""
 FILLER = 0.1
 """Sentences of at most this salience say nothing ("You're welcome!")."""
 ECHO = 0.35
 """A part of whose worth less than this share is new repeats what others say."""
 LOOK_EVERY = 16
 """Candidates or parts between two looks at the clock: well under a millisecond."""
+
 LEAST_CHARS = 30
 """With less room than this the block is full."""
 OWN_NAME = 0.25
@@ -114,10 +118,16 @@ def parts(
         for group in _groups(candidate):
             said = [candidate.lines[i] for i in group]
             value = prior[c] * likelihood(said, weights.lost_terms.__getitem__, weights.idf, candidate.place)
+            value *= _wholeness(said, candidate.passage.speaker)
             part = _part(c, group, candidate.passage, said, value, weights)
             if part is not None:
                 found.append(part)
     return found
+
+
+def _wholeness(said: Sequence[Line], speaker: str) -> float:
+    chars = sum(line.end - line.start for line in said)
+    return float(min(1.0, chars / FRAGMENT_CHARS.get(speaker, FRAGMENT_OTHERS)) ** FRAGMENT_POWER)
 
 
 def _groups(candidate: Candidate) -> list[tuple[int, ...]]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, key, sentences, terms
+from lantern_proxy.analyze_code import code_among, prose
 from lantern_proxy.analyze_standing import is_preference, is_rule
 from lantern_proxy.turn import Passage, canonical
 
@@ -116,7 +117,9 @@ def lines(passage: Passage) -> tuple[Line, ...]:
     found = []
     keyed = [(tag, key(tag)) for tag in passage.tags]
     rows = _rows(passage.text)
-    for start, end in sentences(passage.text):
+    spans = sentences(passage.text)
+    coded = code_among([passage.text[start:end] for start, end in spans])
+    for (start, end), code in zip(spans, coded, strict=True):
         text = passage.text[start:end]
         keys = tuple(dict.fromkeys(k for tag, k in keyed if k and tag in text))
         stems = frozenset(terms(text))
@@ -125,7 +128,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         value = salience(text, stems, passage.speaker, specific=bool(keys))
         if rows and sum(_template(row) in rows for row in text.splitlines()) * 2 >= text.count("\n") + 1:
             value *= _ROW.get(passage.speaker, 0.1)
-        sort = _sort(text, passage.speaker)
+        sort = _sort(text, passage.speaker, code=code)
         found.append(Line(start, end, flat, anchor(flat), keys, words, value * _WORTH.get(sort, 1.0), sort))
     return tuple(found)
 
@@ -172,7 +175,6 @@ _DECIDED = frozenset(
 _CHANGED = frozenset(terms("actually instead changed change switch switched longer correction update updated rather"))
 _WHEN = frozenset(terms("yesterday today tomorrow tonight last next ago since week month year weekend"))
 _FIRST = frozenset(terms("I I'm I've I'd my we we're we've our me mine"))
-_PROSE = re.compile(r"[(\"'*]*[^\W\d_][^\W\d_']+[.,;:!?)\"'*]*")
 _FIGURES = {"user": 0.7}
 """What a line counts that is mostly figures and signs, printed rather than said."""
 _SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4}
@@ -200,7 +202,7 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
         return 0.3 if specific else 0.05
     value = _SPEAKERS.get(speaker, 1.0)
     pieces = text.split()
-    if len(pieces) >= 4 and _prose(pieces) < 0.35:
+    if len(pieces) >= 4 and prose(pieces) < 0.35:
         value *= _FIGURES.get(speaker, 0.3)
     if text.rstrip(")\"' *").endswith("?"):
         value *= 0.35
@@ -214,34 +216,14 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
     return value
 
 
-def _sort(text: str, speaker: str) -> Sort:
+def _sort(text: str, speaker: str, *, code: bool) -> Sort:
     if speaker == "tool":
         return "plain"
-    if is_code(text):
+    if code:
         return "code"
     if speaker != "user":
         return "plain"
     return "rule" if is_rule(text) else "preference" if is_preference(text) else "plain"
-
-
-def _prose(pieces: Sequence[str]) -> float:
-    return sum(_PROSE.fullmatch(piece) is not None for piece in pieces) / len(pieces)
-
-
-_SYNTAX = re.compile(r"[{}\[\]();=<>]")
-_PROGRAM = re.compile(r"\w\(|[{};=<>]")
-_STATEMENT = re.compile(
-    r"(?:```|~~~|</?[a-z]\w*[^>]*>|import \w[\w.]*(?: as \w+)?$|from [\w.]+ import |[\w.\[\]\"']+ [-+*/|]?= \S+ ?\S"
-    r"|(?:def|class|for|while|if|elif|with|function)\b.*[:{]$|(?:const|let|var|async|await|return) .*[;()])"
-)
-
-
-def is_code(text: str) -> bool:
-    """Is a sentence, as `sentences` finds them, a fence or a line of a program? Settings (`PORT=9443`) are not."""
-    if _STATEMENT.match(text):
-        return True
-    signs = len(_SYNTAX.findall(text))
-    return signs >= max(2, 0.05 * len(text)) and _PROGRAM.search(text) is not None and _prose(text.split()) < 0.6
 
 
 def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lantern_proxy.analyze import informative, key, query_terms, sentences, specifics, terms
+from lantern_proxy.analyze_code import code_among, is_code
 from lantern_proxy.analyze_standing import is_preference, is_rule
 
 
@@ -114,6 +115,7 @@ def test_endless_text_takes_time_in_proportion(piece):
     sentences(text)
     is_rule(text)
     is_preference(text)
+    is_code(text)
 
 
 @pytest.mark.parametrize("text", [
@@ -132,6 +134,33 @@ def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
 ])  # fmt: skip
 def test_what_tells_of_always_and_never_is_no_rule(text):
     assert not is_rule(text)
+
+
+@pytest.mark.parametrize("text", [
+    "```python\nport = 9443\n```", "conn = sqlite3.connect('a.db')", "def connect(path):", "<h2>Offers</h2>",
+    "import numpy as np", "from os import path", "return jsonify({'found': rows})", "conn.close();", "for row in rows:",
+    "// close it", "# close the file", "padding-top: 50px;", "SELECT * FROM rows", 'raise ValueError("Must be one.")',
+    "@app.route('/rows')", "const rows = await found.json()", "except KeyError:",
+])  # fmt: skip
+def test_code_is_told_from_prose_and_settings(text):
+    assert is_code(text)
+
+
+@pytest.mark.parametrize("text", [
+    "The port is 9443 (staging) or 80 (production).", "PORT=9443", "Let me see the return value.", "Try again for me:",
+    "We meet at 9:00 (room 4), 10:00 (room 5) and 11:00.", "- **Deadline:** 3 May (two weeks)", "port: 9443", "x < 3",
+    "I keep users(id, name) and orders(id, user_id, total) apart, as you said.", "/srv/app/main.py", "git push -f", "",
+    "KeyError: 'port'", "See https://example.org/a?b=c",
+])  # fmt: skip
+def test_prose_and_settings_are_no_code(text):
+    assert not is_code(text)
+
+
+def test_what_a_program_holds_between_its_lines_belongs_to_it():
+    program = ["def connect(path):", "db.connect(path, limit=3)", '"port"', "The port must be free before that."]
+    assert code_among(program) == [True, True, True, False]
+    assert code_among([*program, *["And this is what I would like to have instead of it, please."] * 3])[2] is False
+    assert code_among([]) == []
 
 
 def test_a_preference_is_the_speakers_own():

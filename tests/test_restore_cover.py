@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy.restore_cover import Part, cover, value
-from lantern_proxy.restore_lines import is_code, lines
+from lantern_proxy.restore_cover import Candidate, Part, cover, parts, value
+from lantern_proxy.restore_lines import Present, lines
 from lantern_proxy.restore_salience import Place, likelihood
 from lantern_proxy.turn import Passage
 
@@ -73,6 +73,14 @@ def rated(text, *, speaker="user", answers=False):
     return likelihood(lines(passage), lambda key: 1.0, lambda term: 0.8, Place(answers=answers))
 
 
+def worth(text, *, speaker="user"):
+    """What a part of it is worth, over its likelihood."""
+    passage = Passage(session="s", message="m", position=0, part=0, turn=1, speaker=speaker, text=text)
+    told = lines(passage)
+    (made,) = parts([Candidate(passage, told, (0,))], Present(""), lambda term: 0.8, [1.0])
+    return made.alone / likelihood(told, lambda key: 1.0, lambda term: 0.8, Place(answers=False))
+
+
 @pytest.mark.parametrize(
     ("likely", "unlikely"),
     [
@@ -94,21 +102,9 @@ def test_a_rule_is_no_echo_of_what_uses_the_same_words():
     assert len(cover([first, replace(again, rule=True)], lambda p, opened: 10, 1_000, **sizes)) == 2
 
 
-@pytest.mark.parametrize("text", [
-    "```python\nport = 9443\n```", "conn = sqlite3.connect('a.db')", "def connect(path):", "<h2>Offers</h2>",
-    "import numpy as np", "from os import path", "return jsonify({'found': rows})", "conn.close();", "for row in rows:",
-])  # fmt: skip
-def test_code_is_told_from_prose_and_settings(text):
-    assert is_code(text)
-
-
-@pytest.mark.parametrize("text", [
-    "The port is 9443 (staging) or 80 (production).", "PORT=9443", "Let me see the return value.", "Try again for me:",
-    "We meet at 9:00 (room 4), 10:00 (room 5) and 11:00.", "- **Deadline:** 3 May (two weeks)", "port: 9443", "x < 3",
-    "I keep users(id, name) and orders(id, user_id, total) apart, as you said.",
-])  # fmt: skip
-def test_prose_and_settings_are_no_code(text):
-    assert not is_code(text)
+def test_a_fragment_of_an_answer_is_worth_less_than_a_sentence():
+    whole = "The staging server listens on port 9443 behind the gateway, and the metrics are on the port above it."
+    assert worth("The gateway listens:", speaker="assistant") < 0.5 * worth("The gateway listens:") < 0.5 * worth(whole)
 
 
 def test_an_answer_and_a_users_own_words_count_more():
