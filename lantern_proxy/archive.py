@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from sqlite_utils.db import Database
 
@@ -64,6 +64,7 @@ __all__ = [
 ]  # fmt: skip
 
 log = logging.getLogger("lantern.archive")
+T = TypeVar("T")
 
 _RECORD_FAULTS = (ValueError, TypeError, OverflowError, AttributeError)
 """What a record with a value that cannot be stored raises, besides SQLite's own."""
@@ -75,11 +76,11 @@ _TENANTS = """SELECT s.tenant, count(*), min(s.created_at), max(s.last_seen_at),
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """Something to write as one."""
+class _Work(Generic[T]):
+    """Something to write as one. write: returns what of it is new"""
 
     what: str
-    write: Callable[[Database], tuple[Passage, ...]]
+    write: Callable[[Database], Sequence[T]]
     give_up: Callable[[Database], None] = lambda _: None
     """What is done in its place when it cannot be stored."""
 
@@ -169,8 +170,8 @@ class Archive:
 
     def tenant_of(self, credential: str) -> str:
         """The tenant that a credential stands for in this archive. The credential cannot be found from it."""
-        digest = hmac.new(self._secret, credential.encode("utf-8", "surrogatepass"), hashlib.sha256)
-        return f"t_{digest.hexdigest()[:24]}"
+        digest = hmac.digest(self._secret, credential.encode("utf-8", "surrogatepass"), "sha256")
+        return f"t_{digest.hex()[:24]}"
 
     def of(self, tenant: str) -> TenantArchive:
         """What belongs to one tenant. Everything that is read goes through here."""
@@ -187,7 +188,7 @@ class Archive:
             for i, n, first, last, messages, passages in rows
         ]
 
-    def write(self, records: Sequence[Record]) -> list[tuple[Passage, ...]]:
+    def write(self, records: Sequence[Record]) -> list[Sequence[Passage]]:
         """Archive `records` in one transaction; when it returns they are on disk. Writing one twice changes nothing.
 
         returns: for each record the passages that are new, with their ids. A passage of unit "turn" takes the place of
@@ -202,7 +203,7 @@ class Archive:
             self.faults["write"] += 1
             raise
 
-    def _together(self, db: Database, works: Sequence[_Work]) -> list[tuple[Passage, ...]]:
+    def _together(self, db: Database, works: Sequence[_Work[T]]) -> list[Sequence[T]]:
         """All of it, without a savepoint; when some of it cannot be stored, all of it anew, each inside one."""
         try:
             return [work.write(db) for work in works]
@@ -213,9 +214,10 @@ class Archive:
         db.conn.execute("BEGIN IMMEDIATE")
         return [self._apart(db, work) for work in works]
 
-    def _apart(self, db: Database, work: _Work) -> tuple[Passage, ...]:
+    def _apart(self, db: Database, work: _Work[T]) -> Sequence[T]:
         """Inside a savepoint of its own: what cannot be stored does not touch what is written beside it."""
         db.conn.execute("SAVEPOINT apart")
+        added: Sequence[T] = ()
         try:
             added = work.write(db)
         except sqlite_faults(*_RECORD_FAULTS) as error:
@@ -223,7 +225,6 @@ class Archive:
                 raise
             db.conn.execute("ROLLBACK TO apart")
             self._count("record", f"{work.what} not archived: {error}")
-            added = ()
             work.give_up(db)
         db.conn.execute("RELEASE apart")
         return added
@@ -233,16 +234,16 @@ class Archive:
         with self._connections.reading() as db:
             return archive_cut.left(db, limit)
 
-    def add_passages(self, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> list[tuple[Passage, ...]]:
-        """File what messages were cut into; returns for each the passages that are new, with their ids.
+    def add_passages(self, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> list[int]:
+        """File what messages were cut into; returns for each how many of its passages are new.
 
         Messages that are gone by now get none. Raises ArchiveError when the file is at fault; then nothing was written.
         """
         with self._connections.writing(again=True) as db:
-            return self._together(db, [self._cut(cut, passages) for cut, passages in cuts])
+            return [*map(len, self._together(db, [self._cut(cut, passages) for cut, passages in cuts]))]
 
-    def _cut(self, cut: Uncut, passages: Sequence[Passage]) -> _Work:
-        def write(db: Database) -> tuple[Passage, ...]:
+    def _cut(self, cut: Uncut, passages: Sequence[Passage]) -> _Work[tuple[int, Passage]]:
+        def write(db: Database) -> Sequence[tuple[int, Passage]]:
             held = archive_cut.take(db, cut)
             mine = [passage for passage in passages if passage.message in held]
             return add_passages(db, name(cut.tenant), cut.project, mine, vectors=self.vectors)
@@ -256,8 +257,8 @@ class Archive:
         self.faults[fault] += 1
         log.log(logging.ERROR if self.faults[fault] == 1 else logging.DEBUG, "archive %s: %s", self.path, message)
 
-    def _of_record(self, record: Record) -> _Work:
-        def write(db: Database) -> tuple[Passage, ...]:
+    def _of_record(self, record: Record) -> _Work[Passage]:
+        def write(db: Database) -> Sequence[Passage]:
             return add_record(db, without_forgotten(db, self._marks, record), vectors=self.vectors)
 
         return _Work(f"record of session {record.session.id} is", write)

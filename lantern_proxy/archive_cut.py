@@ -16,8 +16,8 @@ from lantern_proxy.archive_rows import name, to_filed
 from lantern_proxy.turn import Filed
 
 NOTE = "INSERT INTO uncut (tenant, project, session, key) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_HELD = "SELECT 1 FROM messages WHERE tenant = ? AND session = ? AND key = ?"
-_DONE = "DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ?"
+_DONE = """DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ? RETURNING EXISTS (
+        SELECT 1 FROM messages m WHERE m.tenant = uncut.tenant AND m.session = uncut.session AND m.key = uncut.key)"""
 _LEFT = """SELECT u.tenant, u.project, m.session, m.key, m.position, m.turn, m.role, m.text, m.items, m.raw, m.print,
         m.side, m.partial, m.created_at
     FROM uncut u JOIN messages m ON m.tenant = u.tenant AND m.session = u.session AND m.key = u.key
@@ -43,13 +43,10 @@ def left(db: Database, limit: int) -> list[Uncut]:
 
 
 def take(db: Database, cut: Uncut) -> frozenset[str]:
-    """Keys of those messages of `cut` that are still there; none of them is uncut from now on."""
-    rows = [(name(cut.tenant), name(cut.session), name(filed.key)) for filed in cut.messages]
-    held = frozenset(
-        filed.key for filed, row in zip(cut.messages, rows, strict=True) if db.execute(_HELD, row).fetchone()
-    )
-    db.conn.executemany(_DONE, rows)
-    return held
+    """Keys of those messages of `cut` that are noted, and still there; none of them is uncut from now on."""
+    tenant, session = name(cut.tenant), name(cut.session)
+    done = [db.conn.execute(_DONE, (tenant, session, name(filed.key))).fetchone() for filed in cut.messages]
+    return frozenset(filed.key for filed, row in zip(cut.messages, done, strict=True) if row and row[0])
 
 
 def notes(tenant: str, project: str, session: str, keys: Sequence[str]) -> list[tuple[str, str, str, str]]:

@@ -81,21 +81,23 @@ def add_record(db: Database, record: Record, *, vectors: bool) -> tuple[Passage,
     added = add_passages(db, tenant, record.project, record.passages, vectors=vectors)
     for block in record.blocks:
         _add_block(db, tenant, session, block)
-    return added
+    return tuple(replace(passage, id=id_) for id_, passage in added)
 
 
 def add_passages(
     db: Database, tenant: str, project: str, passages: Sequence[Passage], *, vectors: bool
-) -> tuple[Passage, ...]:
+) -> list[tuple[int, Passage]]:
     """Those that are new, with their ids."""
     tried = [_add_passage(db, tenant, project, passage, vectors=vectors) for passage in passages]
-    added = tuple(passage for passage in tried if passage)
+    added = [each for each in tried if each]
     if not added or not has_edits(db, tenant):
         return added
-    return tuple(corrected(db, tenant, project, passage) for passage in added)
+    return [(id_, corrected(db, tenant, project, replace(passage, id=id_))) for id_, passage in added]
 
 
-def _add_passage(db: Database, tenant: str, project: str, passage: Passage, *, vectors: bool) -> Passage | None:
+def _add_passage(
+    db: Database, tenant: str, project: str, passage: Passage, *, vectors: bool
+) -> tuple[int, Passage] | None:
     if passage.unit == "turn":
         known = db.conn.execute(_TURN, (tenant, name(passage.session), passage.turn)).fetchone()
         if known and known[1] == fingerprint(passage.text):
@@ -108,7 +110,7 @@ def _add_passage(db: Database, tenant: str, project: str, passage: Passage, *, v
     # by no trigger: a statement that fires one is undone by itself, for which FTS5 writes out all it holds, each time
     id_ = filed.lastrowid or 0
     db.conn.execute(_WORDS, (id_, exact(passage.text)))
-    return replace(passage, id=id_)
+    return id_, passage
 
 
 def _take_over(db: Database, tenant: str, known: Sequence[Any], passage: Passage, *, vectors: bool) -> Passage:

@@ -200,8 +200,12 @@ def unlines(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n")) if text else ()
 
 
-dumps = json.JSONEncoder(separators=(",", ":")).encode
-"""Compact ASCII JSON, which any SQLite can store."""
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def dumps(value: Any) -> str:
+    """Compact ASCII JSON, which any SQLite can store."""
+    return _encode(value) if value or not isinstance(value, tuple | list) else "[]"
 
 
 def texts(value: str) -> tuple[str, ...]:

@@ -7,10 +7,12 @@ The two calls are the whole life of a turn in the core; the proxy adds the wire,
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
-from lantern_proxy.history import Entry, Session, advance, answered, begin, system_text
+from lantern_proxy.history import Entry, Session, advance, answered, begin, chain_of, system_text
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.turn import Answer, Event, Filed, Identity, Request
 
@@ -56,9 +58,9 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
     said = known.said.get(found.session.id, {}).items()
     verdict = compare(found.session, request, said=said, restart=found.restart)
-    session = replace(
-        found.session, lost=found.session.lost or verdict.is_loss, family=found.session.family or found.family
-    )
+    session = found.session
+    if (verdict.is_loss and not session.lost) or (found.family and not session.family):
+        session = replace(session, lost=session.lost or verdict.is_loss, family=session.family or found.family)
     after, filed = advance(session, request, verdict.kept, now=now, abandoned=verdict.abandoned)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
 
@@ -102,17 +104,18 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Sequence[st
     shown = [by_key[key] for key in head if key in by_key]
     first_answer = next((n for n, f in enumerate(filed) if f.message.role == "assistant"), len(filed))
     request = Request(api=row.api, model="", messages=tuple(f.message for f in sorted(filed, key=_position)))
+    head_of_all = tuple(map(_entry, filed))
     session = replace(
-        row, head=tuple(map(_entry, filed)), keys=frozenset(by_key), system=system_text(request),
+        row, head=head_of_all, chain=chain_of(head_of_all), keys=frozenset(by_key), system=system_text(request),
         opening=frozenset(i.print for f in filed[:first_answer] for i in f.message.items),
         system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in ("system", "developer")),
         position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
         lost=any(f.key not in head and f.message.role not in ("system", "developer") for f in filed),
     )  # fmt: skip
     remember(known, session)  # all it ever held, so that every text of it is found
-    session = replace(
-        session, head=tuple(map(_entry, shown)), answered=bool(shown and shown[-1].message.role == "assistant")
-    )
+    entries = tuple(map(_entry, shown))
+    answered_last = bool(shown and shown[-1].message.role == "assistant")
+    session = replace(session, head=entries, chain=chain_of(entries), answered=answered_last)
     remember(known, session)
     return session
 

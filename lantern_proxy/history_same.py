@@ -20,25 +20,36 @@ _LOOK_BACK = 32
 chain_on = lru_cache(maxsize=16_384)(fingerprint)
 _known: list[tuple[tuple[Message, ...], tuple[bytes, ...]]] = [((), ())] * _SLOTS
 """Histories seen last and their chain hashes, each at the place that its last message names."""
+_latest: list[tuple[tuple[Message, ...], tuple[bytes, ...]]] = [((), ())]
+"""The last of them: one request is asked for several times."""
 
 
 def chain_hashes(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
     """Chain hash up to each message: h_i = H(h_(i-1), fingerprint_i); system and empty ones leave it as it is."""
+    before, hashes = _latest[0]
+    if messages is before:
+        return hashes
     known = _beginning(messages)
     if len(known) == len(messages):
         return known
     found, chain = [], known[-1] if known else b""
     for m in messages[len(known) :]:
-        chain = chain_on(chain, m.print) if m.print and m.role not in SYSTEM else chain
+        chain = chain_after(chain, m)
         found.append(chain)
     hashes = (*known, *found)
-    _known[_slot(messages[-1])] = messages, hashes
+    _known[_slot(messages[-1])] = _latest[0] = messages, hashes
     return hashes
+
+
+def chain_after(chain: bytes, m: Message) -> bytes:
+    """The chain hash of a history that goes on with `m`."""
+    return chain_on(chain, m.print) if m.print and m.role not in SYSTEM else chain
 
 
 def forget_all() -> None:
     """Keep nothing of anybody: what was forgotten must not stay in memory either."""
     _known[:] = [((), ())] * _SLOTS
+    _latest[0] = (), ()
 
 
 def _beginning(messages: tuple[Message, ...]) -> tuple[bytes, ...]:

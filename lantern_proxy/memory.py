@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, Hit, Record, RequestRow, SessionRow, Why
 from lantern_proxy.archive_feedback import Verdict
@@ -85,7 +87,7 @@ class Lantern:
         step = follow(self._known, request, identity, now=now, new_id=lambda: session)
         self._known.in_flight.clear()  # no answer is waited for here
         if title and step.event == "new":
-            step = replace(step, session=replace(step.session, title=title))
+            step = replace(step, session=structs.replace(step.session, title=title))
         if times is not None:
             step = replace(step, filed=_dated(step.filed, request, times))
         record = self._record(step, request, times[-1] if times else now)

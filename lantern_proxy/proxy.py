@@ -14,7 +14,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -39,7 +40,7 @@ from lantern_proxy.restore_budget import budget_chars, sample_of, warm
 from lantern_proxy.restore_dense import Breaker
 from lantern_proxy.turn import Answer, Block, Preview, Request, canonical
 from lantern_proxy.wire import Protocol, protocol_of, reread
-from lantern_proxy.wire.headers import identity
+from lantern_proxy.wire.headers import identity, telling
 from lantern_proxy.wire.http import Arrival, accept_readable, decoded, outgoing
 from lantern_proxy.wire.json import Insert, Place, WireError
 
@@ -123,16 +124,9 @@ class Proxy:
         archive = self.writer.archive
         return archive.of(key[0]).blocks(key[1]) if archive else []
 
-    @contextmanager
-    def _failing_open(self, exchange: Exchange, stage: str) -> Iterator[None]:
+    def _failing_open(self, exchange: Exchange, stage: str) -> "_FailingOpen":
         """What fails in this block costs its own work, never the answer: counted, told, logged once."""
-        try:
-            yield
-        except WireError as error:  # not what its path promises: the upstream may say so
-            log.info("%s passes through as it came: %s", exchange.id, error)
-        except Exception as error:
-            exchange.degraded.append(f"{stage}:error")
-            self._once.tell(stage, "%s: %s failed; the request goes on without it", exchange.id, stage, error=error)
+        return _FailingOpen(exchange, stage, self._once)
 
     # --- before the upstream ---------------------------------------------------------------------------------------
 
@@ -140,7 +134,7 @@ class Proxy:
         """Everything up to the moment when the request goes out. Never raises."""
         started = self.came_at = time.monotonic()
         exchange = Exchange(
-            id=f"req_{secrets.token_hex(8)}", arrival=arrival, body=arrival.body, at=time.time(),
+            id=f"req_{next(_random)}", arrival=arrival, body=arrival.body, at=time.time(),
             headers=accept_readable(outgoing(arrival.headers)),
         )  # fmt: skip
         with self._failing_open(exchange, "session"):
@@ -171,9 +165,9 @@ class Proxy:
         exchange.plain = arrival.body
         request = exchange.request = await self._request(exchange, exchange.wire)
         exchange.project = arrival.header("x-lantern-project")[:200]
-        who = identity({name.decode("latin-1"): value.decode("latin-1") for name, value in arrival.headers})
+        who = identity(telling(arrival.headers))
         known, found = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)
-        step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{secrets.token_hex(8)}", found=found)
+        step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{next(_random)}", found=found)
         exchange.step, exchange.event, exchange.session = step, step.event, step.session.id
 
     async def _request(self, exchange: Exchange, wire: Protocol) -> Request:
@@ -204,9 +198,12 @@ class Proxy:
 
     async def _restore(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger, add to it what this request needs, and write both into the request."""
+        key, new = (exchange.tenant, exchange.session), step.event == "new"
         if step.verdict.is_loss or step.session.lost:
             self._notice_forgotten()
-        async with self._ledgers.of((exchange.tenant, exchange.session), new=step.event == "new") as ledger:
+        elif self._ledgers.is_empty(key, new=new):
+            return
+        async with self._ledgers.of(key, new=new) as ledger:
             again = replay(ledger, request)
             exchange.inserts = [insert for _, insert in again]
             exchange.shown = [block.restored for block, _ in again]
@@ -415,6 +412,40 @@ class Proxy:
 
         writing.add_done_callback(written)
         return writing
+
+
+def _endless() -> Iterator[str]:
+    """16 random hex digits at a time. Drawn in advance: to ask the system lets other threads go first."""
+    while True:
+        drawn = secrets.token_hex(512)
+        yield from (drawn[at : at + 16] for at in range(0, len(drawn), 16))
+
+
+_random = _endless()
+"""For the event loop alone."""
+
+
+@dataclass(slots=True)
+class _FailingOpen:
+    """See Proxy._failing_open. Every request enters five of them, and a class costs a fifth of a generator."""
+
+    exchange: Exchange
+    stage: str
+    once: Once
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None or not isinstance(error, Exception):
+            return False
+        if isinstance(error, WireError):  # not what its path promises: the upstream may say so
+            log.info("%s passes through as it came: %s", self.exchange.id, error)
+            return True
+        self.exchange.degraded.append(f"{self.stage}:error")
+        told = "%s: %s failed; the request goes on without it"
+        self.once.tell(self.stage, told, self.exchange.id, self.stage, error=error)
+        return True
 
 
 def _read(wire: Protocol, body: bytes, encoding: str) -> tuple[bytes, Request, reread.Seen | None]:

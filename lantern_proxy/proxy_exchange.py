@@ -64,11 +64,11 @@ class Exchange:
 
     @property
     def restored(self) -> int:
-        return sum(len(restored.placed) for restored in self.shown)
+        return sum([len(restored.placed) for restored in self.shown])
 
     @property
     def chars(self) -> int:
-        return sum(len(insert.text) for insert in self.inserts)
+        return sum([len(insert.text) for insert in self.inserts])
 
     def drop_blocks(self, why: str) -> None:
         """Let the request go out as it came."""
@@ -78,13 +78,17 @@ class Exchange:
 
     def told(self) -> list[Header]:
         """The x-lantern-* headers of the answer."""
-        told = {
-            "request": self.id, "session": self.session or "-", "event": self.event, "restored": str(self.restored),
-            "chars": str(self.chars), "ms": f"{self.ms:.2f}",
-        }  # fmt: skip
+        told = [
+            (b"x-lantern-request", self.id.encode()),
+            (b"x-lantern-session", self.session.encode("ascii", "replace") or b"-"),
+            (b"x-lantern-event", self.event.encode()),
+            (b"x-lantern-restored", b"%d" % self.restored),
+            (b"x-lantern-chars", b"%d" % self.chars),
+            (b"x-lantern-ms", b"%.2f" % self.ms),
+        ]
         if self.degraded:
-            told["degraded"] = ", ".join(dict.fromkeys(self.degraded))
-        return [(f"x-lantern-{name}".encode(), value.encode("ascii", "replace")) for name, value in told.items()]
+            told.append((b"x-lantern-degraded", ", ".join(dict.fromkeys(self.degraded)).encode("ascii", "replace")))
+        return told
 
 
 class Histogram:
@@ -124,21 +128,26 @@ class Tallies:
 
     def count(self, exchange: Exchange) -> None:
         """A request that is ready to go out."""
-        self.degraded.update(set(exchange.degraded))
+        if exchange.degraded:
+            self.degraded.update(set(exchange.degraded))
         self.events[exchange.event] += 1
         self.prepare_s.add(exchange.ms / 1000)
-        self.restored += sum(len(block.restored.placed) for block in exchange.blocks)
+        self.restored += sum([len(block.restored.placed) for block in exchange.blocks])
         self.added_chars += exchange.chars
 
     def settle(self, exchange: Exchange) -> None:
         """A request whose answer has passed."""
         for stage, seconds in exchange.laps:
             self.time(stage, seconds)
-        self.blocks.update(block.restored.kind for block in exchange.blocks)
+        if exchange.blocks:
+            self.blocks.update(block.restored.kind for block in exchange.blocks)
         self.prefix.follow(exchange)
 
     def time(self, stage: str, seconds: float) -> None:
-        self.stages.setdefault(stage, Histogram()).add(seconds)
+        histogram = self.stages.get(stage)
+        if histogram is None:
+            histogram = self.stages[stage] = Histogram()
+        histogram.add(seconds)
 
 
 class Prefixes:

@@ -48,6 +48,15 @@ class Ledgers:
         self._chars.clear()
         self.chars = 0
 
+    def is_empty(self, key: Key, *, new: bool = False) -> bool:
+        """Is a session's ledger here, with nothing in it and nobody at work on it? new: as in `of`."""
+        ledger = self._ledgers.get(key)
+        if ledger is None and new and key not in self._queues:
+            ledger = self._ledgers[key] = []
+            self._count(key, ledger)
+            self._make_room()
+        return ledger is not None and not ledger and key not in self._queues
+
     @asynccontextmanager
     async def of(self, key: Key, *, new: bool = False) -> AsyncIterator[list[Block]]:
         """The ledger of a session, for one request at a time. new: a session that was made just now has none yet."""

@@ -71,7 +71,7 @@ class Tenants:
         if archive is not None:
             return archive.tenant_of(credential)
         bare = credential.encode("utf-8", "surrogatepass")
-        return f"t_{hmac.new(self._salt, bare, hashlib.sha256).hexdigest()[:24]}"
+        return f"t_{hmac.digest(self._salt, bare, 'sha256').hex()[:24]}"
 
     def named(self, credential: str) -> str:
         """The tenant that the config names for a credential; empty when it names none."""

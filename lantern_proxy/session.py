@@ -15,7 +15,9 @@ Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lantern_proxy.history import (
     SUMMARY_CHARS,
@@ -51,8 +53,7 @@ _MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 2.0
 this many times those of the runner-up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(Struct, frozen=True, kw_only=True):
     """Where a request belongs."""
 
     session: Session | None = None
@@ -77,6 +78,8 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
     )
     if found is None:
         found = Link(why="nothing known", side=is_title_call(request))
+    if not (ids or identity.agent or identity.signals or request.signals):
+        return found
     if _is_new_id(found, strong):
         found = Link(why="known content under a new id", parent=found.session.id if found.session else "")
     side = found.side or bool(identity.agent) or bool({"side", "compact"} & (identity.signals | request.signals))

@@ -5,15 +5,16 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
-from lantern_proxy.history import Entry, Session, head_chain, is_empty, plain, terms
+from lantern_proxy.history import Entry, Session, is_empty, plain, terms
 from lantern_proxy.history_same import changed
 from lantern_proxy.turn import Item
 
-_K = TypeVar("_K")
+_Trace = tuple[dict[Any, set[str]], str | bytes]
+"""An index, and what it is asked for."""
 
 PROBE_CHARS = 20
 """Shortest text that is looked for within other texts, and how much of its beginning finds it."""
@@ -50,6 +51,10 @@ class Known:
     """session -> under which chain hash by_head has it"""
     by_start: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """beginning of a text -> main sessions that hold such a text"""
+    traces: defaultdict[str, list[_Trace]] = field(default_factory=lambda: defaultdict(list))
+    """session -> where by_id, by_answer and by_user name it"""
+    starts: defaultdict[str, list[_Trace]] = field(default_factory=lambda: defaultdict(list))
+    """main session -> where by_start names it"""
     said: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     """main session -> canonical text -> who said it: user, assistant, tool, or "side" for the answer of a side call"""
     arguments: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -103,10 +108,10 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = ()) -> None
     if session.family and session.id not in known.by_family[session.family]:
         known.by_family[session.family].append(session.id)
     if session.head:
-        known.ends[session.id] = head_chain(session)
-        known.by_head[known.ends[session.id]].append(session.id)
+        known.ends[session.id] = session.chain
+        known.by_head[session.chain].append(session.id)
     for value in ids:
-        known.by_id[value].add(session.id)
+        _name(known.by_id, value, session.id, known.traces)
     for entry in _unindexed(before.head if before else (), session.head):
         _index(known, session, entry)
     if len(known.sessions) > SIZE or known.size_bytes > MOST_BYTES:
@@ -146,16 +151,24 @@ def _index(known: Known, session: Session, entry: Entry) -> None:
     known.size_bytes += size
     for i in entry.message.items:
         for value in i.ids:
-            known.by_id[value].add(session.id)
+            _name(known.by_id, value, session.id, known.traces)
         if i.kind == "text" and entry.produced and not is_empty(i):
-            known.by_answer[i.print].add(session.id)
+            _name(known.by_answer, i.print, session.id, known.traces)
             _say(known, main, plain(i.text), "side" if session.side else "assistant")
         elif i.kind in ("text", "result") and not session.side and i.role in ("user", "tool"):
             _say(known, main, plain(i.text), i.role)
             if i.role == "user" and i.print not in session.opening:
-                known.by_user[i.print].add(session.id)
+                _name(known.by_user, i.print, session.id, known.traces)
         elif i.kind == "call" and entry.produced:
             _pass(known, main, i)
+
+
+def _name(index: dict[Any, set[str]], value: str | bytes, sid: str, traces: dict[str, list[_Trace]]) -> None:
+    """Let `index` name a session for `value`, and note that it does."""
+    holders = index[value]
+    if sid not in holders:
+        holders.add(sid)
+        traces[sid].append((index, value))
 
 
 def _say(known: Known, main: str, text: str, who: str) -> None:
@@ -164,7 +177,7 @@ def _say(known: Known, main: str, text: str, who: str) -> None:
         said[text] = who
         known.said_chars[main] += len(text)
         if len(text) >= PROBE_CHARS:
-            known.by_start[text[:PROBE_CHARS]].add(main)
+            _name(known.by_start, text[:PROBE_CHARS], main, known.starts)
         while len(said) > _SAID or (known.said_chars[main] > _SAID_CHARS and len(said) > 1):
             oldest = next(iter(said))
             del said[oldest]
@@ -175,7 +188,7 @@ def _pass(known: Known, main: str, call: Item) -> None:
     passed = known.arguments[main]
     passed += [text for text in map(plain, _strings(call.text)) if len(text) >= PROBE_CHARS]
     for text in passed[-8:]:
-        known.by_start[text[:PROBE_CHARS]].add(main)
+        _name(known.by_start, text[:PROBE_CHARS], main, known.starts)
     del passed[:-_ARGUMENTS]
 
 
@@ -220,10 +233,8 @@ def forget(known: Known, *session_ids: str) -> None:
     for sid in silent:
         for kept in (known.said, known.said_chars, known.arguments):
             kept.pop(sid, None)
-    _discard(known.by_id, gone)
-    _discard(known.by_answer, gone)
-    _discard(known.by_user, gone)
-    _discard(known.by_start, silent)
+    _wipe(known.traces, gone)
+    _wipe(known.starts, silent)
 
 
 def _forget_family(known: Known, session: Session) -> None:
@@ -234,8 +245,12 @@ def _forget_family(known: Known, session: Session) -> None:
         known.by_family.pop(session.family, None)
 
 
-def _discard(index: dict[_K, set[str]], gone: Set[str]) -> None:
-    for value in [value for value, holders in index.items() if not gone.isdisjoint(holders)]:
-        index[value] -= gone
-        if not index[value]:
-            del index[value]
+def _wipe(traces: dict[str, list[_Trace]], gone: Set[str]) -> None:
+    """Let no index name these sessions any more."""
+    for sid in gone:
+        for index, value in traces.pop(sid, ()):
+            holders = index.get(value)
+            if holders is not None:
+                holders.discard(sid)
+                if not holders:
+                    del index[value]

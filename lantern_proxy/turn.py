@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Api = Literal["chat", "responses", "messages"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -29,12 +29,11 @@ _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
 
 def fingerprint(*parts: str | bytes) -> bytes:
     """16 bytes that stand for `parts`; the parts are length-prefixed, so ("ab", "c") differs from ("a", "bc")."""
-    digest = blake2b(digest_size=16)
+    pieces: list[bytes] = []
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.digest()
+        pieces += (len(data).to_bytes(8, "little"), data)
+    return blake2b(b"".join(pieces), digest_size=16).digest()
 
 
 def strip_block(text: str) -> str:
@@ -73,6 +72,10 @@ def item(role: Role, kind: Kind, text: str, *, name: str = "", ids: Iterable[str
     return Item(role, kind, text, name, tuple(ids), fingerprint(role, kind, known, canonical(text)))
 
 
+BLANK = frozenset(item(role, "text", "").print for role in get_args(Role))
+"""Fingerprints of texts with nothing in them but white space and reminders."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message (or Responses item) of the wire. `raw` is its JSON, byte for byte."""
@@ -99,7 +102,7 @@ class Message:
 
 def message(role: Role, items: Sequence[Item], raw: bytes) -> Message:
     """A Message with its fingerprint. An item that holds nothing but white space counts for nothing."""
-    compared = [i for i in items if i.kind != "reasoning" and (i.kind != "text" or canonical(i.text))]
+    compared = [i for i in items if i.kind != "reasoning" and i.print not in BLANK]
     return Message(role, tuple(items), raw, fingerprint(*(i.print for i in compared)) if compared else b"")
 
 

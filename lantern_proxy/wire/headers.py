@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from lantern_proxy.turn import Identity
 
@@ -17,8 +17,21 @@ _SUBAGENT_HEADERS = ("x-openai-subagent", "x-codex-parent-thread-id")
 _SIDE_KINDS = re.compile(r'"request_kind"\s*:\s*"(\w+)"')
 
 
+_TOLD = frozenset(
+    name.encode() for name in (*_SESSION_HEADERS, *_AGENT_HEADERS, *_SUBAGENT_HEADERS, "x-codex-turn-metadata")
+)
+_NOBODY = Identity()
+
+
+def telling(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Those of a request's headers that identity() looks at. Of several of a name the last one."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TOLD}
+
+
 def identity(headers: Mapping[str, str]) -> Identity:
     """headers: names in lower case."""
+    if not headers:
+        return _NOBODY
     ids = [(name, headers[name]) for name in _SESSION_HEADERS if headers.get(name)]
     signals: set[str] = set()
     agent = next((headers[name] for name in _AGENT_HEADERS if headers.get(name)), "")
