@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from weakref import finalize
 
 import numpy as np
 
-from lantern_proxy import analyze, analyze_native
+from lantern_proxy import analyze
 from lantern_proxy.bm25_native import BUILT, DAMAGED, FOREIGN, FULL, TERMS, WHY, Kernel, Native, best_kernel
 from lantern_proxy.bm25_twin import ABSENT, EXISTS, Ids, Scores, Times, Twin
 
@@ -29,7 +29,7 @@ __all__ = ["BUILT", "PARTITION_S", "WHY", "Index", "Kernel", "best_kernel"]
 PARTITION_S = 7 * 86_400
 """Length of the partitions that `newest` counts; they begin at multiples of it since 1970."""
 
-_ALWAYS = -math.inf
+_ALWAYS, _isfinite = -math.inf, math.isfinite
 _AT_ONCE = 1 << 14
 
 
@@ -48,9 +48,13 @@ class Index:
         if not 0 <= b <= 1:
             raise ValueError(f"bm25: b is {b}; use 0 to 1")
         self._kernel: Kernel = best_kernel() if kernel is None else kernel
-        self._held: Native | Twin | None = Twin(k1, b) if self._kernel == "numpy" else Native(self._kernel, k1, b)
+        self._engine: Native | Twin = Twin(k1, b) if self._kernel == "numpy" else Native(self._kernel, k1, b)
         self._lock = Lock()
-        self._partitions: Counter[int] = Counter()
+        self._acquire, self._release = self._lock.acquire, self._lock.release  # half as long as `with`
+        self._partitions: Counter[float] = Counter()
+        """When partitions begin -> how many documents each has."""
+        self._start: float = 0
+        """Of one of them."""
 
     @property
     def kernel(self) -> Kernel:
@@ -63,23 +67,28 @@ class Index:
         time:  Unix seconds, for `since` and `newest`
         """
         _refuse_string(terms)
-        if not math.isfinite(time):
+        if not _isfinite(time):
             raise ValueError(f"bm25: time of document {doc_id} is {time}; use Unix seconds")
         with self._lock:
             code = self._engine.add(doc_id, time, terms)
             if code:
                 _refuse(code, doc_id)
-            self._partitions[int(time // PARTITION_S)] += 1
+            self._partitions[_start_of(time)] += 1
 
     def add_text(self, doc_id: int, text: str, time: float = 0) -> None:
         """add() of the terms of `text` (analyze.terms), which go from C to C where they can."""
         code = FOREIGN
-        if analyze_native.SERVES and math.isfinite(time):
-            with self._lock:
+        if _isfinite(time):
+            self._acquire()
+            try:
                 code = self._engine.add_text(doc_id, time, text)
-                if code == 0:
-                    self._partitions[int(time // PARTITION_S)] += 1
+                if not code:
+                    if not self._start <= time < self._start + PARTITION_S:  # a division takes longer
+                        self._start = _start_of(time)
+                    self._partitions[self._start] += 1
                     return
+            finally:
+                self._release()
         if code == FOREIGN:
             self.add(doc_id, analyze.terms(text), time)
         else:
@@ -101,7 +110,7 @@ class Index:
                 done += added
                 if code == TERMS:
                     code = self._engine.add(int(ids[done]), float(at[done]), _terms_of(lines[done]))
-                    self._partitions[int(at[done] // PARTITION_S)] += code == 0
+                    self._partitions[_start_of(float(at[done]))] += code == 0
                     done += code == 0
                 if code:
                     _refuse(code, int(ids[done]))
@@ -147,7 +156,7 @@ class Index:
             code, time = self._engine.remove(doc_id)
             if code:
                 _refuse(code, doc_id)
-            partition = int(time // PARTITION_S)
+            partition = _start_of(time)
             self._partitions[partition] -= 1
             if not self._partitions[partition]:
                 del self._partitions[partition]
@@ -236,20 +245,13 @@ class Index:
         """Let go of the index: it is freed when the searches that run have ended. Closing twice is allowed, anything
         else afterwards is a ValueError."""
         with self._lock:
-            self._held = None
+            self._engine = cast(Native, _Closed())
 
     def __enter__(self) -> "Index":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def _engine(self) -> Native | Twin:
-        held = self._held
-        if held is None:
-            raise ValueError("bm25: the index is closed; make a new one")
-        return held
 
     def _bound(self, since: float | None, newest: int | None) -> float:
         """The earliest time that both filters let through."""
@@ -261,7 +263,17 @@ class Index:
         if newest < 1:
             raise ValueError(f"bm25: newest is {newest}; use 1 or more 7-day partitions, or None for all")
         partitions = sorted(self._partitions, reverse=True)[:newest]
-        return max(bound, float(partitions[-1] * PARTITION_S)) if partitions else bound
+        return max(bound, float(partitions[-1])) if partitions else bound
+
+
+class _Closed:
+    """In the place of an engine: looking for one on each call would take a tenth of a search."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ValueError("bm25: the index is closed; make a new one")
+
+    def __len__(self) -> int:
+        return self.closed
 
 
 def _refuse_string(terms: object) -> None:
@@ -293,9 +305,13 @@ def _terms_of(lines: bytes) -> list[str]:
     return lines.decode("utf-8", "surrogatepass").split("\n") if lines else []
 
 
-def _partitions_of(times: Times) -> dict[int, int]:
-    """Partition -> how many of these documents are of it."""
-    found: Counter[int] = Counter()
+def _start_of(time: float) -> float:
+    return time // PARTITION_S * PARTITION_S
+
+
+def _partitions_of(times: Times) -> dict[float, int]:
+    """When a partition begins -> how many of these documents are of it."""
+    found: Counter[float] = Counter()
     for first in range(0, len(times), _AT_ONCE):  # what fits the caches
         some = times[first : first + _AT_ONCE]
         of = np.floor(some / PARTITION_S)
@@ -306,5 +322,5 @@ def _partitions_of(times: Times) -> dict[int, int]:
         borders = np.flatnonzero(of[1:] != of[:-1]) + 1  # mostly they are in order of time
         starts = np.concatenate(([0], borders))
         for partition, n in zip(of[starts].tolist(), np.diff(starts, append=len(of)).tolist(), strict=True):
-            found[int(partition)] += n
+            found[partition * PARTITION_S] += n
     return found

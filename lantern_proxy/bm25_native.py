@@ -65,9 +65,14 @@ class Native:
             data = text.encode()
         except UnicodeEncodeError:
             return FOREIGN
-        size = len(data)
-        tables = _ASCII if size == len(text) else analyze_native.unicode_of(text, data)
-        return _add_text(self._c, tables, doc_id, time, size, data)  # type: ignore[no-any-return]
+        if text.isascii():
+            return _add_text(self._c, _ASCII, doc_id, time, len(data), data)  # type: ignore[no-any-return]
+        return int(_add_text(self._c, analyze_native.unicode_of(text, data), doc_id, time, len(data), data))
+
+    if not analyze_native.SERVES:
+
+        def add_text(self, doc_id: int, time: float, text: str) -> int:
+            return FOREIGN
 
     def add_lines(self, ids: Ids, times: Times, lines: Sequence[bytes]) -> tuple[int, int]:
         """How many were added, and why not the next."""

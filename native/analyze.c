@@ -1,5 +1,7 @@
 /* Text to terms. analyze.py is the truth: the names here are its names, and what follows must do what it does. */
 #include "analyze.h"
+#include "analyze_utf8.h"
+#include "bm25_atomic.h"
 
 #include <string.h>
 
@@ -7,7 +9,7 @@ enum { MAX_TERM = 96, MAX_RUN = 4 * MAX_TERM, MAX_PARTS = 12, APOSTROPHE = 0x201
 
 typedef struct {
     const analyze_unicode *unicode;
-    analyze_memo *memo; /* or NULL */
+    analyze_words *words; /* or NULL */
     const uint8_t *end; /* of the text */
     uint8_t *terms;
     size_t room, size, n;
@@ -25,73 +27,6 @@ typedef struct {
     size_t n;
     uint8_t bytes[MAX_RUN * LONGEST];
 } piece;
-
-/* ---- UTF-8 ---- */
-
-static const uint32_t malformed = UINT32_MAX;
-
-/* The code point at p, and how many bytes it takes; `malformed` when it is none, or does not end before `end`. */
-static uint32_t decode(const uint8_t *p, const uint8_t *end, unsigned *n) {
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned size = *p < 0x80 ? 1 : *p < 0xC2 ? 0 : *p < 0xE0 ? 2 : *p < 0xF0 ? 3 : *p < 0xF5 ? 4 : 0;
-    uint32_t c = size > 1 ? *p & (0x7Fu >> size) : *p;
-    *n = size;
-    if (!size || (size_t)(end - p) < size) return malformed;
-    for (unsigned i = 1; i < size; i++) {
-        if ((p[i] & 0xC0) != 0x80) return malformed;
-        c = c << 6 | (p[i] & 0x3Fu);
-    }
-    return c < least[size] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000) ? malformed : c;
-}
-
-static size_t encode(uint32_t c, uint8_t *to) {
-    if (c < 0x80) return to[0] = (uint8_t)c, 1;
-    if (c < 0x800) return to[0] = (uint8_t)(0xC0 | c >> 6), to[1] = (uint8_t)(0x80 | (c & 0x3F)), 2;
-    if (c < 0x10000) {
-        to[0] = (uint8_t)(0xE0 | c >> 12), to[1] = (uint8_t)(0x80 | (c >> 6 & 0x3F));
-        return to[2] = (uint8_t)(0x80 | (c & 0x3F)), 3;
-    }
-    to[0] = (uint8_t)(0xF0 | c >> 18), to[1] = (uint8_t)(0x80 | (c >> 12 & 0x3F));
-    return to[2] = (uint8_t)(0x80 | (c >> 6 & 0x3F)), to[3] = (uint8_t)(0x80 | (c & 0x3F)), 4;
-}
-
-/* The code point at p of a text that is_ours has seen. */
-static uint32_t next(const uint8_t *p, unsigned *n) {
-    if (*p < 0x80) return *n = 1, *p;
-    if (*p < 0xE0) return *n = 2, (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu);
-    if (*p < 0xF0) return *n = 3, (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
-    return *n = 4, (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
-}
-
-static int is_ours(const analyze_unicode *u, const uint8_t *p, const uint8_t *end) {
-    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
-    unsigned n;
-    for (; p < end; p += n) {
-        uint32_t c;
-        for (uint64_t word; end - p >= 8; p += 8) { /* eight bytes of ASCII but 0 */
-            memcpy(&word, p, 8);
-            if ((word | (word - ones)) & tops) break;
-        }
-        if (p == end) break;
-        c = decode(p, end, &n);
-        if (!c || c >= u->n_kinds || u->kind[c] & ANALYZE_OTHER) return 0;
-    }
-    return 1;
-}
-
-static uint32_t lower(const analyze_unicode *u, uint32_t c) {
-    size_t low = 0, high = u->n_upper;
-    if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
-    if (!(u->kind[c] & ANALYZE_UPPER)) return c;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (u->upper[middle] < c)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < u->n_upper && u->upper[low] == c ? u->lower[low] : c;
-}
 
 /* ---- runs: _RUN of analyze.py ---- */
 
@@ -166,34 +101,52 @@ static void put(output *o, const uint8_t *bytes, size_t n) {
     o->size += n;
 }
 
-static void put_letters(output *o, const uint8_t letters[ANALYZE_MEMO_WORD], size_t n) {
+static void put_letters(output *o, const uint8_t letters[ANALYZE_LETTERS], size_t n) {
     uint8_t *to;
-    if (o->room - o->size <= ANALYZE_MEMO_WORD) {
+    if (o->room - o->size <= ANALYZE_LETTERS) {
         put(o, letters, n);
         return;
     }
-    to = begin(o, ANALYZE_MEMO_WORD);
-    memcpy(to, letters, ANALYZE_MEMO_WORD); /* a fixed size is two moves; the next term goes over what is too much */
+    to = begin(o, ANALYZE_LETTERS);
+    memcpy(to, letters, ANALYZE_LETTERS); /* a fixed size is two moves; the next term goes over what is too much */
     o->size += n;
 }
 
-/* The stem of a word of n <= ANALYZE_MEMO_WORD lower-case ASCII letters, from the memo or into it. */
 static void put_stem(output *o, const uint64_t word[2], size_t n) {
-    const uint64_t hash = (word[0] ^ word[1] * UINT64_C(0xC2B2AE3D27D4EB4F)) * UINT64_C(0x9E3779B97F4A7C15);
-    analyze_stemmed *const known = o->memo ? &o->memo->at[hash >> 32 & (ANALYZE_MEMO - 1)] : NULL;
-    uint8_t letters[ANALYZE_MEMO_WORD];
-    size_t left;
-    if (known && known->word[0] == word[0] && known->word[1] == word[1]) {
-        memcpy(letters, known->stem, ANALYZE_MEMO_WORD);
-        put_letters(o, letters, known->n);
-        return;
-    }
+    uint8_t letters[ANALYZE_LETTERS];
     memcpy(letters, word, sizeof letters);
-    left = analyze_stem(letters, n);
-    put_letters(o, letters, left);
-    if (!known) return;
-    known->word[0] = word[0], known->word[1] = word[1], known->n = (uint32_t)left;
-    memcpy(known->stem, letters, sizeof letters);
+    put_letters(o, letters, analyze_stem(letters, n));
+}
+
+/* A word of n <= ANALYZE_LETTERS lower-case ASCII letters is put aside until all are: its place in the memo is probably
+ * in no near cache. */
+static void put_aside(analyze_words *w, const uint64_t word[2], size_t n) {
+    const uint64_t hash = (word[0] ^ word[1] * UINT64_C(0xC2B2AE3D27D4EB4F)) * UINT64_C(0x9E3779B97F4A7C15);
+    analyze_word *const place = &w->memo->at[hash >> 32 & (ANALYZE_WORDS - 1)];
+    prefetch(place);
+    w->fresh[w->n_fresh++] = (analyze_fresh){{word[0], word[1]}, place, n, 0};
+}
+
+/* Those that were put aside and have a name are told by it; the others are left. Without a branch on which: it would be
+ * mispredicted too often. */
+static void name_words(analyze_words *w) {
+    const size_t n = w->n_fresh;
+    w->n_fresh = 0;
+    for (size_t i = 0; i < n; i++) {
+        const analyze_fresh f = w->fresh[i];
+        const uint64_t differs = (f.word->letters[0] ^ f.letters[0]) | (f.word->letters[1] ^ f.letters[1]);
+        const size_t is_known = (size_t)!differs & (size_t)(f.word->name != NULL);
+        w->named[w->n_named] = f.word->name, w->n_named += is_known;
+        w->fresh[w->n_fresh] = f, w->n_fresh += 1 - is_known;
+    }
+}
+
+static void put_fresh(output *o, analyze_words *w) {
+    for (analyze_fresh *f = w->fresh; f < w->fresh + w->n_fresh && !o->full; f++) {
+        f->word->letters[0] = f->letters[0], f->word->letters[1] = f->letters[1], f->word->name = NULL;
+        f->term = o->n;
+        put_stem(o, f->letters, f->n);
+    }
 }
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -207,16 +160,19 @@ static unsigned letters_of(uint64_t word) {
     return not ? (unsigned)__builtin_ctzll(not) / 8 : 8;
 }
 
-/* A run that is a plain word of up to 16 letters, which most of them are: its stem goes out. Behind it, or NULL when what
- * stands at p is something else, or too near the end to look at two words of memory. */
+/* A run that is a plain word of up to 16 letters, which most of them are: its stem goes out. Behind it and the space after
+ * it, or NULL when what stands at p is something else, or too near the end to look at two words of memory. */
 static const uint8_t *plain_word(output *o, const uint8_t *p) {
     uint64_t at[2], word[2];
     unsigned n;
-    if (o->end - p < ANALYZE_MEMO_WORD + 2) return NULL;
+    if (o->end - p < ANALYZE_LETTERS + 2) return NULL;
     memcpy(at, p, sizeof at);
     if ((n = letters_of(at[0])) == 8) n += letters_of(at[1]);
-    if (!n || p[n] >= 0x80 || o->unicode->kind[p[n]] & ANALYZE_WORD) return NULL;
-    if (memchr("./:@+'\\-", p[n], 8) && p[n + 1] != ' ' && p[n + 1] != '\n') return NULL; /* may go on */
+    if (!n) return NULL;
+    if (p[n] != ' ') {
+        if (p[n] >= 0x80 || o->unicode->kind[p[n]] & ANALYZE_WORD) return NULL;
+        if (memchr("./:@+'\\-", p[n], 8) && p[n + 1] != ' ' && p[n + 1] != '\n') return NULL; /* may go on */
+    }
     at[0] &= n >= 8 ? ~UINT64_C(0) : (UINT64_C(1) << 8 * n) - 1;
     at[1] &= n <= 8 ? 0 : n == 16 ? ~UINT64_C(0) : (UINT64_C(1) << 8 * (n - 8)) - 1;
     for (int i = 0; i < 2; i++) word[i] = at[i] | (at[i] & ALL(0x40)) >> 1;
@@ -225,8 +181,11 @@ static const uint8_t *plain_word(output *o, const uint8_t *p) {
         const int all = !((at[0] | at[1]) & ALL(0x20));
         if (!first_alone && !all) return NULL;
     }
-    put_stem(o, word, n);
-    return p + n;
+    if (o->words)
+        put_aside(o->words, word, n);
+    else
+        put_stem(o, word, n);
+    return p + n + (p[n] == ' ');
 }
 #else
 static const uint8_t *plain_word(output *o, const uint8_t *p) {
@@ -362,11 +321,12 @@ static void put_run(output *o, const uint8_t *p, const uint8_t *stop) {
     expand(o, &r);
 }
 
-int64_t analyze_terms(const analyze_unicode *unicode, analyze_memo *memo, size_t n_bytes, const char *text,
+int64_t analyze_terms(const analyze_unicode *unicode, analyze_words *words, size_t n_bytes, const char *text,
                       char between, size_t room, char *terms, size_t *n_terms) {
     const uint8_t *p = (const uint8_t *)text, *const end = p + n_bytes;
-    output o = {unicode, memo, end, (uint8_t *)terms, room, 0, 0, between, 0};
+    output o = {unicode, words, end, (uint8_t *)terms, room, 0, 0, between, 0};
     if (!is_ours(unicode, p, end)) return ANALYZE_FOREIGN;
+    if (words) words->n_named = words->n_fresh = 0;
     while (p < end && !o.full) {
         const uint8_t *stop = plain_word(&o, p);
         unsigned n;
@@ -382,6 +342,7 @@ int64_t analyze_terms(const analyze_unicode *unicode, analyze_memo *memo, size_t
             p += n;
         }
     }
+    if (words) name_words(words), put_fresh(&o, words);
     if (n_terms) *n_terms = o.n;
     return o.full ? ANALYZE_ROOM : (int64_t)o.size;
 }

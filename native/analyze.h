@@ -26,22 +26,36 @@ typedef struct {
     const uint32_t *upper, *lower; /* those that are UPPER, ascending, and what each becomes */
 } analyze_unicode;
 
-/* Words that were stemmed lately, and their stems; one thread at a time. To begin with: zeros. */
-enum { ANALYZE_MEMO = 8192, ANALYZE_MEMO_WORD = 16 };
+/* What the caller calls plain words that it has met; one thread at a time. To begin with: zeros. */
+enum { ANALYZE_WORDS = 65536, ANALYZE_LETTERS = 16 };
 typedef struct {
-    uint64_t word[2]; /* lower case, zeros behind it; all zeros: nothing is here */
-    uint8_t stem[16];
-    uint32_t n; /* letters that are left of it */
-} analyze_stemmed;
+    uint64_t letters[2]; /* lower case, zeros behind them; all zeros: nothing is here */
+    void *name;          /* of its stem; NULL: not known yet */
+} analyze_word;
 typedef struct {
-    analyze_stemmed at[8192];
+    analyze_word at[65536];
 } analyze_memo;
 
-/* The terms of a text in UTF-8, in order, repeats kept, with `between` between two of them (a line break or a zero
- * byte; no term holds either). memo: may be NULL. Returns the bytes written to `terms`, with their number in *n_terms
- * unless that is NULL; ANALYZE_ROOM when they are more than `room`; ANALYZE_FOREIGN for what only the reference can do:
- * malformed UTF-8, a zero byte, a code point that is OTHER or not below n_kinds. */
-int64_t analyze_terms(const analyze_unicode *unicode, analyze_memo *memo, size_t n_bytes, const char *text,
+/* The plain words of one text. Those that have a name are told by it, and are not among the terms; the others come
+ * behind all other terms, and it is told which, so that the caller can name them: in this order, since a later word may
+ * take the place of an earlier one. named and fresh have room for one word for each two bytes of text, and one more. */
+typedef struct {
+    uint64_t letters[2];
+    analyze_word *word;
+    size_t n, term; /* letters; which of the terms */
+} analyze_fresh;
+typedef struct {
+    analyze_memo *memo;
+    size_t n_named, n_fresh;
+    void **named;
+    analyze_fresh *fresh;
+} analyze_words;
+
+/* The terms of a text in UTF-8, in order (but see above), repeats kept, with `between` between two of them (a line break or a
+ * zero byte; no term holds either). words: may be NULL, and then all are terms. Returns the bytes written to `terms`,
+ * with the number of terms in *n_terms unless that is NULL; ANALYZE_ROOM when they are more than `room`; ANALYZE_FOREIGN for
+ * what only the reference can do: malformed UTF-8, a zero byte, a code point that is OTHER or not below n_kinds. */
+int64_t analyze_terms(const analyze_unicode *unicode, analyze_words *words, size_t n_bytes, const char *text,
                       char between, size_t room, char *terms, size_t *n_terms);
 
 /* Stem the n characters of a word in place; returns how many are left, never more. One byte a character: lower-case

@@ -46,7 +46,51 @@ static size_t draw_text(uint64_t *seed, uint8_t *text, size_t most) {
     return n;
 }
 
-static analyze_memo memo; /* of all texts that this test draws */
+/* Of all texts that this test draws; named after stems as they stand here. */
+static analyze_memo memo;
+static char stems[200000][24];
+static size_t n_stems;
+
+static char *name_of(const uint8_t *stem, size_t n) {
+    for (size_t i = 0; i < n_stems; i++)
+        if (strlen(stems[i]) == n && !memcmp(stems[i], stem, n)) return stems[i];
+    CHECK(n_stems < sizeof stems / sizeof *stems && n < sizeof *stems);
+    memcpy(stems[n_stems], stem, n);
+    return stems[n_stems++];
+}
+
+/* How often a term stands in a text of terms. */
+static size_t count_of(const char *term, size_t n, const uint8_t *terms, size_t size) {
+    size_t found = 0;
+    for (size_t at = 0, end; size && at <= size; at = end + 1) {
+        for (end = at; end < size && terms[end] != '\n'; end++) {}
+        found += end - at == n && !memcmp(terms + at, term, n);
+    }
+    return found;
+}
+
+/* With words that have names, and those that get one now, there are as many of each term as without. */
+static void check_words(const uint8_t *text, size_t n, const uint8_t *terms, size_t size, size_t n_terms) {
+    const size_t most = n / 2 + 1;
+    analyze_words w = {&memo, 9, 9, malloc(most * sizeof *w.named), malloc(most * sizeof *w.fresh)};
+    uint8_t *const left = malloc(size + 64);
+    size_t n_left, at = 0;
+    const int64_t left_size = analyze_terms(&unicode, &w, n, (const char *)text, '\n', size + 64, (char *)left, &n_left);
+    CHECK(left_size >= 0 && n_left + w.n_named == n_terms && w.n_fresh <= n_left);
+    for (size_t i = 0; i < w.n_named; i++) {
+        const char *const name = w.named[i];
+        size_t named = 0;
+        for (size_t j = 0; j < w.n_named; j++) named += w.named[j] == name;
+        CHECK(named + count_of(name, strlen(name), left, (size_t)left_size) == count_of(name, strlen(name), terms, size));
+    }
+    for (size_t i = 0, term = 0; i < w.n_fresh; i++) {
+        size_t end;
+        for (; term < w.fresh[i].term; term++) at += strcspn((char *)left + at, "\n") + 1;
+        for (end = at; end < (size_t)left_size && left[end] != '\n'; end++) {}
+        w.fresh[i].word->name = name_of(left + at, end - at);
+    }
+    free(w.named), free(w.fresh), free(left);
+}
 
 /* Text and room are exactly as large as they are said to be, so that a byte too far is seen. */
 static void test_any_bytes_in_any_room(uint64_t seed) {
@@ -64,12 +108,7 @@ static void test_any_bytes_in_any_room(uint64_t seed) {
         size_t borders = 0;
         for (int64_t i = 0; i < size; i++) borders += terms[i] == '\n';
         CHECK(borders + (size > 0) == n_terms);
-        for (int i = 0; i < 2; i++) { /* what the memo lacks, and what it then has */
-            char *const again = malloc((size_t)size + 64);
-            CHECK(analyze_terms(&unicode, &memo, n, (char *)text, '\n', (size_t)size + 64, again, &n_again) == size);
-            CHECK(n_again == n_terms && !memcmp(again, terms, (size_t)size));
-            free(again);
-        }
+        for (int i = 0; i < 2; i++) check_words(text, n, terms, (size_t)size, n_terms); /* named then */
         CHECK(analyze_terms(&unicode, NULL, n, (char *)text, '\n', (size_t)size + 1, tight, &n_again) <= size);
         CHECK(analyze_terms(&unicode, NULL, n, (char *)text, '\n', small, less, NULL) <= (int64_t)small);
         free(tight), free(less);

@@ -17,7 +17,7 @@ void bm25_free_core(void *p) {
         free(c->arena);
         c->arena = next;
     }
-    free(c->map), free(c->dictionary), free(c->removed), free(c->image_held);
+    free(c->map), free(c->dictionary), free(c->removed), free(c->image_held), free(c->memo);
     free(c);
 }
 
@@ -91,46 +91,53 @@ int bm25_has(bm25 *q, int64_t id) {
 
 /* ---- documents come ---- */
 
-/* The different terms of a text, with their counts in them, in scratch buffer 2. Terms new to the index are made. */
-static int resolve(bm25 *q, core *c, size_t n, size_t n_bytes, const char *text, term ***found, size_t *n_found) {
+enum { EACH_BUFFER = 2, FOUND_BUFFER = 4 };
+
+/* The terms of a text, repeats included, in a scratch buffer. Those new to the index are made. */
+int bm25_resolve(bm25 *q, size_t n, size_t n_bytes, const char *text, term ***each) {
+    core *const c = q->core;
+    const dictionary *const d = c->dictionary;
     token *t = NULL;
-    const dictionary *d;
     const int code = bm25_split(&q->own, n, n_bytes, text, &t);
-    term **out = bm25_take(&q->own, 2, n * sizeof *out);
+    term **const out = *each = bm25_take(&q->own, EACH_BUFFER, n * sizeof *out);
     if (code || !out) return code ? code : BM25_NO_MEMORY;
-    *found = out, *n_found = 0;
-    d = c->dictionary;
     for (size_t i = 0; i < n; i++) prefetch((const void *)&d->at[t[i].hash & d->mask]);
+    for (size_t i = 0; i < n; i++) bm25_fetch_term(d->at[t[i].hash & d->mask]);
+    for (size_t i = 0; i < n; i++)
+        if (!(out[i] = bm25_find_or_make(q, c, t + i))) return BM25_NO_MEMORY;
+    return 0;
+}
+
+/* The different ones among them go to found, behind n_found others, with their counts. */
+static size_t count_terms(const bm25 *q, size_t n, term **each, size_t n_found, term **found) {
     for (size_t i = 0; i < n; i++) {
-        const char *const likely_term = (const char *)d->at[t[i].hash & d->mask];
-        prefetch(likely_term), prefetch(likely_term + 63);
-    }
-    q->mark++;
-    for (size_t i = 0; i < n; i++) {
-        term *const x = bm25_find_or_make(q, c, t + i);
-        if (!x) return BM25_NO_MEMORY;
+        term *const x = each[i];
         if (x->mark == q->mark) {
             x->count++;
         } else {
             x->mark = q->mark, x->count = 1;
-            out[(*n_found)++] = x;
+            found[n_found++] = x;
             prefetch((const void *)x->list);
         }
     }
-    return 0;
+    return n_found;
 }
 
-int bm25_add(bm25 *q, int64_t id, double time, size_t n, size_t n_bytes, const char *text) {
+/* BM25_EXISTS or BM25_FULL. */
+int bm25_may_add(bm25 *q, int64_t id, size_t n) {
+    if (bm25_slot_of(q->core, id) != SIZE_MAX) return BM25_EXISTS;
+    return q->core->now.n >= UINT32_MAX - 1 || n > INT32_MAX ? BM25_FULL : 0;
+}
+
+int bm25_add_resolved(bm25 *q, int64_t id, double time, size_t n, term **each, size_t n_more, term **more) {
     core *const c = q->core;
-    const uint32_t slot = c->now.n, length = (uint32_t)n;
+    const uint32_t slot = c->now.n, length = (uint32_t)(n + n_more);
     const unsigned length_class = bm25_length_class(length);
-    term **found;
+    term **const found = bm25_take(&q->own, FOUND_BUFFER, (n + n_more) * sizeof *found);
     size_t n_found;
-    int code;
-    if (bm25_slot_of(c, id) != SIZE_MAX) return BM25_EXISTS;
-    if (slot >= UINT32_MAX - 1 || n > INT32_MAX) return BM25_FULL;
-    if ((code = resolve(q, c, n, n_bytes, text, &found, &n_found)) != 0) return code;
-    if (bm25_room_for_documents(q, c, 1) || bm25_grow_map(q, c, id)) return BM25_NO_MEMORY;
+    if (!found || bm25_room_for_documents(q, c, 1) || bm25_grow_map(q, c, id)) return BM25_NO_MEMORY;
+    q->mark++;
+    n_found = count_terms(q, n, each, count_terms(q, n_more, more, 0, found), found);
     for (size_t i = 0; i < n_found; i++) {
         const list *l = found[i]->list;
         if (l) prefetch((const void *)&l->slot[l->n]), prefetch(codes_of(l) + l->n);
@@ -142,6 +149,13 @@ int bm25_add(bm25 *q, int64_t id, double time, size_t n, size_t n_bytes, const c
     bm25_show_document(c, id, length);
     if (q->waiting.n || q->coming.n) bm25_reclaim(q);
     return 0;
+}
+
+int bm25_add(bm25 *q, int64_t id, double time, size_t n, size_t n_bytes, const char *text) {
+    term **each;
+    int code = bm25_may_add(q, id, n);
+    if (!code) code = bm25_resolve(q, n, n_bytes, text, &each);
+    return code ? code : bm25_add_resolved(q, id, time, n, each, 0, NULL);
 }
 
 int bm25_grow_weights(bm25 *q, core *c, term *t) {
@@ -169,15 +183,16 @@ void bm25_push_weight(weights *w, uint32_t slot, float weight) {
 int bm25_add_weights(bm25 *q, int64_t id, size_t n, size_t n_bytes, const char *text, const float *values) {
     core *const c = q->core;
     const size_t slot = bm25_slot_of(c, id);
-    term **found;
-    size_t n_found;
+    term **each, **found;
     int code;
     if (slot == SIZE_MAX) return BM25_ABSENT;
-    if ((code = resolve(q, c, n, n_bytes, text, &found, &n_found)) != 0) return code;
-    if (n_found != n) return BM25_TERMS;
+    if ((code = bm25_resolve(q, n, n_bytes, text, &each)) != 0) return code;
+    if (!(found = bm25_take(&q->own, FOUND_BUFFER, n * sizeof *found))) return BM25_NO_MEMORY;
+    q->mark++;
+    if (count_terms(q, n, each, 0, found) != n) return BM25_TERMS;
     for (size_t i = 0; i < n; i++)
-        if (bm25_grow_weights(q, c, found[i])) return BM25_NO_MEMORY;
-    for (size_t i = 0; i < n; i++) bm25_push_weight(found[i]->weights, (uint32_t)slot, values[i]);
+        if (bm25_grow_weights(q, c, each[i])) return BM25_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) bm25_push_weight(each[i]->weights, (uint32_t)slot, values[i]);
     if (q->waiting.n || q->coming.n) bm25_reclaim(q);
     return 0;
 }

@@ -5,29 +5,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BUFFER = 16, LINES_BUFFER = 17, MEMO_BUFFER = 18 }; /* of the changing thread's scratch; bm25_add uses others */
+/* Of the changing thread's scratch; bm25.c uses the first ones. */
+enum { TEXT_BUFFER = 16, LINES_BUFFER, NAMED_BUFFER, FRESH_BUFFER };
 
-/* NULL when there is no memory for one: it only saves time. */
-static analyze_memo *memo_of(bm25 *q) {
-    const int is_new = !q->own.at[MEMO_BUFFER].p;
-    analyze_memo *const memo = bm25_take(&q->own, MEMO_BUFFER, sizeof *memo);
-    if (memo && is_new) memset(memo, 0, sizeof *memo);
-    return memo;
+/* Of a text of so many bytes; words are named by their terms. */
+static int begin_words(bm25 *q, size_t n_bytes, analyze_words *w) {
+    const size_t most = n_bytes / 2 + 1;
+    core *const c = q->core;
+    if (!c->memo) {
+        if (bm25_grow(&c->memo, 1, sizeof *w->memo)) return BM25_NO_MEMORY;
+        memset(c->memo, 0, sizeof *w->memo);
+    }
+    w->memo = c->memo;
+    w->named = bm25_take(&q->own, NAMED_BUFFER, most * sizeof *w->named);
+    w->fresh = bm25_take(&q->own, FRESH_BUFFER, most * sizeof *w->fresh);
+    return w->named && w->fresh ? 0 : BM25_NO_MEMORY;
 }
 
 int bm25_add_text(bm25 *q, const analyze_unicode *unicode, int64_t id, double time, size_t n_bytes, const char *text) {
     int64_t size = ANALYZE_ROOM;
     size_t room = 3 * n_bytes + 64, n_terms = 0;
-    char *terms = NULL;
-    analyze_memo *const memo = memo_of(q);
-    if (n_bytes > SIZE_MAX / 32) return BM25_NO_MEMORY;
-    while (size == ANALYZE_ROOM) {
+    term **each;
+    char *terms;
+    analyze_words w;
+    int code;
+    if (n_bytes > SIZE_MAX / 32 || begin_words(q, n_bytes, &w)) return BM25_NO_MEMORY;
+    for (; size == ANALYZE_ROOM; room *= 4) {
         if (!(terms = bm25_take(&q->own, TEXT_BUFFER, room))) return BM25_NO_MEMORY;
-        size = analyze_terms(unicode, memo, n_bytes, text, '\0', room, terms, &n_terms);
-        room *= 4;
+        size = analyze_terms(unicode, &w, n_bytes, text, '\0', room, terms, &n_terms);
     }
     if (size < 0) return BM25_FOREIGN;
-    return bm25_add(q, id, time, n_terms, (size_t)size, terms);
+    for (size_t i = 0; i < w.n_named; i++) bm25_fetch_term(w.named[i]);
+    if ((code = bm25_may_add(q, id, n_terms + w.n_named)) != 0) return code;
+    if ((code = bm25_resolve(q, n_terms, (size_t)size, terms, &each)) != 0) return code;
+    for (size_t i = 0; i < w.n_fresh; i++) w.fresh[i].word->name = each[w.fresh[i].term];
+    return bm25_add_resolved(q, id, time, n_terms, each, w.n_named, (term **)(void *)w.named);
 }
 
 /* One document's lines as bm25_add takes terms; how many there are, or SIZE_MAX when one holds a zero byte. */

@@ -148,6 +148,7 @@ typedef struct {
     const uint8_t *image; /* of a snapshot, where lists, columns and rare may lie: they are read only, and not freed */
     size_t n_image;
     void *image_held; /* what to free, or NULL: the image is not ours */
+    void *memo;       /* what bm25_fill.c knows of words */
     int private;      /* no search has seen it yet */
     SHARED uint64_t version;
     SHARED uint64_t snapshots[SNAPSHOTS][3];
@@ -250,6 +251,7 @@ int bm25_split(scratch *s, size_t n, size_t n_bytes, const char *text, token **t
 term *bm25_find(const dictionary *d, const token *t);
 term *bm25_find_or_make(bm25 *q, core *c, const token *t); /* NULL: no memory */
 dictionary *bm25_new_dictionary(size_t room);
+static inline void bm25_fetch_term(const void *t) { prefetch(t), prefetch((const char *)t + 63); }
 /* For a core that no search has seen: room for n terms, and one of them. bytes: followed by zeros up to a multiple of
  * eight, or by anything. BM25_EXISTS, BM25_TERMS (a zero byte in it) or BM25_NO_MEMORY. */
 int bm25_room_for_terms(core *c, size_t n);
@@ -286,6 +288,10 @@ static inline unsigned shift_in_word(unsigned local) { return (local & 7) * 8 + 
 /* ---- bm25.c ---- */
 core *bm25_new_core(void);
 void bm25_free_core(void *c);
+int bm25_resolve(bm25 *q, size_t n, size_t n_bytes, const char *text, term ***each);
+int bm25_may_add(bm25 *q, int64_t id, size_t n);
+/* A document of the terms of both arrays, repeats included; one that may be added. BM25_NO_MEMORY. */
+int bm25_add_resolved(bm25 *q, int64_t id, double time, size_t n, term **each, size_t n_more, term **more);
 void bm25_replace_core(bm25 *q, core *fresh);
 int bm25_grow_weights(bm25 *q, core *c, term *t);
 void bm25_push_weight(weights *w, uint32_t slot, float weight);

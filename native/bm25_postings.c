@@ -182,6 +182,11 @@ static int wants_column(const columns *all, const list *l, uint32_t at) {
 
 static size_t list_size(uint32_t room) { return sizeof(list) + room * (sizeof(uint32_t) + 1); }
 
+/* At least this room, and what malloc gives anyway: most of them round up to 8 more than a multiple of 16. */
+static uint32_t filled_room(uint32_t room) {
+    return (uint32_t)(((list_size(room) + 23) / 16 * 16 - 8 - sizeof(list)) / (sizeof(uint32_t) + 1));
+}
+
 /* The first `keep` of a list, in a new one. */
 static list *copy_list(const list *old, uint32_t keep, uint32_t room) {
     list *made = NULL;
@@ -199,7 +204,7 @@ static int grow_list(bm25 *q, core *c, list *SHARED *at) {
     const uint32_t n = old ? old->n : 0;
     list *grown;
     if (old && n < old->room) return 0;
-    grown = copy_list(old, n, n < 4 ? n + 2 : n < 64 ? n + n / 2 : n < 1024 ? n + n / 8 : n + n / 16);
+    grown = copy_list(old, n, filled_room(n < 4 ? n + 2 : n < 64 ? n + n / 2 : n < 1024 ? n + n / 8 : n + n / 16));
     if (!grown) return BM25_NO_MEMORY;
     release(at, grown);
     if (old) drop(q, c, old);

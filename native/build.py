@@ -13,6 +13,7 @@ KERNELS = ("_kernels", "_kernels_avx2", "_kernels_neon")
 MAIN = ("", "_documents", "_sweep", "_memory", "_terms", "_postings", "_fill", "_snapshot")
 PARTS = (*MAIN, *KERNELS, "_exact", "_search", "_bounds", "_best")
 OTHERS = ("analyze", "analyze_stem", "trees")
+PRIVATE = ("bm25_index.h", "bm25_atomic.h", "bm25_kernels.h", "analyze_utf8.h")
 # Contraction into fused multiply-adds would round differently in the kernels; MSVC does not contract by default, and
 # needs to be told that volatile means acquire and release (bm25_atomic.h).
 OPTIONS = ["/std:c11", "/volatile:ms"] if sys.platform == "win32" else ["-std=c11", "-O3", "-ffp-contract=off"]
@@ -24,7 +25,7 @@ ffi.set_source(
     "\n".join(f'#include "{name}"' for name in HEADERS),
     sources=[*(f"native/bm25{part}.c" for part in PARTS), *(f"native/{name}.c" for name in OTHERS)],
     include_dirs=["native"],
-    depends=[f"native/{name}" for name in (*HEADERS, "bm25_index.h", "bm25_atomic.h", "bm25_kernels.h")],
+    depends=[f"native/{name}" for name in (*HEADERS, *PRIVATE)],
     extra_compile_args=OPTIONS,
     libraries=[] if sys.platform == "win32" else ["m"],
     optional=True,  # without a C compiler the install goes on, and the numpy twin in bm25.py serves
