@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     help="Layers of the base to keep; 0: all. Fewer are faster.",
 )
 @click.option(
+    "--tokens",
+    type=click.IntRange(24, 256),
+    default=64,
+    show_default=True,
+    help="Most to read of a question and a memory together; fewer are faster, a long memory is cut.",
+)
+@click.option(
     "--rate",
     type=click.FloatRange(0, 1, min_open=True),
     default=2e-5,
@@ -49,8 +56,8 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=7, show_default=True, help="Of the split, the order and the model's head.")
 @click.option("--arms/--no-arms", default=True, show_default=True, help="Also measure with what it reads destroyed.")
 def evidence_reranker(
-    settings: Settings, data: Sequence[Path], out: Path, base: str, layers: int, rate: float, held_out: int, seed: int,
-    arms: bool,
+    settings: Settings, data: Sequence[Path], out: Path, base: str, layers: int, tokens: int, rate: float,
+    held_out: int, seed: int, arms: bool,
 ) -> None:  # fmt: skip
     """Train the evidence reranker (ConvMemory v2) and show whether it reads.
 
@@ -74,9 +81,8 @@ def evidence_reranker(
             with counting("ranking the candidates", asked, quiet=settings.as_json) as advance:
                 seen, _ = evidence.examples(learn, first, advance)
                 unseen, golds = evidence.examples(test, first, advance)
-        model = _with_progress(
-            settings, train, seen, Training(evidence.base_of(base), layers=layers, rate=rate, seed=seed)
-        )
+        how = Training(evidence.base_of(base), layers=layers, tokens=tokens, rate=rate, seed=seed)
+        model = _with_progress(settings, train, seen, how)
         model.save_pretrained(str(out))
         for arm in ARMS if arms else ARMS[:1]:
             found = evaluate(destroyed(unseen, arm, seed), golds, scorer(model), evidence.prior_of(model))

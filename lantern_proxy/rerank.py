@@ -14,6 +14,7 @@ Its contract, which the tests hold mechanically:
 - *off means off*: without a reranker no byte of a restore differs.
 """
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ FORBIDDEN = frozenset(
 """Fields that would let the reranker be right for the wrong reason."""
 RECIPE = "cross-int8-channel-2"
 MAX_TOKENS = 256
+"""Most that is read of a pair, the question included. A model that was trained on less says so (tokens_of)."""
+TOKENS = "lantern_tokens"
+"""Where its config says it."""
 MAX_CHARS = 10_000
 """Text beyond this is not even tokenised."""
 _AGREEMENT = 0.97
@@ -144,6 +148,13 @@ class EvidenceReranker(Served["CompiledPairs"]):
         return logits + corrections(first, model.manifest.prior) if len(first) else logits
 
 
+def tokens_of(model: str) -> int:
+    """Most tokens of a pair that `model` reads."""
+    config = Path(model) / "config.json"
+    told = json.loads(config.read_text("utf-8")).get(TOKENS, MAX_TOKENS) if config.is_file() else MAX_TOKENS
+    return min(int(told), MAX_TOKENS)
+
+
 def folder_of(model: str, cache_dir: Path) -> Path:
     """Where the compiled `model` lies; a folder of one's own counts with its weights, since it may be trained anew."""
     weights = Path(model) / "model.safetensors"
@@ -169,10 +180,11 @@ def export(model: str, cache_dir: Path) -> Path:
     target = folder_of(model, cache_dir)
     with compiled.building(cache_dir, target, Manifest) as (scratch, built):
         matching = is_matching(model)
-        original = Matching(model, 0, MAX_TOKENS) if matching else load_original(model, "rerank.evidence", _load)
+        longest = tokens_of(model)
+        original = Matching(model, 0, longest) if matching else load_original(model, "rerank.evidence", _load)
         quantise(_matching(original, scratch) if matching else _exported(original, model, scratch), built)
         original.tokenizer.backend_tokenizer.save(str(built / "tokenizer.json"))
-        longest = min(original.max_length or MAX_TOKENS, MAX_TOKENS)
+        longest = min(original.max_length or MAX_TOKENS, longest)
         prior = PRIOR if matching else 0.0
         compiled.write_manifest(built, Manifest, model=model, recipe=RECIPE, max_tokens=longest, prior=prior)
         _check_agreement(original, model, built)

@@ -117,6 +117,10 @@ def test_a_trained_reranker_is_served_from_its_folder_in_the_same_order(trained:
     with EvidenceReranker(str(tmp_path / "model"), tmp_path / "cache") as reranker:
         reranker.start()
         assert reranker.wait(240), reranker.detail
+        assert reranker.value is not None
+        assert reranker.value.manifest.max_tokens == Settings("base").tokens
+        long = [Memory(f"{text} and so on" * 400, 1) for text in ("the gate is 12", "the depot moved")]
+        assert np.isfinite(reranker.scores("which gate?", 9, long)).all()
         score = scorer(trained)
         for each in examples(6, seed=5):
             wanted = score(each.question, each.max_pos, each.memories)
