@@ -10,13 +10,16 @@ from test_light import THINGS, conversation
 
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.bench import light
+from lantern_proxy.bench.evidence import MINILM
 from lantern_proxy.bench.labelled import labelled
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.chunk import passages
+from lantern_proxy.compiled_export import sources
 from lantern_proxy.config import Config, EmbedConfig, RerankConfig, RestoreConfig
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.rerank_light import save
+from lantern_proxy.rerank_match import Matching
 from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
 from lantern_proxy.restore_features import FEATURES
@@ -86,14 +89,14 @@ def embed(archive: Archive, written, embedder: Embedder) -> None:
     )
 
 
-def config(path: str) -> Config:
-    return Config(restore=FORMLESS, rerank=RerankConfig(light=path))
-
-
-def restored(archive, resources, path: str, thing: str, *, dense: bool = True) -> Restored | None:
+def restored(archive, resources, path: str, thing: str, *, dense: bool = True, evidence: str = "") -> Restored | None:
     """The block for a question, with room for one or two of the 40 messages."""
-    restorer = Restorer(archive, config(path), resources.embedder if dense else None)
+    rerank = RerankConfig(light=path, evidence=evidence)
+    config = Config(embed=resources.config.embed, restore=FORMLESS, rerank=rerank)
+    restorer = Restorer(archive, config, resources.embedder if dense else None)
     try:
+        if restorer.rerankers.evidence is not None:
+            assert restorer.rerankers.evidence.wait(240), restorer.rerankers.evidence.detail
         return restorer.for_question(
             Ask(
                 tenant=TENANT,
@@ -140,3 +143,25 @@ def test_where_a_model_cannot_work_the_block_is_that_without_one_byte_for_byte(a
         assert failed.degraded == ("light:unusable",)
         no_vectors = restored(archive, resources, str(model), thing, dense=False)
         assert no_vectors.text == restored(archive, resources, "", thing, dense=False).text
+
+
+def matching(folder: Path, weight: float) -> str:
+    """An evidence reranker that corrects the ranking by `weight` times how alike the words are."""
+    import torch
+
+    made = Matching(sources(MINILM)[0][0], 1, 64)
+    with torch.no_grad():
+        made.model.head.weight[0, -2:] = weight
+    made.save_pretrained(str(folder))
+    return str(folder)
+
+
+def test_an_evidence_reranker_corrects_the_order_that_the_model_gave(archive, resources, model, tmp_path):
+    thing = THINGS[3]
+    light = restored(archive, resources, str(model), thing)
+    assert answers(light, thing)
+    hardly = restored(archive, resources, str(model), thing, evidence=matching(tmp_path / "hardly", 1e-6))
+    assert hardly.text == light.text
+    much = restored(archive, resources, str(model), thing, evidence=matching(tmp_path / "much", -100.0))
+    assert best(much) != best(light)
+    assert (hardly.degraded, much.degraded) == ((), ())
