@@ -40,6 +40,8 @@ class Labelled:
     """Name -> (n,)."""
     units: Mapping[str, float] = field(default_factory=dict)
     """What a weight of 1 means for a signal, where that is not one z-score."""
+    skipped: "Labelled | None" = None
+    """The same question where the cascade skips the dense channel; None: as above, without its signals."""
     gold: Ints
     """Rows of the evidence; not empty."""
     sure: float
@@ -92,7 +94,8 @@ class Sheet:
     def __init__(self, labelled: Sequence[Labelled], names: Sequence[str], fusion: Fusion, rrf_k: int = 60) -> None:
         self.names = list(names)
         column: Callable[[Labelled, str], Floats] = _zscores if fusion == "zscore" else _reciprocal(rrf_k)
-        self._columns = np.concatenate([np.stack([column(each, s) for s in self.names], axis=1) for each in labelled])
+        self._columns = _columns(labelled, self.names, column)
+        self._skipped = _columns([each.skipped or each for each in labelled], self.names, column)
         sizes = np.array([len(next(iter(each.signals.values()))) for each in labelled])
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self._owner = np.repeat(np.arange(len(labelled)), sizes)
@@ -103,8 +106,7 @@ class Sheet:
     def quality(self, weights: Mapping[str, float], *, dense: bool = True) -> Floats:
         """(questions,) of (reciprocal rank + recall@10) / 2."""
         given = np.array([weights.get(s, 0.0) if dense or s not in DENSE else 0.0 for s in self.names])
-        scores = self._columns @ given
-        ranks = np.ones(len(self._gold))
+        scores = (self._columns if dense else self._skipped) @ given
         order = np.lexsort((-scores, self._owner))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
@@ -115,6 +117,11 @@ class Sheet:
         np.add.at(found, self._asker, (ranks <= 10).astype(float))
         np.add.at(all_gold, self._asker, 1.0)
         return np.asarray((1 / best + found / all_gold) / 2, np.float64)
+
+
+def _columns(labelled: Sequence[Labelled], names: Sequence[str], column: Callable[[Labelled, str], Floats]) -> Floats:
+    """(candidates of all questions, names)"""
+    return np.concatenate([np.stack([column(each, name) for name in names], axis=1) for each in labelled])
 
 
 def _zscores(each: Labelled, signal: str) -> Floats:

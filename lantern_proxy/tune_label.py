@@ -103,7 +103,7 @@ def measure(
 
 
 def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, config: Config) -> Labelled | None:
-    """One question over a scope; None when there is nothing to learn from it. The cascade is off."""
+    """One question over a scope; None when there is nothing to learn from it."""
     read_as = read_question(question)
     if not gold or not read_as.terms:
         return None
@@ -111,15 +111,22 @@ def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, con
         tenant=scope.key.tenant, project="", session="", present="", question=question, budget_chars=0,
         now=max(entry.passage.created_at for entry in scope.entries), deadline=math.inf,
     )  # fmt: skip
-    evidence = gather(scope, read_as, ask, dense, config.restore, replace(config.retrieval, tau=1.0, types={}))
-    return Labelled(
-        question=question,
-        type=query_type(question),
-        signals=evidence.signals,
-        units=evidence.units,
-        gold=np.array(sorted(gold), np.int64),
-        sure=sureness(scope, evidence.lexical, read_as),
+    found = [
+        gather(scope, read_as, ask, dense, config.restore, replace(config.retrieval, tau=tau, types={}))
+        for tau in (1.0, 0.0)
+    ]
+    full, skipped = (
+        Labelled(
+            question=question,
+            type=query_type(question),
+            signals=evidence.signals,
+            units=evidence.units,
+            gold=np.array(sorted(gold), np.int64),
+            sure=sureness(scope, evidence.lexical, read_as),
+        )
+        for evidence in found
     )
+    return replace(full, skipped=skipped)
 
 
 def _rows(scope: Scope, relevant: Sequence[int | str]) -> list[int]:

@@ -1,5 +1,7 @@
 """Tuning: it finds what helps, says so of questions it has not seen, and says when nothing does."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,6 +37,16 @@ def test_quality_is_that_of_the_ranking_by_hand():
     two = Labelled(question="", type="temporal", sure=0.0, gold=np.array([0]), signals={"bm25": np.arange(20.0)})
     quality = Sheet([one, two], ["bm25"], "zscore").quality({"bm25": 1.0})
     assert quality.tolist() == [(1 / 2 + 1) / 2, (1 / 20 + 0) / 2]
+
+
+def test_where_the_dense_channel_is_skipped_the_signals_of_that_count():
+    both = {"bm25": np.array([1.0, 3.0, 2.0, 0.0]), "vector": np.array([0.0, 0.0, 9.0, 0.0])}
+    full = Labelled(question="", type="temporal", sure=0.0, gold=np.array([2]), signals=both)
+    weights = {"bm25": 1.0, "vector": 1.0}
+    assert Sheet([full], ["bm25", "vector"], "zscore").quality(weights, dense=False).tolist() == [(1 / 2 + 1) / 2]
+    alone = replace(full, signals={"bm25": np.array([1.0, 3.0, 4.0, 0.0])})
+    sheet = Sheet([replace(full, skipped=alone)], ["bm25", "vector"], "zscore")
+    assert sheet.quality(weights, dense=False).tolist() == [1.0]
 
 
 def test_a_signal_that_only_makes_noise_loses_its_weight():
