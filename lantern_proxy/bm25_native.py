@@ -25,7 +25,8 @@ else:
 Kernel = Literal["avx2", "neon", "scalar", "numpy"]
 
 FULL, TERMS, FOREIGN, DAMAGED = -4, -5, -6, -7  # codes of bm25.h and bm25_fill.h
-_empty, _INT64, _FLOAT32 = np.empty, np.dtype(np.int64), np.dtype(np.float32)
+_KEPT = 1000
+"""Results up to this many are found in arrays that are kept."""
 _C_KERNELS: tuple[Kernel, ...] = ("scalar", "avx2", "neon")  # as bm25_kernel of bm25.h
 _PATHS = {"auto": 0, "all": 1, "bounds": 2}
 
@@ -35,6 +36,18 @@ def best_kernel() -> Kernel:
     if not BUILT:
         return "numpy"
     return _C_KERNELS[int(lib.bm25_best_kernel())]
+
+
+class _Results:
+    """Where C puts the results of a search for `room`. Kept for the next search: to copy them takes half as long as two
+    new arrays and their addresses."""
+
+    __slots__ = ("ids", "into", "room", "scores")
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.ids, self.scores = np.empty(room, np.int64), np.empty(room, np.float32)
+        self.into = _from_buffer(_IDS, self.ids), _from_buffer(_FLOATS, self.scores)
 
 
 class Native:
@@ -51,6 +64,7 @@ class Native:
         if made == ffi.NULL:
             raise MemoryError("bm25: no memory for a new index")
         self._c: Any = ffi.gc(made, lib.bm25_free)
+        self._spare: list[_Results] = []
 
     def add(self, doc_id: int, time: float, terms: Sequence[str]) -> int:
         text = _joined(terms)
@@ -123,19 +137,30 @@ class Native:
         )
 
     def search(self, terms: Sequence[str], k: int, allow: Ids | None, since: float) -> tuple[Ids, Scores]:
-        room = k if k <= 1000 else min(k, len(self) + 1000)  # others may add meanwhile
-        text, ids, scores = _joined(terms), _empty(room, _INT64), _empty(room, _FLOAT32)
+        room = k if k <= _KEPT else min(k, len(self) + 1000)  # others may add meanwhile
+        try:
+            text = "\0".join(terms).encode()
+        except UnicodeEncodeError:  # half a surrogate pair
+            text = _escaped(terms)
         n_allow, allowed = (0, _NULL) if allow is None else (len(allow), _from_buffer(_IDS, allow))
-        into = _from_buffer(_IDS, ids), _from_buffer(_FLOATS, scores)
-        found = _search(self._c, len(terms), len(text), text, room, n_allow, allowed, since, *into)
+        spare = self._spare  # taken out while it is in use: another thread takes the next
+        held = spare.pop() if spare else _Results(room)
+        if held.room != room:
+            held = _Results(room)
+        into_ids, into_scores = held.into
+        found = _search(self._c, len(terms), len(text), text, room, n_allow, allowed, since, into_ids, into_scores)
         if found == TERMS:
             text = _escaped(terms)
-            found = _search(self._c, len(terms), len(text), text, room, n_allow, allowed, since, *into)
-        if found == room:
-            return (ids, scores) if room == k else self.search(terms, k, allow, since)
+            found = _search(self._c, len(terms), len(text), text, room, n_allow, allowed, since, into_ids, into_scores)
         if found < 0:
             raise MemoryError(f"bm25: no memory to search {len(self)} documents")
-        return ids[:found], scores[:found]
+        if found == room < k:
+            return self.search(terms, k, allow, since)
+        results = (held.ids, held.scores) if found == room else (held.ids[:found], held.scores[:found])
+        if room > _KEPT:
+            return results
+        spare.append(held)
+        return results[0].copy(), results[1].copy()
 
     def scores(self, terms: Sequence[str]) -> Scores:
         text, room = _joined(terms), len(self)

@@ -8,6 +8,7 @@
 
 /* Measured: with fewer documents than FEW + FOR_EACH * k it is faster to score all. */
 enum { FEW = 1000, FOR_EACH = 30, MOST_TERMS = 128 };
+enum { FIRST_LINES = 12 }; /* of a column: the kernels see to the rest */
 
 /* ---- terms as this search sees them ---- */
 
@@ -103,11 +104,19 @@ static void fetch_views(const search *s) {
     for (size_t i = 0; i < s->n_views; i++) {
         const list *const l = acquire(&s->views[i].term->list);
         const columns *const all = acquire(&s->views[i].term->columns);
+        const rare *const many = acquire(&s->views[i].term->rare);
         const uint32_t n = l ? acquire(&l->n) : 0;
         if (n) prefetch(l->slot + n - 1), prefetch(codes_of(l));
         if (all && acquire(&all->n)) {
             const column *const k = acquire(&all->at[0].column);
-            if (k) prefetch((const void *)k), prefetch((const void *)k->bits), prefetch((const char *)k->bits + 64);
+            if (k) {
+                prefetch((const void *)k->least);
+                for (size_t line = 0; line < FIRST_LINES; line++) prefetch((const char *)k->bits + LINE * line);
+            }
+        }
+        if (many) { /* where it is halved first */
+            const uint32_t half = acquire(&many->n) / 2;
+            prefetch(many->at + half), prefetch(many->at + half / 2), prefetch(many->at + half + half / 2);
         }
     }
 }
