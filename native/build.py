@@ -11,9 +11,9 @@ header = "\n".join((HERE / name).read_text(encoding="utf-8") for name in HEADERS
 
 KERNELS = ("_kernels", "_kernels_avx2", "_kernels_neon")
 MAIN = ("", "_documents", "_sweep", "_memory", "_terms", "_postings", "_fill", "_snapshot")
-PARTS = (*MAIN, *KERNELS, "_exact", "_search", "_bounds", "_best")
+PARTS = (*MAIN, *KERNELS, "_exact", "_search", "_bounds", "_worth", "_pool", "_best")
 OTHERS = ("analyze", "analyze_stem", "trees")
-PRIVATE = ("bm25_index.h", "bm25_atomic.h", "bm25_kernels.h", "analyze_utf8.h")
+PRIVATE = ("bm25_index.h", "bm25_bounds.h", "bm25_atomic.h", "bm25_kernels.h", "analyze_utf8.h")
 # Contraction into fused multiply-adds would round differently in the kernels; MSVC does not contract by default, and
 # needs to be told that volatile means acquire and release (bm25_atomic.h).
 OPTIONS = ["/std:c11", "/volatile:ms"] if sys.platform == "win32" else ["-std=c11", "-O3", "-ffp-contract=off"]

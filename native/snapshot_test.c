@@ -16,11 +16,13 @@
 #include "bm25_kernels_avx2.c"
 #include "bm25_kernels_neon.c"
 #include "bm25_memory.c"
+#include "bm25_pool.c"
 #include "bm25_postings.c"
 #include "bm25_search.c"
 #include "bm25_snapshot.c"
 #include "bm25_sweep.c"
 #include "bm25_terms.c"
+#include "bm25_worth.c"
 
 #include "check.h"
 
