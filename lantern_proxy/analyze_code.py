@@ -12,7 +12,8 @@ _SIGNS = re.compile(r"[{}\[\]();=<>]")
 _CALLS = re.compile(r"\w\(|[{};=<>]")
 _BEGINS = re.compile(
     r"(?:```|~~~|//|/\*|\*/|<!--|#(?= [a-z]|!)|</?[a-z]\w*[^>]*>|@\w+[\w.]*(?:\(.*)?$|import \w[\w.]*(?: as \w+)?$"
-    r"|from [\w.]+ import |[\w.\[\]\"']+ [-+*/|]?= \S+ ?\S|(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP) [\w*]"
+    r"|from [\w.]+ import |[\w.\[\]\"']+ [-+*/|]?= (?=\S* \S|\S*[(\[{\"'])"
+    r"|(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP) [\w*]"
     r"|(?:def|class|for|while|if|elif|else|with|function|try|except|catch|finally|switch|case)\b.*[:{]$"
     r"|(?:const|let|var|async|await|return|raise|throw|assert|print|yield)\b.*[;()])"
 )

@@ -16,7 +16,7 @@ _RULE = re.compile(
     r"|(?:do not|don['\u2019]t)(?: ever)? (?!worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need|see"
     r"|understand|really|you|i|give|stop|let|ever|quit|miss|say)\w+)\b"
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
-    r"|\bwe (?:always|never)\b|\byou must not\b",
+    r"|\bwe (?:always|never)\b|\byou must not\b|\buse \S+(?: \S+){0,3},? (?:not|never|instead of|rather than)\b",
     re.I,
 )
 _PREFERENCE = re.compile(

@@ -31,6 +31,9 @@ ECHO = 0.35
 LOOK_EVERY = 16
 """Candidates or parts between two looks at the clock: well under a millisecond."""
 
+LEAST_GAIN: Mapping[str, float] = {"assistant": 4.0, "tool": 4.0}
+"""What assistants and tools said is left out when it would add less: a sentence without a name, a number or
+a rare word."""
 LEAST_CHARS = 30
 """With less room than this the block is full."""
 OWN_NAME = 0.25
@@ -133,7 +136,7 @@ def _wholeness(said: Sequence[Line], speaker: str) -> float:
 def _groups(candidate: Candidate) -> list[tuple[int, ...]]:
     """The lost lines that say something, together when they are short."""
     telling = [i for i in candidate.lost if candidate.lines[i].salience > FILLER or candidate.lines[i].keys]
-    telling = [i for i in telling if says_something(candidate.lines[i])] or telling
+    telling = [i for i in telling if candidate.lines[i].sort == "rule" or says_something(candidate.lines[i])] or telling
     said = [i for i in telling if candidate.lines[i].sort != "code"]
     alone = [(i,) for i in telling if candidate.lines[i].sort == "code"]
     chars = sum(candidate.lines[i].end - candidate.lines[i].start for i in said)
@@ -278,7 +281,7 @@ def _greedy(
             continue
         gain = sum(max(0.0, each - best.get(key, 0.0)) for key, each in part.worth.items())
         new = sum(each for key, each in part.worth.items() if key not in best and not key.startswith("@"))
-        if not gain or (not part.rule and new < echo * part.alone * (1 - ITSELF)):
+        if gain <= LEAST_GAIN.get(part.speaker, 0.0) or (not part.rule and new < echo * part.alone * (1 - ITSELF)):
             continue
         density = gain / max(1, chars) ** power
         if heap and density < -heap[0][0] - 1e-12:

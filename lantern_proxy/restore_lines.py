@@ -129,7 +129,10 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         if rows and sum(_template(row) in rows for row in text.splitlines()) * 2 >= text.count("\n") + 1:
             value *= _ROW.get(passage.speaker, 0.1)
         sort = _sort(text, passage.speaker, code=code)
-        found.append(Line(start, end, flat, anchor(flat), keys, words, value * _WORTH.get(sort, 1.0), sort))
+        value *= _WORTH.get(sort, 1.0)
+        if passage.speaker == "assistant" and _ANNOUNCES.match(text):
+            value = min(value, 0.05)
+        found.append(Line(start, end, flat, anchor(flat), keys, words, value, sort))
     return tuple(found)
 
 
@@ -180,6 +183,15 @@ _FIGURES = {"user": 0.7}
 _SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4}
 _FIRST_PERSON = {"user": 1.4, "assistant": 2.4, "tool": 1.0}
 """What an assistant says of itself or of both (a choice, a promise) is worth far more than its advice in general."""
+_ANNOUNCES = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|now|first|next|then|so|great|good|alright|perfect),? )*"
+    r"(?:let me (?:now |first |also |quickly )?|let['\u2019]s (?:now |first )?"
+    r"|i(?:['\u2019]ll| will| need to|['\u2019]m going to| want to| should)(?: now| first| also| next)? )"
+    r"(?:look|check|see|read|find|search|examine|explore|inspect|view|open|run|start|begin|take|verify|test|list"
+    r"|understand|try|continue|get|fetch|grep|review)\b",
+    re.I,
+)
+"""What an assistant says before it calls a tool."""
 _WORTH: Mapping[Sort, float] = {"rule": 15.0, "preference": 4.0, "code": 0.2}
 """What a rule that was laid down counts, and a preference; and code, which is full of specific terms and stands in
 files, too."""
@@ -217,8 +229,6 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
 
 
 def _sort(text: str, speaker: str, *, code: bool) -> Sort:
-    if speaker == "tool":
-        return "plain"
     if code:
         return "code"
     if speaker != "user":

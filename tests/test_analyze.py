@@ -122,6 +122,7 @@ def test_endless_text_takes_time_in_proportion(piece):
     "Always run the linter first.", "never push to main", "Use tabs. Never spaces.", "From now on, use pnpm.",
     "Also, please don't reformat the files.", "Do not touch the migrations!", "We never deploy on Fridays.",
     "It works now.\nGoing forward, answer in French.", "Every time you change the schema, write a migration.",
+    "Please use uv, not pip.",
     "Make sure you always quote the path.", "Cite the source when I ask: whenever you quote, too.",
 ])  # fmt: skip
 def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
@@ -147,7 +148,8 @@ def test_code_is_told_from_prose_and_settings(text):
 
 
 @pytest.mark.parametrize("text", [
-    "The port is 9443 (staging) or 80 (production).", "PORT=9443", "Let me see the return value.", "Try again for me:",
+    "The port is 9443 (staging) or 80 (production).", "PORT=9443", "port = 9443", "Let me see the return value.",
+    "Try again for me:",
     "We meet at 9:00 (room 4), 10:00 (room 5) and 11:00.", "- **Deadline:** 3 May (two weeks)", "port: 9443", "x < 3",
     "I keep users(id, name) and orders(id, user_id, total) apart, as you said.", "/srv/app/main.py", "git push -f", "",
     "KeyError: 'port'", "See https://example.org/a?b=c",

@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from lantern_proxy.restore_ask import Ask
 from lantern_proxy.restore_loss import POOL_TIMES
 from lantern_proxy.restore_richest import richness
 from lantern_proxy.restore_scope import Key, Scope
-from lantern_proxy.turn import Filed, Passage, item, message
+from lantern_proxy.turn import Filed, Item, Passage, item, message
 
 
 def write(archive: Archive, first: int, last: int) -> None:
@@ -95,30 +96,53 @@ def test_a_loss_block_reads_a_few_times_its_budget_and_not_the_archive(archive):
     restorer.close()
 
 
-def test_rules_come_back_from_a_long_session_full_of_code(archive):
-    """Code and tables name far more specific terms than what a user wants to hold for all that follows."""
-    rules = [f"Always ask before you change the {what}." for what in ("schema", "licence", "build")]
-    code = "```python\nbox_{0} = Box(port=90{0}, path='/srv/{0}')\nbox_{0}.open(key='K-{0}')\n```"
-    said = [code.format(n) for n in range(800)]
-    said[100:100], said[400:400], said[700:700] = [rules[0]], [rules[1]], [rules[2]]
+def block_of(archive: Archive, said: list[tuple[str, Item]], budget_chars: int) -> str:
+    """What a compaction brings back of a session in which that was said."""
     filed = [
-        Filed(
-            key=f"m{n}", position=n, turn=n, message=message("user", [item("user", "text", text)], b""),
-            created_at=1.7e9 + n,
-        )
-        for n, text in enumerate(said)
-    ]  # fmt: skip
+        Filed(key=f"m{n}", position=n, turn=n, message=message(role, [each], b""), created_at=1.7e9 + n)
+        for n, (role, each) in enumerate(said)
+    ]
     row = SessionRow(id="s", api="chat", created_at=1.0, last_seen_at=1.0)
     request = RequestRow(id="r", at=1.0, api="chat", path="", event="new")
     cut = tuple(passage for each in filed for passage in passages(each, "s"))
     archive.write([Record(tenant="t", session=row, request=request, passages=cut)])
     restorer = Restorer(archive, Config(embed=EmbedConfig(enabled="off")), None)
     ask = Ask(
-        tenant="t", project="", session="s", present="Go on.", budget_chars=2_000, now=1.8e9, deadline=math.inf
+        tenant="t", project="", session="s", present="Go on.", budget_chars=budget_chars, now=1.8e9, deadline=math.inf
     )  # fmt: skip
-    block = restorer.at_compaction(ask).text
-    restorer.close()
+    try:
+        return restorer.at_compaction(ask).text
+    finally:
+        restorer.close()
+
+
+def test_rules_come_back_from_a_long_session_full_of_code(archive):
+    """Code and tables name far more specific terms than what a user wants to hold for all that follows."""
+    rules = [f"Always ask before you change the {what}." for what in ("schema", "licence", "build")]
+    code = "```python\nbox_{0} = Box(port=90{0}, path='/srv/{0}')\nbox_{0}.open(key='K-{0}')\n```"
+    said = [code.format(n) for n in range(800)]
+    said[100:100], said[400:400], said[700:700] = [rules[0]], [rules[1]], [rules[2]]
+    block = block_of(archive, [("user", item("user", "text", text)) for text in said], 2_000)
     assert [rule for rule in rules if rule in block] == rules
+
+
+def test_what_a_user_said_comes_back_from_an_agents_session(archive):
+    """Ten remarks between calls that read this very package: whole files, and what an agent says before each."""
+    remarks = (
+        "The staging API listens on port 9443.", "Use uv, not pip.", "Don't touch migrations/0042_split.sql.",
+        "The rounding must be half-even, finance insisted.", "I prefer small commits with a test each.",
+        "Ana reviews everything in auth/.", "The limit is 2,500 requests per minute.", "We never deploy on Fridays.",
+        "I ran it: `KeyError: 'tenant_id'` in worker/queue.py.", "The ticket is BILL-2210.",
+    )  # fmt: skip
+    said: list[tuple[str, Item]] = []
+    for n, path in enumerate(sorted(Path(restore_lines.__file__).parent.glob("*.py"))[:100]):
+        said.append(("assistant", item("assistant", "text", f"Let me look at {path.name} next.")))
+        said.append(("user", item("user", "result", path.read_text("utf-8")[:4_000], name="read_file")))
+        if n % 10 == 0:
+            said.append(("user", item("user", "text", remarks[n // 10])))
+    block = block_of(archive, said, 4_000)
+    assert [remark for remark in remarks if remark not in block] == []
+    assert "Let me look at" not in block
 
 
 def test_a_warm_restorer_gives_the_same_block(archive):
