@@ -30,7 +30,7 @@ conversations = click.option(
 def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None:
     """Train the light reranker and tell what it gains over the untrained ranking, on conversations it has not seen.
 
-    It reorders the best 150 passages of a question. Use it with `rerank.light: FILE`.
+    It reorders the best 100 passages of a question. Use it with `rerank.light: FILE`.
 
     \b
     Example: lantern train reranker --data labelled.jsonl --out reranker.npz

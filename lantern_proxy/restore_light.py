@@ -10,9 +10,10 @@ from lantern_proxy.rank import Floats, Ints, best
 from lantern_proxy.rerank_light import Trees, load
 from lantern_proxy.restore_features import FEATURES, LEXICAL, Ranked, Table, table
 
-POOL = 150
-"""Passages that are put in order; on LoCoMo they hold .99 of the evidence."""
-
+POOL = 100
+"""Passages that are put in order; on LoCoMo they hold .97 of the evidence, .94 without vectors. More find no more."""
+LEARNED_FROM = 150
+"""Passages of a question that a model is trained on."""
 
 Reorder = Callable[[Ranked], Floats]
 """What may put the best of a ranking in another order: (n,) scores."""
@@ -51,8 +52,8 @@ def available(ranked: Ranked) -> tuple[str, ...]:
 
 
 def examples(ranked: Ranked) -> tuple[Ints, Table]:
-    """What a model is trained on: the rows of the pool, and all features that there are."""
-    rows = pool(ranked)
+    """What a model is trained on: the best rows, best first, and all features that there are."""
+    rows = best(ranked.fused, LEARNED_FROM)
     return rows, table(ranked, rows, available(ranked))
 
 

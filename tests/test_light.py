@@ -16,7 +16,7 @@ from lantern_proxy.bench.resources import Resources
 from lantern_proxy.cli import cli
 from lantern_proxy.config import load
 from lantern_proxy.restore_features import FEATURES, LEXICAL
-from lantern_proxy.restore_light import Light, open_light
+from lantern_proxy.restore_light import POOL, Light, open_light
 
 pytest.importorskip("lightgbm")
 
@@ -124,3 +124,13 @@ def test_recall_counts_evidence_that_is_not_among_the_candidates():
         "c", np.zeros((3, 1), np.float32), np.array([False, True, False]), [3], np.array([3.0, 2.0, 1.0]), [1]
     )
     assert light.measured(part, part.before).tolist() == [[0.5, 0.0, 0.5]]
+
+
+def test_what_is_told_of_a_model_is_what_it_does_to_the_best_and_no_more():
+    n = POOL + 2
+    gold = np.zeros(n, bool)
+    gold[-1] = True
+    part = light.Examples("c", np.zeros((2 * n, 1), np.float32), np.tile(gold, 2), [n, n], np.zeros(2 * n), [0, 0])
+    favours_the_last = np.tile(np.arange(n, dtype=np.float64), 2)
+    assert light.measured(part, light.dealt(part, favours_the_last))[:, 0].tolist() == [1 / n, 1 / n]
+    assert light.measured(part, favours_the_last)[:, 0].tolist() == [1.0, 1.0]

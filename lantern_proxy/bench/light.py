@@ -16,14 +16,14 @@ from lantern_proxy.bench.resources import Resources
 from lantern_proxy.rank import Ints
 from lantern_proxy.rerank_light import LightError, Trees
 from lantern_proxy.restore_features import FEATURES, LEXICAL, Ranked
-from lantern_proxy.restore_light import Light, examples, open_light
+from lantern_proxy.restore_light import POOL, Light, examples, open_light
 
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """The candidates of the questions of one conversation, question after question."""
+    """The candidates of the questions of one conversation, question after question, those of each best first."""
 
     conversation: str
     table: npt.NDArray[np.float32]
@@ -99,7 +99,13 @@ def cross_validated(parts: Sequence[Examples], folds: int) -> Iterator[tuple[Flo
     for fold in range(folds):
         model = grow([part for n, part in enumerate(parts) if n % folds != fold])
         for part in parts[fold::folds]:
-            yield measured(part, part.before), measured(part, model.scores(part.table))
+            yield measured(part, part.before), measured(part, dealt(part, model.scores(part.table)))
+
+
+def dealt(part: Examples, scores: Floats) -> Floats:
+    """The scores with those beyond the POOL best of each question below all others, in their order: as it is served."""
+    place = np.concatenate([np.arange(n) for n in part.groups])
+    return np.where(place < POOL, scores, scores.min() - place)
 
 
 def compared(before: Floats, after: Floats) -> dict[str, dict[str, object]]:
