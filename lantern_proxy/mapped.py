@@ -65,8 +65,7 @@ def _map(file: FileIO) -> mmap.mmap | bytes | None:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return None
-    at_once = getattr(mmap, "MAP_POPULATE", 0)  # all pages now: one by one takes three times as long
-    return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE | at_once, prot=mmap.PROT_READ)
+    return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
 
 
 def remove(path: Path) -> None:

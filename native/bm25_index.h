@@ -236,6 +236,7 @@ void bm25_free_column(void *k);
 size_t bm25_column_bytes(uint32_t room);
 void bm25_free_pool(pool *home);
 void bm25_advise(void *p, size_t size_bytes); /* large and read at random: huge pages, where there are such */
+void bm25_populate(const void *p, size_t size_bytes); /* of a mapped file: all pages at once */
 void bm25_publish(core *c);
 snapshot bm25_look(core *c);
 

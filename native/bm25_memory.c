@@ -1,10 +1,14 @@
 /* Memory that readers may still hold, memory of one search, and memory that lives as long as the index. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE /* -std=c11 hides madvise */
+#endif
 #include "bm25_index.h"
 
 #include <stdlib.h>
 #include <string.h>
 #ifdef __linux__
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 /* Make room for n items of `size` bytes in *array. 0, or BM25_NO_MEMORY with the array as it was. */
@@ -125,6 +129,16 @@ void bm25_advise(void *p, size_t size_bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     const uintptr_t start = ((uintptr_t)p + SLAB - 1) / SLAB * SLAB, end = ((uintptr_t)p + size_bytes) / SLAB * SLAB;
     if (start < end) (void)madvise((void *)start, end - start, MADV_HUGEPAGE);
+#else
+    (void)p, (void)size_bytes;
+#endif
+}
+
+void bm25_populate(const void *p, size_t size_bytes) {
+#if defined(__linux__) && defined(MADV_POPULATE_READ)
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)p + size_bytes;
+    const uintptr_t start = ((uintptr_t)p + page - 1) / page * page;
+    if (start < end) (void)madvise((void *)start, end - start, MADV_POPULATE_READ);
 #else
     (void)p, (void)size_bytes;
 #endif
