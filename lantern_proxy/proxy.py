@@ -13,36 +13,27 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from concurrent.futures import Future
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from lantern_proxy import bm25, history_same, turn_memo
-from lantern_proxy.archive import ArchiveError
-from lantern_proxy.compaction import shown_to_model
-from lantern_proxy.compaction_place import place, question
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.follow import Step, follow, reply
-from lantern_proxy.history import Session
-from lantern_proxy.proxy_exchange import Exchange, Once, Tallies, settled
-from lantern_proxy.proxy_ledger import Key, Ledgers, entry, replay
+from lantern_proxy.proxy_exchange import Exchange, FailingOpen, Once, Tallies
 from lantern_proxy.proxy_preview import preview
 from lantern_proxy.proxy_privacy import Privacy
 from lantern_proxy.proxy_record import record_of
+from lantern_proxy.proxy_restore import Restoring
 from lantern_proxy.proxy_tenants import Tenants
 from lantern_proxy.proxy_writer import Job, MakeRestorer, Writer
 from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_budget import budget_chars, sample_of, warm
-from lantern_proxy.restore_dense import Breaker
-from lantern_proxy.turn import Answer, Block, Preview, Request, canonical
+from lantern_proxy.restore_budget import warm
+from lantern_proxy.turn import Answer, Preview, Request
 from lantern_proxy.wire import Protocol, protocol_of, reread
 from lantern_proxy.wire.headers import identity, telling
 from lantern_proxy.wire.http import Arrival, accept_readable, decoded, outgoing
-from lantern_proxy.wire.json import Insert, Place, WireError
 
 log = logging.getLogger("lantern.proxy")
 
@@ -50,16 +41,7 @@ INLINE_BYTES = 262_144
 """Bodies and answers beyond this, and compressed ones beyond an eighth, are read in a thread: other streams go on."""
 _LOOK_S = 0.1
 """Most seconds that a request waits for a new archive when the old one was deleted."""
-_LOOKING = 0.6
-"""Share of the deadline in which a restore looks for passages; the rest is for packing what it has by then."""
-_CATCHING_UP = 0.3
-"""Share of the deadline in which a restore waits for the passages of the turns before."""
-_WARM_MESSAGES, _WARM_BESIDE, _WARM_SESSIONS = 24, 4, 64
-"""How many new messages of a session are read before a restore needs them, how many when there is a side call of it,
-and for how many sessions that is remembered."""
-_OWED = 1_024
 
-Kind = Literal["loss", "question"]
 T = TypeVar("T")
 
 
@@ -80,23 +62,17 @@ class Proxy:
         self.tallies = Tallies()
         self.privacy = Privacy(config.privacy)
         self.kernel = bm25.best_kernel()
-        self.breaker = Breaker()
         self.listeners: list[Callable[[Exchange, int], None]] = []
         """Called with each exchange and its status when its answer has passed; they must not wait."""
         self._once = Once(log)
-        self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
-        self._ledgers = Ledgers(self._read_ledger)
         self.rereads = reread.Rereads()
-        self._owed: dict[Key, None] = {}
-        """Sessions whose loss block was late: they get it with their next question."""
-        self._warmed: dict[Key, int] = {}
-        """Session -> how many messages it had when its index was opened ahead."""
         self._file = (0, 0)
         self.came_at = time.monotonic()
         """When the last request came."""
         self.tenants = Tenants(config)
         self.writer = Writer(config, self.embedder, make_restorer, keeper=keeper)
         self.tenants.writer = self.writer
+        self._restoring = Restoring(config, self.writer, self._failing_open)
         if self.embedder is not None and embedder is None:
             self.embedder.start()
         if config.restore.enabled and config.restore.window_share:
@@ -105,7 +81,7 @@ class Proxy:
     def close(self) -> None:
         """Writes what waits; takes as long as that."""
         self.writer.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._restoring.close()
         if self.embedder is not None:
             self.embedder.close()
 
@@ -120,13 +96,8 @@ class Proxy:
         hold_s = self.config.archive.hold_ms / 1000
         return 0.0 if self.writer.is_stuck(hold_s) else hold_s
 
-    def _read_ledger(self, key: Key) -> list[Block]:
-        archive = self.writer.archive
-        return archive.of(key[0]).blocks(key[1]) if archive else []
-
-    def _failing_open(self, exchange: Exchange, stage: str) -> "_FailingOpen":
-        """What fails in this block costs its own work, never the answer: counted, told, logged once."""
-        return _FailingOpen(exchange, stage, self._once)
+    def _failing_open(self, exchange: Exchange, stage: str) -> FailingOpen:
+        return FailingOpen(exchange, stage, self._once)
 
     # --- before the upstream ---------------------------------------------------------------------------------------
 
@@ -144,7 +115,7 @@ class Proxy:
         if step is not None and request is not None and self._may_restore(exchange):
             with self._failing_open(exchange, "restore"):
                 deadline = started + self.config.restore.deadline_ms / 1000
-                await self._restore(exchange, request, step, deadline)
+                await self._restoring.put_back(exchange, request, step, deadline)
             exchange.lap("restore")
         exchange.ms = (time.monotonic() - started) * 1000
         self.tallies.count(exchange)
@@ -191,144 +162,10 @@ class Proxy:
             exchange.degraded.append("archive:unavailable")
         if (writer.file, writer.forgets) != self._file:  # what is remembered is not in the file: it is filed anew
             self._file = writer.file, writer.forgets
-            self._ledgers.forget_all()
+            self._restoring.forget_all()
             self.tenants.forget_all()
             self.let_go_of_texts()
         exchange.file = writer.file if writer.archive is not None else -1
-
-    async def _restore(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
-        """Replay the ledger, add to it what this request needs, and write both into the request."""
-        key, new = (exchange.tenant, exchange.session), step.event == "new"
-        if step.verdict.is_loss or step.session.lost:
-            self._notice_forgotten()
-        elif self._ledgers.is_empty(key, new=new):
-            return
-        async with self._ledgers.of(key, new=new) as ledger:
-            again = replay(ledger, request)
-            exchange.inserts = [insert for _, insert in again]
-            exchange.shown = [block.restored for block, _ in again]
-            if self.writer.restorer is not None and (step.verdict.is_loss or step.session.lost):
-                await self._catch_up(exchange, deadline)
-                with self._failing_open(exchange, "restore"):  # what is replayed stays
-                    await self._add_blocks(exchange, self.writer.restorer, request, step, deadline)
-            if exchange.inserts:
-                self._write_blocks(exchange)
-            ledger += exchange.blocks
-
-    def _notice_forgotten(self) -> None:
-        """What another process has forgotten just now must not be replayed."""
-        with suppress(ArchiveError):
-            if self.writer.notice():
-                self._ledgers.forget_all()
-
-    async def _catch_up(self, exchange: Exchange, deadline: float) -> None:
-        """Wait until the turns before this one are cut into passages, but not for long."""
-        if self.writer.problem:
-            return
-        most_s = (deadline - time.monotonic()) * _CATCHING_UP
-        if not await settled(self.writer.cut_up(), max(0.0, most_s)):
-            exchange.degraded.append("restore:behind")
-
-    def _write_blocks(self, exchange: Exchange) -> None:
-        assert exchange.wire is not None
-        try:
-            exchange.body = exchange.wire.inject(exchange.plain, exchange.inserts)
-            exchange.headers = [h for h in exchange.headers if h[0] != b"content-encoding"]
-        except WireError:
-            exchange.drop_blocks("restore:place")
-            raise
-
-    async def _add_blocks(
-        self, exchange: Exchange, restorer: Restorer, request: Request, step: Step, deadline: float
-    ) -> None:
-        """The loss block where the history was lost, and the question block in the text that waits for an answer."""
-        if self.breaker.open(time.monotonic()):
-            exchange.degraded.append("restore:resting")
-            return
-        config, verdict = self.config.restore, step.verdict
-        asked = question(request)
-        asked_text = request.messages[asked].text if asked is not None else ""
-        is_new = asked is not None and verdict.kept[asked] is None and exchange.event != "retry"
-        key = (exchange.tenant, exchange.session)
-        spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
-        if spot is None and is_new and asked is not None and key in self._owed:
-            spot = asked, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
-        if spot is not None:
-            summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
-            ask = self._ask(
-                exchange, request, step, self._room(config.budget_chars, request), deadline, asked_text, summary
-            )
-            self._owed.pop(key, None)
-            if not await self._add(exchange, restorer, request, spot[0], spot[1], ask, "loss", deadline):
-                self._owed[key] = None
-                if len(self._owed) > _OWED:
-                    self._owed.pop(next(iter(self._owed)))
-        if asked is not None and is_new:
-            ask = self._ask(
-                exchange, request, step, self._room(config.question_chars, request), deadline, asked_text, ""
-            )
-            await self._add(exchange, restorer, request, asked, "inside", ask, "question", deadline)
-
-    def _room(self, most_chars: int, request: Request) -> int:
-        """Characters that a block may have for this request's model."""
-        sample = sample_of(message.text for message in reversed(request.messages))
-        return budget_chars(most_chars, self.config.restore, request.model, sample)
-
-    def _ask(
-        self, exchange: Exchange, request: Request, step: Step, budget: int, deadline: float, asked: str, summary: str
-    ) -> Ask:
-        held = [canonical(i.text) for m in shown_to_model(request) for i in m.items]
-        packing_s = (1 - _LOOKING) * self.config.restore.deadline_ms / 1000
-        return Ask(
-            tenant=exchange.tenant, project=exchange.project, session=exchange.session,
-            present="\n".join([*held, *(insert.text for insert in exchange.inserts)]),
-            shown=frozenset(p.passage.id for restored in exchange.shown for p in restored.placed),
-            left=step.session.abandoned, question=asked, summary=summary, budget_chars=budget, now=exchange.at,
-            deadline=deadline - packing_s,
-        )  # fmt: skip
-
-    async def _add(
-        self, exchange: Exchange, restorer: Restorer, request: Request, at: int, how: Place, ask: Ask, kind: Kind,
-        deadline: float,
-    ) -> bool:  # fmt: skip
-        """Choose one block and enter it into the ledger; False when the deadline came first."""
-        choose = restorer.at_compaction if kind == "loss" else restorer.for_question
-        work = asyncio.get_running_loop().run_in_executor(self._threads, choose, ask)
-        healthy = False
-        try:
-            patience = self.config.rerank.model_timeout_ms / 1_000 if self.config.rerank.model else 0.0
-            restored = await asyncio.wait_for(work, max(0.001, deadline + patience - time.monotonic()))
-            healthy = True
-        except TimeoutError:
-            exchange.degraded.append("restore:deadline")
-            return False
-        finally:
-            self.breaker.record(healthy, time.monotonic())
-        exchange.degraded += ask.notes
-        exchange.passed += ask.passed.told
-        if restored is not None and exchange.wire is not None:
-            spot = exchange.wire.settle_place(request, at, how)
-            exchange.blocks.append(entry(ask.session, request, at, spot, restored, by=exchange.id, now=exchange.at))
-            exchange.inserts.append(Insert(at, spot, restored.text))
-            exchange.shown.append(restored)
-        return True
-
-    def _warm(self, exchange: Exchange, session: Session, main: Session) -> None:
-        """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late.
-
-        Again when a third of it is new, and with a side call, which may write its summary: what was said since has not
-        been read yet. main: what a side call belongs to
-        """
-        key, restorer = (exchange.tenant, main.id), self.writer.restorer
-        warmed = self._warmed.get(key, 0)
-        enough = _WARM_BESIDE if session.side else warmed // 2 or _WARM_MESSAGES
-        if restorer is None or main.position - warmed < enough:
-            return
-        self._warmed.pop(key, None)
-        while len(self._warmed) >= _WARM_SESSIONS:
-            self._warmed.pop(next(iter(self._warmed)))
-        self._warmed[key] = main.position
-        self._threads.submit(restorer.warm, exchange.tenant, exchange.project, main.id)
 
     def let_go_of_texts(self) -> None:
         """They are read again when they are sent again."""
@@ -344,7 +181,7 @@ class Proxy:
 
     def take_back(self, exchange: Exchange, why: str) -> None:
         """The upstream refused the request for its length: let it go as it came, and do not repeat what was new."""
-        self._ledgers.strike((exchange.tenant, exchange.session), exchange.blocks)
+        self._restoring.strike(exchange)
         exchange.drop_blocks(why)
         self.degraded[why] += 1
 
@@ -408,7 +245,7 @@ class Proxy:
         def written(_: object) -> None:  # on the writer's thread, which alone times this stage and warms sessions
             self.tallies.time("archive", time.monotonic() - submitted)
             if session is not None:
-                self._warm(exchange, session, main or session)
+                self._restoring.warm(exchange, session, main or session)
 
         writing.add_done_callback(written)
         return writing
@@ -423,29 +260,6 @@ def _endless() -> Iterator[str]:
 
 _random = _endless()
 """For the event loop alone."""
-
-
-@dataclass(slots=True)
-class _FailingOpen:
-    """See Proxy._failing_open. Every request enters five of them, and a class costs a fifth of a generator."""
-
-    exchange: Exchange
-    stage: str
-    once: Once
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if error is None or not isinstance(error, Exception):
-            return False
-        if isinstance(error, WireError):  # not what its path promises: the upstream may say so
-            log.info("%s passes through as it came: %s", self.exchange.id, error)
-            return True
-        self.exchange.degraded.append(f"{self.stage}:error")
-        told = "%s: %s failed; the request goes on without it"
-        self.once.tell(self.stage, told, self.exchange.id, self.stage, error=error)
-        return True
 
 
 def _read(wire: Protocol, body: bytes, encoding: str) -> tuple[bytes, Request, reread.Seen | None]:

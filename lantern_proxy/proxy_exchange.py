@@ -15,7 +15,7 @@ from lantern_proxy.follow import Step
 from lantern_proxy.turn import Block, Event, PassedOver, Request, Restored
 from lantern_proxy.wire import Protocol
 from lantern_proxy.wire.http import Arrival, Header, accept_readable, outgoing
-from lantern_proxy.wire.json import Insert
+from lantern_proxy.wire.json import Insert, WireError
 
 log = logging.getLogger("lantern.proxy")
 
@@ -199,6 +199,32 @@ class Once:
         over = self._told.intersection(kinds)
         self._told -= over
         return bool(over)
+
+
+@dataclass(slots=True)
+class FailingOpen:
+    """What fails in this block costs its own work, never the answer: counted, told, logged once.
+
+    A class, since every request enters five of them, and a generator costs five times as much.
+    """
+
+    exchange: Exchange
+    stage: str
+    once: Once
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None or not isinstance(error, Exception):
+            return False
+        if isinstance(error, WireError):  # not what its path promises: the upstream may say so
+            log.info("%s passes through as it came: %s", self.exchange.id, error)
+            return True
+        self.exchange.degraded.append(f"{self.stage}:error")
+        told = "%s: %s failed; the request goes on without it"
+        self.once.tell(self.stage, told, self.exchange.id, self.stage, error=error)
+        return True
 
 
 async def settled(writing: "Future[bool]", within_s: float) -> bool:

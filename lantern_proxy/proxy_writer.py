@@ -17,13 +17,12 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from lantern_proxy.archive import Archive, ArchiveError, Record
-from lantern_proxy.archive_retention import retain
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
 from lantern_proxy.proxy_cut import QUIET_S, Cutter, Settling
 from lantern_proxy.proxy_exchange import Once
+from lantern_proxy.proxy_keeper import Keeper
 from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_vectors import embed_some
 from lantern_proxy.upstream_ask import ModelCall
 
 log = logging.getLogger("lantern.writer")
@@ -33,13 +32,6 @@ _GROUP = 64
 _BACKLOG = 1_000
 _RETRY_S = 2.0
 """Seconds between two attempts at an archive that is at fault."""
-_EMBED_GROUP = 8
-_LOOK_S = 1.0
-"""Seconds between two looks for what other workers have archived, and that has no vector yet."""
-_WATCH_S = 0.25
-"""Seconds between two looks at whether another process has forgotten something."""
-_RETAIN_S = 600.0
-"""Seconds between two rounds of retention."""
 _CUT_AT_END_S = 5.0
 """Most seconds of cutting before the end; what is left is cut by the next process."""
 
@@ -76,7 +68,7 @@ class _Waiting:
 
 
 class Writer:
-    """Owns the archive, its restorer and the two threads that write it. There are none while there is no file.
+    """Owns the archive, its restorer and the thread that writes it. There are none while there is no file.
 
     keeper: one of several workers on an archive makes the vectors of all, and removes what is not to be kept
     """
@@ -85,8 +77,7 @@ class Writer:
         self, config: Config, embedder: Embedder | None = None, make_restorer: MakeRestorer = Restorer, *,
         keeper: bool = True,
     ) -> None:  # fmt: skip
-        self._config, self._embedder, self._make_restorer, self._keeper = config, embedder, make_restorer, keeper
-        self._idle_s = 30.0 if config.server.workers == 1 else _LOOK_S
+        self._config, self._embedder, self._make_restorer = config, embedder, make_restorer
         self._ask_model = ModelCall(config.rerank) if config.rerank.model else None
         self.archive: Archive | None = None
         self.restorer: Restorer | None = None
@@ -94,12 +85,9 @@ class Writer:
         """What is wrong with the archive; empty while it can be written."""
         self.file = 0
         """Counts the files that were opened; what was remembered of one is not in the next. 0 before the first."""
-        self.forgets = 0
-        """Counts how often something was forgotten, here or by another process: what is remembered may hold it."""
         self.faults: Counter[str] = Counter()
         self._key = config.archive.key()
-        self._noticed: tuple[Archive | None, str] = (None, "")
-        self._noticing = threading.Lock()
+        self._keeper = Keeper(config, embedder, self._opened, self._attempt, keeps=keeper)
         self._once = Once(log)
         self._busy_since = 0.0
         self._path, self._inode = os.fspath(config.archive.path), -1
@@ -107,16 +95,23 @@ class Writer:
         self._queue: SimpleQueue[_Waiting | Future[bool] | None] = SimpleQueue()
         self._cutter = Cutter()
         self._waiting: deque[_Waiting] = deque()
-        self._work, self._closing = threading.Event(), threading.Event()
+        self._closing = threading.Event()
         self._open()
-        self._threads = [
-            threading.Thread(target=self._write_all, name="lantern-writer", daemon=True),
-            threading.Thread(target=self._keep_all, name="lantern-keeper", daemon=True),
-        ]
-        if embedder is not None and keeper:
-            self._threads.append(threading.Thread(target=self._embed_all, name="lantern-embedding", daemon=True))
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._write_all, name="lantern-writer", daemon=True)
+        self._thread.start()
+        self._keeper.start()
+
+    def _opened(self) -> tuple[Archive | None, Restorer | None]:
+        return self.archive, self.restorer
+
+    @property
+    def forgets(self) -> int:
+        """Counts how often something was forgotten, here or by another process: what is remembered may hold it."""
+        return self._keeper.forgets
+
+    def notice(self) -> bool:
+        """Was something forgotten since the last look? See Keeper.notice. Raises ArchiveError."""
+        return self._keeper.notice()
 
     @property
     def depth(self) -> int:
@@ -156,10 +151,10 @@ class Writer:
     def close(self, timeout_s: float = 10.0) -> None:
         """Write what waits, then let go of the file."""
         self._closing.set()
-        self._work.set()
+        self._keeper.stop()
         self._queue.put(None)
-        for thread in self._threads:
-            thread.join(timeout_s)
+        self._thread.join(timeout_s)
+        self._keeper.close(timeout_s)
         self._let_go()
         if self._ask_model is not None:
             self._ask_model.close()
@@ -178,7 +173,7 @@ class Writer:
             self._let_go()
         try:
             archive = Archive(self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._key)
-            self._noticed = archive, archive.forgets
+            self._keeper.begin(archive)
         except ArchiveError as error:
             self._failed_at = time.monotonic()
             self._fault("open", str(error))
@@ -266,7 +261,7 @@ class Writer:
             self._is_well()
         for work in follows:
             self._attempt("learn", work)
-        self._work.set()
+        self._keeper.has_written()
         return True
 
     def _take(self) -> bool:
@@ -348,57 +343,6 @@ class Writer:
         for waiting in group:
             if waiting.record is not None:
                 self._cutter.add(waiting.record, _settling(waiting.record.tenant, waiting.job))
-
-    # what is not to be kept
-
-    def _keep_all(self) -> None:
-        """Notice what was forgotten, and remove what `privacy.keep_...` no longer wants."""
-        due = time.monotonic() + _RETAIN_S
-        while not self._closing.wait(_WATCH_S):
-            archive = self.archive
-            try:
-                self.notice()
-                if archive is not None and self._keeper and time.monotonic() > due:
-                    due = time.monotonic() + _RETAIN_S
-                    retain(archive, self._config.privacy, now=time.time())
-            except ArchiveError as error:
-                log.debug("the keeper waits: %s", error)
-
-    def notice(self) -> bool:
-        """Was something forgotten since the last look? Then what is held open is let go of. About 10 us.
-
-        Raises ArchiveError.
-        """
-        archive, restorer = self.archive, self.restorer
-        if archive is None or restorer is None:
-            return False
-        now = archive.forgets
-        with self._noticing:
-            changed = self._noticed[0] is archive and self._noticed[1] != now
-            self._noticed = archive, now
-            self.forgets += changed
-        if changed:
-            restorer.forget()
-        return changed
-
-    # vectors
-
-    def _embed_all(self) -> None:
-        """Give vectors to passages that wait for one, few at a time, whenever something was written."""
-        embedder = self._embedder
-        while embedder is not None and not self._closing.is_set():
-            self._work.wait(1.0 if embedder.state == "warming" else self._idle_s)
-            self._work.clear()
-            if self._attempt("embed", lambda: self._embed_waiting(embedder)) is not None:
-                self._closing.wait(5.0)
-
-    def _embed_waiting(self, embedder: Embedder) -> None:
-        while not self._closing.is_set() and embedder.state == "ready" and self._embed_some(embedder):
-            pass
-
-    def _embed_some(self, embedder: Embedder) -> bool:
-        archive = self.archive
-        return archive is not None and embed_some(archive, embedder, _EMBED_GROUP) is not None
 
 
 def _nothing() -> Record:

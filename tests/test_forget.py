@@ -326,9 +326,9 @@ def test_prune_applies_the_configured_retention(lantern, tmp_path):
 
 
 def test_the_proxy_applies_retention_by_itself(tmp_path, monkeypatch):
-    from lantern_proxy import proxy_writer
+    from lantern_proxy import proxy_keeper
 
-    monkeypatch.setattr(proxy_writer, "_RETAIN_S", 0.2)
+    monkeypatch.setattr(proxy_keeper, "_RETAIN_S", 0.2)
     with Upstream() as upstream:
         config = config_for(upstream, tmp_path, privacy=PrivacyConfig(keep_messages=2))
         with serving(config) as url:

@@ -6,7 +6,7 @@ import json
 import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
 
-from lantern_proxy import proxy_writer, restore_snapshots
+from lantern_proxy import proxy_keeper, restore_snapshots
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive_snapshots import folder
 from lantern_proxy.bm25 import BUILT
@@ -99,7 +99,7 @@ def test_retention_by_the_proxy_takes_the_snapshots_with_it(tmp_path, monkeypatc
         with Archive(path) as archive:
             [tenant] = archive.tenants()
         assert kept()
-        monkeypatch.setattr(proxy_writer, "_RETAIN_S", 0.1)
+        monkeypatch.setattr(proxy_keeper, "_RETAIN_S", 0.1)
         keep = PrivacyConfig(keep_days=1e-7)
         with serving(config_for(upstream, tmp_path, privacy=keep, **settings)):
             assert wait_for(lambda: not kept())

@@ -11,7 +11,8 @@ import pytest
 import uvloop
 from scripted import CHUNKED, Upstream, say
 
-from lantern_proxy.upstream_http1 import _HIGH_BYTES, Http1, Origin
+from lantern_proxy.upstream_connection import _HIGH_BYTES
+from lantern_proxy.upstream_http1 import Http1, Origin
 
 BIG = bytes(range(256)) * 8_192
 

@@ -1,0 +1,122 @@
+"""What goes on in the archive while requests come and go: what was forgotten is let go of, what is not to be kept is
+removed, and passages get their vectors. In threads beside the writer's; none of it is waited for."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.archive_retention import retain
+from lantern_proxy.config import Config
+from lantern_proxy.embed import Embedder
+from lantern_proxy.restore import Restorer
+from lantern_proxy.restore_vectors import embed_some
+
+log = logging.getLogger("lantern.writer")
+
+_EMBED_GROUP = 8
+_LOOK_S = 1.0
+"""Seconds between two looks for what other workers have archived, and that has no vector yet."""
+_WATCH_S = 0.25
+"""Seconds between two looks at whether another process has forgotten something."""
+_RETAIN_S = 600.0
+"""Seconds between two rounds of retention."""
+
+
+class Keeper:
+    """Belongs to the writer. Close it.
+
+    opened:  the archive that is open now, and its restorer
+    attempt: does some work and tells what went wrong with it: Writer._attempt
+    keeps:   one of several workers on an archive makes the vectors of all, and removes what is not to be kept
+    """
+
+    def __init__(
+        self, config: Config, embedder: Embedder | None, opened: Callable[[], tuple[Archive | None, Restorer | None]],
+        attempt: Callable[[str, Callable[[], object]], Exception | None], *, keeps: bool,
+    ) -> None:  # fmt: skip
+        self._config, self._embedder, self._keeps = config, embedder, keeps
+        self._opened, self._attempt = opened, attempt
+        self._idle_s = 30.0 if config.server.workers == 1 else _LOOK_S
+        self.forgets = 0
+        """Counts how often something was forgotten."""
+        self._noticed: tuple[Archive | None, str] = (None, "")
+        self._noticing = threading.Lock()
+        self._work, self._closing = threading.Event(), threading.Event()
+        self._threads = [threading.Thread(target=self._keep_all, name="lantern-keeper", daemon=True)]
+        if embedder is not None and keeps:
+            self._threads.append(threading.Thread(target=self._embed_all, name="lantern-embedding", daemon=True))
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._closing.set()
+        self._work.set()
+
+    def close(self, timeout_s: float) -> None:
+        self.stop()
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def begin(self, archive: Archive) -> None:
+        """Another archive was opened: what was forgotten in it before is not here. Raises ArchiveError."""
+        self._noticed = archive, archive.forgets
+
+    def has_written(self) -> None:
+        """There may be passages without a vector."""
+        self._work.set()
+
+    # what is not to be kept
+
+    def _keep_all(self) -> None:
+        """Notice what was forgotten, and remove what `privacy.keep_...` no longer wants."""
+        due = time.monotonic() + _RETAIN_S
+        while not self._closing.wait(_WATCH_S):
+            archive, _ = self._opened()
+            try:
+                self.notice()
+                if archive is not None and self._keeps and time.monotonic() > due:
+                    due = time.monotonic() + _RETAIN_S
+                    retain(archive, self._config.privacy, now=time.time())
+            except ArchiveError as error:
+                log.debug("the keeper waits: %s", error)
+
+    def notice(self) -> bool:
+        """Was something forgotten since the last look? Then what is held open is let go of. About 10 us.
+
+        Raises ArchiveError.
+        """
+        archive, restorer = self._opened()
+        if archive is None or restorer is None:
+            return False
+        now = archive.forgets
+        with self._noticing:
+            changed = self._noticed[0] is archive and self._noticed[1] != now
+            self._noticed = archive, now
+            self.forgets += changed
+        if changed:
+            restorer.forget()
+        return changed
+
+    # vectors
+
+    def _embed_all(self) -> None:
+        """Give vectors to passages that wait for one, few at a time, whenever something was written."""
+        embedder = self._embedder
+        while embedder is not None and not self._closing.is_set():
+            self._work.wait(1.0 if embedder.state == "warming" else self._idle_s)
+            self._work.clear()
+            if self._attempt("embed", lambda: self._embed_waiting(embedder)) is not None:
+                self._closing.wait(5.0)
+
+    def _embed_waiting(self, embedder: Embedder) -> None:
+        while not self._closing.is_set() and embedder.state == "ready" and self._embed_some(embedder):
+            pass
+
+    def _embed_some(self, embedder: Embedder) -> bool:
+        archive, _ = self._opened()
+        return archive is not None and embed_some(archive, embedder, _EMBED_GROUP) is not None
