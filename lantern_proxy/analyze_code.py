@@ -11,7 +11,7 @@ _PROSE = re.compile(r"[(\"'*]*[^\W\d_][^\W\d_']+[.,;:!?)\"'*]*")
 _SIGNS = re.compile(r"[{}\[\]();=<>]")
 _CALLS = re.compile(r"\w\(|[{};=<>]")
 _BEGINS = re.compile(
-    r"(?:```|~~~|//|/\*|\*/|<!--|#(?= [a-z]|!)|</?[a-z]\w*[^>]*>|@\w+[\w.]*(?:\(.*)?$|import \w[\w.]*(?: as \w+)?$"
+    r"(?:```|~~~|//|/\*|\*/|<!--|#(?= [a-z]|!)|</?[a-z][^>]*>|@\w[\w.]*(?:\(.*)?$|import \w[\w.]*(?: as \w+)?$"
     r"|from [\w.]+ import |[\w.\[\]\"']+ [-+*/|]?= (?=\S* \S|\S*[(\[{\"'])"
     r"|(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP) [\w*]"
     r"|(?:def|class|for|while|if|elif|else|with|function|try|except|catch|finally|switch|case)\b.*[:{]$"

@@ -118,6 +118,11 @@ def test_endless_text_takes_time_in_proportion(piece):
     is_code(text)
 
 
+@pytest.mark.parametrize("text", ["<" + "a" * 1_000_000, "@" + "a" * 1_000_000 + "!", "import " + "a." * 500_000 + "!"])
+def test_an_endless_name_takes_time_in_proportion(text):
+    is_code(text)
+
+
 @pytest.mark.parametrize("text", [
     "Always run the linter first.", "never push to main", "Use tabs. Never spaces.", "From now on, use pnpm.",
     "Also, please don't reformat the files.", "Do not touch the migrations!", "We never deploy on Fridays.",
