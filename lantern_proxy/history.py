@@ -7,14 +7,14 @@ every request, and it is filed once.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache, reduce, wraps
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, reduce
 from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lantern_proxy.history_same import SYSTEM, chain_after, chain_hashes, chain_on, changed, reads_same
+from lantern_proxy.history_same import SYSTEM, chain_after, chain_hashes, chain_on, changed, once, reads_same
 from lantern_proxy.turn import BLANK, Answer, Api, Filed, Item, Message, Request, canonical, fingerprint
 from lantern_proxy.turn_memo import Memo
 
@@ -124,25 +124,7 @@ def _alike(a: str, b: str) -> bool:
     return len(words_a & words_b) >= 0.6 * len(words_a | words_b)  # of all: two prompts may share a whole section
 
 
-_Ask = Callable[[Session, Request], bool]
-
-
-def _once(ask: _Ask) -> _Ask:
-    """`ask`, with its last answer remembered: of one request it is asked up to five times."""
-    latest: list[tuple[Session | None, Request | None, bool]] = [(None, None, False)]
-
-    @wraps(ask)
-    def answer(session: Session, request: Request) -> bool:
-        asked_session, asked_request, known = latest[0]
-        if asked_session is not session or asked_request is not request:
-            known = ask(session, request)
-            latest[0] = session, request, known
-        return known
-
-    return answer
-
-
-@_once
+@once
 def shows_system_of(session: Session, request: Request) -> bool:
     """Does the request open with system messages that the session showed before, or with ones of their class?"""
     known = {print for print, _ in session.system_keys}
@@ -185,7 +167,7 @@ def shown(session: Session) -> tuple[Message, ...]:
     return tuple(map(_messages, session.head))
 
 
-@_once
+@once
 def goes_on(session: Session, request: Request) -> bool:
     """Does the request begin with all that the head shows, message by message, in the same words?"""
     head, messages = session.head, request.messages

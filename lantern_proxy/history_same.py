@@ -4,14 +4,18 @@ Clients send their whole history with every request, and what was read before is
 Those are compared by identity, all at once; only what follows, or came in another dress, is looked at.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, wraps
 from itertools import compress
 from operator import is_not
+from typing import Any, TypeVar
 
 from lantern_proxy.turn import Message, fingerprint
 
 SYSTEM = ("system", "developer")
+
+_A = TypeVar("_A")
+_B = TypeVar("_B")
 
 _SLOTS = 61
 _LOOK_BACK = 32
@@ -22,6 +26,8 @@ _known: list[tuple[tuple[Message, ...], tuple[bytes, ...]]] = [((), ())] * _SLOT
 """Histories seen last and their chain hashes, each at the place that its last message names."""
 _latest: list[tuple[tuple[Message, ...], tuple[bytes, ...]]] = [((), ())]
 """The last of them: one request is asked for several times."""
+_answers: list[list[tuple[Any, Any, bool]]] = []
+"""The last answer to each question of `once`."""
 
 
 def chain_hashes(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
@@ -50,6 +56,24 @@ def forget_all() -> None:
     """Keep nothing of anybody: what was forgotten must not stay in memory either."""
     _known[:] = [((), ())] * _SLOTS
     _latest[0] = (), ()
+    for latest in _answers:
+        latest[0] = None, None, False
+
+
+def once(ask: Callable[[_A, _B], bool]) -> Callable[[_A, _B], bool]:
+    """`ask`, with its last answer remembered: of one session and request it is asked up to five times."""
+    latest: list[tuple[_A | None, _B | None, bool]] = [(None, None, False)]
+    _answers.append(latest)
+
+    @wraps(ask)
+    def answer(a: _A, b: _B) -> bool:
+        before_a, before_b, known = latest[0]
+        if before_a is not a or before_b is not b:
+            known = ask(a, b)
+            latest[0] = a, b, known
+        return known
+
+    return answer
 
 
 def _beginning(messages: tuple[Message, ...]) -> tuple[bytes, ...]:

@@ -1,12 +1,14 @@
 """What goes on from a known history is understood as if all of it were looked at."""
 
 import random
+import sys
 from dataclasses import replace
 
 import pytest
 
 from lantern_proxy.compaction import _event, _see, compare
-from lantern_proxy.history import advance, answered, begin, chains, goes_on
+from lantern_proxy.history import advance, answered, begin, chains, goes_on, shows_system_of
+from lantern_proxy.history_same import forget_all
 from lantern_proxy.turn import Answer, Message, Request, fingerprint, item, message
 
 
@@ -82,3 +84,15 @@ def test_chain_hashes_of_a_history_that_grew_are_those_of_the_whole(seed):
             chain = fingerprint(chain, m.print) if m.print and m.role != "system" else chain
             expected.append(chain)
         assert list(chains(request.messages)) == expected
+
+
+def test_nothing_of_a_request_stays_when_all_is_forgotten():
+    request = Request(api="chat", model="m", messages=(message("user", [item("user", "text", "secret")], b"{}"),))
+    session = begin(request, session_id="s", now=0.0)
+    session, _ = advance(session, request, [None], now=0.0)
+    forget_all()
+    held = sys.getrefcount(request), sys.getrefcount(session)
+    assert goes_on(session, request)
+    assert shows_system_of(session, request)
+    forget_all()
+    assert (sys.getrefcount(request), sys.getrefcount(session)) == held

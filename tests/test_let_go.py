@@ -22,7 +22,7 @@ from lantern_proxy.turn_memo import Memo
 from lantern_proxy.wire.http import Arrival
 
 FINDS = ("by_id", "by_answer", "by_user", "by_family", "by_head", "by_start", "said", "said_chars", "arguments",
-         "in_flight", "ends", "sizes")  # fmt: skip
+         "in_flight", "ends", "sizes", "traces", "starts")  # fmt: skip
 
 
 @pytest.fixture
