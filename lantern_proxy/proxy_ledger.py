@@ -55,6 +55,8 @@ class Ledgers:
             ledger = self._ledgers[key] = []
             self._count(key, ledger)
             self._make_room()
+        elif ledger is not None:
+            self._ledgers.move_to_end(key)
         return ledger is not None and not ledger and key not in self._queues
 
     @asynccontextmanager

@@ -108,7 +108,7 @@ class Line:
     words: frozenset[str]
     """Its content words, as index terms."""
     salience: float
-    """About how likely it is to be asked for, as a factor: filler 0.05, a plain statement 1, a rule 5."""
+    """About how likely it is to be asked for, as a factor: filler 0.05, a plain statement 1, a rule 15."""
     sort: Sort = "plain"
 
 

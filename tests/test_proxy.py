@@ -463,6 +463,14 @@ def test_ledgers_and_their_queues_do_not_grow_without_end():
     assert asyncio.run(through()) == (10, 0)
 
 
+def test_an_empty_ledger_that_is_looked_at_stays_in_memory():
+    """Most requests only ask whether there is anything in it."""
+    ledgers = Ledgers(lambda key: [], kept=10)
+    for n in range(30):
+        ledgers.is_empty(("t", f"s{n}"), new=True)
+        assert ledgers.is_empty(("t", "s0"))
+
+
 def test_tenants_seen_longest_ago_make_room(tmp_path):
     async def through() -> tuple[bool, bool, int]:
         tenants = Tenants(Config(), sessions=50)
