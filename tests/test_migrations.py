@@ -117,6 +117,23 @@ def test_every_released_archive_still_opens_with_all_it_holds(tmp_path: Path, pa
         assert archive.version == len(STEPS)
 
 
+def test_passages_that_an_older_process_adds_to_a_newer_schema_are_found_when_it_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    path = unpack(DATA / "archive_v7.db.gz", tmp_path)
+    with Archive(path) as archive:
+        archive.write([kept()])
+    older = sqlite3.connect(path)  # it counts on a trigger that the newer process has dropped
+    columns = ", ".join(row[1] for row in older.execute("PRAGMA table_info(passages)") if row[1] not in ("id", "hash"))
+    copied = columns.replace(" text,", " 'a wordless gauge',")
+    older.execute(f"INSERT INTO passages ({columns}, hash) SELECT {copied}, x'00' FROM passages LIMIT 1")
+    older.commit()
+    older.close()
+    with Archive(path) as archive:
+        assert [hit.passage.text for hit in archive.of(TENANT).search("gauge")] == ["a wordless gauge"]
+        assert next(finding for finding in archive.check() if finding.name == "fts").ok
+
+
 def test_every_released_version_left_an_archive() -> None:
     assert [path.name for path in RELEASED] == [f"archive_v{n}.db.gz" for n in range(1, len(STEPS) + 1)]
 
