@@ -78,7 +78,8 @@ def read(path: Path, *, archive: str, scope: str) -> Snapshot | None:
         return None
     if kept is None:
         return None
-    found = unpack(kept.data, archive=archive, scope=scope, let_go=kept.let_go)
+    let_go = kept.let_go if isinstance(kept.data, mmap) else None
+    found = unpack(kept.data, archive=archive, scope=scope, let_go=let_go)
     if found is None:
         kept.let_go()
     return found

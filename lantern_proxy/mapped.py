@@ -3,7 +3,8 @@
 A mapped page that has left the file is a signal that kills the process, and one that is overwritten changes under its
 reader. So a file of this kind is written under another name and put in place, never changed; and whoever maps it holds
 a shared lock for as long. `remove` marks a file that is mapped somewhere and takes its name away; the last who lets go
-of it overwrites it. Where there are no such locks (Windows), files are read into memory instead.
+of it overwrites it. Where there are no such locks (Windows, some network file systems),
+files are read into memory instead.
 """
 
 import contextlib
@@ -30,9 +31,9 @@ class Mapped:
 
     def let_go(self) -> None:
         """When nobody looks at `data` any more. What was removed meanwhile is overwritten by the last of these."""
+        if fcntl is None:
+            return
         with contextlib.suppress(OSError), self.file as file:
-            if fcntl is None:
-                return
             fcntl.flock(file, fcntl.LOCK_UN)  # before it looks: remove() marks before it tries for the lock
             file.seek(0)
             if file.read(len(_MARK)) == _MARK and _alone(file):
@@ -52,10 +53,9 @@ def open_file(path: Path) -> Mapped | None:
     except BaseException:
         file.close()
         raise
-    if data is None:
+    if not isinstance(data, mmap.mmap):  # Windows lets nobody replace a file that is open
         file.close()
-        return None
-    return Mapped(data, file)
+    return None if data is None else Mapped(data, file)
 
 
 def _map(file: FileIO) -> mmap.mmap | bytes | None:
@@ -65,6 +65,8 @@ def _map(file: FileIO) -> mmap.mmap | bytes | None:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return None
+    except OSError:  # a file system without locks
+        return file.readall() or None
     return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
 
 
@@ -86,6 +88,8 @@ def _alone(file: FileIO) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError:  # a file system without locks: nobody maps it
+        pass
     return True
 
 
