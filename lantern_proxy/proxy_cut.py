@@ -45,7 +45,7 @@ class Cutter:
         self._wanted: list[Future[bool]] = []
         self._recovering = False
         self.crowd = 1
-        """How many turns came at once. So many of them wait for one transaction, and may wait as long for another."""
+        """How many turns came at once: so many times more messages are cut at once, but no more text."""
 
     def __len__(self) -> int:
         return len(self._left)
@@ -85,9 +85,11 @@ class Cutter:
 
     def _group(self) -> list[Uncut | Settling]:
         group: list[Uncut | Settling] = []
-        size, most = 0, _MOST_AT_ONCE if self._wanted else min(_MOST_AT_ONCE, _AT_ONCE * self.crowd)
+        size, most = 0.0, _MOST_AT_ONCE if self._wanted else _AT_ONCE
+        share = 1 if self._wanted else min(self.crowd, _MOST_AT_ONCE // _AT_ONCE)
         for _, work in self._left:
-            size += sum(map(_cost, work.messages)) if isinstance(work, Uncut) else 1
+            filed = work.messages if isinstance(work, Uncut) else ()
+            size += len(filed) / share + sum(map(_length, filed)) if filed else 1 / share
             if group and size > most:
                 break
             group.append(work)
@@ -134,7 +136,11 @@ def _portions(filed: Sequence[Filed]) -> Iterator[tuple[Filed, ...]]:
 
 
 def _cost(filed: Filed) -> int:
-    return 1 + len(filed.message.raw) // 1_000
+    return 1 + _length(filed)
+
+
+def _length(filed: Filed) -> int:
+    return len(filed.message.raw) // 1_000
 
 
 def _settle(archive: Archive, restorer: Restorer, work: Settling) -> None:
