@@ -1,4 +1,5 @@
 /* The index: documents as they come and go. bm25.h says what the functions do. */
+#include "bm25_fill.h"
 #include "bm25_index.h"
 
 #include <stdlib.h>
@@ -248,6 +249,7 @@ size_t bm25_size_bytes(bm25 *q) {
     const size_t room = c->docs->room, places = c->dictionary->mask + 1;
     size_t size = sizeof *q + sizeof *c + q->pool.n_slabs * SLAB + places * sizeof(term *) + room * 21 + c->n_image;
     if (c->map) size += c->map->room * 4;
+    if (c->memo) size += sizeof(analyze_memo);
     for (const arena *a = c->arena; a; a = a->next) size += sizeof *a + 8 * a->room;
     for (size_t i = 0; i < places; i++)
         if (c->dictionary->at[i]) size += term_size(c, c->dictionary->at[i]);

@@ -53,6 +53,15 @@ def filled(documents: list[list[str]], kernel: str | None = None) -> Index:
     return index
 
 
+@pytest.mark.skipif(not BUILT, reason="the twin does not count")
+def test_what_is_known_of_words_counts_in_the_size():
+    with Index() as index:
+        index.add(1, ["word"])
+        before = index.size_bytes
+        index.add_text(2, "a word that is met again")
+        assert index.size_bytes - before > 1_000_000  # 65,536 places
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 @given(documents=texts)
 @settings(max_examples=60, deadline=None)
