@@ -8,7 +8,7 @@ compacted. The words are English; other languages gain and lose nothing.
 import re
 
 _RULE = re.compile(
-    r"(?:^|[.!?:;\n])\W{0,4}(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
+    r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
     r"(?:always(?! (?:here|up|happy|glad|good|great|nice|fun|a|the|so|been|\w+ing)\b)"
     r"|never(?! (?:mind|say|give|had|been|let|met|saw|knew|know|thought|\w+ed)\b)"
     r"|from (?:now|here) on|going forward|when(?:ever)? i ask|whenever you|(?:every|each) ?time you"
