@@ -157,7 +157,8 @@ class Proxy:
         """Is it still there? A new file is made before the request is read, so that all of it is filed there."""
         writer = self.writer
         if writer.is_gone() or writer.archive is None:
-            await asyncio.wait([asyncio.wrap_future(writer.look())], timeout=_LOOK_S if writer.archive else 0)
+            patience_s = _LOOK_S if writer.archive or writer.is_opening else 0
+            await asyncio.wait([asyncio.wrap_future(writer.look())], timeout=patience_s)
         if writer.archive is None or writer.problem:
             exchange.degraded.append("archive:unavailable")
         if (writer.file, writer.forgets) != self._file:  # what is remembered is not in the file: it is filed anew

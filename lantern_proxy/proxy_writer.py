@@ -85,6 +85,8 @@ class Writer:
         """What is wrong with the archive; empty while it can be written."""
         self.file = 0
         """Counts the files that were opened; what was remembered of one is not in the next. 0 before the first."""
+        self.is_opening = False
+        """Is the next file being made, since the one before is gone?"""
         self.faults: Counter[str] = Counter()
         self._key = config.archive.key()
         self._keeper = Keeper(config, embedder, self._opened, self._attempt, keeps=keeper)
@@ -170,7 +172,9 @@ class Writer:
         if self.archive is not None:
             path = self._config.archive.path
             self._fault("deleted", f"archive {path} was deleted or replaced while in use; a new one is kept")
+            self.is_opening = True
             self._let_go()
+            self._inode = -1  # the number of a file that is gone may be that of the next one
         try:
             archive = Archive(self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._key)
             self._keeper.begin(archive)
@@ -178,8 +182,11 @@ class Writer:
             self._failed_at = time.monotonic()
             self._fault("open", str(error))
             return False
-        self._use(archive)
-        return True
+        else:
+            self._use(archive)
+            return True
+        finally:
+            self.is_opening = False
 
     def _use(self, archive: Archive) -> None:
         before, self._inode = self._inode, archive.path.stat().st_ino

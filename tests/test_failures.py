@@ -17,6 +17,7 @@ from scripted import Upstream, ask, body, config_for, http, process, serving, to
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, EmbedConfig, RestoreConfig
+from lantern_proxy.proxy_writer import Writer
 from lantern_proxy.restore import Restorer
 
 SAID = re.compile(rb'"id": "[^"]*"')
@@ -71,7 +72,7 @@ def archived(url: str) -> set[str]:
 
 
 def damage_deleted(path):
-    for part in (path, f"{path}-wal", f"{path}-shm"):
+    for part in (f"{path}-wal", f"{path}-shm", path):  # the file last: one that is made anew meanwhile has a log, too
         with contextlib.suppress(FileNotFoundError):
             os.remove(part)
 
@@ -96,22 +97,34 @@ def test_an_archive_that_vanishes_under_it_costs_no_answer(upstream, expected, t
         assert health(url)["faults"]["deleted"] >= 1
 
 
-def test_a_deleted_archive_is_made_anew_and_filled_by_what_clients_resend(upstream, tmp_path, caplog):
+def test_a_deleted_archive_is_made_anew_and_filled_by_what_clients_resend(upstream, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("lantern_proxy.proxy._LOOK_S", 60.0)  # the first request sees the new file, however busy it is
     config, messages = config_for(upstream, tmp_path), []
     with serving(config) as url:
         converse(lambda request: ask(url, request), 4, 0, messages)
         old = {row["id"] for row in sessions(url)}
+        assert wait_for(lambda: http.get(f"{url}/lantern/api/search?q=G-23757").json())  # all is cut: nobody writes
         damage_deleted(config.archive.path)
         converse(lambda request: ask(url, request), 2, 4, messages)
-        assert archived(url) >= {m["content"] for m in messages}
+        assert wait_for(lambda: archived(url) >= {m["content"] for m in messages})
         assert not old & {row["id"] for row in sessions(url)}
         assert health(url)["archive"]["ok"]
         found = told(ask(url, body(*messages[-2:], "At how many bar stands gauge G-7919 in hall H1?")))
         assert int(found["restored"]) > 0
-    assert (
-        len([r for r in caplog.records if "was deleted or replaced" in r.getMessage() and r.levelno >= logging.ERROR])
-        == 1
-    )
+    assert len([r for r in caplog.records if "a new one is kept" in r.getMessage() and r.levelno >= logging.ERROR]) == 1
+
+
+def test_each_new_archive_is_known_to_be_another_one(upstream, tmp_path):
+    """The number of a file that is gone is often that of the next one."""
+    config = config_for(upstream, tmp_path)
+    writer = Writer(config)
+    try:
+        for n in range(1, 9):
+            assert writer.file == n
+            damage_deleted(config.archive.path)
+            writer.look().result(60)
+    finally:
+        writer.close()
 
 
 def locking(path) -> subprocess.Popen:
