@@ -65,6 +65,8 @@ class Proxy:
         self.listeners: list[Callable[[Exchange, int], None]] = []
         """Called with each exchange and its status when its answer has passed; they must not wait."""
         self._once = Once(log)
+        self._random = _endless()
+        """For the event loop alone."""
         self.rereads = reread.Rereads()
         self._file = (0, 0)
         self.came_at = time.monotonic()
@@ -105,7 +107,7 @@ class Proxy:
         """Everything up to the moment when the request goes out. Never raises."""
         started = self.came_at = time.monotonic()
         exchange = Exchange(
-            id=f"req_{next(_random)}", arrival=arrival, body=arrival.body, at=time.time(),
+            id=f"req_{next(self._random)}", arrival=arrival, body=arrival.body, at=time.time(),
             headers=accept_readable(outgoing(arrival.headers)),
         )  # fmt: skip
         with self._failing_open(exchange, "session"):
@@ -138,7 +140,7 @@ class Proxy:
         exchange.project = arrival.header("x-lantern-project")[:200]
         who = identity(telling(arrival.headers))
         known, found = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)
-        step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{next(_random)}", found=found)
+        step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{next(self._random)}", found=found)
         exchange.step, exchange.event, exchange.session = step, step.event, step.session.id
 
     async def _request(self, exchange: Exchange, wire: Protocol) -> Request:
@@ -257,10 +259,6 @@ def _endless() -> Iterator[str]:
     while True:
         drawn = secrets.token_hex(512)
         yield from (drawn[at : at + 16] for at in range(0, len(drawn), 16))
-
-
-_random = _endless()
-"""For the event loop alone."""
 
 
 def _read(wire: Protocol, body: bytes, encoding: str) -> tuple[bytes, Request, reread.Seen | None]:
