@@ -224,6 +224,11 @@ def value(chosen: Iterable[Part]) -> float:
     return sum(best.values())
 
 
+def is_little(part: Part, gain: float) -> bool:
+    """Would a part that adds `gain` add too little for who said it?"""
+    return gain <= LEAST_GAIN.get(part.speaker, 0.0)
+
+
 def cover(
     offered: Sequence[Part],
     cost: Cost,
@@ -281,7 +286,7 @@ def _greedy(
             continue
         gain = sum(max(0.0, each - best.get(key, 0.0)) for key, each in part.worth.items())
         new = sum(each for key, each in part.worth.items() if key not in best and not key.startswith("@"))
-        if gain <= LEAST_GAIN.get(part.speaker, 0.0) or (not part.rule and new < echo * part.alone * (1 - ITSELF)):
+        if is_little(part, gain) or (not part.rule and new < echo * part.alone * (1 - ITSELF)):
             continue
         density = gain / max(1, chars) ** power
         if heap and density < -heap[0][0] - 1e-12:

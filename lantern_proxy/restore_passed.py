@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lantern_proxy.pack import Choice
-from lantern_proxy.restore_cover import ECHO, ITSELF, Candidate, Chosen, Part
+from lantern_proxy.restore_cover import ECHO, ITSELF, Candidate, Chosen, Part, is_little
 from lantern_proxy.turn import Passage, PassedOver, Reason, Restored, why_not
 
 MOST = 20
@@ -93,7 +93,7 @@ def _best(ranked: Sequence[_One]) -> list[_One]:
 def note_cover(
     passed: Passed, candidates: Sequence[Candidate], offered: Sequence[Part], chosen: Sequence[Chosen]
 ) -> None:
-    """What of a loss block's candidates was not covered: it repeats what was chosen, or there was no room."""
+    """What of a loss block's candidates was not covered: it repeats what was chosen, says little, or had no room."""
     taken = {each.part.candidate for each in chosen}
     alone: dict[int, list[Part]] = {}
     for part in offered:
@@ -101,19 +101,26 @@ def note_cover(
             alone.setdefault(part.candidate, []).append(part)
     worth = {c: sum(part.alone for part in parts) for c, parts in alone.items()}
     by: dict[str, int] = {}
+    best: dict[str, float] = {}
     for each in chosen:
-        for term in each.part.worth:
+        for term, value in each.part.worth.items():
             by.setdefault(term, each.part.candidate)
+            best[term] = max(best.get(term, 0.0), value)
     for c in sorted(worth, key=lambda c: -worth[c])[:LOOK_AT]:
         passage, other = candidates[c].passage, _said_by(alone[c], by)
-        if other is None:
-            passed.add(passage, "budget")
-        else:
+        if other is not None:
             passed.add(passage, "echo", other=candidates[other].passage.id)
+        else:
+            passed.add(passage, "filler" if all(is_little(p, _adds(p, best)) for p in alone[c]) else "budget")
         passed.score(passage, {"salience": worth[c]})
     for c, candidate in enumerate(candidates):
         if c not in taken and c not in alone:
             passed.add(candidate.passage, "filler")
+
+
+def _adds(part: Part, best: Mapping[str, float]) -> float:
+    """What it would add to what was chosen. best: term -> the most that one of those gives for it"""
+    return sum(max(0.0, each - best.get(term, 0.0)) for term, each in part.worth.items())
 
 
 def _said_by(parts: Sequence[Part], by: Mapping[str, int]) -> int | None:
