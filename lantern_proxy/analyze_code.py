@@ -19,6 +19,8 @@ _BEGINS = re.compile(
 )
 _MOST_PROSE = 0.6
 """Of a line's pieces: from here on signs between them do not make it code."""
+_SENTENCE = 5
+"""Words that make one."""
 
 
 def prose(pieces: Sequence[str]) -> float:
@@ -30,10 +32,9 @@ def is_code(text: str) -> bool:
     """Is a fence, or a line, of a program?"""
     if _BEGINS.match(text):
         return True
-    if prose(text.split()) >= _MOST_PROSE:
-        return False
     signs = len(_SIGNS.findall(text))
-    return text.endswith((";", "{", "}")) or (signs >= max(2, 0.05 * len(text)) and _CALLS.search(text) is not None)
+    signed = signs >= max(2, 0.05 * len(text)) and _CALLS.search(text) is not None
+    return (signed or text.endswith((";", "{", "}"))) and prose(text.split()) < _MOST_PROSE
 
 
 def code_among(lines: Sequence[str]) -> list[bool]:
@@ -48,7 +49,3 @@ def code_among(lines: Sequence[str]) -> list[bool]:
 def _is_sentence(line: str) -> bool:
     pieces = line.split()
     return len(pieces) >= _SENTENCE and prose(pieces) >= _MOST_PROSE
-
-
-_SENTENCE = 5
-"""Words that make one."""

@@ -6,6 +6,7 @@ compacted. The words are English; other languages gain and lose nothing.
 """
 
 import re
+from typing import Literal
 
 _RULE = re.compile(
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
@@ -32,3 +33,8 @@ def is_rule(text: str) -> bool:
 def is_preference(text: str) -> bool:
     """Does it say what somebody would rather have?"""
     return _PREFERENCE.search(text) is not None
+
+
+def laid_down(text: str) -> Literal["rule", "preference"] | None:
+    """Which of the two it holds; a rule comes first."""
+    return "rule" if is_rule(text) else "preference" if is_preference(text) else None

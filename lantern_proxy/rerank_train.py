@@ -55,7 +55,7 @@ class Settings:
     """Of the encoder; 0: all. Half of MiniLM's six, so that ten pairs take half the time. Evenly spaced ones of a base
     that scores pairs already, the first ones else."""
     tokens: int = 64
-    """Most that is read of a pair; a long memory is cut. 64: ten pairs take 40 ms at most. The paper's 256: 160 ms."""
+    """Most that is read of a pair; a long memory is cut. The paper has 256; docs/restore.md says what both take."""
     rate: float = RATE
     head_rate: float = 1e-3
     """Of a scoring head that the base does not have and that starts from nothing (rerank_match.py)."""

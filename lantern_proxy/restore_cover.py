@@ -8,7 +8,7 @@ best of them gives for it. That value is monotone and submodular (facility locat
 
 import heapq
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,10 +30,9 @@ ECHO = 0.35
 """A part of whose worth less than this share is new repeats what others say."""
 LOOK_EVERY = 16
 """Candidates or parts between two looks at the clock: well under a millisecond."""
-
 LEAST_GAIN: Mapping[str, float] = {"assistant": 4.0, "tool": 4.0}
-"""What assistants and tools said is left out when it would add less: a sentence without a name, a number or
-a rare word."""
+"""What assistants and tools said is left out when it would add no more: a sentence without a name, a number or a rare
+word."""
 LEAST_CHARS = 30
 """With less room than this the block is full."""
 OWN_NAME = 0.25
@@ -224,9 +223,20 @@ def value(chosen: Iterable[Part]) -> float:
     return sum(best.values())
 
 
+def adds(part: Part, best: Mapping[str, float]) -> float:
+    """What a part would add to what was chosen. best: term -> the most that one of those gives for it"""
+    return sum(max(0.0, each - best.get(term, 0.0)) for term, each in part.worth.items())
+
+
 def is_little(part: Part, gain: float) -> bool:
     """Would a part that adds `gain` add too little for who said it?"""
     return gain <= LEAST_GAIN.get(part.speaker, 0.0)
+
+
+def is_echo(part: Part, known: Container[str], *, least: float = ECHO) -> bool:
+    """Is less than the share `least` of a part in other terms than these? A rule never is one."""
+    new = sum(each for term, each in part.worth.items() if term not in known and not term.startswith("@"))
+    return not part.rule and new < least * part.alone * (1 - ITSELF)
 
 
 def cover(
@@ -284,9 +294,8 @@ def _greedy(
         chars = cost(part, opened)
         if chars > min(room_chars, left.get(part.speaker, room_chars)):
             continue
-        gain = sum(max(0.0, each - best.get(key, 0.0)) for key, each in part.worth.items())
-        new = sum(each for key, each in part.worth.items() if key not in best and not key.startswith("@"))
-        if is_little(part, gain) or (not part.rule and new < echo * part.alone * (1 - ITSELF)):
+        gain = adds(part, best)
+        if is_little(part, gain) or is_echo(part, best, least=echo):
             continue
         density = gain / max(1, chars) ** power
         if heap and density < -heap[0][0] - 1e-12:

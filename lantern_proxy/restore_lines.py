@@ -9,13 +9,13 @@ from typing import Literal
 
 from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, key, sentences, terms
 from lantern_proxy.analyze_code import code_among, prose
-from lantern_proxy.analyze_standing import is_preference, is_rule
+from lantern_proxy.analyze_standing import laid_down
 from lantern_proxy.turn import Passage, canonical
 
 _WORD = re.compile(r"\w+")
 
 Sort = Literal["plain", "rule", "preference", "code"]
-"""What a sentence is, as far as it matters: see analyze_standing.py; code and tools' output are no prose."""
+"""What a sentence is, as far as it matters: see analyze_standing.py and analyze_code.py."""
 Anchor = tuple[str, int] | None
 """A long word of a text and where it stands: finds the text in a longer one without reading all of that."""
 
@@ -231,9 +231,7 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
 def _sort(text: str, speaker: str, *, code: bool) -> Sort:
     if code:
         return "code"
-    if speaker != "user":
-        return "plain"
-    return "rule" if is_rule(text) else "preference" if is_preference(text) else "plain"
+    return (laid_down(text) if speaker == "user" else None) or "plain"
 
 
 def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lantern_proxy.pack import Choice
-from lantern_proxy.restore_cover import ECHO, ITSELF, Candidate, Chosen, Part, is_little
+from lantern_proxy.restore_cover import Candidate, Chosen, Part, adds, is_echo, is_little
 from lantern_proxy.turn import Passage, PassedOver, Reason, Restored, why_not
 
 MOST = 20
@@ -111,24 +111,18 @@ def note_cover(
         if other is not None:
             passed.add(passage, "echo", other=candidates[other].passage.id)
         else:
-            passed.add(passage, "filler" if all(is_little(p, _adds(p, best)) for p in alone[c]) else "budget")
+            passed.add(passage, "filler" if all(is_little(part, adds(part, best)) for part in alone[c]) else "budget")
         passed.score(passage, {"salience": worth[c]})
     for c, candidate in enumerate(candidates):
         if c not in taken and c not in alone:
             passed.add(candidate.passage, "filler")
 
 
-def _adds(part: Part, best: Mapping[str, float]) -> float:
-    """What it would add to what was chosen. best: term -> the most that one of those gives for it"""
-    return sum(max(0.0, each - best.get(term, 0.0)) for term, each in part.worth.items())
-
-
 def _said_by(parts: Sequence[Part], by: Mapping[str, int]) -> int | None:
     """The candidate that says most of what these say, when too little of each of them would be new."""
     shares: dict[int, float] = {}
     for part in parts:
-        new = sum(each for term, each in part.worth.items() if term not in by and not term.startswith("@"))
-        if new >= ECHO * part.alone * (1 - ITSELF):
+        if not is_echo(part, by):
             return None
         for term, each in part.worth.items():
             if term in by:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lantern_proxy.analyze import terms
-from lantern_proxy.analyze_standing import is_preference, is_rule
+from lantern_proxy.analyze_standing import laid_down
 from lantern_proxy.rank import Floats
 
 TRAITS = (
@@ -117,7 +117,7 @@ def form_of(text: str, speaker: str) -> Form:
 def _standing(text: str, speaker: str) -> float:
     if speaker != "user" or "```" in text:
         return 0.0
-    return 1.0 if is_rule(text) else 1 / 3 if is_preference(text) else 0.0
+    return {"rule": 1.0, "preference": 1 / 3, None: 0.0}[laid_down(text)]
 
 
 LETTERS_A_WORD = 5.5

@@ -9,6 +9,7 @@ A ranking is a weighted sum of columns, one a signal: z-scores, or reciprocal ra
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -93,15 +94,25 @@ class Sheet:
 
     def __init__(self, labelled: Sequence[Labelled], names: Sequence[str], fusion: Fusion, rrf_k: int = 60) -> None:
         self.names = list(names)
-        column: Callable[[Labelled, str], Floats] = _zscores if fusion == "zscore" else _reciprocal(rrf_k)
-        self._columns = _columns(labelled, self.names, column)
-        self._skipped = _columns([each.skipped or each for each in labelled], self.names, column)
+        self._labelled = labelled
+        self._column: Callable[[Labelled, str], Floats] = _zscores if fusion == "zscore" else _reciprocal(rrf_k)
+        self._columns = self._stacked(labelled)
         sizes = np.array([len(next(iter(each.signals.values()))) for each in labelled])
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self._owner = np.repeat(np.arange(len(labelled)), sizes)
         self._gold = np.concatenate([each.gold + start for each, start in zip(labelled, self._starts, strict=True)])
         self._asker = self._owner[self._gold]
         self._n = len(labelled)
+
+    @cached_property
+    def _skipped(self) -> Floats:
+        """As _columns, where the dense channel is skipped. Most sheets are never asked for it."""
+        return self._stacked([each.skipped or each for each in self._labelled])
+
+    def _stacked(self, labelled: Sequence[Labelled]) -> Floats:
+        """(candidates of all questions, names)"""
+        made = [np.stack([self._column(each, name) for name in self.names], axis=1) for each in labelled]
+        return np.concatenate(made)
 
     def quality(self, weights: Mapping[str, float], *, dense: bool = True) -> Floats:
         """(questions,) of (reciprocal rank + recall@10) / 2."""
@@ -117,11 +128,6 @@ class Sheet:
         np.add.at(found, self._asker, (ranks <= 10).astype(float))
         np.add.at(all_gold, self._asker, 1.0)
         return np.asarray((1 / best + found / all_gold) / 2, np.float64)
-
-
-def _columns(labelled: Sequence[Labelled], names: Sequence[str], column: Callable[[Labelled, str], Floats]) -> Floats:
-    """(candidates of all questions, names)"""
-    return np.concatenate([np.stack([column(each, name) for name in names], axis=1) for each in labelled])
 
 
 def _zscores(each: Labelled, signal: str) -> Floats:

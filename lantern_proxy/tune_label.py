@@ -111,22 +111,19 @@ def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, con
         tenant=scope.key.tenant, project="", session="", present="", question=question, budget_chars=0,
         now=max(entry.passage.created_at for entry in scope.entries), deadline=math.inf,
     )  # fmt: skip
-    found = [
+    full, skipped = (
         gather(scope, read_as, ask, dense, config.restore, replace(config.retrieval, tau=tau, types={}))
         for tau in (1.0, 0.0)
-    ]
-    full, skipped = (
-        Labelled(
-            question=question,
-            type=query_type(question),
-            signals=evidence.signals,
-            units=evidence.units,
-            gold=np.array(sorted(gold), np.int64),
-            sure=sureness(scope, evidence.lexical, read_as),
-        )
-        for evidence in found
     )
-    return replace(full, skipped=skipped)
+    made = Labelled(
+        question=question,
+        type=query_type(question),
+        signals=full.signals,
+        units=full.units,
+        gold=np.array(sorted(gold), np.int64),
+        sure=sureness(scope, full.lexical, read_as),
+    )
+    return replace(made, skipped=replace(made, signals=skipped.signals, units=skipped.units))
 
 
 def _rows(scope: Scope, relevant: Sequence[int | str]) -> list[int]:

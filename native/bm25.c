@@ -169,10 +169,7 @@ int bm25_grow_weights(bm25 *q, core *c, term *t) {
     grown->room = (uint32_t)room, grown->n = n;
     if (n) memcpy(grown->at, old->at, n * sizeof *old->at);
     release(&t->weights, grown);
-    if (c->private)
-        free(old);
-    else
-        bm25_retire(q, old, free);
+    bm25_let_go(q, c, old, free);
     return 0;
 }
 

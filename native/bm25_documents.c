@@ -41,10 +41,7 @@ int bm25_room_for_documents(bm25 *q, core *c, size_t n_more) {
         copy(d->id, old->id, n * sizeof *d->id), copy(d->time, old->time, n * sizeof *d->time);
         copy(d->length, old->length, n * sizeof *d->length), copy((void *)d->live, (void *)old->live, n);
         copy(d->chunks, old->chunks, (n + CHUNK - 1) / CHUNK * sizeof *d->chunks);
-        if (c->private)
-            bm25_drop_documents(old);
-        else
-            bm25_retire(q, old, bm25_drop_documents);
+        bm25_let_go(q, c, old, bm25_drop_documents);
     }
     release(&c->docs, d);
     return 0;
@@ -103,10 +100,7 @@ int bm25_grow_map(bm25 *q, core *c, int64_t id) {
     if (!(grown = new_map(room_for(n, old ? old->room : 128)))) return BM25_NO_MEMORY;
     (void)fill_map(grown, c->docs, n);
     release(&c->map, grown);
-    if (c->private)
-        free(old);
-    else
-        bm25_retire(q, old, free);
+    bm25_let_go(q, c, old, free);
     return 0;
 }
 

@@ -229,6 +229,7 @@ unsigned bm25_enter(bm25 *q);
 void bm25_leave(bm25 *q, unsigned entered);
 int bm25_make_limbo(limbo *l);
 void bm25_retire(bm25 *q, void *p, void (*drop)(void *));
+void bm25_let_go(bm25 *q, const core *c, void *p, void (*drop)(void *)); /* at once where no search has seen the core */
 void bm25_reclaim(bm25 *q);
 void *bm25_carve(core *c, size_t size_bytes);
 column *bm25_new_column(pool *home, uint32_t room); /* zeros; or NULL */

@@ -107,6 +107,13 @@ void bm25_retire(bm25 *q, void *p, void (*drop)(void *)) {
     if (l->n >= 64) bm25_reclaim(q);
 }
 
+void bm25_let_go(bm25 *q, const core *c, void *p, void (*drop)(void *)) {
+    if (c->private)
+        drop(p);
+    else
+        bm25_retire(q, p, drop);
+}
+
 /* ---- for as long as the index lives ---- */
 
 void *bm25_carve(core *c, size_t size_bytes) {

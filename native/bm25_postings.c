@@ -91,11 +91,7 @@ static void set_cell(column *k, const chunk *c, uint32_t slot, uint32_t tf, uint
 }
 
 static void drop(bm25 *q, const core *c, void *p) {
-    if (is_borrowed(c, p)) return;
-    if (c->private)
-        free(p);
-    else
-        bm25_retire(q, p, free);
+    if (!is_borrowed(c, p)) bm25_let_go(q, c, p, free);
 }
 
 void bm25_copy_column(column *to, const column *from) {
@@ -115,10 +111,7 @@ static int grow_column(bm25 *q, core *c, columns *all, uint32_t at, uint32_t loc
     if (!grown) return BM25_NO_MEMORY;
     bm25_copy_column(grown, old);
     release(&all->at[at].column, grown);
-    if (c->private)
-        bm25_free_column(old);
-    else
-        bm25_retire(q, old, bm25_free_column);
+    bm25_let_go(q, c, old, bm25_free_column);
     return 0;
 }
 

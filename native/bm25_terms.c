@@ -117,10 +117,7 @@ static int grow_dictionary(bm25 *q, core *c) {
     for (uint64_t i = 0; i <= old->mask; i++)
         if (old->at[i]) put(grown, hash_again(old->at[i]), old->at[i]);
     release(&c->dictionary, grown);
-    if (c->private)
-        free(old);
-    else
-        bm25_retire(q, old, free);
+    bm25_let_go(q, c, old, free);
     return 0;
 }
 

@@ -8,7 +8,8 @@ from test_restore import CHAT, LEXICAL, TAIL, archive, ask, filed, restorer, wri
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config, ReinforceConfig, RestoreConfig
 from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_passed import MOST, MOST_REFUSED, Passed
+from lantern_proxy.restore_cover import Candidate, Chosen, Part
+from lantern_proxy.restore_passed import MOST, MOST_REFUSED, Passed, note_cover
 from lantern_proxy.turn import Passage, canonical, item, message
 
 
@@ -44,6 +45,23 @@ def test_what_had_no_room_says_so_and_goes_in_when_there_is_room(restorer):  # n
     whole = {placed.passage.id for placed in restorer.at_compaction(large).placed}
     assert len(whole & set(missed)) > 3
     assert {one.reason for one in large.passed.told if one.passage.id in missed} <= {"echo", "filler"}
+
+
+def test_a_rule_without_room_is_no_echo_of_what_uses_its_words():
+    def said(n: int) -> Candidate:
+        text = "Always run the linter first."
+        return Candidate(
+            Passage(session="s", message=f"m{n}", position=n, part=0, turn=n, speaker="user", text=text), (), ()
+        )
+
+    taken = Part(0, (0,), "user", {"linter": 9.0}, 9.0)
+    left = Part(1, (0,), "user", {"linter": 1.0, "@1": 5.0}, 6.0)
+    for part, reason in ((left, "echo"), (replace(left, rule=True), "budget")):
+        passed = Passed()
+        candidates = [replace(said(n), passage=replace(said(n).passage, id=n + 1)) for n in range(2)]
+        note_cover(passed, candidates, [taken, part], [Chosen(taken, 9.0)])
+        passed.finish("loss", None)
+        assert [one.reason for one in passed.told if one.passage.id == 2] == [reason]
 
 
 def test_an_echo_names_the_passage_that_says_it(restorer, archive):  # noqa: F811
