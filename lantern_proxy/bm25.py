@@ -21,10 +21,10 @@ from weakref import finalize
 import numpy as np
 
 from lantern_proxy import analyze
-from lantern_proxy.bm25_native import BUILT, DAMAGED, FOREIGN, FULL, TERMS, WHY, Kernel, Native, best_kernel
+from lantern_proxy.bm25_native import BUILT, DAMAGED, FOREIGN, FULL, TERMS, WHY, Kernel, Native, best_kernel, kernels
 from lantern_proxy.bm25_twin import ABSENT, EXISTS, Ids, Scores, Times, Twin
 
-__all__ = ["BUILT", "PARTITION_S", "WHY", "Index", "Kernel", "best_kernel"]
+__all__ = ["BUILT", "PARTITION_S", "WHY", "Index", "Kernel", "best_kernel", "kernels"]
 
 PARTITION_S = 7 * 86_400
 """Length of the partitions that `newest` counts; they begin at multiples of it since 1970."""

@@ -22,12 +22,12 @@ else:
     _search, _from_buffer, _NULL = lib.bm25_search, ffi.from_buffer, ffi.NULL
     _add_text, _ASCII = lib.bm25_add_text, analyze_native.unicode(0x80)
 
-Kernel = Literal["avx2", "neon", "scalar", "numpy"]
+Kernel = Literal["avx512", "avx2", "neon", "scalar", "numpy"]
 
 FULL, TERMS, FOREIGN, DAMAGED = -4, -5, -6, -7  # codes of bm25.h and bm25_fill.h
 _KEPT = 1000
 """Results up to this many are found in arrays that are kept."""
-_C_KERNELS: tuple[Kernel, ...] = ("scalar", "avx2", "neon")  # as bm25_kernel of bm25.h
+_C_KERNELS: tuple[Kernel, ...] = ("scalar", "avx2", "neon", "avx512")  # as bm25_kernel of bm25.h
 _PATHS = {"auto": 0, "all": 1, "bounds": 2}
 
 
@@ -36,6 +36,15 @@ def best_kernel() -> Kernel:
     if not BUILT:
         return "numpy"
     return _C_KERNELS[int(lib.bm25_best_kernel())]
+
+
+def kernels() -> list[Kernel]:
+    """What Index(kernel=...) takes on this machine, the best last."""
+    if not BUILT:
+        return ["numpy"]
+    best = best_kernel()
+    slower = [name for i, name in enumerate(_C_KERNELS) if name != best and lib.bm25_has_kernel(i)]
+    return ["numpy", *slower, best]
 
 
 class _Results:
@@ -56,10 +65,12 @@ class Native:
     def __init__(self, kernel: Kernel, k1: float, b: float) -> None:
         if kernel not in _C_KERNELS:
             raise ValueError(
-                f"bm25: kernel is {kernel!r}; use avx2, neon, scalar, numpy, or None for the best there is"
+                f"bm25: kernel is {kernel!r}; use avx512, avx2, neon, scalar, numpy, or None for the best there is"
             )
-        if not BUILT or kernel not in ("scalar", best_kernel()):
-            raise ValueError(f"bm25: no kernel {kernel!r} here: {WHY}; use kernel=None for the best there is")
+        if kernel not in kernels():
+            raise ValueError(
+                f"bm25: no kernel {kernel!r} here; use {', '.join(kernels())}, or None for the best there is"
+            )
         made = lib.bm25_new(_C_KERNELS.index(kernel), k1, b)
         if made == ffi.NULL:
             raise MemoryError("bm25: no memory for a new index")

@@ -25,12 +25,13 @@
 
 typedef struct bm25 bm25;
 
-typedef enum { BM25_SCALAR, BM25_AVX2, BM25_NEON } bm25_kernel;
+typedef enum { BM25_SCALAR, BM25_AVX2, BM25_NEON, BM25_AVX512 } bm25_kernel;
 
 enum { BM25_NO_MEMORY = -1, BM25_EXISTS = -2, BM25_ABSENT = -3, BM25_FULL = -4, BM25_TERMS = -5 };
 
-/* The fastest kernel that this CPU has. */
+/* The fastest kernel that this CPU has, and whether it has another one (1 or 0). */
 bm25_kernel bm25_best_kernel(void);
+int bm25_has_kernel(bm25_kernel kernel);
 
 /* A new index, to be freed by bm25_free when nobody uses it any more, or NULL: no memory, or a kernel that this CPU has
  * not. */

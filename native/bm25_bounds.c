@@ -108,7 +108,7 @@ static size_t share_of(const bounds *b) {
 static int take_above(bounds *b, uint32_t start, uint32_t here, uint16_t least, uint32_t below) {
     const size_t blocks = (here + BLOCK - 1) / BLOCK;
     b->n_pool = 0;
-    return bm25_take_hits(b, b->s->q->kernel->sum_above(blocks, 0, NULL, b->sums, least, 0, b->window), start, here, below);
+    return bm25_take_hits(b, b->s->q->kernel->sums_above(blocks, b->sums, least, b->window), start, here, below);
 }
 
 /* A sum that at least k documents of the chunk reach, or 1. */
@@ -147,7 +147,6 @@ static int first_chunk(bounds *b, uint32_t start, uint32_t here) {
         if (b->least < less && take_above(b, start, here, b->least, scored)) return BM25_NO_MEMORY;
         bm25_prune(b);
     }
-    memset(b->sums, 0, (here + BLOCK - 1) / BLOCK * BLOCK * sizeof *b->sums);
     return 0;
 }
 
@@ -157,7 +156,7 @@ static int search_chunk(bounds *b, uint32_t at, int first) {
     const size_t full = here / BLOCK;
     uint64_t tail[128][4];
     size_t n = 0, n_groups;
-    scatter(b, at, here, first);
+    if (!first) scatter(b, at, here, first);
     n_groups = gather_columns(b, at, here);
     if (first)
         with->sum(full, n_groups, b->groups, b->sums);
@@ -174,6 +173,7 @@ static int search_chunk(bounds *b, uint32_t at, int first) {
             n += more;
         }
     }
+    if (first) scatter(b, at, here, first);
     b->seen = start + here;
     return first ? first_chunk(b, start, here) : bm25_take_hits(b, n, start, here, UINT32_MAX);
 }
@@ -207,7 +207,7 @@ static int search_chunks(bounds *b) {
 
 static int prepare(bounds *b) {
     scratch *const s = b->s->scratch;
-    const size_t n = b->s->n_views, here = b->s->now.n < CHUNK ? b->s->now.n : CHUNK;
+    const size_t n = b->s->n_views;
     b->sums = bm25_take(s, B_SUMS, CHUNK * sizeof *b->sums);
     b->window = bm25_take(s, B_WINDOW, (CHUNK + BLOCK) * sizeof *b->window);
     b->groups = bm25_take(s, B_TABLE, MOST_GROUPS * sizeof *b->groups + n * (sizeof *b->prices + 1));
@@ -220,10 +220,9 @@ static int prepare(bounds *b) {
     b->byte_worth = (uint8_t *)(b->worth + n * CODES);
     b->prices = (price *)(void *)(b->groups + MOST_GROUPS);
     b->place_of = (uint8_t *)(b->prices + n);
-    memset(b->sums, 0, (here + BLOCK - 1) / BLOCK * BLOCK * sizeof *b->sums);
-    if (here < b->s->now.n) memset(b->bytes, 0, CHUNK);
+    if (CHUNK < b->s->now.n) memset(b->bytes, 0, CHUNK);
     bm25_scale(b);
-    for (int i = 0; i < 64; i++) b->norm[i] = b->s->a + b->s->c * (float)bm25_least_length[i];
+    bm25_weigh_lengths(b);
     for (size_t i = 0; i < n; i++) {
         if (b->s->views[i].n_list) bm25_price_codes(b, b->s->views + i, b->worth + i * CODES);
         if (b->s->views[i].n_columns) bm25_price_view(b, b->s->views + i, b->prices + i);

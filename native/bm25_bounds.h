@@ -23,7 +23,8 @@ typedef struct {
     size_t n_groups;
     uint8_t *place_of; /* of each view in the groups: group * A_GROUP + place */
     price *prices;     /* of each view */
-    float norm[64];    /* at the shortest length of each class */
+    float norm[64];    /* at the shortest length of each class, */
+    float share[MANY - 1][64]; /* and tf / (tf + norm) */
     uint16_t *worth;   /* CODES of each view */
     uint8_t *byte_worth;
     uint16_t *sums;
@@ -44,6 +45,7 @@ typedef struct {
 
 /* ---- bm25_worth.c ---- */
 void bm25_scale(bounds *b); /* groups for the views with columns, and the units of the first chunk */
+void bm25_weigh_lengths(bounds *b);
 void bm25_price_codes(const bounds *b, const view *v, uint16_t *worth);
 void bm25_price_view(const bounds *b, const view *v, price *p);
 void bm25_price_cells(const bounds *b, const price *p, const column *k, uint8_t *worth);

@@ -59,12 +59,10 @@ static void find_many(const view *v, span in, const uint16_t *places, float *tf)
         tf[(int)places[l->slot[i] % CHUNK] - 1] = (float)((code[i] >> 6) + 1);
 }
 
-/* nibbles: place of a document's byte in the words of its chunk << 3 | shift in it. */
-static void find_in_column(const column *k, size_t n, const uint32_t *slots, const uint32_t *nibbles, float *tf) {
-    static const float tf_of[CELLS] = {0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, MANY, MANY};
+/* nibbles: where the documents' cells begin in the chunk, in bits. */
+static void find_in_column(const kernel *with, const column *k, size_t n, const uint32_t *slots, const uint32_t *nibbles, float *tf) {
     while (n > 0 && slots[n - 1] % CHUNK >= k->room) n--; /* they ascend */
-    for (size_t i = 0; i < n; i++)
-        tf[i] = tf_of[relaxed(&k->bits[nibbles[i] >> 6]) >> (nibbles[i] & 63) & 15];
+    with->find_cells(n, nibbles, (const uint64_t *)k->bits, tf);
 }
 
 /* The counts of each view's term in the documents of one stretch, into its row of tf: `row` floats apart. */
@@ -82,7 +80,7 @@ static void find_counts(const search *s, stretch x, const uint32_t *slots, uint3
         const column *k = bm25_column_at(v, x.chunk);
         const span in = k || !v->n_list ? (span){0, 0} : span_of(s, j, x.chunk);
         if (k) {
-            find_in_column(k, n, slots, nibbles, tf);
+            find_in_column(s->q->kernel, k, n, slots, nibbles, tf);
         } else if (in.first < in.end) {
             const float before = tf[-1];
             if (n * EACH_WORTH < in.end - in.first) {
@@ -134,7 +132,7 @@ int bm25_score_slots(search *s, size_t n, const uint32_t *slots, float *scores) 
     float *tf = bm25_take(s->scratch, B_TF, (row * s->n_views + LANES) * sizeof *tf);
     float *norm = bm25_take(s->scratch, B_NORM, n * sizeof *norm);
     stretch *stretches = bm25_take(s->scratch, B_STRETCHES, (n < most_chunks ? n : most_chunks) * sizeof *stretches);
-    uint32_t *nibbles = bm25_take(s->scratch, B_NIBBLES, (n < CHUNK ? n : CHUNK) * sizeof *nibbles);
+    uint32_t *nibbles = bm25_take(s->scratch, B_NIBBLES, (n + 16) * sizeof *nibbles), *many = nibbles;
     size_t n_stretches;
     if (places && fresh) memset(places, 0, CHUNK * sizeof *places);
     if (!tf || !norm || !places || !stretches || !nibbles) return BM25_NO_MEMORY;
@@ -146,8 +144,8 @@ int bm25_score_slots(search *s, size_t n, const uint32_t *slots, float *scores) 
     for (size_t i = 0; i < n_stretches; i++) find_counts(s, stretches[i], slots, nibbles, places, row, tf);
     for (size_t i = 0; i < s->n_views; i++, tf += row) {
         const view *v = s->views + i;
-        for (size_t j = 0; v->n_rare && j < n; j++)
-            if (tf[j] >= MANY) tf[j] = (float)bm25_tf_of(v->rare, v->n_rare, slots[j]);
+        const size_t n_many = v->n_rare ? s->q->kernel->find_many(n, tf, many) : 0;
+        for (size_t j = 0; j < n_many; j++) tf[many[j]] = (float)bm25_tf_of(v->rare, v->n_rare, slots[many[j]]);
         s->q->kernel->add_found(n, tf, norm, v->gain, scores);
     }
     return 0;

@@ -190,13 +190,14 @@ typedef struct {
     void (*add_list)(size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
                      const uint32_t *length, float *scores);
     void (*add_found)(size_t n, const float *tf, const float *norm, float gain, float *scores);
+    void (*find_cells)(size_t n, const uint32_t *nibbles, const uint64_t *bits, float *tf);
+    size_t (*find_many)(size_t n, const float *tf, uint32_t *places);
     void (*peaks)(size_t n, size_t depth, const float *scores, float *peaks);
     float (*most)(size_t n, const float *values);
     size_t (*count)(size_t n, const float *values, float least);
     void (*ranks)(size_t n, const float *values, uint16_t *ranks); /* LANES zeros behind the values */
     void (*sum)(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums);
-    size_t (*sum_above)(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums, uint16_t least,
-                        int clear, uint32_t *hits);
+    size_t (*sums_above)(size_t n_blocks, const uint16_t *sums, uint16_t least, uint32_t *hits);
     size_t (*bytes_above)(size_t n_blocks, size_t n_groups, const group *groups, uint8_t *sums, uint8_t least,
                           uint32_t *hits);
     uint16_t (*most_sum)(size_t n, const uint16_t *sums);

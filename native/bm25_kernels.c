@@ -32,6 +32,25 @@ static void add_found_scalar(size_t n, const float *tf, const float *norm, float
         if (tf[i] > 0) scores[i] += gain * tf[i] / (tf[i] + norm[i]);
 }
 
+const float bm25_count_of_cell[CELLS] = {0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, MANY, MANY};
+
+/* The counts of documents in a column, MANY for those in the list of large ones. nibbles: where their cells begin, in
+ * bits. */
+void bm25_find_cells(size_t n, const uint32_t *nibbles, const uint64_t *bits, float *tf) {
+    for (size_t i = 0; i < n; i++)
+        tf[i] = bm25_count_of_cell[relaxed((SHARED uint64_t *)bits + (nibbles[i] >> 6)) >> (nibbles[i] & 63) & 15];
+}
+
+/* Where counts are MANY or more, ascending; places has room for n, and sixteen more. */
+size_t bm25_find_many(size_t n, const float *tf, uint32_t *places) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        places[found] = (uint32_t)i;
+        found += tf[i] >= MANY;
+    }
+    return found;
+}
+
 /* ---- the best of many scores ---- */
 
 /* n groups of depth * LANES scores become LANES peaks each: lane by lane, so that no vector is ever folded. */
@@ -86,8 +105,9 @@ static size_t count_sums_scalar(size_t n, const uint16_t *sums, uint16_t least) 
 
 /* ---- upper bounds ---- */
 
-/* Add to the 16-bit sums of n blocks what their cells are worth. */
+/* The 16-bit sums of n blocks: what their cells are worth together. */
 static void sum_scalar(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums) {
+    memset(sums, 0, n_blocks * BLOCK * sizeof *sums);
     for (size_t g = 0; g < n_groups; g++)
         for (size_t t = 0; t < groups[g].n; t++)
             for (size_t i = 0; i < 4 * n_blocks; i++) {
@@ -101,21 +121,16 @@ static void sum_scalar(size_t n_blocks, size_t n_groups, const group *groups, ui
             }
 }
 
-/* The same, then each document whose sum is at least `least` becomes a hit: sum << 16 | place, places ascending. When
- * `clear` is set the sums are 0 afterwards; when not, some that stay below `least` may be lacking. hits has room for
- * BLOCK * n_blocks, and four more. */
-static size_t sum_above_scalar(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums, uint16_t least,
-                               int clear, uint32_t *hits) {
+/* Each document whose sum is at least `least` becomes a hit: sum << 16 | place, places ascending. hits has room for
+ * BLOCK * n_blocks, and BLOCK more. */
+static size_t sums_above_scalar(size_t n_blocks, const uint16_t *sums, uint16_t least, uint32_t *hits) {
     size_t found = 0;
-    sum_scalar(n_blocks, n_groups, groups, sums);
-    for (size_t i = 0; i < n_blocks * BLOCK; i++) {
+    for (size_t i = 0; i < n_blocks * BLOCK; i++)
         if (sums[i] >= least) hits[found++] = (uint32_t)sums[i] << 16 | (uint32_t)i;
-        if (clear) sums[i] = 0;
-    }
     return found;
 }
 
-/* The same with sums of 8 bits that stay at 255 once they are there; they are 0 afterwards. */
+/* Add to sums of 8 bits, which stay at 255 once they are there, what cells are worth. */
 void bm25_sum_bytes(size_t n_blocks, const group *g, uint8_t *sums) {
     for (size_t t = 0; t < g->n; t++)
         for (size_t i = 0; i < 4 * n_blocks; i++) {
@@ -131,6 +146,7 @@ void bm25_sum_bytes(size_t n_blocks, const group *g, uint8_t *sums) {
         }
 }
 
+/* The same, then the hits as above; the sums are 0 afterwards. */
 static size_t bytes_above_scalar(size_t n_blocks, size_t n_groups, const group *groups, uint8_t *sums, uint8_t least,
                                  uint32_t *hits) {
     size_t found = 0;
@@ -142,28 +158,58 @@ static size_t bytes_above_scalar(size_t n_blocks, size_t n_groups, const group *
 }
 
 const kernel bm25_scalar_kernel = {
-    add_column_scalar, add_list_scalar,  add_found_scalar,   peaks_scalar,    most_scalar,      count_scalar,     ranks_scalar,
-    sum_scalar,        sum_above_scalar, bytes_above_scalar, most_sum_scalar, peak_sums_scalar, count_sums_scalar};
+    .add_column = add_column_scalar,
+    .add_list = add_list_scalar,
+    .add_found = add_found_scalar,
+    .find_cells = bm25_find_cells,
+    .find_many = bm25_find_many,
+    .peaks = peaks_scalar,
+    .most = most_scalar,
+    .count = count_scalar,
+    .ranks = ranks_scalar,
+    .sum = sum_scalar,
+    .sums_above = sums_above_scalar,
+    .bytes_above = bytes_above_scalar,
+    .most_sum = most_sum_scalar,
+    .peak_sums = peak_sums_scalar,
+    .count_sums = count_sums_scalar,
+};
 
 #if defined(BM25_HAS_AVX2)
-#define FASTEST BM25_AVX2
-#define FASTEST_KERNEL bm25_avx2_kernel
-static int has_fastest(void) {
+static int has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("bmi");
 }
-#elif defined(BM25_HAS_NEON)
-#define FASTEST BM25_NEON
-#define FASTEST_KERNEL bm25_neon_kernel
-static int has_fastest(void) { return 1; } /* every 64-bit ARM */
-#else
-#define FASTEST BM25_SCALAR
-#define FASTEST_KERNEL bm25_scalar_kernel
-static int has_fastest(void) { return 1; }
+#endif
+#if defined(BM25_HAS_AVX512)
+static int has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
+}
 #endif
 
+/* What this build and this CPU (its system too, which must keep the registers) have. */
 const kernel *bm25_kernel_of(bm25_kernel name) {
-    if (name == BM25_SCALAR) return &bm25_scalar_kernel;
-    return name == bm25_best_kernel() ? &FASTEST_KERNEL : NULL;
+    switch (name) {
+    case BM25_SCALAR: return &bm25_scalar_kernel;
+#if defined(BM25_HAS_AVX2)
+    case BM25_AVX2: return has_avx2() ? &bm25_avx2_kernel : NULL;
+#endif
+#if defined(BM25_HAS_AVX512)
+    case BM25_AVX512: return has_avx512() ? &bm25_avx512_kernel : NULL;
+#endif
+#if defined(BM25_HAS_NEON)
+    case BM25_NEON: return &bm25_neon_kernel; /* every 64-bit ARM */
+#endif
+    default: return NULL;
+    }
 }
 
-bm25_kernel bm25_best_kernel(void) { return has_fastest() ? FASTEST : BM25_SCALAR; }
+bm25_kernel bm25_best_kernel(void) {
+    static const bm25_kernel fastest_first[] = {BM25_AVX512, BM25_AVX2, BM25_NEON, BM25_SCALAR};
+    size_t i = 0;
+    while (!bm25_kernel_of(fastest_first[i])) i++;
+    return fastest_first[i];
+}
+
+int bm25_has_kernel(bm25_kernel kernel) { return bm25_kernel_of(kernel) != NULL; }

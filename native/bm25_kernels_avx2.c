@@ -31,7 +31,7 @@ AVX2 static void add_column_avx2(size_t n_words, const uint64_t *bits, float gai
     _mm256_zeroupper(); /* gcc omits it before a tail call, and scalar code after us would crawl */
 }
 
-AVX2 static void add_list_avx2(size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
+AVX2 void bm25_add_list_avx2(size_t n, const uint32_t *slot, const uint8_t *code, float gain, float a, float c,
                                const uint32_t *length, float *scores) {
     const __m256 gains = _mm256_set1_ps(gain), as = _mm256_set1_ps(a), cs = _mm256_set1_ps(c);
     const __m256 many = _mm256_set1_ps(MANY);
@@ -65,7 +65,20 @@ AVX2 static void add_found_avx2(size_t n, const float *tf, const float *norm, fl
     bm25_scalar_kernel.add_found(n - i, tf + i, norm + i, gain, scores + i);
 }
 
-AVX2 static void peaks_avx2(size_t n, size_t depth, const float *scores, float *peaks) {
+AVX2 static size_t find_many_avx2(size_t n, const float *tf, uint32_t *places) {
+    const __m256 many = _mm256_set1_ps(MANY);
+    size_t found = 0, i = 0;
+    for (; i + 8 <= n; i += 8) {
+        unsigned there = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(tf + i), many, _CMP_GE_OQ));
+        for (; there; there &= there - 1) places[found++] = (uint32_t)(i + _tzcnt_u32(there));
+    }
+    _mm256_zeroupper();
+    for (; i < n; i++)
+        if (tf[i] >= MANY) places[found++] = (uint32_t)i;
+    return found;
+}
+
+AVX2 void bm25_peaks_avx2(size_t n, size_t depth, const float *scores, float *peaks) {
     for (; n > 0; n--, peaks += LANES) {
         __m256 most = _mm256_setzero_ps();
         for (size_t i = 0; i < depth; i++, scores += LANES) most = _mm256_max_ps(_mm256_loadu_ps(scores), most);
@@ -74,9 +87,9 @@ AVX2 static void peaks_avx2(size_t n, size_t depth, const float *scores, float *
     _mm256_zeroupper();
 }
 
-AVX2 static float most_avx2(size_t n, const float *values) {
+AVX2 float bm25_most_avx2(size_t n, const float *values) {
     float lanes[LANES];
-    peaks_avx2(1, n / LANES, values, lanes);
+    bm25_peaks_avx2(1, n / LANES, values, lanes);
     return bm25_scalar_kernel.most(LANES, lanes); /* there are LANES peaks a group, so no tail */
 }
 
@@ -92,7 +105,7 @@ AVX2 static size_t count_avx2(size_t n, const float *values, float least) {
 }
 
 /* Four at a time, so that each vector of values is loaded for four. */
-AVX2 static void ranks_avx2(size_t n, const float *values, uint16_t *ranks) {
+AVX2 void bm25_ranks_avx2(size_t n, const float *values, uint16_t *ranks) {
     for (size_t i = 0; i < n; i += 4) {
         __m256i larger[4];
         __m256 here[4];
@@ -127,7 +140,7 @@ AVX2 static uint16_t most_sum_avx2(size_t n, const uint16_t *sums) {
     return lanes[0] > rest ? lanes[0] : rest;
 }
 
-AVX2 static void peak_sums_avx2(size_t n, size_t depth, const uint16_t *sums, uint16_t *peaks) {
+AVX2 void bm25_peak_sums_avx2(size_t n, size_t depth, const uint16_t *sums, uint16_t *peaks) {
     for (; n > 0; n--, peaks += SUMS) {
         __m256i most = _mm256_setzero_si256();
         for (size_t i = 0; i < depth; i++, sums += SUMS) most = _mm256_max_epu16(most, sums_at(sums));
@@ -150,8 +163,6 @@ AVX2 static size_t count_sums_avx2(size_t n, const uint16_t *sums, uint16_t leas
     for (int j = 0; j < 16; j++) found += lanes[j];
     return found + bm25_scalar_kernel.count_sums(n - i, sums + i, least);
 }
-
-enum { AHEAD = 768 };
 
 /* Add to the sums of one block what its cells are worth. n is a constant wherever this is inlined, so that the tables
  * stay in registers. Two terms are added in bytes before they are widened. */
@@ -178,31 +189,32 @@ AVX2 static inline __m256i table_of(const uint8_t *worth) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)worth));
 }
 
-AVX2 static inline __attribute__((always_inline)) void sum_fixed(size_t n, size_t n_blocks, const group *g,
+/* more: sums are added to those that are there. */
+AVX2 static inline __attribute__((always_inline)) void sum_fixed(size_t n, size_t n_blocks, const group *g, int more,
                                                                  uint16_t *sums) {
     const uint8_t *bits[A_GROUP];
     __m256i worth[A_GROUP];
     for (size_t t = 0; t < n; t++) worth[t] = table_of(g->worth[t]), bits[t] = g->bits[t];
     for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
         __m256i sum[4];
-        for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
+        for (int j = 0; j < 4; j++) sum[j] = more ? sums_at(sums + 16 * j) : _mm256_setzero_si256();
         look_up(n, bits, worth, i, sum);
         for (int j = 0; j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), sum[j]);
     }
 }
 
 AVX2 static void sum_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums) {
-    for (size_t g = 0; g < n_groups; g++)
-        switch (groups[g].n) {
-        case 0: break;
-        case 1: sum_fixed(1, n_blocks, groups + g, sums); break;
-        case 2: sum_fixed(2, n_blocks, groups + g, sums); break;
-        case 3: sum_fixed(3, n_blocks, groups + g, sums); break;
-        case 4: sum_fixed(4, n_blocks, groups + g, sums); break;
-        case 5: sum_fixed(5, n_blocks, groups + g, sums); break;
-        case 6: sum_fixed(6, n_blocks, groups + g, sums); break;
-        case 7: sum_fixed(7, n_blocks, groups + g, sums); break;
-        default: sum_fixed(8, n_blocks, groups + g, sums); break;
+    for (size_t g = 0; g == 0 || g < n_groups; g++)
+        switch (n_groups ? groups[g].n : 0) {
+        case 0: sum_fixed(0, n_blocks, groups, g > 0, sums); break;
+        case 1: sum_fixed(1, n_blocks, groups + g, g > 0, sums); break;
+        case 2: sum_fixed(2, n_blocks, groups + g, g > 0, sums); break;
+        case 3: sum_fixed(3, n_blocks, groups + g, g > 0, sums); break;
+        case 4: sum_fixed(4, n_blocks, groups + g, g > 0, sums); break;
+        case 5: sum_fixed(5, n_blocks, groups + g, g > 0, sums); break;
+        case 6: sum_fixed(6, n_blocks, groups + g, g > 0, sums); break;
+        case 7: sum_fixed(7, n_blocks, groups + g, g > 0, sums); break;
+        default: sum_fixed(8, n_blocks, groups + g, g > 0, sums); break;
         }
     _mm256_zeroupper();
 }
@@ -235,65 +247,17 @@ AVX2 static __attribute__((noinline)) size_t take_block(__m256i a, __m256i b, __
     return found;
 }
 
-/* What the cells of one document can be worth together. */
-static unsigned most_worth(size_t n_groups, const group *groups) {
-    unsigned all = 0;
-    for (size_t g = 0; g < n_groups; g++)
-        for (size_t t = 0; t < groups[g].n; t++) {
-            unsigned most = 0;
-            for (int cell = 0; cell < CELLS; cell++) {
-                const unsigned worth = groups[g].worth[t][cell];
-                most = worth > most ? worth : most;
-            }
-            all += most;
-        }
-    return all;
-}
-
-/* A block is looked up only if what its documents have from lists, and the most that cells can add, may reach
- * `least`. */
-AVX2 static inline __attribute__((always_inline)) size_t above_fixed(size_t n, size_t n_blocks, const group *g,
-                                                                     uint16_t *sums, uint16_t least, int clear,
-                                                                     uint32_t *hits) {
-    const unsigned add = n ? most_worth(1, g) : 0;
-    const __m256i leasts = _mm256_set1_epi16((short)least), zero = _mm256_setzero_si256();
-    const __m256i enough = _mm256_set1_epi16((short)(least > add ? least - add : 0));
-    const uint8_t *bits[A_GROUP];
-    __m256i worth[A_GROUP];
+AVX2 static size_t sums_above_avx2(size_t n_blocks, const uint16_t *sums, uint16_t least, uint32_t *hits) {
+    const __m256i leasts = _mm256_set1_epi16((short)least);
     size_t found = 0;
-    for (size_t t = 0; t < n; t++) worth[t] = table_of(g->worth[t]), bits[t] = g->bits[t];
     for (size_t i = 0; i < n_blocks; i++, sums += BLOCK) {
-        __m256i sum[4], most;
-        for (int j = 0; j < 4; j++) sum[j] = sums_at(sums + 16 * j);
-        for (int j = 0; clear && j < 4; j++) _mm256_storeu_si256((__m256i *)(void *)(sums + 16 * j), zero);
-        most = _mm256_max_epu16(_mm256_max_epu16(sum[0], sum[1]), _mm256_max_epu16(sum[2], sum[3]));
-        if (!_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(most, enough), most))) continue;
-        if (n) {
-            look_up(n, bits, worth, i, sum);
-            most = _mm256_max_epu16(_mm256_max_epu16(sum[0], sum[1]), _mm256_max_epu16(sum[2], sum[3]));
-            if (!_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(most, leasts), most))) continue;
-        }
-        found += take_block(sum[0], sum[1], sum[2], sum[3], leasts, i * BLOCK, hits + found);
+        const __m256i a = sums_at(sums), b = sums_at(sums + 16), c = sums_at(sums + 32), d = sums_at(sums + 48);
+        const __m256i most = _mm256_max_epu16(_mm256_max_epu16(a, b), _mm256_max_epu16(c, d));
+        if (_mm256_movemask_epi8(_mm256_cmpeq_epi16(_mm256_max_epu16(most, leasts), most)))
+            found += take_block(a, b, c, d, leasts, i * BLOCK, hits + found);
     }
     _mm256_zeroupper();
     return found;
-}
-
-AVX2 static size_t sum_above_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums,
-                                  uint16_t least, int clear, uint32_t *hits) {
-    switch (n_groups == 1 ? groups->n : n_groups ? A_GROUP + 1 : 0) {
-    case 0: return above_fixed(0, n_blocks, groups, sums, least, clear, hits);
-    case 1: return above_fixed(1, n_blocks, groups, sums, least, clear, hits);
-    case 2: return above_fixed(2, n_blocks, groups, sums, least, clear, hits);
-    case 3: return above_fixed(3, n_blocks, groups, sums, least, clear, hits);
-    case 4: return above_fixed(4, n_blocks, groups, sums, least, clear, hits);
-    case 5: return above_fixed(5, n_blocks, groups, sums, least, clear, hits);
-    case 6: return above_fixed(6, n_blocks, groups, sums, least, clear, hits);
-    case 7: return above_fixed(7, n_blocks, groups, sums, least, clear, hits);
-    case 8: return above_fixed(8, n_blocks, groups, sums, least, clear, hits);
-    default: sum_avx2(n_blocks, n_groups, groups, sums);
-    }
-    return above_fixed(0, n_blocks, groups, sums, least, clear, hits);
 }
 
 AVX2 static __attribute__((noinline)) size_t take_bytes(__m256i first, __m256i last, __m256i leasts, size_t place,
@@ -359,6 +323,20 @@ AVX2 static size_t bytes_above_avx2(size_t n_blocks, size_t n_groups, const grou
 }
 
 const kernel bm25_avx2_kernel = {
-    add_column_avx2, add_list_avx2,  add_found_avx2,   peaks_avx2,    most_avx2,      count_avx2,     ranks_avx2,
-    sum_avx2,        sum_above_avx2, bytes_above_avx2, most_sum_avx2, peak_sums_avx2, count_sums_avx2};
+    .add_column = add_column_avx2,
+    .add_list = bm25_add_list_avx2,
+    .add_found = add_found_avx2,
+    .find_cells = bm25_find_cells,
+    .find_many = find_many_avx2,
+    .peaks = bm25_peaks_avx2,
+    .most = bm25_most_avx2,
+    .count = count_avx2,
+    .ranks = bm25_ranks_avx2,
+    .sum = sum_avx2,
+    .sums_above = sums_above_avx2,
+    .bytes_above = bytes_above_avx2,
+    .most_sum = most_sum_avx2,
+    .peak_sums = bm25_peak_sums_avx2,
+    .count_sums = count_sums_avx2,
+};
 #endif

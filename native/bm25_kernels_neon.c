@@ -131,8 +131,6 @@ static size_t count_sums_neon(size_t n, const uint16_t *sums, uint16_t least) {
 
 /* ---- upper bounds ---- */
 
-enum { AHEAD = 768 };
-
 /* A block's cells in the order of its documents: 0..15 and 32..47 in one byte, 16..31 and 48..63 in another. */
 static inline uint8x16x2_t cells_of(const uint8_t *bits) {
     const uint64x2_t left = vreinterpretq_u64_u8(vld1q_u8(bits)), right = vreinterpretq_u64_u8(vld1q_u8(bits + 16));
@@ -156,6 +154,7 @@ static inline void widen(uint16_t *sums, uint8x16_t worth) {
 }
 
 static void sum_neon(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums) {
+    memset(sums, 0, n_blocks * BLOCK * sizeof *sums);
     for (size_t g = 0; g < n_groups; g++)
         for (size_t i = 0; i < n_blocks; i++)
             for (size_t t = 0; t < groups[g].n; t++) {
@@ -168,17 +167,12 @@ static void sum_neon(size_t n_blocks, size_t n_groups, const group *groups, uint
             }
 }
 
-static size_t sum_above_neon(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums, uint16_t least,
-                             int clear, uint32_t *hits) {
+static size_t sums_above_neon(size_t n_blocks, const uint16_t *sums, uint16_t least, uint32_t *hits) {
     size_t found = 0;
-    sum_neon(n_blocks, n_groups, groups, sums);
-    for (size_t i = 0; i < n_blocks * BLOCK; i += 8) {
-        const uint16x8_t here = vld1q_u16(sums + i);
-        if (vmaxvq_u16(here) >= least)
+    for (size_t i = 0; i < n_blocks * BLOCK; i += 8)
+        if (vmaxvq_u16(vld1q_u16(sums + i)) >= least)
             for (size_t j = i; j < i + 8; j++)
                 if (sums[j] >= least) hits[found++] = (uint32_t)sums[j] << 16 | (uint32_t)j;
-        if (clear) vst1q_u16(sums + i, vdupq_n_u16(0));
-    }
     return found;
 }
 
@@ -215,6 +209,20 @@ static size_t bytes_above_neon(size_t n_blocks, size_t n_groups, const group *gr
 }
 
 const kernel bm25_neon_kernel = {
-    add_column_neon, add_list_neon,  add_found_neon,   peaks_neon,    most_neon,      count_neon,     ranks_neon,
-    sum_neon,        sum_above_neon, bytes_above_neon, most_sum_neon, peak_sums_neon, count_sums_neon};
+    .add_column = add_column_neon,
+    .add_list = add_list_neon,
+    .add_found = add_found_neon,
+    .find_cells = bm25_find_cells,
+    .find_many = bm25_find_many,
+    .peaks = peaks_neon,
+    .most = most_neon,
+    .count = count_neon,
+    .ranks = ranks_neon,
+    .sum = sum_neon,
+    .sums_above = sums_above_neon,
+    .bytes_above = bytes_above_neon,
+    .most_sum = most_sum_neon,
+    .peak_sums = peak_sums_neon,
+    .count_sums = count_sums_neon,
+};
 #endif

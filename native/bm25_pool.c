@@ -33,9 +33,17 @@ int bm25_take_hits(bounds *b, size_t n, uint32_t start, uint32_t here, uint32_t 
     void *room;
     if (keep_room(b->s->scratch, B_POOL, b->n_pool + n, sizeof *b->pool, &room)) return BM25_NO_MEMORY;
     b->pool = room;
+    while (n > 0 && (b->window[n - 1] & UINT16_MAX) >= here) n--;
+    if (!b->s->filtered && below == UINT32_MAX) {
+        uint64_t *const to = b->pool + b->n_pool;
+        for (size_t i = 0; i < n; i++)
+            to[i] = (uint64_t)(b->window[i] >> 16) << 32 | (start + (b->window[i] & UINT16_MAX));
+        b->n_pool += n;
+        return 0;
+    }
     for (size_t i = 0; i < n; i++) {
         const uint32_t local = b->window[i] & UINT16_MAX, sum = b->window[i] >> 16;
-        if (local >= here || sum >= below || (b->s->filtered && !bm25_passes(b->s, start + local))) continue;
+        if (sum >= below || (b->s->filtered && !bm25_passes(b->s, start + local))) continue;
         b->pool[b->n_pool++] = (uint64_t)sum << 32 | (start + local);
     }
     return 0;

@@ -6,6 +6,8 @@
 
 const uint8_t bm25_tf_of_cell[CELLS] = {0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, MANY, MANY};
 
+enum { SHORT = 4096 }; /* postings: the first cache holds them */
+
 /* Six classes an octave. */
 const uint32_t bm25_least_length[64] = {
     0,   8,   9,   11,  12,  13,   15,   16,   18,   21,   23,   26,   29,   32,   36,   41,
@@ -31,15 +33,19 @@ uint32_t bm25_first(const uint32_t *slots, uint32_t n, uint32_t slot) {
     return (uint32_t)(at - slots);
 }
 
+/* In a long list branches are guessed, so that memory is asked for before it is known what for; in a short one, which
+ * the cache has, every search takes the same steps, and nothing is guessed wrong. */
 uint32_t bm25_tf_of(const rare *r, uint32_t n, uint32_t slot) {
-    const posting *at = r->at, *const end = at + n;
-    while (n > 0) {
-        const uint32_t half = n / 2;
-        const int less = at[half].slot < slot;
-        at = less ? at + half + 1 : at;
-        n = less ? n - half - 1 : half;
-    }
-    return at < end && at->slot == slot ? at->tf : 0;
+    const posting *at = r->at;
+    const int is_short = n <= SHORT;
+    if (!n) return 0;
+    for (uint32_t half; !is_short && (half = n / 2) > 0;)
+        if (at[half].slot <= slot)
+            at += half, n -= half;
+        else
+            n = half;
+    for (uint32_t half; (half = n / 2) > 0; n -= half) at += half & (0 - (uint32_t)(at[half].slot <= slot));
+    return at->slot == slot ? at->tf : 0;
 }
 
 /* ---- columns ---- */

@@ -23,6 +23,7 @@ static void *meagre_realloc(void *old, size_t size) {
 #include "bm25_exact.c"
 #include "bm25_kernels.c"
 #include "bm25_kernels_avx2.c"
+#include "bm25_kernels_avx512.c"
 #include "bm25_kernels_neon.c"
 #include "bm25_memory.c"
 #include "bm25_pool.c"
@@ -36,7 +37,7 @@ static void *meagre_realloc(void *old, size_t size) {
 
 #include "check.h"
 
-enum { VOCABULARY = 400, WORDS = 40, K = 20, TEXT = WORDS * 24, THREADS = 3 };
+enum { KERNELS = BM25_AVX512 + 1, VOCABULARY = 400, WORDS = 40, K = 20, TEXT = WORDS * 24, THREADS = 3 };
 
 static uint32_t drawn(uint64_t *seed) {
     *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -75,14 +76,28 @@ typedef struct {
     float scores[K];
 } result;
 
-static void check_same(bm25 *const *indexes, uint64_t seed) {
+/* An index of each kernel that this CPU has, the scalar one first; returns how many there are. */
+static int new_indexes(double k1, double b, bm25 **indexes) {
+    int n = 0;
+    for (int name = 0; name < KERNELS; name++) {
+        if (!bm25_has_kernel((bm25_kernel)name)) continue;
+        CHECK((indexes[n++] = bm25_new((bm25_kernel)name, k1, b)) != NULL);
+    }
+    return n;
+}
+
+static void free_indexes(int n, bm25 *const *indexes) {
+    for (int i = 0; i < n; i++) bm25_free(indexes[i]);
+}
+
+static void check_same(int n, bm25 *const *indexes, uint64_t seed) {
     for (int filter = 0; filter < 4; filter++) {
         result first = {0};
         const size_t k = 1 + seed % K;
-        for (int i = 0; i < 6; i++) { /* both kernels, each all three ways */
+        for (int i = 0; i < 3 * n; i++) { /* each kernel all three ways */
             result r = {0};
-            bm25_choose(indexes[i % 2], i / 2);
-            r.found = find(indexes[i % 2], seed, k, filter, r.ids, r.scores);
+            bm25_choose(indexes[i % n], i / n);
+            r.found = find(indexes[i % n], seed, k, filter, r.ids, r.scores);
             CHECK(r.found >= 0 && r.found <= (int64_t)k);
             if (i == 0) first = r;
             CHECK(!memcmp(&first, &r, sizeof r));
@@ -109,50 +124,53 @@ static void draw_groups(uint64_t *seed, group *groups, uint8_t bits[2][A_GROUP][
 static void check_sums(const kernel *x, const kernel *y, uint64_t *seed) {
     static uint8_t bits[2][A_GROUP][MOST / 2], bytes[2][MOST];
     static uint16_t sums[2][MOST], peaks[2][MOST];
-    static uint32_t hits[2][MOST + 4];
+    static uint32_t hits[2][MOST + BLOCK];
     group groups[2];
     const uint16_t least = (uint16_t)(drawn(seed) % 800);
     draw_groups(seed, groups, bits);
     for (size_t n_groups = 0; n_groups < 3; n_groups++)
-        for (size_t n = 0; n <= BLOCKS; n++)
-            for (int clear = 0; clear < 2; clear++) {
-                const size_t first = 2 - n_groups; /* the second alone, then both */
-                size_t found;
-                for (size_t i = 0; i < MOST; i++)
-                    sums[0][i] = sums[1][i] = (uint16_t)(drawn(seed) % 300), bytes[0][i] = bytes[1][i] = (uint8_t)drawn(seed);
-                x->sum(n, n_groups, groups + first % 2, sums[0]), y->sum(n, n_groups, groups + first % 2, sums[1]);
-                CHECK(!memcmp(sums[0], sums[1], sizeof *sums));
-                CHECK(x->most_sum(n * BLOCK - n, sums[0]) == y->most_sum(n * BLOCK - n, sums[0]));
-                CHECK(x->count_sums(n * BLOCK - n, sums[0], least) == y->count_sums(n * BLOCK - n, sums[0], least));
-                x->peak_sums(n, 3, sums[0], peaks[0]), y->peak_sums(n, 3, sums[0], peaks[1]);
-                CHECK(!memcmp(peaks[0], peaks[1], n * SUMS * sizeof **peaks));
-                found = x->sum_above(n, n_groups, groups + first % 2, sums[0], least, clear, hits[0]);
-                CHECK(found == y->sum_above(n, n_groups, groups + first % 2, sums[1], least, clear, hits[1]));
-                CHECK(!memcmp(hits[0], hits[1], found * sizeof **hits));
-                CHECK(!clear || !memcmp(sums[0], sums[1], sizeof *sums));
-                found = x->bytes_above(n, n_groups, groups + first % 2, bytes[0], (uint8_t)(least | 1), hits[0]);
-                CHECK(found == y->bytes_above(n, n_groups, groups + first % 2, bytes[1], (uint8_t)(least | 1), hits[1]));
-                CHECK(!memcmp(hits[0], hits[1], found * sizeof **hits) && !memcmp(bytes[0], bytes[1], sizeof *bytes));
-            }
+        for (size_t n = 0; n <= BLOCKS; n++) {
+            const size_t first = 2 - n_groups; /* the second alone, then both */
+            size_t found;
+            for (size_t i = 0; i < MOST; i++)
+                sums[0][i] = sums[1][i] = (uint16_t)(drawn(seed) % 300), bytes[0][i] = bytes[1][i] = (uint8_t)drawn(seed);
+            x->sum(n, n_groups, groups + first % 2, sums[0]), y->sum(n, n_groups, groups + first % 2, sums[1]);
+            CHECK(!memcmp(sums[0], sums[1], sizeof *sums));
+            CHECK(x->most_sum(n * BLOCK - n, sums[0]) == y->most_sum(n * BLOCK - n, sums[0]));
+            CHECK(x->count_sums(n * BLOCK - n, sums[0], least) == y->count_sums(n * BLOCK - n, sums[0], least));
+            x->peak_sums(n, 3, sums[0], peaks[0]), y->peak_sums(n, 3, sums[0], peaks[1]);
+            CHECK(!memcmp(peaks[0], peaks[1], n * SUMS * sizeof **peaks));
+            found = x->sums_above(n, sums[0], least, hits[0]);
+            CHECK(found == y->sums_above(n, sums[1], least, hits[1]));
+            CHECK(!memcmp(hits[0], hits[1], found * sizeof **hits));
+            found = x->bytes_above(n, n_groups, groups + first % 2, bytes[0], (uint8_t)(least | 1), hits[0]);
+            CHECK(found == y->bytes_above(n, n_groups, groups + first % 2, bytes[1], (uint8_t)(least | 1), hits[1]));
+            CHECK(!memcmp(hits[0], hits[1], found * sizeof **hits) && !memcmp(bytes[0], bytes[1], sizeof *bytes));
+        }
 }
 
 static void check_floats(const kernel *x, const kernel *y, uint64_t *seed) {
     static uint64_t words[MOST / 16];
-    static uint32_t length[MOST], slot[MOST];
+    static uint32_t length[MOST], slot[MOST], cells[MOST], places[2][MOST + 16];
     static uint8_t code[MOST];
-    static float tf[MOST], norm[MOST], scores[2][MOST], peaks[2][MOST];
+    static float tf[MOST], norm[MOST], scores[2][MOST], peaks[2][MOST], found[2][MOST];
     static uint16_t ranks[2][MOST];
     const float k1 = drawn(seed) % 4 ? 0.9f : 0, gain = 0.001f * (float)(drawn(seed) % 9999), a = 0.6f * k1, c = k1 / 143;
     const size_t n = drawn(seed) % (MOST - LANES);
+    size_t many;
     for (size_t i = 0; i < MOST; i++) {
         if (i % 16 == 0) words[i / 16] = (uint64_t)drawn(seed) << 33 ^ drawn(seed);
-        length[i] = drawn(seed) % 2000, slot[i] = (uint32_t)(i * 5 % MOST), code[i] = (uint8_t)drawn(seed);
+        cells[i] = drawn(seed) % (4 * MOST) / 4 * 4, length[i] = drawn(seed) % 2000, slot[i] = (uint32_t)(i * 5 % MOST), code[i] = (uint8_t)drawn(seed);
         tf[i] = (float)(drawn(seed) % 7), norm[i] = a + c * (float)length[i], scores[0][i] = scores[1][i] = (float)(i % 9) - 3;
     }
     x->add_column(n / 16, words, gain, a, c, length, scores[0]), y->add_column(n / 16, words, gain, a, c, length, scores[1]);
     x->add_list(n, slot, code, gain, a, c, length, scores[0]), y->add_list(n, slot, code, gain, a, c, length, scores[1]);
     x->add_found(n, tf, norm, gain, scores[0]), y->add_found(n, tf, norm, gain, scores[1]);
     CHECK(!memcmp(scores[0], scores[1], sizeof *scores));
+    x->find_cells(n, cells, words, found[0]), y->find_cells(n, cells, words, found[1]);
+    CHECK(!memcmp(found[0], found[1], n * sizeof **found));
+    CHECK((many = x->find_many(n, tf, places[0])) == y->find_many(n, tf, places[1]));
+    CHECK(!memcmp(places[0], places[1], many * sizeof **places));
     x->peaks(MOST / LANES / 3, 3, scores[0], peaks[0]), y->peaks(MOST / LANES / 3, 3, scores[0], peaks[1]);
     CHECK(!memcmp(peaks[0], peaks[1], MOST / 3 * sizeof **peaks));
     CHECK(x->count(n, scores[0], gain) == y->count(n, scores[0], gain) && !(x->most(64, scores[0]) < y->most(64, scores[0])) &&
@@ -164,18 +182,20 @@ static void check_floats(const kernel *x, const kernel *y, uint64_t *seed) {
 }
 
 static void test_each_kernel_gives_what_the_scalar_one_gives(uint64_t seed) {
-    const kernel *const x = bm25_kernel_of(BM25_SCALAR), *const y = bm25_kernel_of(bm25_best_kernel());
-    check_sums(x, y, &seed);
-    for (int i = 0; i < 50; i++) check_floats(x, y, &seed);
+    for (int name = 0; name < KERNELS; name++) {
+        const kernel *const x = bm25_kernel_of(BM25_SCALAR), *const y = bm25_kernel_of((bm25_kernel)name);
+        if (y) check_sums(x, y, &seed);
+        for (int i = 0; y && i < 50; i++) check_floats(x, y, &seed);
+    }
 }
 
 /* weighed: weights now and then; removals: one document in so many goes again. */
 static void test_kernels_and_ways_agree_bit_for_bit(uint64_t seed, int n, int weighed, int removals, double k1,
                                                     double b) {
-    bm25 *q[2] = {bm25_new(BM25_SCALAR, k1, b), bm25_new(bm25_best_kernel(), k1, b)};
-    CHECK(q[0] && q[1]);
+    bm25 *q[KERNELS];
+    const int n_q = new_indexes(k1, b, q);
     for (int i = 0; i < n; i++) {
-        for (int j = 0; j < 2; j++) {
+        for (int j = 0; j < n_q; j++) {
             const float weight = (float)(i % 7) - 2;
             double time;
             CHECK(add(q[j], i * 7919 % 4099, i, seed + (uint64_t)i) == 0);
@@ -187,17 +207,18 @@ static void test_kernels_and_ways_agree_bit_for_bit(uint64_t seed, int n, int we
                 CHECK(bm25_remove(q[j], gone, &time) == (had ? 0 : BM25_ABSENT));
             }
         }
-        CHECK(bm25_count(q[0]) == bm25_count(q[1]));
-        if (i % 97 == 0 || i == n - 1) check_same(q, seed + (uint64_t)i);
+        for (int j = 1; j < n_q; j++) CHECK(bm25_count(q[0]) == bm25_count(q[j]));
+        if (i % 97 == 0 || i == n - 1) check_same(n_q, q, seed + (uint64_t)i);
     }
-    bm25_free(q[0]), bm25_free(q[1]);
+    free_indexes(n_q, q);
 }
 
 /* The best documents all stand in the first chunk, so what it suggests is too much to hope for. */
 static void test_a_hope_that_fails_costs_no_result(void) {
-    bm25 *q[2] = {bm25_new(BM25_SCALAR, 0.9, 0.4), bm25_new(bm25_best_kernel(), 0.9, 0.4)};
+    bm25 *q[KERNELS];
+    const int n_q = new_indexes(0.9, 0.4, q);
     for (int i = 0; i < 6000; i++)
-        for (int j = 0; j < 2; j++) {
+        for (int j = 0; j < n_q; j++) {
             char text[TEXT + 16] = "here\0here\0gem";
             uint64_t seed = (uint64_t)i;
             const uint32_t n = 1 + drawn(&seed) % (WORDS - 3);
@@ -208,16 +229,16 @@ static void test_a_hope_that_fails_costs_no_result(void) {
         }
     for (int k = 1; k <= K; k++) {
         result first = {0};
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < 3 * n_q; i++) {
             result r = {0};
-            bm25_choose(q[i % 2], i / 2);
-            r.found = bm25_search(q[i % 2], 3, 11, "here\0gem\0w1", (size_t)k, 0, NULL, -HUGE_VAL, r.ids, r.scores);
+            bm25_choose(q[i % n_q], i / n_q);
+            r.found = bm25_search(q[i % n_q], 3, 11, "here\0gem\0w1", (size_t)k, 0, NULL, -HUGE_VAL, r.ids, r.scores);
             CHECK(r.found == k);
             if (i == 0) first = r;
             CHECK(!memcmp(&first, &r, sizeof r));
         }
     }
-    bm25_free(q[0]), bm25_free(q[1]);
+    free_indexes(n_q, q);
 }
 
 /* Each step fails at its first, second, ... allocation, leaves the index as it was, and succeeds when tried again. */
@@ -344,6 +365,6 @@ int main(int n_arguments, char **arguments) {
     test_a_hope_that_fails_costs_no_result();
     test_running_out_of_memory_changes_nothing();
     test_what_cannot_be_is_refused();
-    printf("bm25: all is well (%s)\n", (const char *[]){"scalar", "avx2", "neon"}[bm25_best_kernel()]);
+    printf("bm25: all is well (%s)\n", (const char *[]){"scalar", "avx2", "neon", "avx512"}[bm25_best_kernel()]);
     return 0;
 }

@@ -34,11 +34,18 @@ void bm25_scale(bounds *b) {
     if (worst > 0 && 253 < b->scale * worst) b->scale = 253 / worst;
 }
 
+/* Once a search: a division takes as long as ten multiplications. */
+void bm25_weigh_lengths(bounds *b) {
+    for (int i = 0; i < 64; i++) b->norm[i] = b->s->a + b->s->c * (float)bm25_least_length[i];
+    for (int count = 1; count < MANY; count++)
+        for (int i = 0; i < 64; i++) b->share[count - 1][i] = (float)count / ((float)count + b->norm[i]);
+}
+
 void bm25_price_codes(const bounds *b, const view *v, uint16_t *worth) {
-    for (int count = 1; count <= MANY; count++, worth += 64) {
-        const float tf = count < MANY ? (float)count : v->most_tf, gain = v->gain * tf * SLACK * b->scale;
-        for (int i = 0; i < 64; i++) worth[i] = (uint16_t)(int32_t)(gain / (tf + b->norm[i]) + 1);
-    }
+    const float gain = v->gain * SLACK * b->scale, many = gain * v->most_tf;
+    for (int count = 1; count < MANY; count++, worth += 64)
+        for (int i = 0; i < 64; i++) worth[i] = (uint16_t)(int32_t)(gain * b->share[count - 1][i] + 1);
+    for (int i = 0; i < 64; i++) worth[i] = (uint16_t)(int32_t)(many / (v->most_tf + b->norm[i]) + 1);
 }
 
 static void narrow(const uint16_t *worth, uint8_t *byte_worth) {

@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 HEADERS = ("bm25.h", "analyze.h", "bm25_fill.h", "trees.h")
 header = "\n".join((HERE / name).read_text(encoding="utf-8") for name in HEADERS)
 
-KERNELS = ("_kernels", "_kernels_avx2", "_kernels_neon")
+KERNELS = ("_kernels", "_kernels_avx2", "_kernels_avx512", "_kernels_neon")
 MAIN = ("", "_documents", "_sweep", "_memory", "_terms", "_postings", "_fill", "_snapshot")
 PARTS = (*MAIN, *KERNELS, "_exact", "_search", "_bounds", "_worth", "_pool", "_best")
 OTHERS = ("analyze", "analyze_stem", "trees")

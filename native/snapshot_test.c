@@ -14,6 +14,7 @@
 #include "bm25_exact.c"
 #include "bm25_kernels.c"
 #include "bm25_kernels_avx2.c"
+#include "bm25_kernels_avx512.c"
 #include "bm25_kernels_neon.c"
 #include "bm25_memory.c"
 #include "bm25_pool.c"

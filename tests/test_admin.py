@@ -43,7 +43,7 @@ def test_health_tells_what_serves(url, talk):
     assert found["archive"]["ok"]
     assert found["archive"]["path"].endswith("lantern.db")
     assert found["embedder"] == {"state": "off", "detail": "not installed or turned off"}
-    assert found["bm25"]["kernel"] in ("avx2", "neon", "scalar", "numpy")
+    assert found["bm25"]["kernel"] in ("avx512", "avx2", "neon", "scalar", "numpy")
     assert found["degraded"] == {}
     assert found["events"] == {"new": 2, "turn": 1, "passthrough": 1}
     assert found["uptime_s"] >= 0

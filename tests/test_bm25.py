@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lantern_proxy import bm25
-from lantern_proxy.bm25 import PARTITION_S, Index, best_kernel
+from lantern_proxy.bm25 import PARTITION_S, Index, best_kernel, kernels
 
-KERNELS = ["numpy", *(["scalar"] if bm25.BUILT else []), *({best_kernel()} - {"numpy", "scalar"})]
+KERNELS = kernels()
 WORDS = [f"w{i}" for i in range(12)]
 
 
@@ -412,7 +412,7 @@ def test_errors_name_the_value_and_the_way_out(index):
         (lambda: index.search(["a"], 1, since=math.nan), "since is nan"),
         (lambda: Index(k1=-1), "k1 is -1; use a finite number of 0 or more"),
         (lambda: Index(b=1.5), "b is 1.5; use 0 to 1"),
-        (lambda: Index(kernel="sse"), "kernel is 'sse'; use avx2, neon, scalar, numpy, or None"),
+        (lambda: Index(kernel="sse"), "kernel is 'sse'; use avx512, avx2, neon, scalar, numpy, or None"),
     ]:
         with pytest.raises(ValueError, match=f"^bm25: {message}"):
             call()
@@ -464,5 +464,5 @@ def test_threads_that_search_while_one_appends_see_whole_documents_in_order(inde
 def test_the_kernel_is_the_best_there_is_and_the_reason_for_less_is_told():
     with Index() as index:
         assert index.kernel == best_kernel() == KERNELS[-1]
-    assert (bm25.WHY == "") == (best_kernel() in ("avx2", "neon"))
+    assert (bm25.WHY == "") == (best_kernel() in ("avx512", "avx2", "neon"))
     assert (best_kernel() == "numpy") is not bm25.BUILT

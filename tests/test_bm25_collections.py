@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from lantern_proxy.bench.bm25 import command
 from lantern_proxy.bench.bm25_collections import compare, read
 from lantern_proxy.bench.bm25_peers import release
-from lantern_proxy.bm25 import Index, best_kernel
+from lantern_proxy.bm25 import Index, kernels
 
 FOLDER = Path(os.environ.get("LANTERN_TEST_IR") or "none")
-KERNELS = dict.fromkeys(["numpy", best_kernel(), *(["scalar"] if best_kernel() != "numpy" else [])])
+KERNELS = kernels()
 needs_collections = pytest.mark.skipif(not FOLDER.is_dir(), reason="LANTERN_TEST_IR names no folder of collections")
 
 
