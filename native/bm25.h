@@ -31,7 +31,7 @@ enum { BM25_NO_MEMORY = -1, BM25_EXISTS = -2, BM25_ABSENT = -3, BM25_FULL = -4, 
 
 /* The fastest kernel that this CPU has, and whether it has another one (1 or 0). */
 bm25_kernel bm25_best_kernel(void);
-int bm25_has_kernel(bm25_kernel kernel);
+int bm25_has_kernel(bm25_kernel name);
 
 /* A new index, to be freed by bm25_free when nobody uses it any more, or NULL: no memory, or a kernel that this CPU has
  * not. */

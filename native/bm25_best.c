@@ -107,7 +107,9 @@ static uint64_t *sort(size_t n, uint64_t *hits, uint64_t *spare) {
 /* Of sorted hits, put those of the same score in order, the largest id first. Their slots are in descending order, and
  * so are mostly their ids. */
 static void order_ties(const documents *d, size_t n, uint64_t *hits) {
-    for (size_t start = 0, end; start < n; start = end) {
+    uint64_t tied = 0;
+    for (size_t i = 1; i < n; i++) tied |= hits[i - 1] - hits[i] <= UINT32_MAX;
+    for (size_t start = 0, end; tied && start < n; start = end) {
         for (end = start + 1; end < n && hits[end] >> 32 == hits[start] >> 32; end++) {}
         int ordered = 1;
         for (size_t i = start + 1; i < end; i++) ordered &= id_of(d, hits[i - 1]) > id_of(d, hits[i]);
@@ -123,19 +125,37 @@ static void order_ties(const documents *d, size_t n, uint64_t *hits) {
 
 enum { A_HANDFUL = 512 };
 
-/* The same for some hundred: each goes where the number of larger scores says; of equal ones the last comes first. */
+/* 15 bits of each score, which tell almost any two apart. */
+static void keys_of(size_t n, const uint64_t *hits, int16_t *keys) {
+    uint32_t least = UINT32_MAX, most = 0;
+    int shift = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t bits = (uint32_t)(hits[i] >> 32);
+        least = bits < least ? bits : least, most = bits > most ? bits : most;
+    }
+    while (most - least > INT16_MAX) most = least + (most - least) / 2, shift++;
+    for (size_t i = 0; i < n; i++) keys[i] = (int16_t)(((uint32_t)(hits[i] >> 32) - least) >> shift);
+}
+
+/* The same for some hundred: each goes where the number of larger keys says, and is moved from there if need be. */
 static void sort_by_rank(const kernel *with, size_t n, const uint64_t *hits, uint64_t *sorted) {
-    float scores[A_HANDFUL + LANES];
+    int16_t keys[A_HANDFUL + SUMS];
     uint16_t ranks[A_HANDFUL];
-    for (size_t i = 0; i < n; i++) scores[i] = score_of(hits[i]);
-    memset(scores + n, 0, LANES * sizeof *scores);
-    with->ranks(n, scores, ranks);
+    if (!n) return;
+    keys_of(n, hits, keys);
+    memset(keys + n, 0, SUMS * sizeof *keys);
+    with->ranks(n, keys, ranks);
     memset(sorted, 0, n * sizeof *sorted);
     for (size_t i = n; i-- > 0;) {
         size_t place = ranks[i];
         while (sorted[place]) place++;
         sorted[place] = hits[i];
     }
+    for (size_t i = 1; i < n; i++)
+        for (size_t j = i; j > 0 && sorted[j] > sorted[j - 1]; j--) {
+            const uint64_t swap = sorted[j];
+            sorted[j] = sorted[j - 1], sorted[j - 1] = swap;
+        }
 }
 
 size_t bm25_best(const kernel *with, const documents *d, size_t n, size_t k, uint64_t **hits) {

@@ -138,13 +138,13 @@ static int first_chunk(bounds *b, uint32_t start, uint32_t here) {
         less = (uint16_t)(least - least / 16); /* what their scores will ask for, most probably */
         if (take_above(b, start, here, less, UINT32_MAX)) return BM25_NO_MEMORY;
         enough = 0, want *= 4;
-        for (size_t i = 0; i < b->n_pool; i++) enough += b->pool[i] >> 32 >= least;
+        for (size_t i = 0; i < b->n_pool; i++) enough += (uint32_t)(b->pool[i] >> 32) >= least;
     } while (enough < k && less > 1);
     if (enough >= k) {
-        const uint16_t scored = b->seen == b->s->now.n ? less : least;
-        if (bm25_score_pool(b, scored)) return BM25_NO_MEMORY;
+        const int only = b->seen == b->s->now.n;
+        if (bm25_score_pool(b, only ? 0 : least)) return BM25_NO_MEMORY;
         bm25_learn(b, k);
-        if (b->least < less && take_above(b, start, here, b->least, scored)) return BM25_NO_MEMORY;
+        if (b->least < less && take_above(b, start, here, b->least, only ? less : least)) return BM25_NO_MEMORY;
         bm25_prune(b);
     }
     return 0;

@@ -115,6 +115,10 @@ static void fetch(const search *s, size_t n, const uint32_t *slots) {
 
 static size_t stretches_of(size_t n, const uint32_t *slots, stretch *found) {
     size_t n_found = 0;
+    if (n && slots[0] / CHUNK == slots[n - 1] / CHUNK) {
+        found[0] = (stretch){slots[0] / CHUNK, 0, (uint32_t)n};
+        return 1;
+    }
     for (uint32_t i = 0; i < n; i++) {
         if (!n_found || found[n_found - 1].chunk != slots[i] / CHUNK)
             found[n_found++] = (stretch){slots[i] / CHUNK, i, i};

@@ -195,7 +195,7 @@ typedef struct {
     void (*peaks)(size_t n, size_t depth, const float *scores, float *peaks);
     float (*most)(size_t n, const float *values);
     size_t (*count)(size_t n, const float *values, float least);
-    void (*ranks)(size_t n, const float *values, uint16_t *ranks); /* LANES zeros behind the values */
+    void (*ranks)(size_t n, const int16_t *keys, uint16_t *ranks); /* not negative; SUMS zeros behind them */
     void (*sum)(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums);
     size_t (*sums_above)(size_t n_blocks, const uint16_t *sums, uint16_t least, uint32_t *hits);
     size_t (*bytes_above)(size_t n_blocks, size_t n_groups, const group *groups, uint8_t *sums, uint8_t least,

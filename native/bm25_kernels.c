@@ -74,11 +74,11 @@ static size_t count_scalar(size_t n, const float *values, float least) {
     return found;
 }
 
-/* How many values are larger than each. */
-static void ranks_scalar(size_t n, const float *values, uint16_t *ranks) {
+/* How many keys are larger than each. */
+static void ranks_scalar(size_t n, const int16_t *keys, uint16_t *ranks) {
     for (size_t i = 0; i < n; i++) {
         ranks[i] = 0;
-        for (size_t j = 0; j < n; j++) ranks[i] = (uint16_t)(ranks[i] + (values[j] > values[i]));
+        for (size_t j = 0; j < n; j++) ranks[i] = (uint16_t)(ranks[i] + (keys[j] > keys[i]));
     }
 }
 
@@ -212,4 +212,4 @@ bm25_kernel bm25_best_kernel(void) {
     return fastest_first[i];
 }
 
-int bm25_has_kernel(bm25_kernel kernel) { return bm25_kernel_of(kernel) != NULL; }
+int bm25_has_kernel(bm25_kernel name) { return bm25_kernel_of(name) != NULL; }

@@ -28,7 +28,7 @@ void bm25_add_list_avx2(size_t n, const uint32_t *slot, const uint8_t *code, flo
                         const uint32_t *length, float *scores);
 void bm25_peaks_avx2(size_t n, size_t depth, const float *scores, float *peaks);
 float bm25_most_avx2(size_t n, const float *values);
-void bm25_ranks_avx2(size_t n, const float *values, uint16_t *ranks);
+void bm25_ranks_avx2(size_t n, const int16_t *keys, uint16_t *ranks);
 void bm25_peak_sums_avx2(size_t n, size_t depth, const uint16_t *sums, uint16_t *peaks);
 #endif
 

@@ -104,22 +104,24 @@ AVX2 static size_t count_avx2(size_t n, const float *values, float least) {
     return found + bm25_scalar_kernel.count(n - i, values + i, least);
 }
 
-/* Four at a time, so that each vector of values is loaded for four. */
-AVX2 void bm25_ranks_avx2(size_t n, const float *values, uint16_t *ranks) {
+/* Four at a time, so that each vector of keys is loaded for four. */
+AVX2 void bm25_ranks_avx2(size_t n, const int16_t *keys, uint16_t *ranks) {
+    const __m256i one = _mm256_set1_epi16(1);
     for (size_t i = 0; i < n; i += 4) {
-        __m256i larger[4];
-        __m256 here[4];
-        for (size_t j = 0; j < 4; j++) here[j] = _mm256_set1_ps(values[i + j]), larger[j] = _mm256_setzero_si256();
-        for (size_t at = 0; at < n; at += 8) {
-            const __m256 others = _mm256_loadu_ps(values + at);
+        __m256i larger[4], here[4];
+        uint32_t counts[4];
+        __m256i sum;
+        for (size_t j = 0; j < 4; j++) here[j] = _mm256_set1_epi16(keys[i + j]), larger[j] = _mm256_setzero_si256();
+        for (size_t at = 0; at < n; at += SUMS) {
+            const __m256i others = _mm256_loadu_si256((const __m256i *)(const void *)(keys + at));
             for (size_t j = 0; j < 4; j++)
-                larger[j] = _mm256_sub_epi32(larger[j], _mm256_castps_si256(_mm256_cmp_ps(others, here[j], _CMP_GT_OQ)));
+                larger[j] = _mm256_sub_epi16(larger[j], _mm256_cmpgt_epi16(others, here[j]));
         }
-        for (size_t j = 0; j < 4 && i + j < n; j++) {
-            const __m128i half = _mm_add_epi32(_mm256_castsi256_si128(larger[j]), _mm256_extracti128_si256(larger[j], 1));
-            const __m128i quarter = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4E));
-            ranks[i + j] = (uint16_t)(_mm_cvtsi128_si32(quarter) + _mm_extract_epi32(quarter, 1));
-        }
+        for (size_t j = 0; j < 4; j++) larger[j] = _mm256_madd_epi16(larger[j], one);
+        sum = _mm256_hadd_epi32(_mm256_hadd_epi32(larger[0], larger[1]), _mm256_hadd_epi32(larger[2], larger[3]));
+        _mm_storeu_si128((__m128i *)(void *)counts,
+                         _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1)));
+        for (size_t j = 0; j < 4 && i + j < n; j++) ranks[i + j] = (uint16_t)counts[j];
     }
     _mm256_zeroupper();
 }

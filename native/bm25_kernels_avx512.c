@@ -10,7 +10,7 @@
 
 enum { FLOATS = 16, WORDS16 = 32 };
 
-INLINE512 __mmask16 first_floats(size_t n) { return n < FLOATS ? (__mmask16)((1u << n) - 1) : (__mmask16)-1; }
+INLINE512 __mmask16 first_floats(size_t n) { return (__mmask16)(n < FLOATS ? (1u << n) - 1 : UINT16_MAX); }
 INLINE512 __mmask32 first_sums(size_t n) { return n < WORDS16 ? (1u << n) - 1 : (__mmask32)-1; }
 
 /* ---- exact scores ---- */
@@ -266,7 +266,8 @@ INLINE512 size_t above_two(size_t n, const uint8_t *const *bits, const __m512i *
     return found;
 }
 
-INLINE512 size_t bytes_fixed_512(size_t n, size_t n_blocks, const group *g, uint8_t *sums, uint8_t least, uint32_t *hits) {
+INLINE512 size_t bytes_fixed_512(size_t n, size_t n_blocks, const group *g, uint8_t *sums, uint8_t least,
+                                 uint32_t *hits) {
     const __m512i leasts = _mm512_set1_epi8((char)least);
     const uint8_t *bits[A_GROUP];
     __m512i worth[A_GROUP];

@@ -92,12 +92,12 @@ static size_t count_neon(size_t n, const float *values, float least) {
     return vaddvq_u32(found) + bm25_scalar_kernel.count(n - i, values + i, least);
 }
 
-static void ranks_neon(size_t n, const float *values, uint16_t *ranks) {
+static void ranks_neon(size_t n, const int16_t *keys, uint16_t *ranks) {
     for (size_t i = 0; i < n; i++) {
-        uint32x4_t larger = vdupq_n_u32(0);
-        for (size_t at = 0; at < n; at += 4)
-            larger = vsubq_u32(larger, vcgtq_f32(vld1q_f32(values + at), vdupq_n_f32(values[i])));
-        ranks[i] = (uint16_t)vaddvq_u32(larger);
+        const int16x8_t here = vdupq_n_s16(keys[i]);
+        uint16x8_t larger = vdupq_n_u16(0);
+        for (size_t at = 0; at < n; at += 8) larger = vsubq_u16(larger, vcgtq_s16(vld1q_s16(keys + at), here));
+        ranks[i] = vaddvq_u16(larger);
     }
 }
 

@@ -83,7 +83,8 @@ int bm25_score_pool(bounds *b, uint32_t least) {
         keep_room(s, B_DONE, room, sizeof *b->done, &done))
         return BM25_NO_MEMORY;
     b->done = done, b->reached = reached;
-    for (size_t i = 0; i < b->n_pool; i++) {
+    for (; !least && n < b->n_pool; n++) b->done[b->n_done + n] = b->pool[n], slots[n] = (uint32_t)b->pool[n];
+    for (size_t i = n; i < b->n_pool; i++) {
         const uint64_t x = b->pool[i];
         b->done[b->n_done + n] = x, slots[n] = (uint32_t)x, b->pool[kept] = x;
         n += x >> 32 >= least, kept += x >> 32 < least;

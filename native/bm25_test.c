@@ -155,6 +155,7 @@ static void check_floats(const kernel *x, const kernel *y, uint64_t *seed) {
     static uint8_t code[MOST];
     static float tf[MOST], norm[MOST], scores[2][MOST], peaks[2][MOST], found[2][MOST];
     static uint16_t ranks[2][MOST];
+    static int16_t keys[MOST + SUMS];
     const float k1 = drawn(seed) % 4 ? 0.9f : 0, gain = 0.001f * (float)(drawn(seed) % 9999), a = 0.6f * k1, c = k1 / 143;
     const size_t n = drawn(seed) % (MOST - LANES);
     size_t many;
@@ -175,9 +176,8 @@ static void check_floats(const kernel *x, const kernel *y, uint64_t *seed) {
     CHECK(!memcmp(peaks[0], peaks[1], MOST / 3 * sizeof **peaks));
     CHECK(x->count(n, scores[0], gain) == y->count(n, scores[0], gain) && !(x->most(64, scores[0]) < y->most(64, scores[0])) &&
           !(x->most(64, scores[0]) > y->most(64, scores[0])));
-    memset(scores[0] + n, 0, LANES * sizeof **scores);
-    for (size_t i = 0; i < n; i++) scores[0][i] += 3; /* ranks are asked for scores above 0 */
-    x->ranks(n, scores[0], ranks[0]), y->ranks(n, scores[0], ranks[1]);
+    for (size_t i = 0; i < n + SUMS; i++) keys[i] = (int16_t)(i < n ? drawn(seed) % 200 : 0);
+    x->ranks(n, keys, ranks[0]), y->ranks(n, keys, ranks[1]);
     CHECK(!memcmp(ranks[0], ranks[1], n * sizeof **ranks));
 }
 
