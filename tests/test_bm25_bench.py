@@ -1,6 +1,7 @@
 """`lantern bench bm25`, small: what it measures beside, what it says, what it writes."""
 
 import json
+import time
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from lantern_proxy.bench import bm25_ours
-from lantern_proxy.bench.bm25 import command, queries, synthetic
+from lantern_proxy.bench.bm25 import ASKED, command, queries, synthetic
 from lantern_proxy.bench.bm25_lucene import Lucene, jars
 from lantern_proxy.bench.bm25_peers import PEERS, release
 from lantern_proxy.bench.bm25_records import Synthetic
@@ -18,16 +19,66 @@ def bench(*arguments):
     return CliRunner().invoke(command, ["--seconds", "0.05", *arguments])
 
 
-def test_each_engine_gets_a_line_for_each_size_and_ours_comes_first():
+STATES = ["in turn", "hot", "cold"]
+
+
+def test_each_engine_gets_a_line_for_each_size_and_state_and_ours_comes_first():
     result = bench("--records", "300,900", "--engines", "fts5", "--json")
     rows = [json.loads(line) for line in result.output.splitlines()]
-    assert [(row["engine"], row["records"]) for row in rows] == [
-        ("lantern", 300), ("fts5", 300), ("lantern", 900), ("fts5", 900),
-    ]  # fmt: skip
-    for row in rows:
-        assert 0 < row["median_us"] <= row["p99_us"]
-        assert row["queries"] >= 20
-    assert rows[0]["ratio"] == rows[0]["same"] == 1
+    assert [(row["records"], row["state"], row["engine"]) for row in rows] == [
+        (n, state, engine) for n in (300, 900) for state in STATES for engine in ("lantern", "fts5")
+    ]
+    for ours, other in zip(rows[::2], rows[1::2], strict=True):
+        assert ours["ratio"] == ours["same"] == 1
+        assert other["ratio"] == pytest.approx(other["median_us"] / ours["median_us"], rel=0.1)
+        for row in (ours, other):
+            assert 0 < row["median_us"] <= row["p99_us"]
+            assert row["queries"] >= 20
+
+
+class Told:
+    """A search that writes down what it is asked, and when others were asked between."""
+
+    def __init__(self, log, name):
+        self.log, self.name = log, name
+
+    def __call__(self, terms, k):
+        self.log.append((self.name, *terms))
+
+
+def test_in_turn_is_twenty_for_each_and_hot_is_the_same_again_and_cold_is_each_once():
+    questions = [[str(i)] for i in range(60)]
+    asked = {}
+    for state, ask in ASKED.items():
+        log = []
+        times = ask({name: Told(log, name) for name in "ab"}, questions, 100)
+        asked[state] = log
+        assert {name: len(t) for name, t in times.items()} == dict.fromkeys(
+            "ab", {"in turn": 180, "hot": 180, "cold": 50}[state]
+        )
+    assert asked["in turn"][:22] == [("a", "19"), *(("a", str(i)) for i in range(20)), ("b", "19")]
+    assert asked["hot"][:9] == [("a", "0")] * 4 + [("b", "0")] * 4 + [("a", "1")]
+    assert asked["cold"] == [(name, str(i)) for i in range(50) for name in "ab"]
+
+
+def test_an_engine_that_has_had_its_time_is_asked_no_more():
+    for ask in ASKED.values():
+        times = ask({name: lambda terms, k: time.sleep(0.005) for name in "ab"}, [["x"]] * 60, 0.05)
+        assert all(1 <= len(t) <= 20 for t in times.values())
+
+
+def test_figures_of_a_release_without_states_are_kept_as_those_in_turn(tmp_path):
+    path = tmp_path / "figures.json"
+    bench("--records", "300", "--engines", "fts5", "--part", "peers", "--merge", str(path))
+    held = json.loads(path.read_text(encoding="utf-8"))
+    assert [row["state"] for row in held["peers"]] == [state for state in STATES for _ in range(2)]
+    held["peers"] = [{key: row[key] for key in row if key != "state"} | {"records": 77} for row in held["peers"][:2]]
+    path.write_text(json.dumps(held), encoding="utf-8")
+    result = bench("--records", "300", "--engines", "fts5", "--part", "peers", "--merge", str(path))
+    in_turn, hot, cold = result.output.split("| engine | ")[1:]
+    assert in_turn.startswith("77 | 300 |")
+    assert hot.startswith("300 |")
+    assert cold.startswith("300 |")
 
 
 @pytest.mark.skipif(release("scipy") is None, reason="scipy is not installed")
@@ -76,7 +127,7 @@ def test_the_report_holds_the_table_and_a_plot_that_is_well_formed(tmp_path):
     assert result.exit_code == 0
     text = (tmp_path / "docs" / "bm25.md").read_text(encoding="utf-8")
     assert all(part.strip() in text for part in result.output.split("| records"))
-    assert "| engine | 300 | 900 |" in text
+    assert text.count("| engine | 300 | 900 |") == len(STATES)
     assert text.count("\n| 300 | ") == text.count("\n| 900 | ") == 1  # ours alone
     svg = ElementTree.parse(tmp_path / "docs" / "bm25.svg").getroot()
     assert len(svg.findall("{http://www.w3.org/2000/svg}polyline")) == 2
@@ -102,7 +153,7 @@ def test_a_locomo_file_is_measured_with_its_own_questions(tmp_path):
     }
     (tmp_path / "turns.json").write_text(json.dumps([sample]), encoding="utf-8")
     output = bench("--records", "300", "--engines", "fts5", "--locomo", str(tmp_path / "turns.json"), "--json").output
-    assert [json.loads(line)["records"] for line in output.splitlines()] == [120, 120, 300, 300]
+    assert [json.loads(line)["records"] for line in output.splitlines()] == [120] * 6 + [300] * 6
     (tmp_path / "turns.json").write_text("[1]", encoding="utf-8")
     result = bench("--records", "300", "--locomo", str(tmp_path / "turns.json"))
     assert result.exit_code == 2

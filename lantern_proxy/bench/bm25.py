@@ -1,4 +1,4 @@
-"""`lantern bench bm25`: our index beside other engines, on synthetic records, in one process, in turn.
+"""`lantern bench bm25`: our index beside other engines, on synthetic records, in one process.
 
 A record has ~46 different terms of a Zipf distribution over 200,000 words; a query has 9, five of them common (in more
 than 4 % of the records) and four drawn as often as they occur. Times are per call: text terms in, Python objects out.
@@ -19,7 +19,7 @@ from lantern_proxy.bench import bm25_collections, bm25_ours
 from lantern_proxy.bench.bm25_lucene import Lucene
 from lantern_proxy.bench.bm25_peers import MOST_RECORDS, PEERS, how_to_install, release
 from lantern_proxy.bench.bm25_records import Search, Synthetic
-from lantern_proxy.bench.bm25_report import Figures, Measured, merged, plain, show
+from lantern_proxy.bench.bm25_report import STATES, Figures, Measured, merged, plain, show
 
 WORDS, MEAN_LENGTH, COMMON, K = 200_000, 55, 0.04, 100
 AT_ONCE = 1 << 22
@@ -72,7 +72,7 @@ def queries(records: Synthetic, n: int, seed: int = 1) -> list[list[str]]:
 
 
 def measure(sizes: Sequence[int], engines: Sequence[str], seconds: float, asked: int = 200) -> Iterator[Measured]:
-    """Each size in turn; `seconds`: most time the queries of one engine may take."""
+    """Each size in turn; `seconds`: most time the queries of one engine may take in each state."""
     for n in sizes:
         records = synthetic(n)
         yield from measure_on(records, queries(records, asked), engines, seconds)
@@ -87,27 +87,61 @@ def measure_on(
         if n <= MOST_RECORDS.get(engine, n):
             begun = time.perf_counter()
             built[engine] = PEERS[engine](records), (time.perf_counter() - begun) / n * 1e6
-    times = in_turn({engine: search for engine, (search, _) in built.items()}, questions, seconds)
-    ours = float(np.median(times["lantern"]))
-    for engine, (search, build_us) in built.items():
-        median, p99 = np.percentile(times[engine], [50, 99])
-        same = agreement(engine, built["lantern"][0], search, questions[:20])
-        yield Measured(
-            engine, release(engine) or "", n, round(median, 1), round(p99, 1), round(median / ours, 2),
-            round(build_us, 2), len(times[engine]), same,
-        )  # fmt: skip
+    searches = {engine: search for engine, (search, _) in built.items()}
+    same = {
+        engine: agreement(engine, searches["lantern"], search, questions[:20]) for engine, search in searches.items()
+    }
+    for state, ask in ASKED.items():
+        times = ask(searches, questions, seconds)
+        ours = float(np.median(times["lantern"]))
+        for engine, (_, build_us) in built.items():
+            median, p99 = np.percentile(times[engine], [50, 99])
+            yield Measured(
+                engine, release(engine) or "", n, round(median, 1), round(p99, 1), round(median / ours, 2),
+                round(build_us, 2), len(times[engine]), same[engine], state,
+            )  # fmt: skip
 
 
-def in_turn(searches: dict[str, Search], questions: Sequence[Sequence[str]], seconds: float) -> dict[str, list[float]]:
-    """Microseconds of each call, caches warm: twenty questions go to one engine, then to the next, three rounds of all.
-    Before each twenty the last of them is asked, and not counted."""
-    times: dict[str, list[float]] = {engine: [] for engine in searches}
+Times = dict[str, list[float]]
+"""Microseconds of each call, by engine."""
+
+
+def in_turn(searches: dict[str, Search], questions: Sequence[Sequence[str]], seconds: float) -> Times:
+    """Twenty questions go to one engine, then to the next, three rounds of all. Before each twenty the last of them is
+    asked, and not counted."""
+    times: Times = {engine: [] for engine in searches}
     for start in [*range(0, len(questions), 20)] * 3:
         for engine, search in searches.items():
             if sum(times[engine]) / 1e6 <= seconds:
                 search(questions[min(start + 19, len(questions) - 1)], K)
                 times[engine] += [microseconds(search, question) for question in questions[start : start + 20]]
     return times
+
+
+def hot(searches: dict[str, Search], questions: Sequence[Sequence[str]], seconds: float) -> Times:
+    """Each question is asked four times in a row; the first of them is not counted."""
+    times: Times = {engine: [] for engine in searches}
+    for question in questions:
+        for engine, search in searches.items():
+            if sum(times[engine]) / 1e6 <= seconds:
+                times[engine] += [microseconds(search, question) for _ in range(4)][1:]
+    return times
+
+
+def cold(searches: dict[str, Search], questions: Sequence[Sequence[str]], seconds: float) -> Times:
+    """Other memory is written over before each question, as much as the caches hold and more. Fifty questions, since
+    that takes longer than most of them."""
+    times: Times = {engine: [] for engine in searches}
+    other = np.zeros(bm25_ours.BUFFER_BYTES // 8, np.int64)
+    for question in questions[:50]:
+        for engine, search in searches.items():
+            if sum(times[engine]) / 1e6 <= seconds:
+                other += 1
+                times[engine].append(microseconds(search, question))
+    return times
+
+
+ASKED = dict(zip(STATES, (in_turn, hot, cold), strict=True))
 
 
 def microseconds(search: Search, question: Sequence[str]) -> float:
@@ -156,7 +190,9 @@ def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
 @click.command("bm25")
 @click.option("--records", default="5000,10000,100000", show_default=True, help="Sizes to measure at.")
 @click.option("--engines", default="", help=f"Of: {', '.join(PEERS)}. Default: all that are installed.")
-@click.option("--seconds", default=2.0, show_default=True, help="Most time for one engine's queries at one size.")
+@click.option(
+    "--seconds", default=2.0, show_default=True, help="Most time for one engine's queries at one size and state."
+)
 @click.option(
     "--write", type=click.Path(path_type=Path, file_okay=False), help="Also write bm25.md and bm25.svg there."
 )

@@ -14,10 +14,18 @@ from lantern_proxy.bench import bm25_ours
 from lantern_proxy.bench.bm25_peers import PEERS
 from lantern_proxy.bench.plot import COLOURS, Line, lines
 
+STATES = {
+    "in turn": "Twenty questions go to one engine, then to the next: each finds what others left of the caches.",
+    "hot": "Each question is asked four times in a row, and the last three are counted.",
+    "cold": "Before each question 64 MB of other memory are written over.",
+}
+"""In which an engine is asked, in this order."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One engine at one size. Times in microseconds a query; ratio: its median over ours; build_us: a record."""
+    """One engine at one size in one state. Times in microseconds a query; ratio: its median over ours; build_us: a
+    record."""
 
     engine: str
     release: str
@@ -29,6 +37,8 @@ class Measured:
     queries: int
     same: float
     """Share of our best 100 scores that it gives too, to 1e-4; NaN where its scores mean something else."""
+    state: str = "in turn"
+    """Of STATES."""
 
 
 @dataclass(slots=True)
@@ -40,8 +50,16 @@ class Figures:
     commands: list[str] = field(default_factory=list)
 
 
+def tables(rows: Sequence[Measured]) -> str:
+    """Markdown: a table a state, under what it is."""
+    found = {state: [row for row in rows if row.state == state] for state in STATES}
+    return "\n\n".join(
+        f"{state.capitalize()}. {STATES[state]}\n\n{table(found[state])}" for state in STATES if found[state]
+    )
+
+
 def table(rows: Sequence[Measured]) -> str:
-    """Markdown: a line an engine, a column a size."""
+    """Of one state: a line an engine, a column a size."""
     sizes = sorted({row.records for row in rows})
     found = {(row.engine, row.records): row for row in rows}
     lines = ["| engine | " + " | ".join(f"{n:,}" for n in sizes) + " |", "| --- |" + " ---: |" * len(sizes)]
@@ -61,7 +79,8 @@ def cell(row: Measured | None) -> str:
 
 
 def plot(rows: Sequence[Measured]) -> str:
-    """SVG: median microseconds over records, a line an engine."""
+    """SVG: median microseconds in turn over records, a line an engine."""
+    rows = [row for row in rows if row.state == "in turn"]
     colours = dict(zip(dict.fromkeys(row.engine for row in rows), COLOURS[3:] + COLOURS[:3], strict=False))
     drawn = [
         Line(engine, [(row.records, row.median_us) for row in rows if row.engine == engine], colour)
@@ -84,9 +103,9 @@ def report(found: Figures, what: str) -> str:
     return (
         "# BM25 beside other engines\n\n"
         "Microseconds a query (median; in brackets: over ours), exact top 100, one thread, text terms in and Python\n"
-        "objects out, the engines of one size in one process and asked in turn. "
+        "objects out, the engines of one size in one process, asked by turns in three states of the caches. "
         + what
-        + f"\n\n{table(found.peers)}\n\n![median time a query over records](bm25.svg)\n\n"
+        + f"\n\n{tables(found.peers)}\n\n![median time a query in turn over records](bm25.svg)\n\n"
         "## Ours alone\n\nMicroseconds; an added record is searchable at once. The floor is what reading a query's\n"
         f"postings takes at the bandwidth of memory.\n\n{bm25_ours.table(found.alone)}\n\n"
         f"Kernel `{bm25.best_kernel()}`, Python {platform.python_version()}, {cpu()}.\n\n"
@@ -96,7 +115,7 @@ def report(found: Figures, what: str) -> str:
 
 def show(found: Figures, what: str, write: Path | None, *, quiet: bool) -> None:
     if not quiet:
-        click.echo("\n".join((table(found.peers) if found.peers else "", bm25_ours.table(found.alone))).strip())
+        click.echo("\n".join((tables(found.peers) if found.peers else "", bm25_ours.table(found.alone))).strip())
     if write is not None and found.peers:
         write.mkdir(parents=True, exist_ok=True)
         (write / "bm25.md").write_text(report(found, what), encoding="utf-8")
@@ -120,10 +139,10 @@ def merged(path: Path, new: Figures) -> Figures:
             old.commands += held["commands"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise click.BadParameter(f"--merge {path} holds no figures of this command ({error!r})") from None
-    peers = {(row.records, row.engine): row for row in (*old.peers, *new.peers)}
+    peers = {(row.records, row.engine, row.state): row for row in (*old.peers, *new.peers)}
     alone = {row.records: row for row in (*old.alone, *new.alone)}
     both = Figures(
-        sorted(peers.values(), key=lambda row: (row.records, list(PEERS).index(row.engine))),
+        sorted(peers.values(), key=lambda row: (row.records, [*STATES].index(row.state), [*PEERS].index(row.engine))),
         [alone[n] for n in sorted(alone)],
         list(dict.fromkeys((*old.commands, *new.commands))),
     )
