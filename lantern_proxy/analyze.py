@@ -6,6 +6,7 @@ with its parts beside it. A *specific term* is what a summary cannot paraphrase:
 
 import re
 from functools import lru_cache
+from operator import methodcaller
 
 import Stemmer
 
@@ -91,6 +92,13 @@ def terms_in_python(text: str) -> list[str]:
     for run in _RUN.findall(text):
         found += _expand(run) if len(run) <= 4 * MAX_TERM_CHARS else _expand(run[:MAX_TERM_CHARS])
     return found
+
+
+def sequence(text: str) -> str:
+    """The terms of `text` in order, a line break around each."""
+    joined = analyze_native.lines(text)
+    within = "\n".join(terms_in_python(text)) if joined is None else joined.decode()
+    return f"\n{within}\n"
 
 
 def query_terms(text: str) -> list[str]:
@@ -219,13 +227,15 @@ def _with_its_name(match: re.Match[str], text: str) -> str:
     return term + after.group() if after and after.group(1).lower() not in _UNNAMED else term
 
 
-_KEY = re.compile(r"[^\s\"'`=:,;()\[\]{}<>]+")
+_BREAKS = str.maketrans(dict.fromkeys("\"'`=:,;()[]{}<>", " "))
+_NOT_IN_KEYS = _LINKS | {""}
+_without_marks = methodcaller("strip", ".!?*")
 
 
 def key(term: str) -> str:
     """The form in which two specific terms are the same: "Port: 9443" and "port is 9443" -> "port 9443"."""
-    words = (word.strip(".!?*") for word in _KEY.findall(term.lower()))
-    return " ".join(word for word in words if word and word not in _LINKS)
+    words = map(_without_marks, term.lower().translate(_BREAKS).split())
+    return " ".join([word for word in words if word not in _NOT_IN_KEYS])
 
 
 _SENTENCE_END = re.compile(

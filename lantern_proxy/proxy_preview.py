@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lantern_proxy import reinforce
-from lantern_proxy.compaction import compare, shown_to_model
+from lantern_proxy.compaction import compare
 from lantern_proxy.compaction_place import question
 from lantern_proxy.history import Session
 from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
 from lantern_proxy.restore_passed import Passed
-from lantern_proxy.turn import Identity, Preview, Request, Restored, canonical
+from lantern_proxy.restore_present import text_of
+from lantern_proxy.turn import Identity, Preview, Request, Restored
 from lantern_proxy.wire import protocol_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _choose(
     verdict, settings, asked = compare(session, request), proxy.config.restore, question(request)
     ask = Ask(
         tenant=tenant, project=project, session=session.id, left=session.abandoned,
-        present="\n".join(canonical(i.text) for m in shown_to_model(request) for i in m.items),
+        present=text_of(request),
         question=request.messages[asked].text if asked is not None else "",
         summary=request.messages[verdict.anchor].text if verdict.is_loss and verdict.anchor is not None else "",
         budget_chars=settings.budget_chars, now=time.time(), deadline=time.monotonic() + _PATIENCE_S,

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Literal
 
 from lantern_proxy.archive import ArchiveError
-from lantern_proxy.compaction import shown_to_model
 from lantern_proxy.compaction_place import place, question
 from lantern_proxy.config import Config
 from lantern_proxy.follow import Step
@@ -25,7 +24,8 @@ from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
 from lantern_proxy.restore_budget import budget_chars, sample_of
 from lantern_proxy.restore_dense import Breaker
-from lantern_proxy.turn import Block, Request, canonical
+from lantern_proxy.restore_present import text_of
+from lantern_proxy.turn import Block, Request
 from lantern_proxy.wire.json import Insert, Place, WireError
 
 _LOOKING = 0.6
@@ -149,11 +149,10 @@ class Restoring:
     def _ask(
         self, exchange: Exchange, request: Request, step: Step, budget: int, deadline: float, asked: str, summary: str
     ) -> Ask:
-        held = [canonical(i.text) for m in shown_to_model(request) for i in m.items]
         packing_s = (1 - _LOOKING) * self._config.restore.deadline_ms / 1000
         return Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session,
-            present="\n".join([*held, *(insert.text for insert in exchange.inserts)]),
+            present="\n".join([text_of(request), *(" ".join(insert.text.split()) for insert in exchange.inserts)]),
             shown=frozenset(p.passage.id for restored in exchange.shown for p in restored.placed),
             left=step.session.abandoned, question=asked, summary=summary, budget_chars=budget, now=exchange.at,
             deadline=deadline - packing_s,

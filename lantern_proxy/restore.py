@@ -27,10 +27,10 @@ from lantern_proxy.restore_candidates import SHARPNESS, Source, choice_of, offer
 from lantern_proxy.restore_cover import Candidate, Chosen
 from lantern_proxy.restore_dense import Dense
 from lantern_proxy.restore_light import Light, open_light
-from lantern_proxy.restore_lines import Present
 from lantern_proxy.restore_loss import POOL_TIMES, cover_lost
 from lantern_proxy.restore_paper import rank_turns
 from lantern_proxy.restore_passed import note_greedy
+from lantern_proxy.restore_present import Present
 from lantern_proxy.restore_question import (
     Evidence,
     best_quality,

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lantern_proxy import pack, reinforce, trust
@@ -11,8 +11,9 @@ from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore_ask import Ask
 from lantern_proxy.restore_cover import FILLER, Candidate, Part, term_weight
 from lantern_proxy.restore_entries import Entry
-from lantern_proxy.restore_lines import Present, lost
+from lantern_proxy.restore_lines import lost
 from lantern_proxy.restore_newest import MOST_CHARS, Statement, of_request, superseded
+from lantern_proxy.restore_present import Present
 from lantern_proxy.restore_question import Evidence, Question, coverage, masses, sentence_worth
 from lantern_proxy.restore_salience import Place, likelihood
 from lantern_proxy.restore_scope import Scope
@@ -25,6 +26,8 @@ SHARPNESS = 1.0
 """How fast the likelihood of being evidence falls with the fused score: by e a standard deviation."""
 SALIENCE = 0.25
 """How likely a passage is to be asked for at all counts to this power, where the question is known."""
+_AHEAD = 32
+"""Passages that are read, and looked for in the request, at once."""
 PINNED = 4.0
 """Times the worth of a passage that somebody pinned."""
 
@@ -45,12 +48,11 @@ class Source:
         most_chars = OFFER_TIMES * ask.budget_chars
         candidates: list[Candidate] = []
         rows: list[int] = []
-        for row in order:
+        for row, entry, reason in looked_at(scope, order, present, ask):
             if (len(rows) >= OFFERS and most_chars <= 0) or ask.late():
                 break
-            entry = scope.entries[row]
-            if entry.passage.message in ask.left or present.holds(entry.flat, entry.anchor):
-                ask.passed.add(entry.passage, "left" if entry.passage.message in ask.left else "present", row=row)
+            if reason:
+                ask.passed.add(entry.passage, reason, row=row)
                 continue
             candidate = candidate_of(entry, present, ask)
             if any(entry.lines[i].salience > FILLER for i in candidate.lost):
@@ -85,6 +87,17 @@ class Source:
         if not reinforce.retrievable(passage.confidence, self.rates):
             return "confidence"
         return None if trust.admitted(passage, self.restore.untrusted) else "untrusted"
+
+
+def looked_at(
+    scope: Scope, rows: Sequence[int], present: Present, ask: Ask
+) -> Iterator[tuple[int, Entry, Reason | None]]:
+    """Each of `rows` with its passage, and why the request lacks nothing of it, if so. Some are looked at ahead."""
+    for first in range(0, len(rows), _AHEAD):
+        some = rows[first : first + _AHEAD]
+        entries = scope.entries.of(some)
+        for row, entry, is_held in zip(some, entries, present.holds([e.flat for e in entries]), strict=True):
+            yield row, entry, "left" if entry.passage.message in ask.left else "present" if is_held else None
 
 
 def candidate_of(entry: Entry, present: Present, ask: Ask) -> Candidate:

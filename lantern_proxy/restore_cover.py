@@ -15,7 +15,8 @@ from functools import lru_cache
 from typing import TypeVar
 
 from lantern_proxy.pack import day
-from lantern_proxy.restore_lines import Line, Present
+from lantern_proxy.restore_lines import Line
+from lantern_proxy.restore_present import Present
 from lantern_proxy.restore_salience import Place, likelihood, says_something
 from lantern_proxy.turn import Passage
 
@@ -112,7 +113,7 @@ def parts(
 
     late: asked now and then; once it says so, those that were looked at by then are all there are
     """
-    weights = _Weights(present, idf)
+    weights = _Weights(present, idf, [line for candidate in candidates for line in candidate.lines])
     found: list[Part] = []
     for c, candidate in enumerate(candidates):
         if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
@@ -157,10 +158,10 @@ def _part(
     for key in keys:
         if number := _number(key):
             every["#" + number] = max(every.get("#" + number, 0.0), term_weight(key) * (1 - OWN_NAME))
-            known |= {"#" + number} if held["=" + key] else set()
+            known |= {"#" + number} if "=" + key in held else set()
     total = sum(every.values())
     share = value * (1 - ITSELF) / total if total else 0.0
-    worth = {key: share * each for key, each in every.items() if each and not held[key] and key not in known}
+    worth = {key: share * each for key, each in every.items() if each and key not in held and key not in known}
     if not worth:
         return None
     worth[_itself(candidate, group)] = value * ITSELF
@@ -198,20 +199,17 @@ class _Memo(dict[str, _T]):
 
 
 class _Weights:
-    """Weights of terms and words, and whether the request holds them; each computed once."""
+    """Weights of terms and words of some lines, and which of them the request holds; each computed once."""
 
-    def __init__(self, present: Present, idf: Callable[[str], float]) -> None:
-        self._present, rarities = present, _Memo(idf)
+    def __init__(self, present: Present, idf: Callable[[str], float], lines: Sequence[Line]) -> None:
+        rarities = _Memo(idf)
         self.idf = rarities.__getitem__
-        self.held: _Memo[bool] = _Memo(self._is_held)
         self.words = _Memo(lambda word: WORD_WEIGHT * rarities[word])
-        self.lost_terms = _Memo(lambda key: 0.0 if self.held["=" + key] else term_weight(key))
+        self.held = present.terms(frozenset().union(*(line.words for line in lines)))
+        """Words, and terms behind a "="."""
+        self.held |= {"=" + key for key in present.specific_terms(frozenset(k for line in lines for k in line.keys))}
+        self.lost_terms = _Memo(lambda key: 0.0 if "=" + key in self.held else term_weight(key))
         """0 for one that the request holds."""
-
-    def _is_held(self, key: str) -> bool:
-        if key.startswith("="):
-            return self._present.holds_term(key[1:])
-        return not key.startswith("#") and key in self._present.stems
 
 
 def value(chosen: Iterable[Part]) -> float:

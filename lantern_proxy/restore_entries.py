@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from lantern_proxy.analyze import terms
+from lantern_proxy.analyze import sequence, terms
 from lantern_proxy.archive import TenantArchive
-from lantern_proxy.restore_lines import Anchor, Line, anchor, flat, lines
+from lantern_proxy.restore_lines import Line, flat, lines
 from lantern_proxy.signals import speaker_name
 from lantern_proxy.signals_dates import Span, spans
 from lantern_proxy.signals_form import Form, form_of, traits
@@ -28,7 +28,6 @@ class Entry:
     passage: Passage
     """Without its terms, which are in the index."""
     _flat: str | None = None
-    _anchor: Anchor = None
     _lines: tuple[Line, ...] | None = None
     _words: frozenset[str] | None = None
     _tag_terms: frozenset[str] | None = None
@@ -43,12 +42,7 @@ class Entry:
         """Its text with white space collapsed."""
         if self._flat is None:
             self._flat = flat(self.passage.text)
-            self._anchor = anchor(self._flat)
         return self._flat
-
-    @property
-    def anchor(self) -> Anchor:
-        return self._anchor if self.flat else None
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -80,7 +74,7 @@ class Entry:
     def sequence(self) -> str:
         """Its index terms in order, a line break around each."""
         if self._sequence is None:
-            self._sequence = "\n".join(("", *terms(self.passage.text), ""))
+            self._sequence = sequence(self.passage.text)
         return self._sequence
 
     @property

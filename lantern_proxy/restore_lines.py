@@ -4,94 +4,18 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, key, sentences, terms
 from lantern_proxy.analyze_code import code_among, prose
 from lantern_proxy.analyze_standing import laid_down
+from lantern_proxy.restore_present import Present
 from lantern_proxy.turn import Passage, canonical
 
 _WORD = re.compile(r"\w+")
 
 Sort = Literal["plain", "rule", "preference", "code"]
 """What a sentence is, as far as it matters: see analyze_standing.py and analyze_code.py."""
-Anchor = tuple[str, int] | None
-"""A long word of a text and where it stands: finds the text in a longer one without reading all of that."""
-
-
-class Present:
-    """The text of a request, prepared once for many questions of the kind "does it hold this?"."""
-
-    def __init__(self, text: str) -> None:
-        if "\\" in text:  # arguments of calls stand there as JSON
-            text = text.replace("\\n", " ").replace('\\"', '"')
-        self.text = " ".join(text.split())
-
-    @cached_property
-    def words(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self.text.lower()))
-
-    @cached_property
-    def stems(self) -> frozenset[str]:
-        return frozenset(terms(self.text))
-
-    @cached_property
-    def _anchors(self) -> dict[str, list[int]]:
-        """Long word -> where it stands."""
-        places: dict[str, list[int]] = {}
-        for match in _ANCHOR.finditer(self.text):
-            places.setdefault(match.group(), []).append(match.start())
-        return places
-
-    @cached_property
-    def _keys(self) -> tuple[list[str], dict[str, list[int]]]:
-        """The words of analyze.key(text) and where each stands among them."""
-        words = key(self.text).split(" ")
-        places: dict[str, list[int]] = {}
-        for n, word in enumerate(words):
-            places.setdefault(word, []).append(n)
-        return words, places
-
-    def holds(self, flat: str, anchor: Anchor) -> bool:
-        """Does the request hold `flat` (white space collapsed) as whole words? anchor: anchor(flat)"""
-        if anchor is None:
-            at = self.text.find(flat)
-            while at >= 0 and not self._whole(at, at + len(flat)):
-                at = self.text.find(flat, at + 1)
-            return at >= 0
-        word, offset = anchor
-        for place in self._anchors.get(word, ()):
-            at = place - offset
-            if at >= 0 and self.text.startswith(flat, at) and self._whole(at, at + len(flat)):
-                return True
-        return False
-
-    def _whole(self, start: int, end: int) -> bool:
-        text = self.text
-        opens = start == 0 or not (text[start - 1].isalnum() and text[start].isalnum())
-        return opens and (end == len(text) or not (text[end - 1].isalnum() and text[end].isalnum()))
-
-    def holds_term(self, term_key: str) -> bool:
-        """Does a specific term, in the form of analyze.key(), stand in the request?"""
-        words, places = self._keys
-        wanted = term_key.split(" ")
-        seen = [(places.get(word, ()), n) for n, word in enumerate(wanted)]
-        starts, offset = min(seen, key=lambda pair: len(pair[0]))
-        return any(words[at - offset : at - offset + len(wanted)] == wanted for at in starts if at >= offset)
-
-    def may_hold(self, term_key: str) -> bool:
-        """Do the words of a specific term stand in the request, together or apart?"""
-        return all(word in self.words for word in _WORD.findall(term_key))
-
-
-_ANCHOR = re.compile(r"\w{4,}")
-
-
-def anchor(flat: str) -> Anchor:
-    """The longest word of at least four characters and where it stands first; None when there is none."""
-    longest = max(_ANCHOR.findall(flat), key=len, default="")
-    return (longest, flat.index(longest)) if longest else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +26,6 @@ class Line:
     end: int
     flat: str
     """Its text with white space collapsed."""
-    anchor: Anchor
     keys: tuple[str, ...]
     """Its specific terms in the form of analyze.key()."""
     words: frozenset[str]
@@ -132,7 +55,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         value *= _WORTH.get(sort, 1.0)
         if passage.speaker == "assistant" and _ANNOUNCES.match(text):
             value = min(value, 0.05)
-        found.append(Line(start, end, flat, anchor(flat), keys, words, value, sort))
+        found.append(Line(start, end, flat, keys, words, value, sort))
     return tuple(found)
 
 
@@ -238,8 +161,9 @@ def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, .
     """Which of the passage's lines the request lacks. A call counts as held when its words are."""
     if passage.tools and passage.speaker != "tool":
         words = _WORD.findall(passage.text.lower())
-        return () if sum(word in present.words for word in words) >= 0.9 * len(words) else tuple(range(len(of)))
-    return tuple(i for i, line in enumerate(of) if not present.holds(line.flat, line.anchor))
+        return () if sum(present.words(words)) >= 0.9 * len(words) else tuple(range(len(of)))
+    held = present.holds([line.flat for line in of])
+    return tuple(i for i, is_held in enumerate(held) if not is_held)
 
 
 def flat(text: str) -> str:

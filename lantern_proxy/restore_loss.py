@@ -6,12 +6,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from lantern_proxy import pack
+from lantern_proxy.analyze import terms
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_candidates import PINNED, Source, answers, candidate_of, choice_of, newest
+from lantern_proxy.restore_candidates import PINNED, Source, answers, candidate_of, choice_of, looked_at, newest
 from lantern_proxy.restore_cover import Candidate, Chosen, Part, cover, entry_of, parts
-from lantern_proxy.restore_lines import Present
 from lantern_proxy.restore_passed import note_cover
+from lantern_proxy.restore_present import Present
 from lantern_proxy.restore_salience import Place
 from lantern_proxy.restore_scope import Scope
 
@@ -35,31 +36,30 @@ def cover_lost(
     Past the deadline: the same of what was read by then.
     """
     soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
-    rows, looked_at = _pool(source, scope, present, soon)
+    rows, n_looked_at = _pool(source, scope, present, soon)
     candidates = newest(_candidates(source, scope, rows, present, soon), ask)
-    return candidates, _cover(source, scope, candidates, present, room, ask), looked_at
+    return candidates, _cover(source, scope, candidates, present, room, ask), n_looked_at
 
 
 def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[list[int], int]:
     """Rows of passages that the request does not hold whole, the pinned and then the richest, until their text is
     POOL_TIMES the budget, in this order. And how many were looked at."""
     kept: list[int] = []
-    left, looked_at = POOL_TIMES * ask.budget_chars, 0
+    left, n_looked_at = POOL_TIMES * ask.budget_chars, 0
     for rows in _batches(scope, source.archive.of(ask.tenant).pinned(ask.session), ask.deadline):
         scope.entries.read(rows)
-        for row in rows:
-            looked_at += 1
-            entry = scope.entries[row]
-            if entry.passage.message in ask.left or present.holds(entry.flat, entry.anchor):
-                ask.passed.add(entry.passage, "left" if entry.passage.message in ask.left else "present")
+        for row, entry, reason in looked_at(scope, rows, present, ask):
+            n_looked_at += 1
+            if reason:
+                ask.passed.add(entry.passage, reason)
                 continue
             left -= len(entry.passage.text)
             if left < 0:
-                return kept, looked_at
+                return kept, n_looked_at
             kept.append(row)
         if ask.late():
             break
-    return kept, looked_at
+    return kept, n_looked_at
 
 
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
@@ -79,7 +79,7 @@ def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Pres
 def _cover(
     source: Source, scope: Scope, candidates: Sequence[Candidate], present: Present, room: int, ask: Ask
 ) -> list[Chosen]:
-    near = frozenset(Present(ask.summary).stems) if ask.summary else frozenset()
+    near = frozenset(terms(ask.summary))
     prior = [
         (0.75 + 0.5 * c.passage.confidence)
         * (PINNED if c.passage.pinned else 1.0)

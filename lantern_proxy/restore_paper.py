@@ -14,7 +14,7 @@ from lantern_proxy.config import Config
 from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap
 from lantern_proxy.restore_dense import Dense
 from lantern_proxy.restore_entries import Entry
-from lantern_proxy.restore_lines import Present, anchor
+from lantern_proxy.restore_present import Present
 from lantern_proxy.restore_question import Question, read_question
 from lantern_proxy.restore_scope import Scope
 from lantern_proxy.turn import Passage
@@ -77,11 +77,8 @@ def _rankings(signals: dict[str, Floats], rows: Sequence[int]) -> dict[str, list
 
 def _lost(entry: Entry, present: Present) -> bool:
     """Does the request lack anything that a turn's summary says? Its lines are compared without the speaker."""
-    for line in entry.passage.text.split("\n"):
-        short = " ".join((line.partition(": ")[2] or line).split())
-        if not line.startswith(("tools:", "files:")) and not present.holds(short, anchor(short)):
-            return True
-    return False
+    said = [line for line in entry.passage.text.split("\n") if not line.startswith(("tools:", "files:"))]
+    return not all(present.holds([" ".join((line.partition(": ")[2] or line).split()) for line in said]))
 
 
 def _importance(passage: Passage, now: float, config: Config) -> float:

@@ -7,7 +7,7 @@ from threading import Lock
 from lantern_proxy import reinforce
 from lantern_proxy.analyze import key as term_key
 from lantern_proxy.archive import Archive
-from lantern_proxy.restore_lines import Present
+from lantern_proxy.restore_present import Present
 from lantern_proxy.turn import Placed
 
 REMEMBERED = 10_000
@@ -24,12 +24,9 @@ class Used:
 
     def remember(self, tenant: str, placed: Sequence[Placed], present: Present) -> None:
         """Keep the terms that only these passages can give to the answer, for settle()."""
-        own = {
-            p.passage.id: frozenset(
-                k for tag in p.passage.tags if tag in p.text and not present.may_hold(k := term_key(tag))
-            )
-            for p in placed
-        }
+        said = {p.passage.id: {term_key(tag) for tag in p.passage.tags if tag in p.text} for p in placed}
+        held = present.may_hold(frozenset().union(*said.values()))
+        own = {passage_id: frozenset(term_keys - held) for passage_id, term_keys in said.items()}
         with self._lock:
             for passage_id, terms_own in own.items():
                 self._own[tenant, passage_id] = terms_own

@@ -6,13 +6,13 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path(__file__).parent
-HEADERS = ("bm25.h", "analyze.h", "bm25_fill.h", "trees.h")
+HEADERS = ("bm25.h", "analyze.h", "bm25_fill.h", "trees.h", "held.h")
 header = "\n".join((HERE / name).read_text(encoding="utf-8") for name in HEADERS)
 
 KERNELS = ("_kernels", "_kernels_avx2", "_kernels_avx512", "_kernels_neon")
 MAIN = ("", "_documents", "_sweep", "_memory", "_terms", "_postings", "_fill", "_snapshot")
 PARTS = (*MAIN, *KERNELS, "_exact", "_search", "_bounds", "_worth", "_pool", "_best")
-OTHERS = ("analyze", "analyze_stem", "trees")
+OTHERS = ("analyze", "analyze_stem", "trees", "held")
 PRIVATE = ("bm25_index.h", "bm25_bounds.h", "bm25_atomic.h", "bm25_kernels.h", "analyze_utf8.h")
 # Contraction into fused multiply-adds would round differently in the kernels; MSVC does not contract by default, and
 # needs to be told that volatile means acquire and release (bm25_atomic.h).

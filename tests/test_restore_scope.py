@@ -80,7 +80,7 @@ def test_entries_are_the_passages_in_order_and_read_when_looked_at(archive):
     scope = opened(archive)
     assert [entry.passage.text.split()[1] for entry in scope.entries] == [str(n) for n in range(30)]
     assert scope.entries[-1].passage.id == 30
-    assert scope.entries[3].anchor == ("gadget3", scope.entries[3].flat.index("gadget3"))
+    assert "gadget3" in scope.entries[3].flat
     assert [e.passage.id for e in scope.entries[2:5]] == [3, 4, 5]
     with pytest.raises(IndexError):
         scope.entries[30]

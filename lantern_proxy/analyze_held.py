@@ -1,0 +1,59 @@
+"""Does a text hold another one, as whole words? For many of them at once; by native/held.c where it was built."""
+
+from collections.abc import Sequence
+from itertools import compress
+
+try:
+    from lantern_proxy._bm25 import ffi, lib
+except ImportError:
+    ffi = lib = None
+
+_NOWHERE, _UNKNOWN = -1, -2
+"""As in held.h."""
+
+
+class Held:
+    """A text that is asked for others. Without C each question reads all of it. Thread-safe."""
+
+    def __init__(self, text: str, *, native: bool = True) -> None:
+        self._data = _utf8(text)
+        made = lib.held_new(len(self._data), self._data) if native and lib is not None else None
+        self._words = ffi.gc(made, lib.held_free) if made else None
+
+    def holds(self, parts: Sequence[str]) -> list[bool]:
+        """Which of `parts` stand in the text so that no word goes on where one begins or ends?"""
+        data = [*map(_utf8, parts)]
+        return [self._is_whole(part, at) for part, at in zip(data, self._places(data), strict=True)]
+
+    def held(self, parts: Sequence[str]) -> set[str]:
+        """Those of `parts` that it holds."""
+        return set(compress(parts, self.holds(parts)))
+
+    def _places(self, parts: Sequence[bytes]) -> Sequence[int]:
+        """Where each first stands, perhaps within a word; -1: nowhere, -2: not looked for."""
+        if self._words is None:
+            return [_UNKNOWN] * len(parts)
+        found = ffi.new("int64_t[]", len(parts))
+        lib.held_find(self._words, len(parts), [*map(len, parts)], b"".join(parts), found)
+        return ffi.unpack(found, len(parts)) if parts else ()
+
+    def _is_whole(self, part: bytes, at: int) -> bool:
+        at = self._data.find(part) if at == _UNKNOWN else at
+        while at >= 0 and (_joins(self._data, at) or _joins(self._data, at + len(part))):
+            at = self._data.find(part, at + 1)
+        return at >= 0
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _joins(data: bytes, at: int) -> bool:
+    """Do letters or digits stand on both sides of byte `at`?"""
+    if at == 0 or at == len(data):
+        return False
+    left, right = data[at - 1 : at], data[at : at + 1]
+    if left < b"\x80" and right < b"\x80":
+        return left.isalnum() and right.isalnum()
+    before, after = data[max(0, at - 4) : at], data[at : at + 4]
+    return before.decode("utf-8", "ignore")[-1:].isalnum() and after.decode("utf-8", "ignore")[:1].isalnum()
