@@ -194,10 +194,12 @@ class Index:
         since:  Unix seconds; only documents with time >= since, exactly
         newest: recency mode, lossy by design: only the N newest 7-day partitions that hold a document
         """
-        if isinstance(terms, (str, bytes)):
+        if type(terms) is not list:
             _refuse_string(terms)
         if k < 0:
             raise ValueError(f"bm25: k is {k}; use 0 or more")
+        if allow is since is newest is None:
+            return self._engine.search(terms, k, None, _ALWAYS)
         allowed = None if allow is None else _ids_of(allow)
         bound = _ALWAYS if since is None and newest is None else self._bound(since, newest)
         return self._engine.search(terms, k, allowed, bound)

@@ -160,6 +160,10 @@ class Native:
             held = _Results(room)
         into_ids, into_scores = held.into
         found = _search(self._c, len(terms), len(text), text, room, n_allow, allowed, since, into_ids, into_scores)
+        if found == k <= _KEPT:  # mostly
+            copies = held.ids.copy(), held.scores.copy()
+            spare.append(held)
+            return copies
         if found == TERMS:
             text = _escaped(terms)
             found = _search(self._c, len(terms), len(text), text, room, n_allow, allowed, since, into_ids, into_scores)
@@ -170,8 +174,9 @@ class Native:
         results = (held.ids, held.scores) if found == room else (held.ids[:found], held.scores[:found])
         if room > _KEPT:
             return results
-        spare.append(held)
-        return results[0].copy(), results[1].copy()
+        copies = results[0].copy(), results[1].copy()
+        spare.append(held)  # not before: another thread would write there
+        return copies
 
     def scores(self, terms: Sequence[str]) -> Scores:
         text, room = _joined(terms), len(self)

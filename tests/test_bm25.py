@@ -379,6 +379,27 @@ def test_scores_of_an_empty_index_are_empty(index):
     assert index.scores(["a"]).tolist() == []
 
 
+@pytest.mark.skipif(not bm25.BUILT, reason="the twin keeps no arrays")
+@pytest.mark.parametrize("k", [20, 100])  # as many as there are, and more
+def test_another_search_between_any_two_steps_changes_no_result(k):
+    class Switching(list):
+        """What is put back is taken at once, as by another thread."""
+
+        def append(self, item):
+            super().append(item)
+            index._engine._spare = []
+            index._engine._spare.append(item)
+            index.search(["b"], k)
+            index._engine._spare = self
+
+    with Index() as index:
+        for doc_id in range(40):
+            index.add(doc_id, ["a" if doc_id < 20 else "b"] + ["x"] * doc_id)
+        expected = [part.tolist() for part in index.search(["a"], k)]
+        index._engine._spare = Switching()
+        assert [part.tolist() for part in index.search(["a"], k)] == expected
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_many_queries_by_many_threads_give_what_each_gives_alone(index, threads):
     for doc_id, terms in corpus(1000, seed=10).items():
