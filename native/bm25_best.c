@@ -140,17 +140,13 @@ static void keys_of(size_t n, const uint64_t *hits, int16_t *keys) {
 /* The same for some hundred: each goes where the number of larger keys says, and is moved from there if need be. */
 static void sort_by_rank(const kernel *with, size_t n, const uint64_t *hits, uint64_t *sorted) {
     int16_t keys[A_HANDFUL + SUMS];
-    uint16_t ranks[A_HANDFUL];
+    uint16_t ranks[A_HANDFUL], taken[A_HANDFUL];
     if (!n) return;
     keys_of(n, hits, keys);
     memset(keys + n, 0, SUMS * sizeof *keys);
     with->ranks(n, keys, ranks);
-    memset(sorted, 0, n * sizeof *sorted);
-    for (size_t i = n; i-- > 0;) {
-        size_t place = ranks[i];
-        while (sorted[place]) place++;
-        sorted[place] = hits[i];
-    }
+    memset(taken, 0, n * sizeof *taken);
+    for (size_t i = n; i-- > 0;) sorted[ranks[i] + taken[ranks[i]]++] = hits[i];
     for (size_t i = 1; i < n; i++)
         for (size_t j = i; j > 0 && sorted[j] > sorted[j - 1]; j--) {
             const uint64_t swap = sorted[j];
