@@ -4,12 +4,10 @@ Unicode is that of this Python: C gets what the code points are from here. The s
 of another version C stays off.
 """
 
-import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import Stemmer
 
 try:
@@ -74,32 +72,41 @@ def unicode_of(text: str, data: bytes) -> Any:
 def unicode(n: int) -> Any:
     """analyze.h's tables for the first n code points. Takes 20 ms for 0x20000, so ASCII texts do without."""
     points = "".join(map(chr, range(n)))
-    kinds = np.fromiter(map(str.isalpha, points), bool, n) * np.uint8(lib.ANALYZE_ALPHA)
-    for flag, pattern in ((lib.ANALYZE_WORD, r"\w+"), (lib.ANALYZE_SPACE, r"\s+"), (lib.ANALYZE_DIGIT, r"\d+")):
-        for run in re.finditer(pattern, points):
-            kinds[run.start() : run.end()] |= flag
+    lower = _lowered(points)
+    flags = {lib.ANALYZE_ALPHA: str.isalpha, lib.ANALYZE_WORD: str.isalnum, lib.ANALYZE_SPACE: str.isspace}
+    kinds = _flagged(points, flags | {lib.ANALYZE_DIGIT: str.isdecimal})
+    kinds[ord("_")] |= lib.ANALYZE_WORD
     for first, last in _WIDE:
-        kinds[first : last + 1] |= lib.ANALYZE_WIDE
-    upper, lower = _lowered(points)
-    foreign = [c for c in (*_SIGMAS, *upper[(upper >= 0x80) & (lower < 0x80)].tolist()) if c < n]
-    kinds[upper] |= lib.ANALYZE_UPPER
-    kinds[foreign] = lib.ANALYZE_OTHER
+        for point in range(first, min(last + 1, n)):
+            kinds[point] |= lib.ANALYZE_WIDE
+    for point in lower:
+        kinds[point] |= lib.ANALYZE_UPPER
+    for point in (*_SIGMAS, *(upper for upper, plain in lower.items() if upper >= 0x80 > plain)):
+        if point < n:
+            kinds[point] = lib.ANALYZE_OTHER
     tables = (
-        ffi.new("uint8_t[]", kinds.tobytes()),
-        ffi.new("uint32_t[]", upper.tolist()),
-        ffi.new("uint32_t[]", lower.tolist()),
+        ffi.new("uint8_t[]", bytes(kinds)),
+        ffi.new("uint32_t[]", list(lower)),
+        ffi.new("uint32_t[]", list(lower.values())),
     )
-    made = ffi.new("analyze_unicode *", (n, tables[0], len(upper), *tables[1:]))
+    made = ffi.new("analyze_unicode *", (n, tables[0], len(lower), *tables[1:]))
     _kept[n] = tables
     return made
 
 
-def _lowered(points: str) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-    """The code points that have another lower case, ascending, and that. Those of _SIGMAS count as having none."""
+def _flagged(points: str, flags: dict[int, Callable[[str], bool]]) -> bytearray:
+    """A byte for each code point: the flags whose test it passes. All at once, as one number."""
+    kinds = 0
+    for flag, has in flags.items():
+        kinds |= int.from_bytes(bytes(map(has, points)), "little") * flag
+    return bytearray(kinds.to_bytes(len(points), "little"))
+
+
+def _lowered(points: str) -> dict[int, int]:
+    """The code points that have another lower case, ascending -> that. Those of _SIGMAS count as having none."""
     plain = "".join(" " if ord(c) in _SIGMAS else c for c in points[:0x400]) + points[0x400:]
-    before, after = (np.frombuffer(t.encode("utf-32-le", "surrogatepass"), np.uint32) for t in (plain, plain.lower()))
-    upper = np.flatnonzero(before != after).astype(np.uint32)
-    return upper, after[upper]
+    both = zip(plain, plain.lower(), strict=True)
+    return {at: ord(after) for at, (before, after) in enumerate(both) if before != after}
 
 
 _WIDE = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0xAC00, 0xD7AF))

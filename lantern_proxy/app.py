@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route, Router
@@ -19,16 +20,17 @@ from lantern_proxy.app_place import Place
 from lantern_proxy.app_workers import PASSED, Others
 from lantern_proxy.config import Config
 from lantern_proxy.doors import AdminDoor, Doors
-from lantern_proxy.embed import Embedder
 from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy_relay import ClientLeft, Relay, Upload, answer_json, whole
 from lantern_proxy.proxy_rest import watch
-from lantern_proxy.proxy_writer import MakeRestorer
-from lantern_proxy.restore import Restorer
+from lantern_proxy.proxy_restorer import MakeRestorer, make_restorer
 from lantern_proxy.trace import Tracer, is_on
 from lantern_proxy.upstream import Upstream
 from lantern_proxy.wire import protocol_of
 from lantern_proxy.wire.http import Arrival
+
+if TYPE_CHECKING:
+    from lantern_proxy.embed import Embedder
 
 _STREAMED_BYTES = 1_048_576
 """A body of unknown length, or longer than this, goes on as it comes, where nobody has to read it first."""
@@ -68,7 +70,7 @@ class App(Starlette):
 
 
 def create(
-    config: Config, *, embedder: Embedder | None = None, make_restorer: MakeRestorer = Restorer,
+    config: Config, *, embedder: "Embedder | None" = None, make_restorer: MakeRestorer = make_restorer,
     place: Place | None = None,
 ) -> Starlette:  # fmt: skip
     """The application; everything it owns lives from its start-up to its shutdown.

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from sqlite_utils.db import Database
 
@@ -52,10 +52,14 @@ from lantern_proxy.archive_rows import (
 )
 from lantern_proxy.archive_scope import large, newest
 from lantern_proxy.archive_tenant import TenantArchive
-from lantern_proxy.archive_tokens import Tokens, add_tokens
-from lantern_proxy.archive_vectors import Vector, embedding_model
+from lantern_proxy.archive_tokens import add_tokens
+from lantern_proxy.archive_vectors import embedding_model
 from lantern_proxy.migrations.archive import migrations
 from lantern_proxy.turn import Passage
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive_tokens import Tokens
+    from lantern_proxy.archive_vectors import Vector
 
 __all__ = [
     "VERDICTS", "Archive", "ArchiveError", "Edit", "Finding", "ForgetRule", "Hit", "Mark", "Marked", "PruneReport",
@@ -327,10 +331,10 @@ class Archive:
         self,
         model: str,
         dim: int,
-        rows: Sequence[tuple[str, str, int, Vector]],
+        rows: "Sequence[tuple[str, str, int, Vector]]",
         *,
         recipe: str = "",
-        tokens: Sequence[tuple[str, int, Tokens]] = (),
+        tokens: "Sequence[tuple[str, int, Tokens]]" = (),
     ) -> int:
         """Keep vectors of passages, each (tenant, session, passage id, float32 (dim,)); returns how many were new.
 

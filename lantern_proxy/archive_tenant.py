@@ -3,10 +3,8 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-import numpy as np
-import numpy.typing as npt
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive_connections import Connections
@@ -35,7 +33,8 @@ from lantern_proxy.archive_tokens import TokenVectors
 from lantern_proxy.archive_vectors import embedding_model
 from lantern_proxy.turn import Filed, Passage
 
-Vector = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from lantern_proxy.archive_vectors import Vector
 
 MOST_TERMS = 64
 """Terms of one full-text query that count; more would only slow it down."""
@@ -241,7 +240,7 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
 
     def nearest(
         self,
-        vector: Vector,
+        vector: "Vector",
         k: int,
         ids: Iterable[int] | None = None,
         session: str | None = None,
@@ -259,11 +258,13 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
             if wanted is not None and len(wanted) <= _MOST_LOADED:
                 return _by_cosine(vector, self.vectors(wanted))[:k]
             among = given(("session", session), ("unit", unit)) if wanted is None else (_LISTED, [json_ids(wanted)])
-            values = (np.asarray(vector, dtype=np.float32).tobytes(), max(0, min(k, _MOST_NEIGHBOURS)), self.tenant)
+            values = (vector.astype("float32", copy=False).tobytes(), max(0, min(k, _MOST_NEIGHBOURS)), self.tenant)
             return db.conn.execute(_NEAREST.format(among=among[0]), (*values, *among[1], self.tenant)).fetchall()
 
-    def vectors(self, ids: Iterable[int]) -> dict[int, Vector]:
+    def vectors(self, ids: Iterable[int]) -> "dict[int, Vector]":
         """float32 (dim,) of each of `ids` that has one."""
+        import numpy as np
+
         with self._connections.reading() as db:
             if not self._embedded(db):
                 return {}
@@ -364,8 +365,10 @@ def _quoted(text: str) -> str:
     return f'"{clean.replace(chr(34), chr(34) * 2)}"' if any(map(str.isalnum, clean)) else ""
 
 
-def _by_cosine(vector: Vector, vectors: Mapping[int, Vector]) -> list[tuple[int, float]]:
+def _by_cosine(vector: "Vector", vectors: "Mapping[int, Vector]") -> list[tuple[int, float]]:
     """All of `vectors` by cosine, best first, the newer of two equals first."""
+    import numpy as np
+
     if not vectors:
         return []
     ids, matrix = np.array(list(vectors), dtype=np.int64), np.stack(list(vectors.values()))

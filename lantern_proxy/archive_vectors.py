@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive_file import ArchiveError
 from lantern_proxy.migrations.archive import create_vectors
 
-Vector = npt.NDArray[np.float32]
-"""(dim,)"""
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vector = npt.NDArray[np.float32]
+    """(dim,)"""
+
 Packed = tuple[bytes, str, str, int]
 """A vector's bytes, its tenant, session and passage."""
 
@@ -53,12 +57,14 @@ def pending(db: Database, limit: int) -> list[tuple[str, int, str]]:
     return waiting[:limit]
 
 
-def pack(dim: int, rows: Sequence[tuple[str, str, int, Vector]]) -> list[Packed]:
+def pack(dim: int, rows: "Sequence[tuple[str, str, int, Vector]]") -> list[Packed]:
     """rows: (tenant, session, passage id, vector). Raises ArchiveError for one that is not `dim` finite numbers."""
     return [(_bytes(vector, dim, id_), tenant, session, id_) for tenant, session, id_, vector in rows]
 
 
-def _bytes(vector: Vector, dim: int, passage: int) -> bytes:
+def _bytes(vector: "Vector", dim: int, passage: int) -> bytes:
+    import numpy as np
+
     array = np.ascontiguousarray(vector, dtype=np.float32)
     if array.shape != (dim,) or not np.isfinite(array).all():
         raise ArchiveError(f"vector of passage {passage} has shape {array.shape}; it must hold {dim} finite numbers")

@@ -1,50 +1,27 @@
 """The C index of native/ as Python calls it: buffers, codes, and what is looked up once."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from lantern_proxy import analyze_native
+from lantern_proxy.bm25_kernel import BUILT, C_KERNELS, Kernel, kernels
 from lantern_proxy.bm25_twin import Ids, Scores, Times
 
-try:
+if BUILT:
     from lantern_proxy._bm25 import ffi, lib
-except ImportError as error:
-    BUILT = False
-    WHY = f"the slower numpy twin serves, the C index is not there ({error}): install a C compiler, then Lantern again"
-else:
-    BUILT = True
-    WHY = "" if lib.bm25_best_kernel() else "this CPU has neither AVX2 nor NEON; the scalar C kernel serves"
+
     _IDS, _FLOATS, _TIMES = map(ffi.typeof, ("int64_t[]", "float[]", "double[]"))
     _SIZES, _BYTES = map(ffi.typeof, ("size_t[]", "uint8_t[]"))
     # Looked up once: a search is microseconds, and each of these would be a tenth of one.
     _search, _from_buffer, _NULL = lib.bm25_search, ffi.from_buffer, ffi.NULL
     _add_text, _ASCII = lib.bm25_add_text, analyze_native.unicode(0x80)
 
-Kernel = Literal["avx512", "avx2", "neon", "scalar", "numpy"]
-
 FULL, TERMS, FOREIGN, DAMAGED = -4, -5, -6, -7  # codes of bm25.h and bm25_fill.h
 _KEPT = 1000
 """Results up to this many are found in arrays that are kept."""
-_C_KERNELS: tuple[Kernel, ...] = ("scalar", "avx2", "neon", "avx512")  # as bm25_kernel of bm25.h
 _PATHS = {"auto": 0, "all": 1, "bounds": 2}
-
-
-def best_kernel() -> Kernel:
-    """What Index() will use on this machine."""
-    if not BUILT:
-        return "numpy"
-    return _C_KERNELS[int(lib.bm25_best_kernel())]
-
-
-def kernels() -> list[Kernel]:
-    """What Index(kernel=...) takes on this machine, the best last."""
-    if not BUILT:
-        return ["numpy"]
-    best = best_kernel()
-    slower = [name for i, name in enumerate(_C_KERNELS) if name != best and lib.bm25_has_kernel(i)]
-    return ["numpy", *slower, best]
 
 
 class _Results:
@@ -63,7 +40,7 @@ class Native:
     """The C index, with the methods of bm25_twin.Twin. One thread at a time changes it; its caller sees to that."""
 
     def __init__(self, kernel: Kernel, k1: float, b: float) -> None:
-        if kernel not in _C_KERNELS:
+        if kernel not in C_KERNELS:
             raise ValueError(
                 f"bm25: kernel is {kernel!r}; use avx512, avx2, neon, scalar, numpy, or None for the best there is"
             )
@@ -71,7 +48,7 @@ class Native:
             raise ValueError(
                 f"bm25: no kernel {kernel!r} here; use {', '.join(kernels())}, or None for the best there is"
             )
-        made = lib.bm25_new(_C_KERNELS.index(kernel), k1, b)
+        made = lib.bm25_new(C_KERNELS.index(kernel), k1, b)
         if made == ffi.NULL:
             raise MemoryError("bm25: no memory for a new index")
         self._c: Any = ffi.gc(made, lib.bm25_free)

@@ -191,6 +191,7 @@ def _remedy(reason: str) -> str:
         "dense:warming": "wait half a minute after the first start",
         "dense:": "see the embedder above",
         "restore:deadline": "raise restore.deadline_ms",
+        "restore:warming": "wait a moment: what restores is being imported",
         "restore:opening": "wait a moment: the index of a large archive is being opened",
         "archive": "see the archive above, and the proxy's log",
     }

@@ -52,12 +52,13 @@ def _open(app: "Starlette") -> None:
 
 
 def _restorer(app: "Starlette") -> "Restorer | None":
-    """The restorer, once there is one; None when there is none in time, or it cannot open ahead."""
+    """The restorer, once there is one; None when nothing is archived that it could restore, when there is none in time,
+    or it cannot open ahead."""
     until = time.monotonic() + _WAIT_S
     while time.monotonic() < until:
         proxy = getattr(app.state, "proxy", None)
-        restorer: Restorer | None = proxy.writer.restorer if proxy is not None else None
-        if restorer is not None:
+        if proxy is not None and proxy.writer.archive is not None:
+            restorer: Restorer | None = proxy.writer.making.result(_WAIT_S) if proxy.writer.making else None
             return restorer if hasattr(restorer, "open_large") else None
         time.sleep(0.1)
     return None

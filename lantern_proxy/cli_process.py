@@ -3,6 +3,8 @@
 import contextlib
 import gc
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from types import ModuleType
 
 _SWITCH_S = 0.0005
@@ -15,6 +17,9 @@ def before_imports() -> None:
     """To be called before anything heavy is imported."""
     gc.disable()  # until all is imported: nothing of it is garbage
     sys.setswitchinterval(_SWITCH_S)
+    with _hidden("numpy", "pandas"), contextlib.suppress(ImportError):  # imported for values that are none of ours
+        import_module("sqlite_utils.db")
+        import_module("sqlite_vec")
     _leave_out("uvicorn.main", "Server", "main", "run")  # its terminal brings supervisors and multiprocessing
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # httpx's terminal brings rich and pygments
     _set_malloc()
@@ -26,6 +31,18 @@ def after_imports() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     gc.enable()
+
+
+@contextlib.contextmanager
+def _hidden(*packages: str) -> Iterator[None]:
+    """Let an import find none of these; others find them afterwards."""
+    hidden = [package for package in packages if package not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for package in hidden:
+            del sys.modules[package]
 
 
 def _leave_out(module: str, *names: str) -> None:

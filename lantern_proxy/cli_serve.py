@@ -183,12 +183,14 @@ def _banner(config: Config, listener: socket.socket, *, as_json: bool) -> None:
 
 
 def _embedder(config: Config) -> str:
-    from lantern_proxy import embed
-
     if config.embed.enabled == "off":
         return "off (embed.enabled)"
-    if not embed.available():
+    from lantern_proxy.compiled import available
+
+    if not available():
         return 'not installed: pip install "lantern-proxy[dense]" adds the vector signal'
+    from lantern_proxy import embed
+
     compiled = embed.folder_of(config.embed.model, config.embed.cache_dir).is_dir()
     return f"{config.embed.model}, " + ("compiled" if compiled else "compiling once in the background")
 

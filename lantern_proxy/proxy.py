@@ -15,25 +15,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from lantern_proxy import bm25, history_same, turn_memo
+from lantern_proxy import history_same, turn_memo
+from lantern_proxy.bm25_kernel import best_kernel
 from lantern_proxy.config import Config
-from lantern_proxy.embed import Embedder, available
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.proxy_exchange import Exchange, FailingOpen, Once, Tallies
 from lantern_proxy.proxy_preview import preview
 from lantern_proxy.proxy_privacy import Privacy
 from lantern_proxy.proxy_record import record_of
 from lantern_proxy.proxy_restore import Restoring
+from lantern_proxy.proxy_restorer import MakeRestorer, make_restorer
 from lantern_proxy.proxy_tenants import Tenants
-from lantern_proxy.proxy_writer import Job, MakeRestorer, Writer
-from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_budget import warm
+from lantern_proxy.proxy_writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
 from lantern_proxy.wire import Protocol, protocol_of, reread
 from lantern_proxy.wire.headers import identity, telling
 from lantern_proxy.wire.http import Arrival, accept_readable, decoded, outgoing
+
+if TYPE_CHECKING:
+    from lantern_proxy.embed import Embedder
 
 log = logging.getLogger("lantern.proxy")
 
@@ -54,14 +56,14 @@ class Proxy:
     """
 
     def __init__(
-        self, config: Config, embedder: Embedder | None = None, *, make_restorer: MakeRestorer = Restorer,
+        self, config: Config, embedder: "Embedder | None" = None, *, make_restorer: MakeRestorer = make_restorer,
         keeper: bool = True,
     ) -> None:  # fmt: skip
         self.config = config
         self.embedder = embedder or _embedder(config)
         self.tallies = Tallies()
         self.privacy = Privacy(config.privacy)
-        self.kernel = bm25.best_kernel()
+        self.kernel = best_kernel()
         self.listeners: list[Callable[[Exchange, int], None]] = []
         """Called with each exchange and its status when its answer has passed; they must not wait."""
         self._once = Once(log)
@@ -77,8 +79,6 @@ class Proxy:
         self._restoring = Restoring(config, self.writer, self._failing_open)
         if self.embedder is not None and embedder is None:
             self.embedder.start()
-        if config.restore.enabled and config.restore.window_share:
-            warm()
 
     def close(self) -> None:
         """Writes what waits; takes as long as that."""
@@ -273,8 +273,15 @@ async def _aside(size_bytes: int, work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work) if size_bytes > INLINE_BYTES else work()
 
 
-def _embedder(config: Config) -> Embedder | None:
-    wanted = config.embed.enabled == "on" or (config.embed.enabled == "auto" and available())
+def _embedder(config: Config) -> "Embedder | None":
     settings = config.embed
+    if settings.enabled == "off":
+        return None
+    from lantern_proxy.compiled import available
+
+    if settings.enabled == "auto" and not available():
+        return None
+    from lantern_proxy.embed import Embedder
+
     late = settings.late_interaction
-    return Embedder(settings.model, settings.cache_dir, settings.threads, late_interaction=late) if wanted else None
+    return Embedder(settings.model, settings.cache_dir, settings.threads, late_interaction=late)

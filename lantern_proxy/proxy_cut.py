@@ -14,7 +14,7 @@ from functools import partial
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, Record, Uncut
-from lantern_proxy.restore import Restorer
+from lantern_proxy.proxy_restorer import LateRestorer
 from lantern_proxy.turn import Filed, Passage
 
 QUIET_S = 0.02
@@ -100,7 +100,7 @@ class Cutter:
         for _ in self._group():
             self._left.popleft()
 
-    def some(self, archive: Archive, restorer: Restorer) -> list[Callable[[], object]]:
+    def some(self, archive: Archive, restorer: LateRestorer) -> list[Callable[[], object]]:
         """Do the next few messages. Raises what the archive raises; then they are tried again.
 
         returns: what follows of them, which may fail without them
@@ -143,8 +143,9 @@ def _length(filed: Filed) -> int:
     return len(filed.message.raw) // 1_000
 
 
-def _settle(archive: Archive, restorer: Restorer, work: Settling) -> None:
-    archive.of(work.tenant).reinforce(restorer.settle(work.tenant, work.restored, work.answer, work.at))
+def _settle(archive: Archive, restorer: LateRestorer, work: Settling) -> None:
+    learnt = restorer.want().result().settle(work.tenant, work.restored, work.answer, work.at)
+    archive.of(work.tenant).reinforce(learnt)
 
 
 def _passages(cut: Uncut) -> list[Passage]:

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
+from typing import Any
 
 from lantern_proxy.follow import Step
 from lantern_proxy.turn import Block, Event, PassedOver, Request, Restored
@@ -227,7 +228,7 @@ class FailingOpen:
         return True
 
 
-async def settled(writing: "Future[bool]", within_s: float) -> bool:
+async def settled(writing: "Future[Any]", within_s: float) -> bool:
     """Is the future of another thread done within that time? It goes on when it is not."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[bool] = loop.create_future()

@@ -5,13 +5,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.archive_retention import retain
 from lantern_proxy.config import Config
-from lantern_proxy.embed import Embedder
-from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_vectors import embed_some
+
+if TYPE_CHECKING:
+    from lantern_proxy.embed import Embedder
+    from lantern_proxy.restore import Restorer
 
 log = logging.getLogger("lantern.writer")
 
@@ -33,7 +35,8 @@ class Keeper:
     """
 
     def __init__(
-        self, config: Config, embedder: Embedder | None, opened: Callable[[], tuple[Archive | None, Restorer | None]],
+        self, config: Config, embedder: "Embedder | None",
+        opened: "Callable[[], tuple[Archive | None, Restorer | None]]",
         attempt: Callable[[str, Callable[[], object]], Exception | None], *, keeps: bool,
     ) -> None:  # fmt: skip
         self._config, self._embedder, self._keeps = config, embedder, keeps
@@ -91,14 +94,14 @@ class Keeper:
         Raises ArchiveError.
         """
         archive, restorer = self._opened()
-        if archive is None or restorer is None:
+        if archive is None:
             return False
         now = archive.forgets
         with self._noticing:
             changed = self._noticed[0] is archive and self._noticed[1] != now
             self._noticed = archive, now
             self.forgets += changed
-        if changed:
+        if changed and restorer is not None:
             restorer.forget()
         return changed
 
@@ -113,10 +116,12 @@ class Keeper:
             if self._attempt("embed", lambda: self._embed_waiting(embedder)) is not None:
                 self._closing.wait(5.0)
 
-    def _embed_waiting(self, embedder: Embedder) -> None:
+    def _embed_waiting(self, embedder: "Embedder") -> None:
         while not self._closing.is_set() and embedder.state == "ready" and self._embed_some(embedder):
             pass
 
-    def _embed_some(self, embedder: Embedder) -> bool:
+    def _embed_some(self, embedder: "Embedder") -> bool:
+        from lantern_proxy.restore_vectors import embed_some
+
         archive, _ = self._opened()
         return archive is not None and embed_some(archive, embedder, _EMBED_GROUP) is not None

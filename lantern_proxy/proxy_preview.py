@@ -9,15 +9,12 @@ from lantern_proxy import reinforce
 from lantern_proxy.compaction import compare
 from lantern_proxy.compaction_place import question
 from lantern_proxy.history import Session
-from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_passed import Passed
-from lantern_proxy.restore_present import text_of
 from lantern_proxy.turn import Identity, Preview, Request, Restored
 from lantern_proxy.wire import protocol_of
 
 if TYPE_CHECKING:
     from lantern_proxy.proxy import Proxy
+    from lantern_proxy.restore import Restorer
 
 _PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 _PATIENCE_S = 5.0
@@ -36,9 +33,10 @@ async def preview(
     identity = Identity(ids=(("x-lantern-session", session),)) if session else Identity()
     known, found = await proxy.tenants.known((tenant, project), request, identity, time.time())
     mine = known.sessions.get(session) if session else found.session
-    if mine is None or proxy.writer.restorer is None:
+    making = proxy.writer.want_restorer()
+    if mine is None or making is None:
         return Preview(tenant=tenant)
-    return await asyncio.to_thread(_choose, proxy, proxy.writer.restorer, request, tenant, project, mine)
+    return await asyncio.to_thread(_choose, proxy, await asyncio.wrap_future(making), request, tenant, project, mine)
 
 
 def _read(body: bytes, api: str) -> Request:
@@ -50,8 +48,12 @@ def _read(body: bytes, api: str) -> Request:
 
 
 def _choose(
-    proxy: "Proxy", restorer: Restorer, request: Request, tenant: str, project: str, session: Session
+    proxy: "Proxy", restorer: "Restorer", request: Request, tenant: str, project: str, session: Session
 ) -> Preview:  # fmt: skip
+    from lantern_proxy.restore_ask import Ask
+    from lantern_proxy.restore_passed import Passed
+    from lantern_proxy.restore_present import text_of
+
     verdict, settings, asked = compare(session, request), proxy.config.restore, question(request)
     ask = Ask(
         tenant=tenant, project=project, session=session.id, left=session.abandoned,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lantern_proxy.archive import ArchiveError
 from lantern_proxy.compaction_place import place, question
@@ -20,13 +20,14 @@ from lantern_proxy.history import Session
 from lantern_proxy.proxy_exchange import Exchange, FailingOpen, settled
 from lantern_proxy.proxy_ledger import Key, Ledgers, entry, replay
 from lantern_proxy.proxy_writer import Writer
-from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore_breaker import Breaker
 from lantern_proxy.restore_budget import budget_chars, sample_of
-from lantern_proxy.restore_dense import Breaker
-from lantern_proxy.restore_present import text_of
 from lantern_proxy.turn import Block, Request
 from lantern_proxy.wire.json import Insert, Place, WireError
+
+if TYPE_CHECKING:
+    from lantern_proxy.restore import Restorer
+    from lantern_proxy.restore_ask import Ask
 
 _LOOKING = 0.6
 """Share of the deadline in which a restore looks for passages; the rest is for packing what it has by then."""
@@ -71,6 +72,8 @@ class Restoring:
     async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger, add to it what this request needs, and write both into the request."""
         key, new = (exchange.tenant, exchange.session), step.event == "new"
+        if not new or any(message.role == "assistant" for message in request.messages):
+            self._writer.want_restorer()  # there is a history now: some of it may be lost with the next request
         if step.verdict.is_loss or step.session.lost:
             self._notice_forgotten()
         elif self._ledgers.is_empty(key, new=new):
@@ -79,10 +82,10 @@ class Restoring:
             again = replay(ledger, request)
             exchange.inserts = [insert for _, insert in again]
             exchange.shown = [block.restored for block, _ in again]
-            if self._writer.restorer is not None and (step.verdict.is_loss or step.session.lost):
+            if self._writer.archive is not None and (step.verdict.is_loss or step.session.lost):
                 await self._catch_up(exchange, deadline)
                 with self._failing_open(exchange, "restore"):  # what is replayed stays
-                    await self._add_blocks(exchange, self._writer.restorer, request, step, deadline)
+                    await self._add_blocks(exchange, request, step, deadline)
             if exchange.inserts:
                 self._write_blocks(exchange)
             ledger += exchange.blocks
@@ -110,9 +113,7 @@ class Restoring:
             exchange.drop_blocks("restore:place")
             raise
 
-    async def _add_blocks(
-        self, exchange: Exchange, restorer: Restorer, request: Request, step: Step, deadline: float
-    ) -> None:
+    async def _add_blocks(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """The loss block where the history was lost, and the question block in the text that waits for an answer."""
         if self._breaker.open(time.monotonic()):
             exchange.degraded.append("restore:resting")
@@ -131,7 +132,7 @@ class Restoring:
                 exchange, request, step, self._room(config.budget_chars, request), deadline, asked_text, summary
             )
             self._owed.pop(key, None)
-            if not await self._add(exchange, restorer, request, spot[0], spot[1], ask, "loss", deadline):
+            if not await self._add(exchange, request, spot[0], spot[1], ask, "loss", deadline):
                 self._owed[key] = None
                 if len(self._owed) > _OWED:
                     self._owed.pop(next(iter(self._owed)))
@@ -139,7 +140,7 @@ class Restoring:
             ask = self._ask(
                 exchange, request, step, self._room(config.question_chars, request), deadline, asked_text, ""
             )
-            await self._add(exchange, restorer, request, asked, "inside", ask, "question", deadline)
+            await self._add(exchange, request, asked, "inside", ask, "question", deadline)
 
     def _room(self, most_chars: int, request: Request) -> int:
         """Characters that a block may have for this request's model."""
@@ -148,7 +149,10 @@ class Restoring:
 
     def _ask(
         self, exchange: Exchange, request: Request, step: Step, budget: int, deadline: float, asked: str, summary: str
-    ) -> Ask:
+    ) -> "Ask":
+        from lantern_proxy.restore_ask import Ask
+        from lantern_proxy.restore_present import text_of
+
         packing_s = (1 - _LOOKING) * self._config.restore.deadline_ms / 1000
         return Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session,
@@ -159,10 +163,12 @@ class Restoring:
         )  # fmt: skip
 
     async def _add(
-        self, exchange: Exchange, restorer: Restorer, request: Request, at: int, how: Place, ask: Ask, kind: Kind,
-        deadline: float,
-    ) -> bool:  # fmt: skip
+        self, exchange: Exchange, request: Request, at: int, how: Place, ask: "Ask", kind: Kind, deadline: float
+    ) -> bool:
         """Choose one block and enter it into the ledger; False when the deadline came first."""
+        restorer = await self._restorer(exchange, deadline)
+        if restorer is None:
+            return False
         choose = restorer.at_compaction if kind == "loss" else restorer.for_question
         work = asyncio.get_running_loop().run_in_executor(self._threads, choose, ask)
         healthy = False
@@ -183,6 +189,15 @@ class Restoring:
             exchange.inserts.append(Insert(at, spot, restored.text))
             exchange.shown.append(restored)
         return True
+
+    async def _restorer(self, exchange: Exchange, deadline: float) -> "Restorer | None":
+        """None, which is told, when it is not made in time. Raises what making it raised."""
+        making = self._writer.want_restorer()
+        if making is not None and await settled(making, max(0.0, deadline - time.monotonic())):
+            return making.result()
+        if "restore:warming" not in exchange.degraded:
+            exchange.degraded.append("restore:warming")
+        return None
 
     def warm(self, exchange: Exchange, session: Session, main: Session) -> None:
         """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late.

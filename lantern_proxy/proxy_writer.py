@@ -13,17 +13,21 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from lantern_proxy.archive import Archive, ArchiveError, Record
 from lantern_proxy.config import Config
-from lantern_proxy.embed import Embedder
 from lantern_proxy.proxy_cut import QUIET_S, Cutter, Settling
 from lantern_proxy.proxy_exchange import Once
 from lantern_proxy.proxy_keeper import Keeper
-from lantern_proxy.restore import Restorer
-from lantern_proxy.upstream_ask import ModelCall
+from lantern_proxy.proxy_restorer import LateRestorer, MakeRestorer, make_restorer
+
+if TYPE_CHECKING:
+    from lantern_proxy.embed import Embedder
+    from lantern_proxy.restore import Restorer
+    from lantern_proxy.upstream_ask import ModelCall
 
 log = logging.getLogger("lantern.writer")
 
@@ -34,12 +38,6 @@ _RETRY_S = 2.0
 """Seconds between two attempts at an archive that is at fault."""
 _CUT_AT_END_S = 5.0
 """Most seconds of cutting before the end; what is left is cut by the next process."""
-
-
-class MakeRestorer(Protocol):
-    """Restorer itself, or what stands in for it."""
-
-    def __call__(self, archive: Archive, config: Config, embedder: Embedder | None) -> Restorer: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +72,13 @@ class Writer:
     """
 
     def __init__(
-        self, config: Config, embedder: Embedder | None = None, make_restorer: MakeRestorer = Restorer, *,
+        self, config: Config, embedder: "Embedder | None" = None, make_restorer: MakeRestorer = make_restorer, *,
         keeper: bool = True,
     ) -> None:  # fmt: skip
         self._config, self._embedder, self._make_restorer = config, embedder, make_restorer
-        self._ask_model = ModelCall(config.rerank) if config.rerank.model else None
+        self._ask_model = _model_call(config) if config.rerank.model else None
         self.archive: Archive | None = None
-        self.restorer: Restorer | None = None
+        self._late: LateRestorer | None = None
         self.problem = ""
         """What is wrong with the archive; empty while it can be written."""
         self.file = 0
@@ -103,8 +101,25 @@ class Writer:
         self._thread.start()
         self._keeper.start()
 
-    def _opened(self) -> tuple[Archive | None, Restorer | None]:
+    def _opened(self) -> "tuple[Archive | None, Restorer | None]":
         return self.archive, self.restorer
+
+    @property
+    def restorer(self) -> "Restorer | None":
+        """None while there is no archive, and while none was wanted or is not made yet."""
+        late = self._late
+        return late.ready if late is not None else None
+
+    @property
+    def making(self) -> "Future[Restorer] | None":
+        """The restorer that is made, or being made; None while nobody wants one."""
+        late = self._late
+        return late.made if late is not None else None
+
+    def want_restorer(self) -> "Future[Restorer] | None":
+        """Have it made in a thread, unless it is there; None while there is no archive."""
+        late = self._late
+        return late.want() if late is not None else None
 
     @property
     def forgets(self) -> int:
@@ -178,31 +193,38 @@ class Writer:
         try:
             archive = Archive(self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._key)
             self._keeper.begin(archive)
+            holds_some = archive.newest_passage() > 0
         except ArchiveError as error:
             self._failed_at = time.monotonic()
             self._fault("open", str(error))
             return False
         else:
-            self._use(archive)
+            self._use(archive, holds_some=holds_some)
             return True
         finally:
             self.is_opening = False
 
-    def _use(self, archive: Archive) -> None:
+    def _use(self, archive: Archive, *, holds_some: bool) -> None:
         before, self._inode = self._inode, archive.path.stat().st_ino
         if self._inode != before:
             self.file += 1
-        self.restorer = self._make_restorer(archive, self._config, self._embedder)
-        self.restorer.rerankers.ask_model = self._ask_model
+        self._late = LateRestorer(partial(self._new_restorer, archive))
+        if self._config.restore.enabled and holds_some:  # the next request may lack some of it
+            self._late.want()
         self.archive, self.problem = archive, ""
         self._cutter.open(archive)
         if self._once.is_over(["open", "deleted"]):
             log.info("archive %s is open", archive.path)
 
+    def _new_restorer(self, archive: Archive) -> "Restorer":
+        restorer = self._make_restorer(archive, self._config, self._embedder)
+        restorer.rerankers.ask_model = self._ask_model
+        return restorer
+
     def _let_go(self) -> None:
-        archive, restorer, self.archive, self.restorer = self.archive, self.restorer, None, None
-        if restorer is not None:
-            restorer.close()
+        archive, late, self.archive, self._late = self.archive, self._late, None, None
+        if late is not None:
+            late.close()
         if archive is not None:
             archive.close()
 
@@ -248,12 +270,12 @@ class Writer:
                 return
 
     def _cut_some(self) -> bool:
-        archive, restorer = self.archive, self.restorer
-        if archive is None or restorer is None or self.is_gone():
+        archive, late = self.archive, self._late
+        if archive is None or late is None or self.is_gone():
             return False
         follows: list[Callable[[], object]] = []
         try:
-            follows = self._cutter.some(archive, restorer)
+            follows = self._cutter.some(archive, late)
         except ArchiveError as error:
             if self.is_gone():  # the next request has a new one made
                 return False
@@ -354,6 +376,12 @@ class Writer:
 
 def _nothing() -> Record:
     raise AssertionError("a job of no file is never built")
+
+
+def _model_call(config: Config) -> "ModelCall":
+    from lantern_proxy.upstream_ask import ModelCall
+
+    return ModelCall(config.rerank)
 
 
 def _settling(tenant: str, job: Job) -> Settling | None:

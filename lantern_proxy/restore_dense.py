@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from threading import Lock
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from lantern_proxy.analyze import informative, query_terms
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.embed import Embedder, ModelError
 from lantern_proxy.rank import Floats, best
+from lantern_proxy.restore_breaker import Breaker
 from lantern_proxy.restore_question import Question, coverage, masses
 from lantern_proxy.restore_scope import Scope
 from lantern_proxy.route import margin
@@ -19,28 +19,6 @@ from lantern_proxy.signals_late import Asked, best_matches
 
 if TYPE_CHECKING:
     from lantern_proxy.restore_ask import Ask
-
-
-@dataclass(slots=True)
-class Breaker:
-    """Keeps a sick channel off: after `limit` failures in a row, for `rest_s` seconds. Thread-safe."""
-
-    limit: int = 3
-    rest_s: float = 30.0
-    _failures: int = 0
-    _until: float = 0.0
-    _lock: Lock = field(default_factory=Lock)
-
-    def open(self, now: float) -> bool:
-        """Is the channel off? now: time.monotonic()"""
-        with self._lock:
-            return now < self._until
-
-    def record(self, ok: bool, now: float) -> None:
-        with self._lock:
-            self._failures = 0 if ok else self._failures + 1
-            if self._failures >= self.limit:
-                self._until, self._failures = now + self.rest_s, 0
 
 
 @dataclass(frozen=True, slots=True)

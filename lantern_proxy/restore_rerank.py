@@ -15,7 +15,7 @@ from lantern_proxy.embed import ModelError
 from lantern_proxy.pack import Offer
 from lantern_proxy.rerank import PROTECTED, EvidenceReranker, Memory, reorder
 from lantern_proxy.rerank_model import CANDIDATES, AskModel, prompt, read_order
-from lantern_proxy.restore_dense import Breaker
+from lantern_proxy.restore_breaker import Breaker
 from lantern_proxy.turn import Passage
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "restore": CORE | {"bm25", "embed", "rerank", "archive", "config"},
     "redact": {"turn"},
     "trust": {"turn"},
-    "proxy": CORE | {"redact", "config", "restore", "archive", "bm25", "embed", "upstream"},
+    "proxy": CORE | {"redact", "config", "restore", "archive", "bm25", "compiled", "embed", "upstream"},
     "doors": {"config", "wire"},
     "trace": {"config"},
     "app": {"config", "doors", "proxy", "admin", "trace", "embed", "restore", "upstream", "wire"},

@@ -14,7 +14,7 @@ from lantern_proxy.config import Config, EmbedConfig, RestoreConfig
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_dense import Breaker
+from lantern_proxy.restore_breaker import Breaker
 from lantern_proxy.restore_question import read_question
 from lantern_proxy.turn import Filed, canonical, item, message
 

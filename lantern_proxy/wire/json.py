@@ -10,7 +10,7 @@ from json import JSONDecodeError, loads
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
+from _cffi_backend import FFI
 
 from lantern_proxy.turn import BLOCK_OPEN, Message
 from lantern_proxy.turn_memo import Memo
@@ -153,7 +153,11 @@ def span(whole: bytes, part: msgspec.Raw) -> tuple[int, int]:
 
 
 def _address(data: bytes | msgspec.Raw) -> int:
-    return int(np.frombuffer(data, np.uint8).__array_interface__["data"][0])
+    return int(_ffi.cast(_ADDRESS, _ffi.from_buffer(data)))
+
+
+_ffi = FFI()  # of compiled extensions, which cffi's own parser is not imported for
+_ADDRESS = _ffi.typeof("uintptr_t")
 
 
 def splice(whole: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:

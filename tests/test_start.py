@@ -1,0 +1,121 @@
+"""What a start does not wait for: what restores is imported when there is something that may be restored."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from scripted import Upstream, ask, body, config_for, echo, serving, told, wait_for
+from starlette.testclient import TestClient
+
+from lantern_proxy.app import create
+from lantern_proxy.config import RestoreConfig
+from lantern_proxy.restore import Restorer
+
+HISTORY = ("My locker is number 4711.", "Noted.", "Which number was it?")
+LATER = ("numpy", "lantern_proxy.restore", "lantern_proxy.bm25", "lantern_proxy.embed", "lantern_proxy.rank", "pandas")
+"""Tens of milliseconds and megabytes that a request without a history needs nothing of."""
+
+SERVE = """
+import sys, threading
+from lantern_proxy.cli import cli
+
+def tell():
+    for line in sys.stdin:
+        print(*sys.modules, flush=True)
+
+threading.Thread(target=tell, daemon=True).start()
+cli(["serve", "--json", "--port", "0", *sys.argv[1:]])
+"""
+
+
+class Serving:
+    """`lantern serve` in a process of its own, which tells what it has imported."""
+
+    def __init__(self, upstream: Upstream, archive: Path) -> None:
+        env = {"LANTERN_OPENAI_UPSTREAM": f"{upstream.url}/v1", "PATH": "", "LANTERN_ARCHIVE": str(archive)}
+        config = archive.with_suffix(".yaml")
+        config.write_text('embed: {enabled: "off"}\nrestore: {deadline_ms: 60000}\n')
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVE, "--config", str(config)], env=env, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        self.url = json.loads(self.process.stdout.readline())["url"]
+
+    def imported(self) -> set[str]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(file=self.process.stdin, flush=True)
+        return set(self.process.stdout.readline().split())
+
+    def __enter__(self) -> "Serving":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+
+
+def test_what_restores_is_imported_with_the_first_request_that_has_a_history(tmp_path):
+    with Upstream(echo) as upstream, Serving(upstream, tmp_path / "a.db") as served:
+        assert ask(served.url, body("Good morning.")).status_code == 200
+        assert not served.imported() & set(LATER)
+        ask(served.url, body(*HISTORY))
+        assert wait_for(lambda: "lantern_proxy.restore" in served.imported())
+
+
+def test_an_archive_that_holds_something_has_its_restorer_before_the_first_request(tmp_path):
+    with Upstream(echo) as upstream:
+        with serving(config_for(upstream, tmp_path)) as url:
+            ask(url, body(*HISTORY))
+        with TestClient(create(config_for(upstream, tmp_path))) as client:
+            assert wait_for(lambda: client.app.state.proxy.writer.restorer)
+
+
+def test_a_restorer_is_not_made_where_nothing_is_restored(tmp_path):
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(enabled=False))
+        for _ in range(2):
+            with TestClient(create(config)) as client:
+                client.post("/v1/chat/completions", json=body(*HISTORY))
+                assert client.app.state.proxy.writer.making is None
+
+
+def test_a_block_whose_restorer_is_not_made_in_time_is_told_and_comes_with_the_next_question(tmp_path):
+    """Nothing waits for an import longer than `restore.deadline_ms`."""
+    may = threading.Event()
+
+    def slowly(*parts):
+        may.wait(60)
+        return Restorer(*parts)
+
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=400, question_chars=0))
+        with serving(config, make_restorer=slowly) as url:
+            said: list = []
+            for n in range(8):
+                said.append({"role": "user", "content": f"Depot {n} ships through gate GATE-{n * 7919:05d}."})
+                said.append(ask(url, body(*said)).json()["choices"][0]["message"])
+            kept = [*said[-4:], {"role": "user", "content": "carry on with that"}]
+            first = ask(url, body(*kept))
+            assert (told(first)["degraded"], told(first)["restored"]) == ("restore:warming", "0")
+            may.set()
+            kept += [first.json()["choices"][0]["message"], {"role": "user", "content": "and now the next step"}]
+            assert told(ask(url, body(*kept)))["restored"] != "0"
+            assert "GATE-07919" in upstream.got[-1].body.decode()
+
+
+def test_a_restorer_that_cannot_be_made_costs_no_answer(tmp_path):
+    def never(*_):
+        raise ImportError("no numpy here")
+
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path), make_restorer=never) as url:
+        said: list = []
+        for n in range(6):
+            said.append({"role": "user", "content": f"Depot {n} ships through gate GATE-{n * 7919:05d}."})
+            said.append(ask(url, body(*said)).json()["choices"][0]["message"])
+        answer = ask(url, body(*said[-2:], "Which gate?"))
+        assert answer.status_code == 200
+        assert told(answer)["degraded"] == "restore:error"
