@@ -67,14 +67,19 @@ class Index:
         terms: in any order, repeats kept: they are the counts and the length. May be empty, and then counts in N.
         time:  Unix seconds, for `since` and `newest`
         """
-        _refuse_string(terms)
+        if type(terms) is not list:
+            _refuse_string(terms)
         if not _isfinite(time):
             raise ValueError(f"bm25: time of document {doc_id} is {time}; use Unix seconds")
-        with self._lock:
+        self._acquire()
+        try:
             code = self._engine.add(doc_id, time, terms)
-            if code:
-                _refuse(code, doc_id)
-            self._partitions[_start_of(time)] += 1
+            if not code:
+                self._count(time)
+                return
+        finally:
+            self._release()
+        _refuse(code, doc_id)
 
     def add_text(self, doc_id: int, text: str, time: float = 0) -> None:
         """add() of the terms of `text` (analyze.terms), which go from C to C where they can."""
@@ -84,9 +89,7 @@ class Index:
             try:
                 code = self._engine.add_text(doc_id, time, text)
                 if not code:
-                    if not self._start <= time < self._start + PARTITION_S:  # a division takes longer
-                        self._start = _start_of(time)
-                    self._partitions[self._start] += 1
+                    self._count(time)
                     return
             finally:
                 self._release()
@@ -94,6 +97,11 @@ class Index:
             self.add(doc_id, analyze.terms(text), time)
         else:
             _refuse(code, doc_id)
+
+    def _count(self, time: float) -> None:
+        if not self._start <= time < self._start + PARTITION_S:  # a division takes longer
+            self._start = _start_of(time)
+        self._partitions[self._start] += 1
 
     def add_lines(self, doc_ids: Sequence[int], times: Sequence[float], lines: Sequence[bytes]) -> None:
         """add() of many: `lines` are the terms of each document in UTF-8, one a line, as the archive keeps them.

@@ -16,7 +16,7 @@ if BUILT:
     _SIZES, _BYTES = map(ffi.typeof, ("size_t[]", "uint8_t[]"))
     # Looked up once: a search is microseconds, and each of these would be a tenth of one.
     _search, _from_buffer, _NULL = lib.bm25_search, ffi.from_buffer, ffi.NULL
-    _add_text, _ASCII = lib.bm25_add_text, analyze_native.unicode(0x80)
+    _add, _add_text, _ASCII = lib.bm25_add, lib.bm25_add_text, analyze_native.unicode(0x80)
 
 FULL, TERMS, FOREIGN, DAMAGED = -4, -5, -6, -7  # codes of bm25.h and bm25_fill.h
 _KEPT = 1000
@@ -56,11 +56,11 @@ class Native:
 
     def add(self, doc_id: int, time: float, terms: Sequence[str]) -> int:
         text = _joined(terms)
-        code = int(lib.bm25_add(self._c, doc_id, time, len(terms), len(text), text))
+        code = _add(self._c, doc_id, time, len(terms), len(text), text)
         if code == TERMS:
             text = _escaped(terms)
-            code = int(lib.bm25_add(self._c, doc_id, time, len(terms), len(text), text))
-        return code
+            code = _add(self._c, doc_id, time, len(terms), len(text), text)
+        return code  # type: ignore[no-any-return]
 
     def add_text(self, doc_id: int, time: float, text: str) -> int:
         try:

@@ -102,7 +102,7 @@ typedef struct term {
 
 typedef struct {
     uint64_t mask;
-    term *SHARED at[]; /* open addressing, NULL is free; never more than half full */
+    term *SHARED at[]; /* open addressing, NULL is free; never more than a quarter full */
 } dictionary;
 
 typedef struct {

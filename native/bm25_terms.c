@@ -111,7 +111,7 @@ static uint64_t hash_again(const term *t) {
 
 static int grow_dictionary(bm25 *q, core *c) {
     dictionary *const old = c->dictionary, *grown;
-    if (2 * (c->n_terms + 1) <= old->mask + 1) return 0;
+    if (4 * (c->n_terms + 1) <= old->mask + 1) return 0;
     grown = bm25_new_dictionary(2 * ((size_t)old->mask + 1));
     if (!grown) return BM25_NO_MEMORY;
     for (uint64_t i = 0; i <= old->mask; i++)
@@ -139,7 +139,7 @@ term *bm25_find_or_make(bm25 *q, core *c, const token *t) {
 int bm25_room_for_terms(core *c, size_t n) {
     size_t room = (size_t)c->dictionary->mask + 1;
     dictionary *made;
-    while (room < 2 * (n + 1)) room *= 2;
+    while (room < 4 * (n + 1)) room *= 2;
     if (!(made = bm25_new_dictionary(room))) return BM25_NO_MEMORY;
     free(c->dictionary);
     c->dictionary = made;
