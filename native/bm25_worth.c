@@ -2,6 +2,7 @@
 #include "bm25_bounds.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { MOST_SUM = 60000, AIM = 180 };
 
@@ -45,6 +46,10 @@ void bm25_price_codes(const bounds *b, const view *v, uint16_t *worth) {
     const float gain = v->gain * SLACK * b->scale, many = gain * v->most_tf;
     for (int count = 1; count < MANY; count++, worth += 64)
         for (int i = 0; i < 64; i++) worth[i] = (uint16_t)(int32_t)(gain * b->share[count - 1][i] + 1);
+    if (!v->n_rare) { /* no document has so many */
+        memset(worth, 0, 64 * sizeof *worth);
+        return;
+    }
     for (int i = 0; i < 64; i++) worth[i] = (uint16_t)(int32_t)(many / (v->most_tf + b->norm[i]) + 1);
 }
 
