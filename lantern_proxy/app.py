@@ -3,19 +3,21 @@
 POST .../chat/completions (and the other memory paths)   prepare, forward, relay, archive
 /lantern/...                                             ours: health, metrics, admin API
 everything else, any method                              passed through as it came
+
+What is ours is starlette's, but for the health, and imported when it is first asked for.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from starlette.applications import Starlette
-from starlette.routing import Mount, Route, Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lantern_proxy import admin
+from lantern_proxy.admin.health import health
 from lantern_proxy.app_place import Place
 from lantern_proxy.app_workers import PASSED, Others
 from lantern_proxy.config import Config
@@ -45,14 +47,24 @@ _NOT_A_WORKER = {"error": {"message": "lantern's workers talk here; use its own 
 _NO_WEBSOCKET = {"error": {"message": "lantern speaks HTTP here, no WebSocket; use POST", "type": "upgrade_required"}}
 
 
-class App(Starlette):
-    """Starlette for what is ours; what passes through goes to the door at once, past middleware and routing."""
+class App:
+    """What passes through goes to the door at once, past middleware and routing."""
+
+    def __init__(self, config: Config, lifespan: "Callable[[App], AbstractAsyncContextManager[None]]") -> None:
+        self.state = SimpleNamespace(others=None)
+        """For whoever answers: proxy, upstream, doors, others, started_at; events, once something of ours was asked."""
+        self._config, self.lifespan = config, lifespan
+        self._health = AdminDoor(config, health)
+        self._pages: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].startswith("/lantern"):
+        scope["app"] = self
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        if scope["type"] == "http" and scope["path"].startswith("/lantern"):
             await self._ours(scope, receive, send)
             return
-        scope["app"] = self
         others: Others | None = self.state.others
         if others is not None:
             entered = others.entered(scope)
@@ -63,16 +75,47 @@ class App(Starlette):
         await door(scope, receive, send)
 
     async def _ours(self, scope: Scope, receive: Receive, send: Send) -> None:
-        others: Others | None = getattr(self.state, "others", None)
-        if scope["type"] == "http" and others is not None:
+        others: Others | None = self.state.others
+        if others is not None:
             scope = others.entered(scope) or scope  # a stranger finds the admin's door as everywhere
-        await super().__call__(scope, receive, send)
+        if scope["path"] == "/lantern/health" and scope["method"] in ("GET", "HEAD"):
+            await self._health(scope, receive, send)
+            return
+        if self._pages is None:
+            await asyncio.to_thread(import_module, "lantern_proxy.admin.routes")  # streams go on meanwhile
+        if self._pages is None:
+            self._pages = _pages(self._config, self.state)
+        await self._pages(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """From the start-up to the shutdown. What goes wrong in either is raised, and told by the server."""
+        await receive()
+        async with self.lifespan(self):
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def _pages(config: Config, state: SimpleNamespace) -> ASGIApp:
+    """All that is below /lantern. Call it in the event loop."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount, Route, Router
+
+    from lantern_proxy.admin.routes import attach, nothing_here, routes
+    from lantern_proxy.admin.shape import any_path
+
+    attach(state)
+    inside = AdminDoor(config, Router(routes(config)))
+    app = Starlette(routes=[Route("/lantern", nothing_here), any_path(Mount("/lantern", app=inside))])
+    app.state = state  # type: ignore[assignment]
+    app.router.default, app.router.redirect_slashes = door, False
+    return app
 
 
 def create(
     config: Config, *, embedder: "Embedder | None" = None, make_restorer: MakeRestorer = make_restorer,
     place: Place | None = None,
-) -> Starlette:  # fmt: skip
+) -> App:  # fmt: skip
     """The application; everything it owns lives from its start-up to its shutdown.
 
     embedder, make_restorer: as in Proxy
@@ -82,14 +125,13 @@ def create(
     doors = Doors(config)
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: App) -> AsyncIterator[None]:
         async with Upstream(config.upstream) as upstream:
             keeper = place is None or place.number == 0
             proxy = Proxy(config, embedder=embedder, make_restorer=make_restorer, keeper=keeper)
             app.state.others = Others(place, config) if place is not None else None
             app.state.proxy, app.state.upstream, app.state.started_at = proxy, upstream, time.time()
             app.state.doors = doors
-            admin.attach(app.state)
             tracer = Tracer(config.trace) if is_on(config.trace) else None
             if tracer is not None:
                 proxy.listeners.append(tracer.heard)
@@ -104,11 +146,7 @@ def create(
                 if tracer is not None:
                     await asyncio.to_thread(tracer.close)
 
-    inside = AdminDoor(config, Router(admin.routes(config)))
-    ours = [Route("/lantern", admin.nothing_here), admin.any_path(Mount("/lantern", app=inside))]
-    app = App(routes=ours, lifespan=lifespan)
-    app.router.default, app.router.redirect_slashes = door, False
-    return app
+    return App(config, lifespan)
 
 
 async def door(scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,24 +12,50 @@ from pathlib import Path
 
 import click
 
-from lantern_proxy import (
-    cli_archive,
-    cli_feedback,
-    cli_file,
-    cli_forget,
-    cli_import,
-    cli_keys,
-    cli_mcp,
-    cli_tune,
-    cli_why,
-)
 from lantern_proxy.cli_frame import Settings, Terminal, settled
 
 SHAPES = ("user-summary", "assistant-summary", "truncated", "system-summary", "continued", "last-six")
 """demo.SHAPES by name: demo.py is not imported for the help."""
 
 
-@click.group(cls=Terminal, context_settings={"help_option_names": ["-h", "--help"]})
+_ELSEWHERE = {
+    "edit": "cli_feedback.edit",
+    "export": "cli_file.export",
+    "feedback": "cli_feedback.feedback",
+    "forget": "cli_forget.forget",
+    "import": "cli_import.import_",
+    "keys": "cli_keys.keys",
+    "marks": "cli_feedback.marks",
+    "mcp": "cli_mcp.mcp",
+    "migrate": "cli_file.migrate",
+    "pin": "cli_feedback.pin",
+    "prune": "cli_archive.prune",
+    "recover": "cli_file.recover",
+    "reindex": "cli_file.reindex",
+    "search": "cli_archive.search",
+    "sessions": "cli_archive.sessions",
+    "show": "cli_archive.show",
+    "tune": "cli_tune.command",
+    "why": "cli_why.why",
+}
+"""Commands of other modules, imported when they are asked for."""
+
+
+class Commands(Terminal):
+    """Those that are defined here, and those from elsewhere."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*self.commands, *_ELSEWHERE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = _ELSEWHERE[cmd_name].partition(".")
+        command: click.Command = getattr(import_module(f"lantern_proxy.{module}"), name)
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="lantern-proxy", prog_name="lantern")
 def cli() -> None:
     """Give back what your LLM client's compaction lost.
@@ -178,29 +204,6 @@ def doctor(settings: Settings, offline: bool, deep: bool) -> None:
     for finding in findings:
         settings.tell(finding) if settings.as_json else cli_text.diagnosis(finding)
     sys.exit(any(finding.state == "bad" for finding in findings))
-
-
-for command in (
-    cli_archive.sessions,
-    cli_archive.show,
-    cli_archive.search,
-    cli_why.why,
-    cli_archive.prune,
-    cli_file.export,
-    cli_file.recover,
-    cli_file.migrate,
-    cli_file.reindex,
-    cli_tune.command,
-    cli_forget.forget,
-    cli_keys.keys,
-    cli_feedback.feedback,
-    cli_feedback.pin,
-    cli_feedback.edit,
-    cli_feedback.marks,
-    cli_import.import_,
-    cli_mcp.mcp,
-):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from lantern_proxy.config import Config
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
+    from lantern_proxy.app import App
     from lantern_proxy.archive import Archive
     from lantern_proxy.restore import Restorer
 
@@ -37,12 +36,12 @@ def make_snapshots(archive: "Archive", config: Config, *, quiet: bool) -> int:
         return sum(make_snapshot(archive, key, advance) for key, _ in scopes)
 
 
-def open_in_background(app: "Starlette") -> None:
+def open_in_background(app: "App") -> None:
     """Open the large indexes of a server that starts. A request that comes meanwhile waits for none of it."""
     threading.Thread(target=_open, args=(app,), name="lantern-ahead", daemon=True).start()
 
 
-def _open(app: "Starlette") -> None:
+def _open(app: "App") -> None:
     try:
         restorer = _restorer(app)
         if restorer is not None:
@@ -51,7 +50,7 @@ def _open(app: "Starlette") -> None:
         log.debug("large indexes are not open yet: %s", error)
 
 
-def _restorer(app: "Starlette") -> "Restorer | None":
+def _restorer(app: "App") -> "Restorer | None":
     """The restorer, once there is one; None when nothing is archived that it could restore, when there is none in time,
     or it cannot open ahead."""
     until = time.monotonic() + _WAIT_S

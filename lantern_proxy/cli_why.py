@@ -1,6 +1,5 @@
 """`lantern why`: what was restored into a request, or would be into one that nobody has sent."""
 
-import asyncio
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -62,6 +61,8 @@ def newest_restored(owners: list["TenantArchive"]) -> str:
 
 def _dry_run(settings: Settings, body: bytes, tenant: str | None, session: str | None) -> "Preview":
     """What `body`, the JSON of a request of any of the three protocols, would get through the proxy's own code."""
+    import asyncio
+
     with settings.open() as archive:
         owners = tenants(archive, tenant)
         held = [(owner, row) for owner in owners if session and (row := owner.session(session))]
@@ -89,6 +90,8 @@ def _meant(found: "list[Preview]") -> "Preview":
 
 
 async def _ask(config: Any, body: bytes, tenants: list[tuple[str, str]], session: str) -> "list[Preview]":
+    import asyncio
+
     from lantern_proxy.proxy import Proxy
 
     proxy = Proxy(config)

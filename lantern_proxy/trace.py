@@ -14,10 +14,10 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
+from lantern_proxy import __version__
 from lantern_proxy.config_check import ConfigError
 from lantern_proxy.config_trace import TraceConfig
 
@@ -62,10 +62,10 @@ class Tracer:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         named = os.environ.get("OTEL_SERVICE_NAME") or config.service_name
-        resource = Resource.create({"service.name": named, "service.version": version("lantern-proxy")})
+        resource = Resource.create({"service.name": named, "service.version": __version__})
         self._provider = TracerProvider(resource=resource)
         self._provider.add_span_processor(BatchSpanProcessor(exporter or _exporter(config)))
-        self._tracer = self._provider.get_tracer("lantern_proxy", version("lantern-proxy"))
+        self._tracer = self._provider.get_tracer("lantern_proxy", __version__)
         self._api = trace
 
     def heard(self, exchange: Any, status: int) -> None:

@@ -10,6 +10,8 @@ Requests go out by our own transport (upstream_http1.py), or by httpx's where th
 proxy that the environment names, over HTTP/2, with credentials in the URL.
 """
 
+import os
+import sys
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -17,7 +19,6 @@ from functools import cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import cast
-from urllib.request import getproxies
 
 import httpx
 
@@ -106,7 +107,7 @@ class _Base:
     @property
     def is_plain(self) -> bool:
         """Can our own transport go there?"""
-        proxies = getproxies()
+        proxies = _proxies()
         return not (self.url.userinfo or proxies.get(self.url.scheme) or proxies.get("all"))
 
 
@@ -209,6 +210,15 @@ class Upstream:
             reason = str(error) or type(error).__name__
             raise UpstreamError(f"upstream {host} cannot be reached: {reason}", 502) from error
         return UpstreamAnswer(answer.status, answer.headers, answer, answer.close)
+
+
+def _proxies() -> dict[str, str]:
+    """Scheme -> proxy, as the environment names them, or the system on Windows and macOS."""
+    if sys.platform.startswith("linux") and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return {}  # without urllib.request, which brings http.client and email
+    from urllib.request import getproxies
+
+    return getproxies()
 
 
 async def _through(

@@ -329,7 +329,7 @@ def test_a_stranger_learns_whether_it_is_up_and_nothing_else(tmp_path):
         async def look() -> list[httpx.Response]:
             transport = httpx.ASGITransport(made, client=("10.0.0.9", 4_000))
             async with (
-                made.router.lifespan_context(made),
+                made.lifespan(made),
                 httpx.AsyncClient(transport=transport, base_url="http://10.0.0.1:8484") as elsewhere,
             ):
                 paths = ("/lantern/health", "/lantern/metrics", "/lantern/api/sessions", "/lantern/nothing")

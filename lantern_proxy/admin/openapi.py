@@ -7,13 +7,13 @@ answers in answers.ANSWERS.
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
-from importlib.metadata import version
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from lantern_proxy import __version__
 from lantern_proxy.admin.answers import ERROR, Schema, schemas
 
 _TENANT = {"name": "tenant", "description": "Only of this tenant; of all by default.", "schema": {"type": "string"}}
@@ -91,7 +91,7 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
             path = re.sub(r":\w+}", "}", route.path)
             for method in sorted((route.methods or {"GET"}) - {"HEAD"}):
                 paths.setdefault(f"/lantern{path}", {})[method.lower()] = _operation(path, method, answered)
-    about = {"title": "Lantern's admin API", "version": version("lantern-proxy")}
+    about = {"title": "Lantern's admin API", "version": __version__}
     schemes = {"token": {"type": "http", "scheme": "bearer"}}
     return {
         "openapi": "3.1.0", "info": about, "paths": paths,

@@ -4,10 +4,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-
-import zstandard
+from typing import TYPE_CHECKING
 
 from lantern_proxy.wire.json import WireError
+
+if TYPE_CHECKING:
+    import zstandard
 
 Header = tuple[bytes, bytes]
 
@@ -115,7 +117,7 @@ def _decode(body: bytes, name: str, whole: bool) -> bytes:
             return _inflate(body, name, whole)
         if name == "zstd":
             return _unzstd(body, whole)
-    except (zlib.error, zstandard.ZstdError) as error:
+    except zlib.error as error:
         raise WireError(f"content-encoding {name}: {error}") from error
     raise WireError(f"content-encoding {name} is not known")
 
@@ -137,7 +139,16 @@ def _inflate(body: bytes, name: str, whole: bool) -> bytes:
 
 def _unzstd(body: bytes, whole: bool) -> bytes:
     """zstd, of several frames too; fed in small steps, since one can grow thirty-thousandfold."""
-    plain, reader, at = bytearray(), zstandard.ZstdDecompressor().decompressobj(), 0
+    import zstandard  # few clients and upstreams have it
+
+    try:
+        return _unzstd_all(zstandard.ZstdDecompressor(), body, whole)
+    except zstandard.ZstdError as error:
+        raise WireError(f"content-encoding zstd: {error}") from error
+
+
+def _unzstd_all(zstd: "zstandard.ZstdDecompressor", body: bytes, whole: bool) -> bytes:
+    plain, reader, at = bytearray(), zstd.decompressobj(), 0
     while at < len(body):
         plain += reader.decompress(body[at : at + _ZSTD_STEP])
         at += _ZSTD_STEP
@@ -145,7 +156,7 @@ def _unzstd(body: bytes, whole: bool) -> bytes:
             raise WireError(f"a zstd body of more than {MAX_DECODED_BYTES} bytes")
         if reader.eof and (at < len(body) or reader.unused_data):
             at = min(at, len(body)) - len(reader.unused_data)
-            reader = zstandard.ZstdDecompressor().decompressobj()
+            reader = zstd.decompressobj()
     if whole and not reader.eof:
         raise WireError("a zstd body that breaks off")
     return bytes(plain)

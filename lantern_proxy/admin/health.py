@@ -1,0 +1,62 @@
+"""/lantern/health: what serves and what does not. Without starlette: it is asked before anything else is."""
+
+import json
+import time
+from collections import Counter
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from lantern_proxy import __version__
+from lantern_proxy.doors import STRANGER
+
+
+async def health(scope: Scope, receive: Receive, send: Send) -> None:
+    """Is it serving, and what does not work? Always 200: a proxy without its archive still serves.
+
+    Who may not look into the archive, such as a load balancer, learns the status alone.
+    """
+    told = await status_of(scope)
+    body = json.dumps({"status": told["status"]} if scope.get(STRANGER) else told).encode()
+    head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+async def status_of(scope: Scope) -> dict[str, Any]:
+    """Serving state as `lantern doctor` and the pages show it; of several workers what they sum up to, and each one's
+    own under `workers`."""
+    own, others = snapshot(scope["app"].state), scope["app"].state.others
+    if others is None or scope.get("lantern.passed"):
+        return own
+    found = {n: json.loads(body) for n, body in (await others.told(scope)).items()} | {others.number: own}
+    each = [found.get(number, {"status": "down"}) for number in others.numbers]
+    sums = {
+        name: dict(sum((Counter(one.get(name, {})) for one in each), Counter()))
+        for name in ("events", "degraded", "faults")
+    }
+    status = "ok" if all(one["status"] == "ok" for one in each) else "degraded"
+    return own | sums | {"status": status, "workers": each}
+
+
+def snapshot(state: Any) -> dict[str, Any]:
+    """Of this process. state: of the app; JSON-able."""
+    proxy = state.proxy
+    writer, embedder = proxy.writer, proxy.embedder
+    problem = writer.problem
+    return {
+        "status": "degraded" if problem else "ok",
+        "uptime_s": round(time.time() - state.started_at, 1),
+        "archive": {
+            "path": str(proxy.config.archive.path), "ok": not problem, "problem": problem, "waiting": writer.depth,
+        },
+        "embedder": {
+            "state": embedder.state if embedder else "off",
+            "detail": embedder.detail if embedder else "not installed or turned off",
+        },
+        "bm25": {"kernel": proxy.kernel},
+        "events": dict(proxy.tallies.events),
+        "degraded": dict(proxy.tallies.degraded),
+        "faults": dict(writer.faults),
+        "version": __version__,
+    }  # fmt: skip
