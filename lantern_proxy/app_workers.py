@@ -11,7 +11,6 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator, Mapping
 
-import httpx
 from starlette.types import Receive, Scope, Send
 
 from lantern_proxy.app_place import Place
@@ -19,6 +18,7 @@ from lantern_proxy.config import Config
 from lantern_proxy.doors import Doors
 from lantern_proxy.proxy_relay import ClientLeft, Relay, Upload, answer_json, whole
 from lantern_proxy.proxy_tenants import Tenants
+from lantern_proxy.upstream_errors import RemoteProtocolError, TransportError
 from lantern_proxy.upstream_http1 import Http1, Origin
 from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header
 
@@ -103,7 +103,7 @@ class Others:
             try:
                 async with asyncio.timeout(_TOLD_S):
                     return b"".join([piece async for piece in self.stream(number, scope)])
-            except (TimeoutError, httpx.HTTPError):
+            except (TimeoutError, TransportError):
                 return None
 
         numbers = [n for n in range(len(self._place.ports)) if n != self.number]
@@ -116,13 +116,13 @@ class Others:
         return range(len(self._place.ports))
 
     async def stream(self, number: int, scope: Scope) -> AsyncIterator[bytes]:
-        """The body of another worker's answer to this request, as it comes. Raises httpx.HTTPError."""
+        """The body of another worker's answer to this request, as it comes. Raises TransportError."""
         target = scope["raw_path"].split(b"?")[0] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         headers = self._headers(scope, scope["headers"])
         answer = await self._http1.ask(self._origin(number), b"GET", target, headers, b"")
         try:
             if answer.status != 200:
-                raise httpx.RemoteProtocolError(f"worker {number} answers {answer.status}")
+                raise RemoteProtocolError(f"worker {number} answers {answer.status}")
             async for piece in answer:
                 yield piece
         finally:
@@ -142,7 +142,7 @@ class _Crossing(Relay):
         body = self.upload if self.upload is not None else arrival.body
         try:
             answer = await self.http1.ask(self.origin, arrival.method.encode(), target, self.told, body)
-        except httpx.HTTPError as error:
+        except TransportError as error:
             message = f"lantern: the worker of this request ended ({error or type(error).__name__}); send it again"
             await answer_json(self.send, 502, {"error": {"message": message, "type": "upstream_error"}}, [])
             return
@@ -152,7 +152,7 @@ class _Crossing(Relay):
             await self.send({"type": "http.response.start", "status": answer.status, "headers": headers + closing})
             async for chunk in answer:
                 await self.send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except httpx.HTTPError:
+        except TransportError:
             return  # without an end: the client's connection is broken off, too
         finally:
             answer.close()

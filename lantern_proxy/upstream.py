@@ -16,18 +16,21 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, S
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
-from typing import cast
-
-import httpx
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote, urlsplit
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
-from lantern_proxy.upstream_http1 import Http1, Origin
-from lantern_proxy.upstream_litellm import LitellmTransport
+from lantern_proxy.upstream_errors import TimeoutException, TransportError
+from lantern_proxy.upstream_http1 import Http1, Origin, host_of
+
+if TYPE_CHECKING:
+    import httpx
 
 Headers = Sequence[tuple[bytes, bytes]]
 
+_SAFE = "/%:?#[]@!$&'()*+,;=~"
+"""What stays as it is in a URL's path (RFC 3986)."""
 _API = frozenset(
     {
         "assistants", "audio", "batches", "chat", "completions", "containers", "conversations", "edits", "embeddings",
@@ -76,9 +79,9 @@ class UpstreamAnswer:
         try:
             async for chunk in self.body:
                 yield chunk
-        except httpx.TimeoutException as error:
+        except TimeoutException as error:
             raise UpstreamError(f"upstream fell silent: {type(error).__name__}", 504) from error
-        except (httpx.HTTPError, httpx.StreamError) as error:
+        except TransportError as error:
             raise UpstreamError(f"upstream broke off its answer: {error or type(error).__name__}", 502) from error
 
     async def close(self) -> None:
@@ -91,7 +94,9 @@ class UpstreamAnswer:
 class _Base:
     """An upstream's URL, taken apart."""
 
-    url: httpx.URL
+    url: str
+    name: str
+    """Its host, as it is told to people."""
     origin: Origin
     host: bytes
     prefix: str
@@ -100,15 +105,15 @@ class _Base:
 
     @classmethod
     def of(cls, url: str) -> "_Base":
-        parsed = httpx.URL(url)
-        prefix = parsed.raw_path.decode("ascii").rstrip("/")
-        return cls(parsed, Origin.of(parsed), parsed.netloc, prefix, prefix.removesuffix("/v1"))
+        parts, origin = urlsplit(url), Origin.of(url)
+        prefix = quote(f"{parts.path}?{parts.query}" if parts.query else parts.path, safe=_SAFE).rstrip("/")
+        return cls(url, parts.hostname or "", origin, host_of(origin), prefix, prefix.removesuffix("/v1"))
 
     @property
     def is_plain(self) -> bool:
         """Can our own transport go there?"""
         proxies = _proxies()
-        return not (self.url.userinfo or proxies.get(self.url.scheme) or proxies.get("all"))
+        return not ("@" in urlsplit(self.url).netloc or proxies.get(self.origin.scheme) or proxies.get("all"))
 
 
 class Upstream:
@@ -120,7 +125,7 @@ class Upstream:
         urls = [route.url for route in config.routes if route.url and route.kind != "litellm"]
         self._bases = {url: _Base.of(url) for url in urls}
         self._litellm = {
-            at: self._new_client(_litellm(route)) for at, route in enumerate(config.routes) if route.kind == "litellm"
+            at: _litellm(config, route) for at, route in enumerate(config.routes) if route.kind == "litellm"
         }
         self._http1 = Http1(
             connect_s=config.connect_timeout_s, silence_s=config.read_timeout_s, connections=config.max_connections
@@ -129,20 +134,10 @@ class Upstream:
         self._direct = frozenset() if config.http2 else frozenset(base.origin for base in known if base.is_plain)
 
     @cached_property
-    def _client(self) -> httpx.AsyncClient:
-        return self._new_client(None)
+    def _client(self) -> "httpx.AsyncClient":
+        from lantern_proxy import upstream_stock
 
-    def _new_client(self, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
-        config = self._config
-        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-        limits = httpx.Limits(
-            max_connections=config.max_connections, max_keepalive_connections=256, keepalive_expiry=60
-        )
-        return httpx.AsyncClient(
-            transport=transport, limits=limits, http2=config.http2 and transport is None, follow_redirects=False,
-            timeout=httpx.Timeout(config.read_timeout_s, connect=config.connect_timeout_s, pool=None),
-            cookies=no_cookies,
-        )  # fmt: skip
+        return upstream_stock.client(self._config)
 
     async def __aenter__(self) -> "Upstream":
         return self
@@ -157,14 +152,14 @@ class Upstream:
 
     def target(
         self, path: str, query: bytes, headers: Headers, route: RouteConfig | None = None
-    ) -> tuple[httpx.URL, bytes]:
+    ) -> tuple[Origin, bytes]:
         """Whom a request for `path` goes to, and the path and query to ask there. path: as sent, percent-encoding kept.
 
         /v1/messages*, and everything an Anthropic SDK sends, belongs to Anthropic; all else to OpenAI. A path that is
         neither below /v1 nor one of OpenAI's is asked at the upstream's root.
         """
         base, wanted = self._target(path, query, headers, route)
-        return base.url, wanted
+        return base.origin, wanted
 
     def _target(self, path: str, query: bytes, headers: Headers, route: RouteConfig | None) -> tuple[_Base, bytes]:
         below_v1 = path.startswith("/v1/")
@@ -197,16 +192,15 @@ class Upstream:
         host = "litellm"
         try:
             if at in self._litellm:
-                url = httpx.URL(scheme="http", host=host, path=path)
-                return await _through(self._litellm[at], method, url, None, headers, body)
+                return await _through(self._litellm[at], method, f"http://{host}{path}", None, headers, body)
             base, target = self._target(path, query, headers, None if at is None else self._config.routes[at])
-            host = base.url.host
+            host = base.name
             if base.origin not in self._direct:
                 return await _through(self._client, method, base.url, target, headers, body)
             answer = await self._http1.ask(base.origin, method.encode(), target, headers, body, host=base.host)
-        except httpx.TimeoutException as error:
+        except TimeoutException as error:
             raise UpstreamError(f"upstream {host} did not answer in time: {type(error).__name__}", 504) from error
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        except TransportError as error:
             reason = str(error) or type(error).__name__
             raise UpstreamError(f"upstream {host} cannot be reached: {reason}", 502) from error
         return UpstreamAnswer(answer.status, answer.headers, answer, answer.close)
@@ -222,27 +216,17 @@ def _proxies() -> dict[str, str]:
 
 
 async def _through(
-    client: httpx.AsyncClient, method: str, url: httpx.URL, target: bytes | None, headers: Headers,
+    client: "httpx.AsyncClient", method: str, url: str, target: bytes | None, headers: Headers,
     body: bytes | AsyncIterable[bytes],
 ) -> UpstreamAnswer:  # fmt: skip
     """The same by httpx's own means."""
-    extensions = {} if target is None else {"target": target}
-    request = httpx.Request(method, url, headers=[*headers], content=body or None, extensions=extensions)
-    response = await client.send(request, stream=True)
-    raw = _Raw(response)
-    return UpstreamAnswer(response.status_code, response.headers.raw, raw, response.aclose)
+    from lantern_proxy import upstream_stock
+
+    response = await upstream_stock.ask(client, method, url, target, headers, body)
+    return UpstreamAnswer(response.status_code, response.headers.raw, upstream_stock.raw(response), response.aclose)
 
 
-def _litellm(route: RouteConfig) -> LitellmTransport:
-    base = {"api_base": route.url} if route.url else {}
-    return LitellmTransport(route.target, {**base, **route.params})
+def _litellm(config: UpstreamConfig, route: RouteConfig) -> "httpx.AsyncClient":
+    from lantern_proxy import upstream_stock
 
-
-class _Raw:
-    """The body of httpx's answer, still encoded."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self._response = response
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._response.aiter_raw()
+    return upstream_stock.litellm_client(config, route)

@@ -4,7 +4,7 @@
     await connection.head()                   # status, headers
     while chunk := await connection.read(): ...
 
-It fails with the errors that httpx fails with, or with Stale when the connection ended before any byte of an answer.
+It fails with a TransportError, or with Stale when the connection ended before any byte of an answer.
 """
 
 import asyncio
@@ -13,7 +13,15 @@ from collections.abc import AsyncIterable
 from typing import cast
 
 import httptools
-import httpx
+
+from lantern_proxy.upstream_errors import (
+    ReadError,
+    ReadTimeout,
+    RemoteProtocolError,
+    TransportError,
+    WriteError,
+    WriteTimeout,
+)
 
 _HIGH_BYTES = 256 * 1024
 """Bytes of an answer that wait for a slow reader; beyond them the upstream is not read from until they are taken."""
@@ -24,7 +32,7 @@ _ONE_WRITE_BYTES = 65_536
 class Stale(Exception):
     """The connection was closed before any byte of an answer. error: what to raise when it is not tried again."""
 
-    def __init__(self, error: httpx.TransportError) -> None:
+    def __init__(self, error: TransportError) -> None:
         super().__init__(str(error))
         self.error = error
 
@@ -37,7 +45,7 @@ class Connection(asyncio.Protocol):
         self._silence_s = silence_s
         self.is_closed, self.idle_since, self.uses = False, 0.0, 0
         self._method = b""
-        self._error: httpx.TransportError | None = None
+        self._error: TransportError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._full = False
         """The transport takes no more for now."""
@@ -92,7 +100,7 @@ class Connection(asyncio.Protocol):
 
     def _begin_use(self, method: bytes) -> None:
         if self.is_closed:  # by a server that took the connection and ended
-            raise Stale(httpx.ReadError("the server closed the connection at once"))
+            raise Stale(ReadError("the server closed the connection at once"))
         self._begin(method)
         self.uses += 1
 
@@ -102,7 +110,7 @@ class Connection(asyncio.Protocol):
             self.transport.write(data)
 
     async def head(self) -> None:
-        """Wait for status and headers. Raises Stale, or what httpx raises."""
+        """Wait for status and headers. Raises Stale or a TransportError."""
         while not self.head_done:
             if self._error is not None:
                 raise Stale(self._error) if not self._seen else self._error
@@ -142,9 +150,9 @@ class Connection(asyncio.Protocol):
         if not self.is_closed:
             self.is_closed = True
             self.transport.abort()
-        self._fail(httpx.ReadError("connection closed"))
+        self._fail(ReadError("connection closed"))
 
-    def _fail(self, error: httpx.TransportError) -> None:
+    def _fail(self, error: TransportError) -> None:
         if self._error is None and not self.complete:
             self._error = error
         self._wake()
@@ -165,9 +173,9 @@ class Connection(asyncio.Protocol):
             self._timer = self._loop.call_at(self._deadline, self._on_time)
             return
         if self._full:
-            self._fail(httpx.WriteTimeout("the upstream does not take what is sent"))
+            self._fail(WriteTimeout("the upstream does not take what is sent"))
         else:
-            self._fail(httpx.ReadTimeout("the upstream sends nothing"))
+            self._fail(ReadTimeout("the upstream sends nothing"))
         self.close()
 
     # --- the transport's calls ---
@@ -189,13 +197,13 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail(httpx.RemoteProtocolError("the upstream switched protocols, which nobody asked for"))
+            self._fail(RemoteProtocolError("the upstream switched protocols, which nobody asked for"))
             self.close()
         except httptools.HttpParserError as error:
             if self.complete:  # an answer, and then something else: the answer counts
                 self.reusable = False
             else:
-                self._fail(httpx.RemoteProtocolError(str(error) or type(error).__name__))
+                self._fail(RemoteProtocolError(str(error) or type(error).__name__))
             self.close()
         self._wake()
 
@@ -209,13 +217,13 @@ class Connection(asyncio.Protocol):
         if self._to_the_end and exc is None and self._error is None:
             self.complete = True
         elif exc is not None and not isinstance(exc, ConnectionResetError) and self._full:
-            self._fail(httpx.WriteError(str(exc)))
+            self._fail(WriteError(str(exc)))
         elif exc is not None:
-            self._fail(httpx.ReadError(str(exc)))
+            self._fail(ReadError(str(exc)))
         elif not self._seen:
-            self._fail(httpx.RemoteProtocolError("Server disconnected without sending a response."))
+            self._fail(RemoteProtocolError("Server disconnected without sending a response."))
         else:
-            self._fail(httpx.RemoteProtocolError("peer closed connection without sending complete message body"))
+            self._fail(RemoteProtocolError("peer closed connection without sending complete message body"))
         self._wake()
 
     # --- the parser's calls ---

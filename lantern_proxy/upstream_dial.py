@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
-import httpx
+from lantern_proxy.upstream_errors import ConnectError, ConnectTimeout
 
 _AFTER_S = 0.25
 
@@ -16,15 +17,25 @@ P = TypeVar("P", bound=asyncio.Protocol)
 Address = tuple[int, int, int, str, Any]
 
 
+def trusting() -> ssl.SSLContext:
+    """Trusts whom SSL_CERT_FILE or SSL_CERT_DIR name, else whom Mozilla trusts: as httpx does."""
+    import certifi
+
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if file or not folder:
+        return ssl.create_default_context(cafile=file or certifi.where())
+    return ssl.create_default_context(capath=folder)
+
+
 async def connect(make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None, within_s: float) -> P:
-    """A protocol that is connected, its handshake done. Raises httpx.ConnectTimeout or httpx.ConnectError."""
+    """A protocol that is connected, its handshake done. Raises ConnectTimeout or ConnectError."""
     try:
         async with asyncio.timeout(within_s):
             return await _connected(make, host, port, tls)
     except TimeoutError as error:
-        raise httpx.ConnectTimeout(f"no connection to {host} within {within_s:g} s") from error
+        raise ConnectTimeout(f"no connection to {host} within {within_s:g} s") from error
     except (OSError, ssl.SSLError, UnicodeError) as error:
-        raise httpx.ConnectError(str(error) or type(error).__name__) from error
+        raise ConnectError(str(error) or type(error).__name__) from error
 
 
 async def _connected(make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:

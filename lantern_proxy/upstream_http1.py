@@ -1,12 +1,11 @@
-"""HTTP/1.1 to an upstream at the least cost: connections of our own, kept and shared, behind the seam of httpx for it.
+"""HTTP/1.1 to an upstream at the least cost: connections of our own, kept and shared.
 
     transport = Http1(connect_s=10, silence_s=600, connections=1_000)
-    response = await transport.handle_async_request(request)          # as any httpx transport
-    answer = await transport.ask(origin, b"POST", b"/v1/x", headers, body)      # the same without httpx's objects
+    answer = await transport.ask(Origin.of("https://api.openai.com"), b"POST", b"/v1/x", headers, body)
     async for chunk in answer: ...
     answer.close()
 
-It fails with the errors that httpx fails with. What it does not do is left to httpx's own transport: proxies, HTTP/2,
+It fails as httpx fails (upstream_errors.py). What it does not do is left to httpx's own transport: proxies, HTTP/2,
 credentials in a URL. An idle connection that its server has closed meanwhile is noticed, or fails before any byte of an
 answer; then a request whose body is at hand goes out once more, on a new connection, unless it had a second to be
 worked on and is not one that may be repeated (RFC 9110, section 9.2.2).
@@ -18,11 +17,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import dataclass
-
-import httpx
+from urllib.parse import urlsplit
 
 from lantern_proxy.upstream_connection import Connection, Stale
-from lantern_proxy.upstream_dial import connect
+from lantern_proxy.upstream_dial import connect, trusting
+from lantern_proxy.upstream_errors import LocalProtocolError, TimeoutException
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -41,8 +40,17 @@ class Origin:
     port: int
 
     @classmethod
-    def of(cls, url: httpx.URL) -> "Origin":
-        return cls(url.scheme, url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80))
+    def of(cls, url: str) -> "Origin":
+        parts = urlsplit(url)
+        return cls(parts.scheme, _ascii(parts.hostname or ""), parts.port or (443 if parts.scheme == "https" else 80))
+
+
+def _ascii(host: str) -> str:
+    if host.isascii():
+        return host
+    import idna
+
+    return idna.encode(host).decode("ascii")
 
 
 class Answer:
@@ -65,21 +73,7 @@ class Answer:
             self._pool.take_back(self._origin, self._connection)
 
 
-class _Stream(httpx.AsyncByteStream):
-    """An Answer as httpx reads it."""
-
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._answer:
-            yield chunk
-
-    async def aclose(self) -> None:
-        self._answer.close()
-
-
-class Http1(httpx.AsyncBaseTransport):
+class Http1:
     """Connections to any number of origins. Close it.
 
     connect_s:   most seconds for one connection, name and handshake included
@@ -95,24 +89,11 @@ class Http1(httpx.AsyncBaseTransport):
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        target = request.extensions.get("target", request.url.raw_path)
-        headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _FRAMING]
-        body = request.stream if isinstance(request.stream, httpx.AsyncByteStream) else b""
-        if isinstance(request.stream, httpx.ByteStream):
-            body = b"".join([piece async for piece in request.stream])
-        length = request.headers.get("content-length")
-        if length is not None and not isinstance(body, bytes):
-            headers.append((b"content-length", length.encode()))
-        answer = await self.ask(Origin.of(request.url), request.method.encode(), target, headers, body)
-        return httpx.Response(answer.status, headers=answer.headers, stream=_Stream(answer),
-                              extensions={"reason_phrase": answer.reason, "http_version": b"HTTP/1.1"})  # fmt: skip
-
     async def ask(
         self, origin: Origin, method: bytes, target: bytes, headers: Headers, body: bytes | AsyncIterable[bytes],
         *, host: bytes = b"",
     ) -> Answer:  # fmt: skip
-        """The answer to a request, as soon as its head is here. Raises what httpx raises.
+        """The answer to a request, as soon as its head is here. Raises a TransportError.
 
         headers: without any that frame the body, but for the content-length of one that is still coming
         host:    the Host header; the origin's by default, unless `headers` have one
@@ -146,7 +127,7 @@ class Http1(httpx.AsyncBaseTransport):
             except Stale as stale:
                 connection.close()
                 soon = time.monotonic() - begun < _STALE_S
-                timed_out = isinstance(stale.error, httpx.TimeoutException)
+                timed_out = isinstance(stale.error, TimeoutException)
                 again = connection.uses > 1 and not timed_out and isinstance(body, bytes)
                 if not (again and (soon or method in _REPEATABLE)):
                     raise stale.error from None
@@ -167,7 +148,7 @@ class Http1(httpx.AsyncBaseTransport):
 
     async def _dial(self, origin: Origin) -> Connection:
         if origin.scheme == "https" and self._tls is None:
-            self._tls = httpx.create_ssl_context()
+            self._tls = trusting()
             self._tls.set_alpn_protocols(["http/1.1"])
         tls = self._tls if origin.scheme == "https" else None
         return await connect(lambda: Connection(self._silence_s), origin.host, origin.port, tls, self._connect_s)
@@ -231,7 +212,7 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 def _head(
     origin: Origin, method: bytes, target: bytes, headers: Headers, body: bytes | AsyncIterable[bytes], host: bytes
 ) -> bytes:
-    """The head of a request. httpx.LocalProtocolError when a line of it would end early."""
+    """The head of a request. LocalProtocolError when a line of it would end early."""
     lines = [b"%b %b HTTP/1.1" % (method, target)]
     named = {name for name, _ in headers}
     if b"host" not in named and b"Host" not in named:
@@ -244,7 +225,7 @@ def _head(
         lines.append(b"content-length: %d" % len(body))
     head = b"\r\n".join(lines)
     if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head or b" " in target:
-        raise httpx.LocalProtocolError("a header or the path of the request holds a line break or a NUL")
+        raise LocalProtocolError("a header or the path of the request holds a line break or a NUL")
     return head + b"\r\n\r\n"
 
 

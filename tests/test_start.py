@@ -7,7 +7,7 @@ import threading
 from importlib.metadata import version
 from pathlib import Path
 
-from scripted import Upstream, ask, body, config_for, echo, health, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, echo, http, serving, told, wait_for
 from starlette.testclient import TestClient
 
 from lantern_proxy import __version__
@@ -74,8 +74,8 @@ class Serving:
 def test_what_restores_is_imported_with_the_first_request_that_has_a_history(tmp_path):
     with Upstream(echo) as upstream, Serving(upstream, tmp_path / "a.db") as served:
         assert ask(served.url, body("Good morning.")).status_code == 200
-        assert health(served.url)["status"] == "ok"
-        assert not served.imported() & LATER
+        assert http.get(f"{served.url}/lantern/health").json()["status"] == "ok"
+        assert served.imported() & LATER == set()
         ask(served.url, body(*HISTORY))
         assert wait_for(lambda: "lantern_proxy.restore" in served.imported())
 

@@ -3,12 +3,14 @@
 import asyncio
 import time
 
+import httpx
 import pytest
 from scripted import CHUNKED, Upstream, say
 
 from lantern_proxy.config import UpstreamConfig
 from lantern_proxy.upstream import Upstream as Client
-from lantern_proxy.upstream import UpstreamError
+from lantern_proxy.upstream import UpstreamError, _Base
+from lantern_proxy.upstream_http1 import host_of
 
 DEFAULT = UpstreamConfig()
 DEEP = UpstreamConfig(openai="https://router.example/api/v1", anthropic="https://claude.example/proxy")
@@ -19,8 +21,8 @@ ANTHROPIC = ((b"anthropic-version", b"2023-06-01"),)
 def where(config: UpstreamConfig, path: str, query: bytes = b"", headers=()) -> str:
     async def ask() -> str:
         async with Client(config) as client:
-            base, target = client.target(path, query, headers)
-            return f"{base.scheme}://{base.netloc.decode()}{target.decode()}"
+            origin, target = client.target(path, query, headers)
+            return f"{origin.scheme}://{host_of(origin).decode()}{target.decode()}"
 
     return asyncio.run(ask())
 
@@ -50,6 +52,18 @@ def where(config: UpstreamConfig, path: str, query: bytes = b"", headers=()) -> 
 def test_a_path_goes_to_its_upstream(config, path, url):
     assert where(config, path) == url
     assert where(config, path, b"a=%2F&a=1") == f"{url}?a=%2F&a=1"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://API.openai.com/v1", "http://127.0.0.1:11434", "http://[::1]:8080/a%2Fb",
+     "https://user:pw@host:443/x y/v1", "https://bücher.example/ä", "http://host:80", "https://host:8443/openai?api-version=1"],
+)  # fmt: skip
+def test_a_url_is_taken_apart_as_httpx_does(url):
+    theirs, ours = httpx.URL(url), _Base.of(url)
+    assert (ours.origin.scheme, ours.origin.host) == (theirs.scheme, theirs.raw_host.decode())
+    assert (ours.host, ours.prefix) == (theirs.netloc, theirs.raw_path.decode().rstrip("/"))
+    assert ours.is_plain is not bool(theirs.userinfo)
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/files", "/v1/messages", "/v1/skills"])

@@ -11,14 +11,55 @@ import pytest
 import uvloop
 from scripted import CHUNKED, Upstream, say
 
+from lantern_proxy import upstream_errors
 from lantern_proxy.upstream_connection import _HIGH_BYTES
-from lantern_proxy.upstream_http1 import Http1, Origin
+from lantern_proxy.upstream_errors import TransportError
+from lantern_proxy.upstream_http1 import Answer, Http1, Origin
 
 BIG = bytes(range(256)) * 8_192
 
 
 def ours(**settings) -> Http1:
     return Http1(**{"connect_s": 5, "silence_s": 5, **settings})
+
+
+class AsHttpx(httpx.AsyncBaseTransport):
+    """Our own transport where httpx has its."""
+
+    def __init__(self) -> None:
+        self.http1 = ours()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        headers = [pair for pair in request.headers.raw if pair[0].lower() != b"content-length"]
+        url, body = request.url, await request.aread()
+        with as_httpx():
+            answer = await self.http1.ask(Origin.of(str(url)), request.method.encode(), url.raw_path, headers, body)
+        return httpx.Response(answer.status, headers=answer.headers, stream=Body(answer))
+
+    async def aclose(self) -> None:
+        await self.http1.aclose()
+
+
+class Body(httpx.AsyncByteStream):
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+
+    async def __aiter__(self):
+        with as_httpx():
+            async for chunk in self.answer:
+                yield chunk
+
+    async def aclose(self) -> None:
+        self.answer.close()
+
+
+@contextlib.contextmanager
+def as_httpx():
+    """Our errors have httpx's names."""
+    try:
+        yield
+    except TransportError as error:
+        raise getattr(httpx, type(error).__name__)(str(error)) from error
 
 
 def raw(*pieces: bytes, reset: bool = False, pause_s: float = 0.01):
@@ -87,7 +128,7 @@ def test_a_server_is_understood_as_httpx_understands_it(name):
     answer, method = MISBEHAVIOURS[name]
     with Upstream(answer=answer) as upstream:
         theirs = asyncio.run(outcome(httpx.AsyncHTTPTransport(), upstream.url, method))
-        mine = asyncio.run(outcome(ours(), upstream.url, method))
+        mine = asyncio.run(outcome(AsHttpx(), upstream.url, method))
     if name == "101":  # httpx hands the connection over, which a proxy has no use for
         assert mine is httpx.RemoteProtocolError
         return
@@ -106,7 +147,7 @@ def test_a_request_reaches_its_server_as_httpx_sends_it(method, body):
 
     with Upstream(answer=say(200, b"{}")) as upstream:
         asyncio.run(send(httpx.AsyncHTTPTransport(), upstream.url))
-        asyncio.run(send(ours(), upstream.url))
+        asyncio.run(send(AsHttpx(), upstream.url))
     theirs, mine = upstream.got
     assert (mine.method, mine.target, mine.body) == (theirs.method, theirs.target, theirs.body)
     assert sorted((k.lower(), v) for k, v in mine.headers) == sorted((k.lower(), v) for k, v in theirs.headers)
@@ -116,7 +157,7 @@ def run(upstream: Upstream, work, **settings):
     """`work(ask)` with a transport of ours; ask(method, body) -> status, body."""
 
     async def through():
-        transport, origin = ours(**settings), Origin.of(httpx.URL(upstream.url))
+        transport, origin = ours(**settings), Origin.of(upstream.url)
 
         async def ask(method=b"POST", body=b"{}", headers=()):
             answer = await transport.ask(origin, method, b"/v1/x", headers, body)
@@ -159,7 +200,7 @@ def test_what_a_new_connection_refuses_is_not_sent_again():
         async def work(ask, *_):
             await ask()
 
-        with pytest.raises(httpx.RemoteProtocolError):
+        with pytest.raises(upstream_errors.RemoteProtocolError):
             run(upstream, work)
     assert len(upstream.got) == 1
 
@@ -179,7 +220,7 @@ def test_a_post_that_its_server_may_have_worked_on_is_not_sent_again():
         await ask()
         await ask()
 
-    with Upstream(answer=late) as upstream, pytest.raises(httpx.RemoteProtocolError):
+    with Upstream(answer=late) as upstream, pytest.raises(upstream_errors.RemoteProtocolError):
         run(upstream, work)
     assert len(count) == 2
 
@@ -290,7 +331,7 @@ def test_silence_is_a_read_timeout_and_a_slow_stream_is_none():
         await wire.head(200, CHUNKED)
         await wire.closed()
 
-    with Upstream(answer=silent) as upstream, pytest.raises(httpx.ReadTimeout):
+    with Upstream(answer=silent) as upstream, pytest.raises(upstream_errors.ReadTimeout):
         run(upstream, work, silence_s=0.3)
 
 
@@ -307,7 +348,7 @@ def test_a_server_that_takes_nothing_is_a_write_timeout():
         transport = ours(silence_s=0.5)
         origin = Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
         try:
-            with pytest.raises(httpx.WriteTimeout):
+            with pytest.raises(upstream_errors.WriteTimeout):
                 await transport.ask(origin, b"POST", b"/", [], BIG * 20)
         finally:
             await transport.aclose()
@@ -371,7 +412,7 @@ def test_a_header_cannot_end_its_line(bad):
     async def work(ask, *_):
         await ask(headers=[bad])
 
-    with Upstream() as upstream, pytest.raises(httpx.LocalProtocolError):
+    with Upstream() as upstream, pytest.raises(upstream_errors.LocalProtocolError):
         run(upstream, work)
     assert upstream.got == []
 
@@ -409,7 +450,7 @@ def test_tls_is_spoken_and_a_certificate_that_nobody_vouches_for_is_refused(tmp_
     if trusted:
         assert asyncio.run(main()) == [b"hi"]
     else:
-        with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
+        with pytest.raises(upstream_errors.ConnectError, match=r"(?i)certificate"):
             asyncio.run(main())
 
 
@@ -442,7 +483,7 @@ def test_a_server_that_takes_a_connection_and_ends_is_told_as_httpx_does(loop, b
 
         transport._dial = late
         for _ in range(3):  # each gives its place back
-            with pytest.raises(httpx.ReadError):
+            with pytest.raises(upstream_errors.ReadError):
                 await transport.ask(origin, b"POST", b"/", [], body() if callable(body) else body)
         server.close()
         await transport.aclose()
