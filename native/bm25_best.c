@@ -104,22 +104,26 @@ static uint64_t *sort(size_t n, uint64_t *hits, uint64_t *spare) {
     return spare;
 }
 
-/* Of sorted hits, put those of the same score in order, the largest id first. Their slots are in descending order, and
- * so are mostly their ids. */
+/* Put n hits of the same score in order, the largest id first: heap sort, unless they are already. */
+static void order_tie(const documents *d, size_t n, uint64_t *hits) {
+    int ordered = 1;
+    for (size_t i = 1; i < n; i++) ordered &= id_of(d, hits[i - 1]) > id_of(d, hits[i]);
+    if (ordered) return;
+    for (size_t i = n / 2; i-- > 0;) sink(d, n, hits, i);
+    for (size_t left = n; left-- > 1;) {
+        const uint64_t worst = hits[0];
+        hits[0] = hits[left], hits[left] = worst;
+        sink(d, left, hits, 0);
+    }
+}
+
+/* The same for each score among sorted hits. Their slots are in descending order, and so are mostly their ids. */
 static void order_ties(const documents *d, size_t n, uint64_t *hits) {
-    uint64_t tied = 0;
-    for (size_t i = 1; i < n; i++) tied |= hits[i - 1] - hits[i] <= UINT32_MAX;
-    for (size_t start = 0, end; tied && start < n; start = end) {
-        for (end = start + 1; end < n && hits[end] >> 32 == hits[start] >> 32; end++) {}
-        int ordered = 1;
-        for (size_t i = start + 1; i < end; i++) ordered &= id_of(d, hits[i - 1]) > id_of(d, hits[i]);
-        if (ordered) continue;
-        for (size_t i = (end - start) / 2; i-- > 0;) sink(d, end - start, hits + start, i); /* heap sort */
-        for (size_t left = end - start; left-- > 1;) {
-            const uint64_t worst = hits[start];
-            hits[start] = hits[start + left], hits[start + left] = worst;
-            sink(d, left, hits + start, 0);
-        }
+    for (size_t i = 1; i < n; i++) {
+        const size_t start = i - 1;
+        if (hits[i] >> 32 != hits[start] >> 32) continue;
+        while (i < n && hits[i] >> 32 == hits[start] >> 32) i++;
+        order_tie(d, i - start, hits + start);
     }
 }
 
