@@ -33,7 +33,7 @@ def test_each_engine_gets_a_line_for_each_size_and_state_and_ours_comes_first():
         assert other["ratio"] == pytest.approx(other["median_us"] / ours["median_us"], rel=0.1)
         for row in (ours, other):
             assert 0 < row["median_us"] <= row["p99_us"]
-            assert row["queries"] >= 20
+            assert row["queries"] >= (20 if row["state"] == "in turn" else 1)
 
 
 class Told:

@@ -115,7 +115,8 @@ def report(found: Figures, what: str) -> str:
 
 def show(found: Figures, what: str, write: Path | None, *, quiet: bool) -> None:
     if not quiet:
-        click.echo("\n".join((tables(found.peers) if found.peers else "", bm25_ours.table(found.alone))).strip())
+        shown = (tables(found.peers), bm25_ours.table(found.alone) if found.alone else "")
+        click.echo("\n\n".join(filter(None, shown)))
     if write is not None and found.peers:
         write.mkdir(parents=True, exist_ok=True)
         (write / "bm25.md").write_text(report(found, what), encoding="utf-8")
