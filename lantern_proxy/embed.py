@@ -8,7 +8,7 @@
 Two processes, so that torch's memory never enters the proxy:
 
     python -m lantern_proxy.embed export MODEL CACHE_DIR    sentence-transformers -> ONNX -> int8 per channel, once
-    Embedder                                                onnxruntime and tokenizers only
+    Embedder                                                onnxruntime and tokenizers only, imported by its thread
 
 Each text runs alone: activations are quantised over all that runs together, so in a batch a vector would depend on its
 neighbours, and on one thread a batch is slower, too (32 ms a passage of 250 tokens against 24).
@@ -16,40 +16,25 @@ neighbours, and on one thread a batch is slower, too (32 ms a passage of 250 tok
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from lantern_proxy import compiled
 from lantern_proxy.compiled import DamagedCache, ModelError, Served, available
-from lantern_proxy.embed_late import RECIPE as LATE
-from lantern_proxy.embed_late import projection_of
-from lantern_proxy.signals_late import DIM, Asked, Tokens
 
-__all__ = ["DamagedCache", "Embedder", "Manifest", "ModelError", "available", "export", "folder_of", "open_compiled"]
+if TYPE_CHECKING:
+    from lantern_proxy.embed_late import Projection
+    from lantern_proxy.embed_model import Compiled, Vectors
+    from lantern_proxy.signals_late import Asked, Tokens
 
-Vectors = npt.NDArray[np.float32]
+__all__ = ["DamagedCache", "Embedder", "ModelError", "available", "export", "folder_of"]
 
 RECIPE = "int8-channel-1"
 """How a model is compiled. Another number means other vectors: the cache is keyed by it and archives record it."""
 MAX_TOKENS = 256
-MAX_CHARS = 10_000
-"""Text beyond this is not even tokenised: 256 tokens are ~1,200 characters, a tool result has millions."""
 _AGREEMENT = 0.97
 """Least median cosine between the compiled model and its original; below it the model is refused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest(compiled.Manifest):
-    """What lies beside a compiled model, as JSON."""
-
-    dim: int
-    pooling: str
-    """mean or cls."""
 
 
 def folder_of(model: str, cache_dir: Path) -> Path:
@@ -71,12 +56,24 @@ class Embedder(Served["Compiled"]):
         self.model = model
         self.name = f"{model}@{RECIPE}"
         """To keep beside the vectors: those of another model or recipe cannot be compared with them."""
-        self.late = projection_of(model) if late_interaction else None
-        self.recipe = f"{self.name}/{LATE}" if self.late else ""
-        """The same for token vectors; empty: none are made."""
+        self._late_wanted = late_interaction
         folder = Path(cache_dir).expanduser()
         command = ("-m", "lantern_proxy.embed", "export", model, str(folder))
-        super().__init__(model, folder_of(model, folder), command, partial(open_compiled, threads=threads))
+        super().__init__(model, folder_of(model, folder), command, partial(_open, threads=threads))
+
+    @cached_property
+    def late(self) -> "Projection | None":
+        """What makes token vectors of this model's output; None: none are made."""
+        from lantern_proxy.embed_late import projection_of
+
+        return projection_of(self.model) if self._late_wanted else None
+
+    @property
+    def recipe(self) -> str:
+        """As `name`, of token vectors; empty: none are made."""
+        from lantern_proxy.embed_late import RECIPE as LATE
+
+        return f"{self.name}/{LATE}" if self.late else ""
 
     @property
     def dim(self) -> int:
@@ -84,29 +81,18 @@ class Embedder(Served["Compiled"]):
         model = self.value
         return model.manifest.dim if model else 0
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str]) -> "Vectors":
         """(n, dim) float32, each row of length 1. What a text says after 256 tokens is not in its vector.
 
         Raises ModelError while the embedder is not ready.
         """
-        model = self._ready()
-        vectors = np.empty((len(texts), model.manifest.dim), np.float32)
-        for row, text in enumerate(texts):
-            vectors[row] = model.vector(text)
-        return vectors
+        return self._ready().vectors(texts)
 
-    def embed_passages(self, texts: Sequence[str]) -> tuple[Vectors, list[Tokens]]:
+    def embed_passages(self, texts: Sequence[str]) -> "tuple[Vectors, list[Tokens]]":
         """The vectors of embed(), and from the same run each text's token vectors; no tokens without a projection."""
-        model, late = self._ready(), self.late
-        vectors = np.empty((len(texts), model.manifest.dim), np.float32)
-        tokens = []
-        for row, text in enumerate(texts):
-            _, encoding, hidden = model.run(text)
-            vectors[row] = model.pooled(hidden)
-            tokens.append(late.passage(encoding.ids, hidden) if late else np.zeros((0, DIM), np.int8))
-        return vectors, tokens
+        return self._ready().passages(texts, self.late)
 
-    def embed_question(self, text: str) -> tuple[Vectors, Asked | None]:
+    def embed_question(self, text: str) -> "tuple[Vectors, Asked | None]":
         """(dim,) float32 of length 1, and the question word by word; None without a projection."""
         model = self._ready()
         clean, encoding, hidden = model.run(text)
@@ -119,46 +105,10 @@ class Embedder(Served["Compiled"]):
         return model
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A compiled model in memory."""
+def _open(folder: Path, threads: int) -> "Compiled":
+    from lantern_proxy.embed_model import open_compiled
 
-    manifest: Manifest
-    session: Any
-    tokenizer: Any
-    inputs: frozenset[str]
-
-    def vector(self, text: str) -> Vectors:
-        """(dim,) float32 of length 1: the mean of the token vectors, or the first where the model is made so."""
-        return self.pooled(self.token_vectors(text))
-
-    def pooled(self, hidden: Vectors) -> Vectors:
-        """The vector of a text from its token vectors."""
-        mean = hidden[0] if self.manifest.pooling == "cls" else hidden.mean(axis=0)
-        unit: Vectors = mean / max(float(np.linalg.norm(mean)), 1e-12)
-        return unit
-
-    def token_vectors(self, text: str) -> Vectors:
-        """(tokens, dim) float32 of the first 256 tokens, [CLS] and [SEP] included; not normalised."""
-        return self.run(text)[2]
-
-    def run(self, text: str) -> tuple[str, Any, Vectors]:
-        """What the model has read of `text`, its encoding (of `tokenizers`), and its token vectors."""
-        # lone surrogates come from broken JSON and have no UTF-8
-        clean = text[:MAX_CHARS].encode("utf-8", "replace").decode()
-        encoding = self.tokenizer.encode(clean)
-        ids = np.array([encoding.ids], np.int64)
-        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        hidden: Vectors = self.session.run(None, {name: feed[name] for name in self.inputs})[0][0]
-        return clean, encoding, hidden
-
-
-def open_compiled(folder: Path, threads: int) -> Compiled:
-    """Load what `export` wrote. Raises FileNotFoundError (nothing there) or DamagedCache."""
-    manifest = compiled.read_manifest(folder, Manifest)
-    session, tokenizer, inputs = compiled.open_session(folder, threads)
-    tokenizer.enable_truncation(manifest.max_tokens)
-    return Compiled(manifest, session, tokenizer, inputs)
+    return open_compiled(folder, threads)
 
 
 # --- the export: runs in its own process, which alone imports torch ---
@@ -170,6 +120,7 @@ def export(model: str, cache_dir: Path) -> Path:
     Needs ~1 GB of memory and 10-30 s of one core. Raises ModelError.
     """
     from lantern_proxy.compiled_export import load_original, quantise
+    from lantern_proxy.embed_model import Manifest
 
     target = folder_of(model, cache_dir)
     with compiled.building(cache_dir, target, Manifest) as (scratch, built):
@@ -197,6 +148,8 @@ def _load(source: str, local: bool) -> Any:
 
 
 def _describe(original: Any, model: str, built: Path) -> None:
+    from lantern_proxy.embed_model import Manifest
+
     pooling = next((getattr(module, "pooling_mode", "") for module in original if hasattr(module, "pooling_mode")), "")
     if pooling not in ("mean", "cls"):
         raise ModelError(f"embed.model {model} pools by {pooling or 'nothing'!r}; use one that pools by mean or cls")
@@ -213,6 +166,8 @@ def _describe(original: Any, model: str, built: Path) -> None:
 
 def _check_agreement(original: Any, model: str, built: Path) -> None:
     """Refuse a model that this recipe does not fit (further layers, a prompt of its own, too little precision)."""
+    import numpy as np
+
     texts = [
         "which port does the staging database listen on?",
         "We moved the nightly job to 03:40 because the backup of orders-eu was still running.",
@@ -220,7 +175,7 @@ def _check_agreement(original: Any, model: str, built: Path) -> None:
         "Melanie painted a sunrise over the lake last year and gave it to her sister.",
         "def decay(confidence, age_s, half_life_s):\n    return confidence * 2 ** (-age_s / half_life_s)",
     ]
-    served = open_compiled(built, 1)
+    served = _open(built, 1)
     wanted = original.encode(texts, normalize_embeddings=True, show_progress_bar=False)
     found = np.stack([served.vector(text) for text in texts])
     cosine = float(np.median((wanted * found).sum(axis=1)))

@@ -10,7 +10,8 @@ import numpy as np
 
 from lantern_proxy.analyze import STOP_WORDS
 from lantern_proxy.config import default_cache_dir
-from lantern_proxy.embed import Embedder, folder_of, open_compiled
+from lantern_proxy.embed import Embedder, folder_of
+from lantern_proxy.embed_model import open_compiled
 from lantern_proxy.signals_late import DIM
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"

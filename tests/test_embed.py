@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from lantern_proxy.compiled import QUIET
-from lantern_proxy.embed import DamagedCache, Embedder, ModelError, available, folder_of, open_compiled
+from lantern_proxy.embed import DamagedCache, Embedder, ModelError, available, folder_of
+from lantern_proxy.embed_model import open_compiled
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 REPOSITORY = Path(__file__).resolve().parent.parent

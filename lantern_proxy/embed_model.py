@@ -1,0 +1,85 @@
+"""A compiled model in memory: one text at a time through onnxruntime, and what becomes of its token vectors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lantern_proxy import compiled
+from lantern_proxy.embed_late import Projection
+from lantern_proxy.signals_late import DIM, Tokens
+
+Vectors = npt.NDArray[np.float32]
+
+MAX_CHARS = 10_000
+"""Text beyond this is not even tokenised: 256 tokens are ~1,200 characters, a tool result has millions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest(compiled.Manifest):
+    """What lies beside a compiled model, as JSON."""
+
+    dim: int
+    pooling: str
+    """mean or cls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled model in memory."""
+
+    manifest: Manifest
+    session: Any
+    tokenizer: Any
+    inputs: frozenset[str]
+
+    def vectors(self, texts: Sequence[str]) -> Vectors:
+        """(n, dim) float32, each row of length 1."""
+        found = np.empty((len(texts), self.manifest.dim), np.float32)
+        for row, text in enumerate(texts):
+            found[row] = self.vector(text)
+        return found
+
+    def passages(self, texts: Sequence[str], late: Projection | None) -> tuple[Vectors, list[Tokens]]:
+        """The same, and from the same run each text's token vectors; none without a projection."""
+        found, tokens = np.empty((len(texts), self.manifest.dim), np.float32), []
+        for row, text in enumerate(texts):
+            _, encoding, hidden = self.run(text)
+            found[row] = self.pooled(hidden)
+            tokens.append(late.passage(encoding.ids, hidden) if late else np.zeros((0, DIM), np.int8))
+        return found, tokens
+
+    def vector(self, text: str) -> Vectors:
+        """(dim,) float32 of length 1: the mean of the token vectors, or the first where the model is made so."""
+        return self.pooled(self.token_vectors(text))
+
+    def pooled(self, hidden: Vectors) -> Vectors:
+        """The vector of a text from its token vectors."""
+        mean = hidden[0] if self.manifest.pooling == "cls" else hidden.mean(axis=0)
+        unit: Vectors = mean / max(float(np.linalg.norm(mean)), 1e-12)
+        return unit
+
+    def token_vectors(self, text: str) -> Vectors:
+        """(tokens, dim) float32 of the first 256 tokens, [CLS] and [SEP] included; not normalised."""
+        return self.run(text)[2]
+
+    def run(self, text: str) -> tuple[str, Any, Vectors]:
+        """What the model has read of `text`, its encoding (of `tokenizers`), and its token vectors."""
+        # lone surrogates come from broken JSON and have no UTF-8
+        clean = text[:MAX_CHARS].encode("utf-8", "replace").decode()
+        encoding = self.tokenizer.encode(clean)
+        ids = np.array([encoding.ids], np.int64)
+        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        hidden: Vectors = self.session.run(None, {name: feed[name] for name in self.inputs})[0][0]
+        return clean, encoding, hidden
+
+
+def open_compiled(folder: Path, threads: int) -> Compiled:
+    """Load what `export` wrote. Raises FileNotFoundError (nothing there) or DamagedCache."""
+    manifest = compiled.read_manifest(folder, Manifest)
+    session, tokenizer, inputs = compiled.open_session(folder, threads)
+    tokenizer.enable_truncation(manifest.max_tokens)
+    return Compiled(manifest, session, tokenizer, inputs)
