@@ -94,14 +94,17 @@ class Served(Generic[T]):
         self._child: subprocess.Popen[str] | None = None
         self._closed = False
 
-    def start(self) -> None:
-        """Get ready in the background; returns at once. After a failure it tries again, otherwise once is enough."""
+    def start(self, *, after_s: float = 0.0) -> None:
+        """Get ready in the background; returns at once. After a failure it tries again, otherwise once is enough.
+
+        after_s: begin so much later: to import what it needs holds up a process that has something else to do first
+        """
         with self._lock:
             if self._closed or self.state in ("warming", "ready"):
                 return
             self._settled.clear()
             self.state, self.detail = "warming", f"loading {self._model}"
-            self._thread = threading.Thread(target=self._warm, name="lantern-model", daemon=True)
+            self._thread = threading.Thread(target=self._warm, args=(after_s,), name="lantern-model", daemon=True)
             self._thread.start()
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -128,7 +131,8 @@ class Served(Generic[T]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _warm(self) -> None:
+    def _warm(self, after_s: float) -> None:
+        self._settled.wait(after_s)  # or until it is closed
         try:
             value = self._load()
         except ModelError as error:

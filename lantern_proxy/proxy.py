@@ -44,6 +44,9 @@ INLINE_BYTES = 262_144
 _LOOK_S = 0.1
 """Most seconds that a request waits for a new archive when the old one was deleted."""
 
+_DOOR_S = 0.1
+"""Seconds in which a proxy that starts has opened its door: what others do in the background waits for that."""
+
 T = TypeVar("T")
 
 
@@ -78,7 +81,7 @@ class Proxy:
         self.tenants.writer = self.writer
         self._restoring = Restoring(config, self.writer, self._failing_open)
         if self.embedder is not None and embedder is None:
-            self.embedder.start()
+            self.embedder.start(after_s=_DOOR_S)
 
     def close(self) -> None:
         """Writes what waits; takes as long as that."""
