@@ -64,7 +64,7 @@ def cli() -> None:
     """
 
 
-_OWN = ("bm25", "judged", "proxy", "restore", "start")
+_OWN = ("bm25", "judged", "proxy", "restore", "serve", "start")
 """Benches with a module of their own."""
 
 

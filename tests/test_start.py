@@ -7,11 +7,14 @@ import threading
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, echo, http, serving, told, wait_for
 from starlette.testclient import TestClient
 
 from lantern_proxy import __version__
 from lantern_proxy.app import create
+from lantern_proxy.bench import serve
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore import Restorer
 
@@ -137,3 +140,12 @@ def test_a_restorer_that_cannot_be_made_costs_no_answer(tmp_path):
 
 def test_the_version_that_is_told_without_asking_pip_is_the_installed_one():
     assert __version__ == version("lantern-proxy")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_bench_serve_measures_starts_with_and_without_passages():
+    result = CliRunner().invoke(serve.command, ["--passages", "0,40", "--rounds", "1", "--settle", "0", "--json"])
+    assert result.exit_code == 0, result.output
+    new, filled = map(json.loads, result.stdout.splitlines())
+    assert (new["passages"], filled["passages"]) == (0, 40)
+    assert all(row["first_ms"] > 0 and 0 < row["anonymous_mb"] < row["rss_mb"] for row in (new, filled))
