@@ -97,6 +97,8 @@ class Writer:
         self._waiting: deque[_Waiting] = deque()
         self._closing = threading.Event()
         self._open()
+        if self.making is not None:  # the first request may need it, and the deadline of a restore is shorter than this
+            self.making.exception()
         self._thread = threading.Thread(target=self._write_all, name="lantern-writer", daemon=True)
         self._thread.start()
         self._keeper.start()

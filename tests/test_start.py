@@ -88,7 +88,7 @@ def test_an_archive_that_holds_something_has_its_restorer_before_the_first_reque
         with serving(config_for(upstream, tmp_path)) as url:
             ask(url, body(*HISTORY))
         with TestClient(create(config_for(upstream, tmp_path))) as client:
-            assert wait_for(lambda: client.app.state.proxy.writer.restorer)
+            assert client.app.state.proxy.writer.restorer is not None
 
 
 def test_a_restorer_is_not_made_where_nothing_is_restored(tmp_path):
