@@ -72,8 +72,8 @@ class Restoring:
     async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger, add to it what this request needs, and write both into the request."""
         key, new = (exchange.tenant, exchange.session), step.event == "new"
-        if not new or any(message.role == "assistant" for message in request.messages):
-            self._writer.want_restorer()  # there is a history now: some of it may be lost with the next request
+        if self._writer.making is None and (not new or any(m.role == "assistant" for m in request.messages)):
+            await self._begin(deadline)
         if step.verdict.is_loss or step.session.lost:
             self._notice_forgotten()
         elif self._ledgers.is_empty(key, new=new):
@@ -189,6 +189,15 @@ class Restoring:
             exchange.inserts.append(Insert(at, spot, restored.text))
             exchange.shown.append(restored)
         return True
+
+    async def _begin(self, deadline: float) -> None:
+        """There is a history now, and the next request may lack some of it: have the restorer made.
+
+        Waits for it, once in the life of a process, since what it imports competes with the requests that follow.
+        """
+        making = self._writer.want_restorer()
+        if making is not None:
+            await settled(making, max(0.0, deadline - time.monotonic()))
 
     async def _restorer(self, exchange: Exchange, deadline: float) -> "Restorer | None":
         """None, which is told, when it is not made in time. Raises what making it raised."""
