@@ -207,7 +207,7 @@ class Index:
             _refuse_string(terms)
         if k < 0:
             raise ValueError(f"bm25: k is {k}; use 0 or more")
-        if allow is since is newest is None:
+        if allow is None and since is None and newest is None:
             return self._engine.search(terms, k, None, _ALWAYS)
         allowed = None if allow is None else _ids_of(allow)
         bound = _ALWAYS if since is None and newest is None else self._bound(since, newest)
