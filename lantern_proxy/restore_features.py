@@ -234,14 +234,22 @@ def _names(told: Sequence[str], question: Question, names: frozenset[str]) -> Co
     return {"named": named, "names_other": other, "names": np.full(len(told), float(len(asked_of)))}
 
 
+def nearness(entries: Sequence[Entry], question: str, now: float) -> Floats | None:
+    """(n,) 0..1, how near the days are that question and passage name, or on which it was said. None: it names none.
+
+    now: Unix seconds, of the question; 0: when the last passage was said
+    """
+    days = spans(question, now or max((entry.passage.created_at for entry in entries), default=0.0))
+    if not days:
+        return None
+    said = [day_of(entry.passage.created_at) for entry in entries]
+    return np.array([closeness(days, (*entry.days, (day, day))) for entry, day in zip(entries, said, strict=True)])
+
+
 def _days(entries: Sequence[Entry], question: Question, now: float) -> Columns:
     """How near the days are that question and passage name; -1 when the question names none."""
-    days = spans(question.text, now or max((entry.passage.created_at for entry in entries), default=0.0))
-    if not days:
-        return {"days": np.full(len(entries), -1.0)}
-    said = [day_of(entry.passage.created_at) for entry in entries]
-    near = [closeness(days, (*entry.days, (day, day))) for entry, day in zip(entries, said, strict=True)]
-    return {"days": np.array(near)}
+    near = nearness(entries, question.text, now)
+    return {"days": np.full(len(entries), -1.0) if near is None else near}
 
 
 def _forms(scope: Scope, question: Question, rows: Ints) -> Columns:

@@ -7,9 +7,9 @@ import numpy as np
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config_retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Floats, best, smooth
+from lantern_proxy.rank import Floats, best, smooth, zsum
 from lantern_proxy.restore_dense import Dense
-from lantern_proxy.restore_features import Matched, Ranked
+from lantern_proxy.restore_features import Matched, Ranked, nearness
 from lantern_proxy.restore_light import Reorder
 from lantern_proxy.restore_question import Evidence, Question
 from lantern_proxy.restore_routes import ages_count, fused, mixture, threshold
@@ -22,7 +22,7 @@ from lantern_proxy.signals_late import Asked, maxsim
 if TYPE_CHECKING:
     from lantern_proxy.restore_ask import Ask
 
-PRIORS = ("speaker", "form", "session")
+PRIORS = ("speaker", "form", "session", "days")
 """Signals without a ranking of their own: reciprocal ranks leave them out."""
 POOL = 400
 """Passages that are looked at, when a question is known."""
@@ -32,10 +32,14 @@ FORM_POOL = 150
 """Passages whose form counts: the best by everything else."""
 ALONE = 2.0
 """How much more words count where there are no vectors: less would leave the choice to speaker and form."""
-NAMED, ROLE = 2.0, 3.0
-"""What the right speaker is worth: a name in a question may be that of somebody who was only spoken of."""
+NAMED, ROLE, USER = 2.0, 3.0, 2.0
+"""What the right speaker is worth: a name in a question may be that of somebody who was only spoken of, and where
+neither a name nor a role is told, most of what is asked for was said by the user."""
+SESSION_BY_WORDS = 2 / 3
+"""What a session is about is told by its words and, this much less, by its best match word by word."""
 WEIGHTS: Mapping[str, float] = {
     "bm25": 0.5, "vector": 0.75, "late": 1.0, "speaker": 0.8, "keywords": 0.05, "form": 1.0, "session": 0.6,
+    "days": 1.5,
 }  # fmt: skip
 """Of the z-scores in the default recipe; `restore.weights` overrides."""
 SHARES = (0.3, 0.15)
@@ -94,6 +98,13 @@ def gather(
     if matched is not None:
         signals["late"], units["late"] = matched.flowed, matched.unit
         total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
+    if matched is not None and "session" in signals:
+        signals["session"] = _session_in_full(scope, signals["session"], matched.flowed)
+        units["session"] *= float(signals["session"].std())
+        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
+    if _weight(restore, "days") and (near := _days(scope, question, total, ask.now)) is not None:
+        signals["days"], units["days"] = near, float(near.std())
+        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
     if _weight(restore, "form"):
         signals["form"] = _form(scope, question, total)
         units["form"] = float(signals["form"].std())
@@ -138,18 +149,41 @@ def _session(scope: Scope, lexical: Floats) -> Floats:
     return found
 
 
+def _session_in_full(scope: Scope, by_words: Floats, matches: Floats) -> Floats:
+    """(n,) the same with how well the best of the session matches word by word; both as z-scores."""
+    numbers = scope.session_numbers
+    peaks = np.zeros(int(numbers.max()) + 1)
+    np.maximum.at(peaks, numbers, matches)
+    weights = {"words": SESSION_BY_WORDS, "matches": 1 - SESSION_BY_WORDS}
+    return zsum({"words": by_words, "matches": peaks[numbers]}, weights)
+
+
+def _days(scope: Scope, question: Question, total: Floats, now: float) -> Floats | None:
+    """(n,) how near the days are that question and passage name, or on which it was said; for all but the best, the
+    least there is. None: the question names no day."""
+    rows = best(total, FORM_POOL).tolist()
+    near = nearness(scope.entries.of(rows), question.text, now)
+    if near is None:
+        return None
+    scores = np.full(len(scope), near.min(initial=0.0))
+    scores[rows] = near
+    return scores
+
+
 def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, float]:
     """(n,) 1 for what was said by the one that the question is about; 0 beyond the POOL best by everything else.
     And what that is worth."""
     kind = query_type(question.text)
     own = question.personal or kind == "single-session-preference"
-    role = "assistant" if kind == "single-session-assistant" else "user" if own else ""
+    role = "assistant" if kind == "single-session-assistant" else "user"
     rows = best(total, POOL).tolist()
     entries = scope.entries.of(rows)
     names = [entry.speaker_name for entry in entries]
     scores = np.zeros(len(scope))
     scores[rows] = said_by([e.passage.speaker for e in entries], names, question.words, role)
-    return scores, ROLE if question.words.isdisjoint(names) else NAMED
+    if not question.words.isdisjoint(names):
+        return scores, NAMED
+    return scores, ROLE if own or role == "assistant" else USER
 
 
 def _form(scope: Scope, question: Question, total: Floats) -> Floats:

@@ -9,10 +9,15 @@ from lantern_proxy.bench.resources import Resources
 from lantern_proxy.config import Config
 
 
-def scores(sessions: dict[str, list[str]], question: str) -> dict[tuple[str, int], float]:
-    """(session, place) -> score, without vectors."""
+def scores(
+    sessions: dict[str, list[str]], question: str, speakers: tuple[str, ...] = ("user",)
+) -> dict[tuple[str, int], float]:
+    """(session, place) -> score, without vectors. speakers: take turns in each session"""
     said = [(name, n, text) for name, texts in sessions.items() for n, text in enumerate(texts)]
-    candidates = [Candidate(id=f"{s}{n}", session=s, speaker="user", text=text, at=1.7e9) for s, n, text in said]
+    candidates = [
+        Candidate(id=f"{s}{n}", session=s, speaker=speakers[n % len(speakers)], text=text, at=1.7e9)
+        for s, n, text in said
+    ]
     plain = Config()
     config = replace(plain, embed=replace(plain.embed, enabled="off"))
     with Resources(config) as resources:
@@ -57,3 +62,22 @@ def difference(lines: list[str]) -> float:
     """Between the answer and the same words that answer nothing."""
     found = scores({"a": lines}, "the port?")
     return found["a", 1] - found["a", 6]
+
+
+CHAT = ["The budget is nine.", "The budget is four.", "Good.", "Fine then.", "And so on.", "As you like."]
+
+
+def test_what_the_user_said_is_asked_for_unless_the_question_is_for_the_assistants_words():
+    both = ("user", "assistant")
+    asked = scores({"a": CHAT}, "how large was the budget?", both)
+    assert asked["a", 0] > asked["a", 1]
+    for_the_assistant = scores({"a": CHAT}, "what did you suggest for the budget?", both)
+    assert for_the_assistant["a", 1] > for_the_assistant["a", 0]
+
+
+def test_a_day_that_the_question_names_finds_what_names_it_or_was_said_near_it():
+    lines = ["We met on 3 May 2023.", "Fine.", "We met on 9 October 2023.", "Good.", "Far away.", "More of it."]
+    first, second = (scores({"a": lines}, f"whom did we meet on {day} 2023?") for day in ("3 May", "9 October"))
+    assert first["a", 0] - first["a", 2] > second["a", 0] - second["a", 2]
+    without_a_day = scores({"a": lines}, "whom did we meet?")
+    assert first["a", 0] - first["a", 2] > without_a_day["a", 0] - without_a_day["a", 2]
