@@ -42,8 +42,10 @@ class LateRestorer:
     def want(self) -> "Future[Restorer]":
         with self._lock:
             if self.made is None:
-                self.made = Future()
-                Thread(target=self._run, args=(self.made,), name="lantern-restorer", daemon=True).start()
+                made: Future[Restorer] = Future()
+                made.set_running_or_notify_cancel()  # one who no longer waits for it does not cancel it for the others
+                Thread(target=self._run, args=(made,), name="lantern-restorer", daemon=True).start()
+                self.made = made
         return self.made
 
     def _run(self, made: "Future[Restorer]") -> None:

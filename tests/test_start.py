@@ -1,5 +1,6 @@
 """What a start does not wait for: what restores is imported when there is something that may be restored."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from lantern_proxy import __version__
 from lantern_proxy.app import create
 from lantern_proxy.bench import serve
 from lantern_proxy.config import RestoreConfig
+from lantern_proxy.proxy_restorer import LateRestorer
 from lantern_proxy.restore import Restorer
 
 HISTORY = ("My locker is number 4711.", "Noted.", "Which number was it?")
@@ -136,6 +138,32 @@ def test_a_restorer_that_cannot_be_made_costs_no_answer(tmp_path):
         answer = ask(url, body(*said[-2:], "Which gate?"))
         assert answer.status_code == 200
         assert told(answer)["degraded"] == "restore:error"
+
+
+def test_one_who_no_longer_waits_for_the_restorer_does_not_cancel_it_for_the_others():
+    may = threading.Event()
+    late = LateRestorer(lambda: may.wait(60) and Restorer)
+
+    async def leave():
+        await asyncio.wait_for(asyncio.wrap_future(late.want()), 0.01)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(leave())
+    may.set()
+    assert late.want().result(60) is late.ready is Restorer
+
+
+def test_a_restorer_whose_thread_cannot_start_is_tried_again_and_keeps_nobody_waiting(monkeypatch):
+    def no_thread(self):
+        raise RuntimeError("can't start new thread")
+
+    late = LateRestorer(lambda: Restorer)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError):
+            late.want()
+        late.close()
+    assert late.want().result(60) is Restorer
 
 
 def test_the_version_that_is_told_without_asking_pip_is_the_installed_one():
