@@ -31,6 +31,7 @@ from lantern_proxy.history import Session
 from lantern_proxy.redact import Redactor
 from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore_present import text_of
 from lantern_proxy.session import Known
 from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored, canonical
 from lantern_proxy.wire import chat
@@ -112,7 +113,7 @@ class Lantern:
             tenant=self.tenant,
             project=self._project,
             session=session,
-            present=canonical("\n".join(m.text for m in request.messages)),
+            present=text_of(request),
             question=question,
             summary=summary,
             budget_chars=settings.budget_chars,

@@ -1,5 +1,6 @@
 """The Python API: archive, restore and search without a proxy."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,22 @@ def test_a_lost_detail_is_in_what_is_restored(lantern, shape, detail):
 
 def test_nothing_is_restored_into_a_conversation_that_lacks_nothing(lantern):
     assert lantern.restore("chat", SCRIPT.history) == ()
+
+
+def test_calls_that_the_conversation_still_holds_are_not_restored(config):
+    said = [{"role": "user", "content": "Write down where the depots are."}]
+    for n in range(4):
+        text = f"GATE_{n} = 'G-{n * 7919:05d}'\nPORT_{n} = {9000 + n}\nhost = 'depot{n}.example.org'"
+        write = {"name": "write", "arguments": json.dumps({"path": f"src/depot_{n}.py", "text": text})}
+        said += [
+            {"role": "assistant", "tool_calls": [{"id": f"c{n}", "type": "function", "function": write}]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": "ok"},
+        ]
+    with Lantern(config) as lantern:
+        lantern.archive("chat", said)
+        asked = {"role": "user", "content": "Which are GATE_2 and PORT_2?"}
+        assert lantern.restore("chat", [*said, asked]) == ()
+        assert "G-15838" in "".join(block.text for block in lantern.restore("chat", [*said[-2:], asked]))
 
 
 def test_the_budgets_are_kept(config):
