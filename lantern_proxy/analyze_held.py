@@ -56,4 +56,5 @@ def _joins(data: bytes, at: int) -> bool:
     if left < b"\x80" and right < b"\x80":
         return left.isalnum() and right.isalnum()
     before, after = data[max(0, at - 4) : at], data[at : at + 4]
-    return before.decode("utf-8", "ignore")[-1:].isalnum() and after.decode("utf-8", "ignore")[:1].isalnum()
+    # "replace": half a surrogate pair is no letter, nor is what stands beyond it
+    return before.decode("utf-8", "replace")[-1:].isalnum() and after.decode("utf-8", "replace")[:1].isalnum()

@@ -37,6 +37,7 @@ def test_a_part_is_held_where_it_stands_as_whole_words(native, text, others, cut
 
 def test_half_a_character_is_looked_for_as_any_other():
     assert Held("a \ud83d b").holds(["\ud83d b", "\ud83d c"]) == [True, False]
+    assert Held("a\ud83db\u4e2d\ud83dc").holds(["\ud83db\u4e2d", "b\u4e2d", "\u4e2d"]) == [True, True, False]
 
 
 def test_a_text_without_words_holds_what_stands_in_it():
