@@ -132,7 +132,8 @@ class Served(Generic[T]):
         self.close()
 
     def _warm(self, after_s: float) -> None:
-        self._settled.wait(after_s)  # or until it is closed
+        if self._settled.wait(after_s):  # closed meanwhile
+            return
         try:
             value = self._load()
         except ModelError as error:

@@ -159,13 +159,13 @@ def _session_in_full(scope: Scope, by_words: Floats, matches: Floats) -> Floats:
 
 
 def _days(scope: Scope, question: Question, total: Floats, now: float) -> Floats | None:
-    """(n,) how near the days are that question and passage name, or on which it was said; for all but the best, the
-    least there is. None: the question names no day."""
+    """(n,) how near the days are that question and passage name, or on which it was said; 0 beyond the FORM_POOL best
+    by everything else. None: the question names no day."""
     rows = best(total, FORM_POOL).tolist()
     near = nearness(scope.entries.of(rows), question.text, now)
     if near is None:
         return None
-    scores = np.full(len(scope), near.min(initial=0.0))
+    scores = np.zeros(len(scope))
     scores[rows] = near
     return scores
 

@@ -9,7 +9,7 @@ typedef struct held held;
 
 enum { HELD_NOWHERE = -1, HELD_UNKNOWN = -2 };
 
-/* text: UTF-8, kept by the caller for as long as this lives. NULL: no memory, or 4 GB and more. */
+/* text: UTF-8, kept by the caller for as long as this lives. NULL: no memory, or 2 GB and more. */
 held *held_new(size_t n_bytes, const uint8_t *text);
 void held_free(held *h);
 

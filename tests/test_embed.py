@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lantern_proxy import compiled
 from lantern_proxy.compiled import QUIET
 from lantern_proxy.embed import DamagedCache, Embedder, ModelError, available, folder_of
 from lantern_proxy.embed_model import open_compiled
@@ -192,6 +193,15 @@ def test_a_closed_embedder_gives_no_vectors_and_stays_closed(own_cache: Path) ->
     embedder.start()
     with pytest.raises(ModelError, match="closed"):
         embedder.embed(["hello"])
+
+
+def test_a_model_whose_turn_has_not_come_when_it_is_closed_is_not_opened(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(compiled, "SERVING", ())
+    opened: list[Path] = []
+    served = compiled.Served("m", tmp_path, (), opened.append)
+    served.start(after_s=60)
+    served.close()
+    assert (opened, served.state) == ([], "off")
 
 
 def test_closing_stops_the_export_and_leaves_nothing_behind(embedder: Embedder, tmp_path: Path) -> None:
