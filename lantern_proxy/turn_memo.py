@@ -22,7 +22,7 @@ _all: "list[Memo[Any, Any]]" = []
 class Memo(OrderedDict[_K, _V]):
     """`memo[key]` is make(key), made once while it is remembered; what was made first goes first.
 
-    Lives as long as the process: make it once, beside the function.
+    Lives as long as the process: make it once, beside the function. Any thread may ask.
 
     most_bytes: all of it takes, about
     bytes_of:   what one takes, key and value together
@@ -42,9 +42,13 @@ class Memo(OrderedDict[_K, _V]):
             return value
         if self.setdefault(key, value) is value:
             self.held_bytes += size
-        while self.held_bytes > self._most and self:
-            oldest, _ = self.popitem(last=False)
-            self.held_bytes -= self._bytes_of(oldest) + _PLACE_BYTES
+        while self.held_bytes > self._most:
+            try:
+                oldest, _ = self.popitem(last=False)
+            except KeyError:  # another thread has emptied it
+                self.held_bytes = 0
+            else:
+                self.held_bytes -= self._bytes_of(oldest) + _PLACE_BYTES
         return value
 
     def forget(self) -> None:
