@@ -8,8 +8,8 @@ try:
 except ImportError:
     ffi = lib = None
 
-_NOWHERE, _UNKNOWN = -1, -2
-"""As in held.h."""
+_UNKNOWN = -2
+"""HELD_UNKNOWN of held.h."""
 
 
 class Held:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Sequence
 from functools import cached_property
-from itertools import compress
 
 from lantern_proxy.analyze import key, sequence
 from lantern_proxy.analyze_held import Held
@@ -42,19 +41,16 @@ class Present:
 
     def terms(self, terms: Collection[str]) -> set[str]:
         """Those of some index terms that its text has, too."""
-        wanted = list(terms)
-        return set(compress(wanted, self._terms.holds([f"\n{term}\n" for term in wanted])))
+        return _between(self._terms, terms, "\n")
 
     def specific_terms(self, term_keys: Collection[str]) -> set[str]:
         """Those of some specific terms, in the form of analyze.key(), that stand in it."""
-        wanted = list(term_keys)
-        return set(compress(wanted, self._keys.holds([f" {each} " for each in wanted])))
+        return _between(self._keys, term_keys, " ")
 
     def may_hold(self, term_keys: Collection[str]) -> set[str]:
         """Those of some specific terms whose words stand in it, together or apart."""
         words = {each: _WORD.findall(each) for each in term_keys}
-        told = list({word for each in words.values() for word in each})
-        there = set(compress(told, self.words(told)))
+        there = self._lower.held(list({word for each in words.values() for word in each}))
         return {each for each in term_keys if there.issuperset(words[each])}
 
     @cached_property
@@ -72,3 +68,8 @@ class Present:
     @cached_property
     def _keys(self) -> Held:
         return Held(f" {key(self.text)} ")
+
+
+def _between(held: Held, wanted: Collection[str], sign: str) -> set[str]:
+    """Those of `wanted` that stand in it with `sign` on both sides."""
+    return {each[1:-1] for each in held.held([f"{sign}{each}{sign}" for each in wanted])}
