@@ -16,6 +16,20 @@ static const uint8_t first_of_word[4] = {0, 16, 8, 24}; /* documents of a block'
 
 enum { AHEAD = 768 }; /* a column is fetched so many bytes early */
 
+/* loop(n, ...) with a constant for the number of columns, 0 to A_GROUP, so that what it does for each is unrolled. */
+#define FOR_COLUMNS(n, loop, ...)               \
+    switch (n) {                                \
+    case 0: loop(0, __VA_ARGS__); break;        \
+    case 1: loop(1, __VA_ARGS__); break;        \
+    case 2: loop(2, __VA_ARGS__); break;        \
+    case 3: loop(3, __VA_ARGS__); break;        \
+    case 4: loop(4, __VA_ARGS__); break;        \
+    case 5: loop(5, __VA_ARGS__); break;        \
+    case 6: loop(6, __VA_ARGS__); break;        \
+    case 7: loop(7, __VA_ARGS__); break;        \
+    default: loop(A_GROUP, __VA_ARGS__); break; \
+    }
+
 extern const kernel bm25_scalar_kernel, bm25_avx2_kernel, bm25_avx512_kernel, bm25_neon_kernel;
 extern const float bm25_count_of_cell[CELLS]; /* bm25_tf_of_cell */
 

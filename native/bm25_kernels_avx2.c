@@ -207,17 +207,7 @@ AVX2 static inline __attribute__((always_inline)) void sum_fixed(size_t n, size_
 
 AVX2 static void sum_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums) {
     for (size_t g = 0; g == 0 || g < n_groups; g++)
-        switch (n_groups ? groups[g].n : 0) {
-        case 0: sum_fixed(0, n_blocks, groups, g > 0, sums); break;
-        case 1: sum_fixed(1, n_blocks, groups + g, g > 0, sums); break;
-        case 2: sum_fixed(2, n_blocks, groups + g, g > 0, sums); break;
-        case 3: sum_fixed(3, n_blocks, groups + g, g > 0, sums); break;
-        case 4: sum_fixed(4, n_blocks, groups + g, g > 0, sums); break;
-        case 5: sum_fixed(5, n_blocks, groups + g, g > 0, sums); break;
-        case 6: sum_fixed(6, n_blocks, groups + g, g > 0, sums); break;
-        case 7: sum_fixed(7, n_blocks, groups + g, g > 0, sums); break;
-        default: sum_fixed(8, n_blocks, groups + g, g > 0, sums); break;
-        }
+        FOR_COLUMNS(n_groups ? groups[g].n : 0, sum_fixed, n_blocks, groups + g, g > 0, sums)
     _mm256_zeroupper();
 }
 
@@ -311,17 +301,7 @@ AVX2 static inline __attribute__((always_inline)) size_t bytes_fixed(size_t n, s
 AVX2 static size_t bytes_above_avx2(size_t n_blocks, size_t n_groups, const group *groups, uint8_t *sums, uint8_t least,
                                     uint32_t *hits) {
     for (; n_groups > 1; n_groups--, groups++) bm25_sum_bytes(n_blocks, groups, sums);
-    switch (n_groups ? groups->n : 0) {
-    case 0: return bytes_fixed(0, n_blocks, groups, sums, least, hits);
-    case 1: return bytes_fixed(1, n_blocks, groups, sums, least, hits);
-    case 2: return bytes_fixed(2, n_blocks, groups, sums, least, hits);
-    case 3: return bytes_fixed(3, n_blocks, groups, sums, least, hits);
-    case 4: return bytes_fixed(4, n_blocks, groups, sums, least, hits);
-    case 5: return bytes_fixed(5, n_blocks, groups, sums, least, hits);
-    case 6: return bytes_fixed(6, n_blocks, groups, sums, least, hits);
-    case 7: return bytes_fixed(7, n_blocks, groups, sums, least, hits);
-    default: return bytes_fixed(8, n_blocks, groups, sums, least, hits);
-    }
+    FOR_COLUMNS(n_groups ? groups->n : 0, return bytes_fixed, n_blocks, groups, sums, least, hits)
 }
 
 const kernel bm25_avx2_kernel = {

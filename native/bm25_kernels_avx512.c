@@ -174,17 +174,7 @@ INLINE512 void sum_fixed_512(size_t n, size_t n_blocks, const group *g, int more
 
 AVX512 static void sum_avx512(size_t n_blocks, size_t n_groups, const group *groups, uint16_t *sums) {
     for (size_t g = 0; g == 0 || g < n_groups; g++)
-        switch (n_groups ? groups[g].n : 0) {
-        case 0: sum_fixed_512(0, n_blocks, groups, g > 0, sums); break;
-        case 1: sum_fixed_512(1, n_blocks, groups + g, g > 0, sums); break;
-        case 2: sum_fixed_512(2, n_blocks, groups + g, g > 0, sums); break;
-        case 3: sum_fixed_512(3, n_blocks, groups + g, g > 0, sums); break;
-        case 4: sum_fixed_512(4, n_blocks, groups + g, g > 0, sums); break;
-        case 5: sum_fixed_512(5, n_blocks, groups + g, g > 0, sums); break;
-        case 6: sum_fixed_512(6, n_blocks, groups + g, g > 0, sums); break;
-        case 7: sum_fixed_512(7, n_blocks, groups + g, g > 0, sums); break;
-        default: sum_fixed_512(8, n_blocks, groups + g, g > 0, sums); break;
-        }
+        FOR_COLUMNS(n_groups ? groups[g].n : 0, sum_fixed_512, n_blocks, groups + g, g > 0, sums)
     _mm256_zeroupper();
 }
 
@@ -268,17 +258,7 @@ INLINE512 size_t bytes_fixed_512(size_t n, size_t n_blocks, const group *g, uint
 AVX512 static size_t bytes_above_avx512(size_t n_blocks, size_t n_groups, const group *groups, uint8_t *sums,
                                         uint8_t least, uint32_t *hits) {
     for (; n_groups > 1; n_groups--, groups++) bm25_sum_bytes(n_blocks, groups, sums);
-    switch (n_groups ? groups->n : 0) {
-    case 0: return bytes_fixed_512(0, n_blocks, groups, sums, least, hits);
-    case 1: return bytes_fixed_512(1, n_blocks, groups, sums, least, hits);
-    case 2: return bytes_fixed_512(2, n_blocks, groups, sums, least, hits);
-    case 3: return bytes_fixed_512(3, n_blocks, groups, sums, least, hits);
-    case 4: return bytes_fixed_512(4, n_blocks, groups, sums, least, hits);
-    case 5: return bytes_fixed_512(5, n_blocks, groups, sums, least, hits);
-    case 6: return bytes_fixed_512(6, n_blocks, groups, sums, least, hits);
-    case 7: return bytes_fixed_512(7, n_blocks, groups, sums, least, hits);
-    default: return bytes_fixed_512(8, n_blocks, groups, sums, least, hits);
-    }
+    FOR_COLUMNS(n_groups ? groups->n : 0, return bytes_fixed_512, n_blocks, groups, sums, least, hits)
 }
 
 /* What gains nothing from wider vectors is AVX2's. */
