@@ -18,6 +18,13 @@ _SUMMARISE = re.compile(
 )
 _CHARS_PER_WORD = 1_500
 """A text that is an instruction to summarise says so at least once in so many characters; a pasted article does not."""
+_WISH = re.compile(
+    r"(?:summar|compact|condens).{0,80}?(?:conversation|session|context|chat|history|messages|discussion)"
+    r"|(?:conversation|session|context|chat|history|messages|discussion).{0,80}?(?:summar|compact|condens)",
+    re.I | re.S,
+)
+_WISH_CHARS = 400
+"""Where the tools of the conversation were taken away, an instruction that opens with the wish needs not repeat it."""
 _TITLE = re.compile(
     r"\btitle\b.{0,80}?\b(?:conversation|chat|session|thread)\b|\b(?:chat|thread)\b.{0,80}?\btitle\b", re.I | re.S
 )
@@ -88,11 +95,13 @@ def is_spoken_to(messages: Sequence[Message]) -> bool:
 
 
 def _is_summary_call(request: Request, session: Session) -> bool:
-    """A long instruction to summarise the conversation, as the last thing said, that the user did not write by hand."""
+    """An instruction to summarise the conversation, long or without the tools that it had, as the last thing said."""
     last = next((m for m in reversed(request.messages) if m.role == "user"), None)
     texts = [plain(i.text) for i in last.items if i.kind == "text"] if last else []
     said = texts[-1] if texts else ""
     dropped = bool(session.tools) and not request.tools
+    if dropped and _WISH.search(said[:_WISH_CHARS]):
+        return True
     other = not shows_system_of(session, request)
     if other and not request.tools:
         said = f"{system_text(request)} {said}"

@@ -115,6 +115,7 @@ class Request:
     messages: tuple[Message, ...]
     """In wire order. A top-level `system` or `instructions` comes first, as a message of role system."""
     tools: frozenset[str] = frozenset()
+    """Names of the tools that the model may call."""
     stream: bool = False
     ids: tuple[tuple[str, str], ...] = ()
     """Explicit session ids of the body, most specific first: (name, value)."""

@@ -120,6 +120,38 @@ def test_a_long_instruction_to_summarise_at_the_end_of_the_conversation_is_a_sid
     assert (step.event, step.session.parent) == ("side", chat.session)
 
 
+TEMPLATE = "".join(
+    f"{n}. What was {what}, with the reasons that were given and the places where it was done.\n"
+    for n, what in enumerate(("wanted", "decided", "read", "changed", "tried in vain", "left open", "planned") * 8)
+)
+"""A form to fill in. It does not repeat what it is for."""
+
+
+@pytest.mark.parametrize("wish", [*INSTRUCTIONS, "Condense the messages above; they will be dropped. "])
+@pytest.mark.parametrize("barred", [{"tool_choice": "none"}, {"tool_choice": {"type": "none"}}, {"tools": ()}])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_long_form_for_a_summary_is_a_side_call_when_no_tool_may_be_called(wish, barred, named):
+    lab = Lab()
+    chat = talk(lab, "en", named=named, tools=True, others=0)
+    step = chat.send([*chat.history, user(wish + TEMPLATE)], **barred)
+    assert (step.event, step.session.parent) == ("side", chat.session)
+    assert chat.turn(*turns("zephyr", 1, start=30)[0]).event == "turn"
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_last_step_in_which_no_tool_may_be_called_belongs_to_the_conversation(named):
+    lab = Lab()
+    chat = talk(lab, "en", named=named, tools=True, others=0)
+    call_id = lab.call_id()
+    chat.history += [user("Which port is it? Look it up, please."), called(call_id, "read_file", path="ports.txt")]
+    chat.history += [result(call_id, "The port is 8484.")]
+    step = chat.send(tool_choice="none")
+    lab.answer(step, assistant("It is port 8484."))
+    chat.history.append(assistant("It is port 8484."))
+    assert (step.event, step.session.id) == ("turn", chat.session)
+    assert chat.turn(*turns("zephyr", 1, start=30)[0]).event == "turn"
+
+
 @pytest.mark.parametrize("how", [how for how in SUMMARY_CALLS if how not in ("made elsewhere", "German transcript")])
 @pytest.mark.parametrize("named", [False, True])
 def test_the_summarising_call_is_a_side_call_of_its_session(how, named):

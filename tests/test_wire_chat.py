@@ -72,6 +72,15 @@ def test_a_request_is_read_with_all_its_kinds_of_items():
     assert (found.tools, found.stream, found.model) == ({"grep", "web_search"}, True, "m")
 
 
+@pytest.mark.parametrize(
+    ("choice", "may_call"),
+    [("auto", {"grep"}), ("required", {"grep"}), (None, {"grep"}), ("none", set()), ({"type": "none"}, set())],
+)
+def test_a_tool_that_may_not_be_called_is_no_tool(choice, may_call):
+    tools = [{"type": "function", "function": {"name": "grep"}}]
+    assert read(user("hi"), tools=tools, tool_choice=choice).tools == may_call
+
+
 def test_a_message_keeps_its_bytes():
     body = b'{"messages": [ {"role":"user" , "content":"\\u00e9  x"} , {"content" : null,"role":"assistant"}]}'
     assert [m.raw for m in chat.read(body).messages] == [

@@ -62,6 +62,9 @@ def explicit_ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
 
 
 def tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:
+    """Names of the tools that the model may call: none where `tool_choice` forbids all that are there."""
+    if _forbids_tools(top):
+        return []
     names = []
     for raw in (*_list(top, "tools"), *_list(top, "functions")):
         tool = parse(raw)
@@ -69,6 +72,11 @@ def tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:
             inner = tool.get("function")
             names.append(str((inner if isinstance(inner, dict) else tool).get("name") or tool.get("type")))
     return names
+
+
+def _forbids_tools(top: Mapping[str, msgspec.Raw]) -> bool:
+    choice = parse(top["tool_choice"]) if "tool_choice" in top else None
+    return (choice.get("type") if isinstance(choice, dict) else choice) == "none"
 
 
 def _list(top: Mapping[str, msgspec.Raw], key: str) -> list[msgspec.Raw]:
