@@ -5,6 +5,7 @@ with its parts beside it. A *specific term* is what a summary cannot paraphrase:
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from operator import methodcaller
 
@@ -84,6 +85,12 @@ def terms(text: str) -> list[str]:
     """The terms of `text` in order, repeats kept, lower-cased and stemmed; what the lexical index holds."""
     found = analyze_native.terms(text)
     return terms_in_python(text) if found is None else found
+
+
+def terms_of_parts(parts: Sequence[str]) -> list[list[str]]:
+    """The terms of each of some texts: half of what they cost one by one."""
+    found = analyze_native.terms_of_parts(parts)
+    return [*map(terms, parts)] if found is None else found
 
 
 def terms_in_python(text: str) -> list[str]:
@@ -238,8 +245,10 @@ def key(term: str) -> str:
     return " ".join([word for word in words if word not in _NOT_IN_KEYS])
 
 
+_MAY_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\n]")
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?\u2026])[\"')\]*_]{0,3}\s+(?=[\"'(\[*_`]{0,3}[A-Z0-9\u00c0-\u00de`/~$#@-])|(?<=[\u3002\uff01\uff1f])|(?<=[!?])\s+|\n\s*"
+    r"[.!?\u2026][\"')\]*_]{0,3}\s+(?=[\"'(\[*_`]{0,3}[A-Z0-9\u00c0-\u00de`/~$#@-])|[\u3002\uff01\uff1f]"
+    r"|[!?]\s+|\n\s*"
 )
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|approx|cf|[A-Z])\.$")
 
@@ -255,16 +264,15 @@ def sentences(text: str) -> list[tuple[int, int]]:
             spans.append((start, end))
             continue
         at = start
-        for border in _SENTENCE_END.finditer(text, start, end):
-            if (
-                border.group()
-                and "\n" not in border.group()
-                and _ABBREVIATION.search(text, max(at, border.start() - 8), border.start())
-            ):
+        for sign in _MAY_END.finditer(text, start, end):  # found fast; the pattern is tried nowhere else
+            border = _SENTENCE_END.match(text, sign.start(), end) if sign.start() >= at else None
+            if border is None:
                 continue
-            spans.append(
-                (at, border.start() + len(border.group().rstrip()) if border.group().strip() else border.start())
-            )
+            stop = border.start() + (sign.group() != "\n")
+            between = text[stop : border.end()]
+            if between and "\n" not in between and _ABBREVIATION.search(text, max(at, stop - 8), stop):
+                continue
+            spans.append((at, stop + len(between.rstrip())))
             at = border.end()
         spans.append((at, end))
     return [(start, end) for start, end in (_trim(text, a, b) for a, b in spans) if end > start]

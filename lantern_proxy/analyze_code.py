@@ -28,13 +28,19 @@ def prose(pieces: Sequence[str]) -> float:
     return sum(_PROSE.fullmatch(piece) is not None for piece in pieces) / max(1, len(pieces))
 
 
+def is_prose(pieces: Sequence[str], share: float) -> bool:
+    """Are at least `share` of the pieces words? Most texts need no look at their signs to tell."""
+    plain = sum([len(piece) > 1 and piece.isalpha() for piece in pieces])
+    return 0 < share * len(pieces) <= plain or prose(pieces) >= share
+
+
 def is_code(text: str) -> bool:
     """Is a fence, or a line, of a program?"""
     if _BEGINS.match(text):
         return True
     signs = len(_SIGNS.findall(text))
     signed = signs >= max(2, 0.05 * len(text)) and _CALLS.search(text) is not None
-    return (signed or text.endswith((";", "{", "}"))) and prose(text.split()) < _MOST_PROSE
+    return (signed or text.endswith((";", "{", "}"))) and not is_prose(text.split(), _MOST_PROSE)
 
 
 def code_among(lines: Sequence[str]) -> list[bool]:
@@ -48,4 +54,4 @@ def code_among(lines: Sequence[str]) -> list[bool]:
 
 def _is_sentence(line: str) -> bool:
     pieces = line.split()
-    return len(pieces) >= _SENTENCE and prose(pieces) >= _MOST_PROSE
+    return len(pieces) >= _SENTENCE and is_prose(pieces, _MOST_PROSE)

@@ -4,7 +4,7 @@ Unicode is that of this Python: C gets what the code points are from here. The s
 of another version C stays off.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -38,16 +38,42 @@ def terms(text: str) -> list[str] | None:
 
 def lines(text: str) -> bytes | None:
     """The terms of `text` in UTF-8, one a line; b"" when there are none. None as above."""
-    if not SERVES:
+    data = _utf8(text)
+    if data is None:
         return None
+    tables = unicode_of(text, data)
+    return _written(
+        lambda room, out: lib.analyze_terms(tables, ffi.NULL, len(data), data, b"\n", room, out, ffi.NULL), data
+    )
+
+
+def terms_of_parts(parts: Sequence[str]) -> list[list[str]] | None:
+    """The terms of each of some texts, for the price of one call. None: only the reference can do all of them."""
+    text = "".join(parts)
+    data = _utf8(text)
+    if data is None:
+        return None
+    tables, sizes = unicode_of(text, data), [*map(len, parts if len(data) == len(text) else map(str.encode, parts))]
+    joined = _written(lambda room, out: lib.analyze_parts(tables, len(sizes), sizes, data, room, out), data, len(sizes))
+    if joined is None:
+        return None
+    return [each.split("\n") if each else [] for each in joined.decode().split("\0")[:-1]]
+
+
+def _utf8(text: str) -> bytes | None:
+    """None: it has half a surrogate pair, or C does not serve."""
     try:
-        data = text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair
+        return text.encode() if SERVES else None
+    except UnicodeEncodeError:
         return None
-    tables, room = unicode_of(text, data), 3 * len(data) + 64
+
+
+def _written(write: Callable[[int, Any], int], data: bytes, more: int = 0) -> bytes | None:
+    """What `write` writes into the room that it gets; it is called again while that was too little."""
+    room = 3 * len(data) + 64 + more
     while True:
         out = _new("char[]", room)
-        size = lib.analyze_terms(tables, ffi.NULL, len(data), data, b"\n", room, out, ffi.NULL)
+        size: int = write(room, out)
         if size >= 0:
             return bytes(ffi.buffer(out, size))
         if size != lib.ANALYZE_ROOM:

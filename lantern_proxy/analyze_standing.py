@@ -8,6 +8,8 @@ compacted. The words are English; other languages gain and lose nothing.
 import re
 from typing import Literal
 
+from lantern_proxy.analyze_fold import folded
+
 _RULE = re.compile(
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
     r"(?:always(?! (?:here|up|happy|glad|good|great|nice|fun|a|the|so|been|\w+ing)\b)"
@@ -23,16 +25,37 @@ _RULE = re.compile(
 _PREFERENCE = re.compile(
     r"\b(?:i|we) (?:\w+ly |always )?prefer\b|\bmy preferences?\b|\b(?:i|we)(?:['\u2019]d| would) rather\b", re.I
 )
+_OF_RULES = (
+    "always", "never", "now on", "here on", "going forward", "i ask", "whenever you", "time you", "make sure ",
+    "do not", "don'", "don\u2019", "must not",
+)  # fmt: skip
+_OTHERS = ("not", "instead of", "rather than")
+"""What a rule holds one of: the patterns cost a hundred times as much as to look for it."""
+_OF_PREFERENCES = ("prefer", "rather")
 
 
 def is_rule(text: str) -> bool:
     """Does a sentence of it say how things are always to be done, or never?"""
-    return _RULE.search(text) is not None
+    return _may_be_rule(folded(text)) and _RULE.search(text) is not None
 
 
 def is_preference(text: str) -> bool:
     """Does it say what somebody would rather have?"""
-    return _PREFERENCE.search(text) is not None
+    return _may_be_preference(folded(text)) and _PREFERENCE.search(text) is not None
+
+
+def may_lay_down(text: str) -> bool:
+    """False: neither is in `text`, nor in any piece of it."""
+    low = folded(text)
+    return _may_be_rule(low) or _may_be_preference(low)
+
+
+def _may_be_rule(low: str) -> bool:
+    return any(sign in low for sign in _OF_RULES) or ("use " in low and any(other in low for other in _OTHERS))
+
+
+def _may_be_preference(low: str) -> bool:
+    return any(sign in low for sign in _OF_PREFERENCES)
 
 
 def laid_down(text: str) -> Literal["rule", "preference"] | None:

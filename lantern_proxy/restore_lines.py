@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, key, sentences, terms
-from lantern_proxy.analyze_code import code_among, prose
-from lantern_proxy.analyze_standing import laid_down
+from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, key, sentences, terms, terms_of_parts
+from lantern_proxy.analyze_code import code_among, is_prose
+from lantern_proxy.analyze_standing import laid_down, may_lay_down
 from lantern_proxy.restore_present import Present
 from lantern_proxy.turn import Passage, canonical
 
@@ -36,22 +36,22 @@ class Line:
 
 
 def lines(passage: Passage) -> tuple[Line, ...]:
-    """The sentences of a passage. Costs about 50 us for 300 characters: keep them."""
+    """The sentences of a passage. Costs about 100 us for 300 characters: keep them."""
     found = []
-    keyed = [(tag, key(tag)) for tag in passage.tags]
+    keyed = [(tag, k) for tag in passage.tags if (k := key(tag))]
     rows = _rows(passage.text)
     spans = sentences(passage.text)
-    coded = code_among([passage.text[start:end] for start, end in spans])
-    for (start, end), code in zip(spans, coded, strict=True):
-        text = passage.text[start:end]
-        keys = tuple(dict.fromkeys(k for tag, k in keyed if k and tag in text))
-        stems = frozenset(terms(text))
-        words = frozenset(term for term in stems - _COMMON if len(term) > 2)
+    texts = [passage.text[start:end] for start, end in spans]
+    lays_down = passage.speaker == "user" and may_lay_down(passage.text)
+    for (start, end), text, stems_of, code in zip(spans, texts, terms_of_parts(texts), code_among(texts), strict=True):
+        keys = tuple(dict.fromkeys([k for tag, k in keyed if tag in text]))
+        stems = frozenset(stems_of)
+        words = frozenset([term for term in stems - _COMMON if len(term) > 2])
         flat = " ".join(text.split())
         value = salience(text, stems, passage.speaker, specific=bool(keys))
         if rows and sum(_template(row) in rows for row in text.splitlines()) * 2 >= text.count("\n") + 1:
             value *= _ROW.get(passage.speaker, 0.1)
-        sort = _sort(text, passage.speaker, code=code)
+        sort: Sort = "code" if code else (laid_down(text) if lays_down else None) or "plain"
         value *= _WORTH.get(sort, 1.0)
         if passage.speaker == "assistant" and _ANNOUNCES.match(text):
             value = min(value, 0.05)
@@ -60,6 +60,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
 
 
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+(?:[ _'-]+[^\W\d]+)*"), re.compile(r"[-+]?\d+(?:[.,]\d+)*")
+_MAY_BE_ROW = re.compile(r"[#\d].*[#\d]|\|.*\|")
 _MANY_ROWS = 4
 _ROW = {"user": 0.4}
 """What a row of a table or a log counts: they are full of specific terms, and hardly one is ever asked for."""
@@ -72,7 +73,8 @@ def _template(row: str) -> str:
 
 def _rows(text: str) -> frozenset[str]:
     """Templates with several numbers or cells that at least four lines of a text share."""
-    counts = Counter(map(_template, text.splitlines())) if text.count("\n") >= _MANY_ROWS - 1 else Counter()
+    rows = [row for row in text.splitlines() if _MAY_BE_ROW.search(row)] if text.count("\n") >= _MANY_ROWS - 1 else ()
+    counts = Counter(map(_template, rows)) if len(rows) >= _MANY_ROWS else Counter()
     return frozenset(t for t, n in counts.items() if n >= _MANY_ROWS and (t.count("#") >= 2 or t.count("|") >= 2))
 
 
@@ -137,7 +139,7 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
         return 0.3 if specific else 0.05
     value = _SPEAKERS.get(speaker, 1.0)
     pieces = text.split()
-    if len(pieces) >= 4 and prose(pieces) < 0.35:
+    if len(pieces) >= 4 and not is_prose(pieces, 0.35):
         value *= _FIGURES.get(speaker, 0.3)
     if text.rstrip(")\"' *").endswith("?"):
         value *= 0.35
@@ -149,12 +151,6 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
         if not stems.isdisjoint(signs):
             value *= factor
     return value
-
-
-def _sort(text: str, speaker: str, *, code: bool) -> Sort:
-    if code:
-        return "code"
-    return (laid_down(text) if speaker == "user" else None) or "plain"
 
 
 def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from lantern_proxy.analyze import STOP_WORDS, sentences, terms
+from lantern_proxy.analyze_fold import folded
 
 _TO = r"\b[^.?!]{0,60}?\bto"
 _CUE = re.compile(
@@ -30,14 +31,26 @@ _CUE = re.compile(
 _ENDED = re.compile(
     r"\b(?:no longer|not any ?more|anymore|stopped|dropped|got rid of|removed|quit|gave up|abandoned)\b", re.I
 )
+_CUE_SIGNS = (
+    "actually", "instead", "rather than", "no longer", "not any", "anymore", "correction", "scratch that", "chang",
+    "switch", "mov", "migrat", "updat", "bump", "second thought", "renam", "replac", "postponed", "rescheduled",
+    "pushed", "sorry, ", "i meant", "make it", "make that", "now",
+)  # fmt: skip
+_ENDED_SIGNS = (
+    "no longer", "not any", "anymore", "stopped", "dropped", "got rid of", "removed", "quit", "gave up", "abandoned",
+)  # fmt: skip
+"""What each of the two holds one of: the patterns cost ten times as much as to look for it."""
+_PLAIN = r"[a-z]++(?![\w/-]|\.\w)"
+"""A word in lower case that no value begins with: most are such, and they are passed over at once."""
 _VALUES = re.compile(
+    rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
     r"(?P<path>(?<![\w/])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)*|\b[\w-]+(?:/[\w.-]+)+)"
     r"|(?P<date>\b\d{4}-\d\d-\d\d\b|\b(?:\d{1,2}(?:st|nd|rd|th)? )?(?:January|February|March|April|May|June|July|August"
     r"|September|October|November|December)\b(?: \d{1,2}(?:st|nd|rd|th)?\b)?(?:,? \d{4}\b)?"
     r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b|\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b|\b\d{1,2}:\d\d\b)"
     r"|(?P<number>[$\u20ac\u00a3]?\bv?\d+(?:[.,]\d+)*%?)"
     r"|(?P<name>`[^`\n]{1,60}`|\b\w+_\w+\b|\b\w+\.(?:py|js|ts|go|rs|md|json|ya?ml|toml|sql|db|txt)\b|\b[a-z]+[A-Z]\w*\b"
-    r"|(?<=[\w,] )[A-Z]\w+(?: [A-Z]\w+)*)"
+    r"|(?<=[\w,] )[A-Z]\w+(?: [A-Z]\w+)*))"
 )
 _WORD = re.compile(r"\w+")
 _EMPTY = STOP_WORDS | frozenset(
@@ -134,15 +147,20 @@ def _read(text: str) -> _Read:
         rest.append(text[at : match.start()])
         at = match.end()
     words = _WORD.findall(" ".join([*rest, text[at:]]).lower())
-    told = [word for word in words if word not in _EMPTY]
+    told = [word for word in words if len(word) > 2 and word not in _EMPTY]
+    low = folded(text)
     return _Read(
         {sort: frozenset(found) for sort, found in values.items()},
         frozenset().union(*values.values()),
-        frozenset(stem for word in told if len(word) > 2 for stem in terms(word)),
+        frozenset(terms(" ".join(told))),
         tuple(words),
-        _CUE.search(text) is not None,
-        _ENDED.search(text) is not None,
+        _holds(low, _CUE_SIGNS) and _CUE.search(text) is not None,
+        _holds(low, _ENDED_SIGNS) and _ENDED.search(text) is not None,
     )
+
+
+def _holds(text: str, signs: Sequence[str]) -> bool:
+    return any(sign in text for sign in signs)
 
 
 def of_request(question: str, present: str) -> Iterator[str]:

@@ -346,3 +346,16 @@ int64_t analyze_terms(const analyze_unicode *unicode, analyze_words *words, size
     if (n_terms) *n_terms = o.n;
     return o.full ? ANALYZE_ROOM : (int64_t)o.size;
 }
+
+int64_t analyze_parts(const analyze_unicode *unicode, size_t n_parts, const uint32_t *n_bytes, const char *text,
+                      size_t room, char *terms) {
+    size_t size = 0;
+    for (size_t i = 0; i < n_parts; text += n_bytes[i++]) {
+        const int64_t more = analyze_terms(unicode, NULL, n_bytes[i], text, '\n', room - size, terms + size, NULL);
+        if (more < 0) return more;
+        size += (size_t)more;
+        if (size == room) return ANALYZE_ROOM;
+        terms[size++] = 0;
+    }
+    return (int64_t)size;
+}

@@ -58,6 +58,11 @@ typedef struct {
 int64_t analyze_terms(const analyze_unicode *unicode, analyze_words *words, size_t n_bytes, const char *text,
                       char between, size_t room, char *terms, size_t *n_terms);
 
+/* The same of n_parts texts, which stand one behind the other in `text`: a line break between two terms, a zero byte behind
+ * the terms of each part. */
+int64_t analyze_parts(const analyze_unicode *unicode, size_t n_parts, const uint32_t *n_bytes, const char *text,
+                      size_t room, char *terms);
+
 /* Stem the n characters of a word in place; returns how many are left, never more. One byte a character: lower-case
  * ASCII as it is, any other character as 0x80. */
 size_t analyze_stem(uint8_t *word, size_t n);

@@ -92,6 +92,22 @@ static void check_words(const uint8_t *text, size_t n, const uint8_t *terms, siz
     free(w.named), free(w.fresh), free(left);
 }
 
+/* Two parts have the terms of each, and a zero byte behind them; in too little room they say so. */
+static void check_parts(const uint8_t *text, size_t n, size_t n_first, size_t small) {
+    const uint32_t sizes[2] = {(uint32_t)n_first, (uint32_t)(n - n_first)};
+    char *const both = malloc(2 * ROOM), *const each = malloc(2 * ROOM), *const less = malloc(small + 1);
+    const int64_t first = analyze_terms(&unicode, NULL, n_first, (const char *)text, '\n', ROOM, each, NULL);
+    const int64_t second =
+        first < 0 ? first
+                  : analyze_terms(&unicode, NULL, n - n_first, (const char *)text + n_first, '\n', ROOM, each + first + 1, NULL);
+    const int64_t size = analyze_parts(&unicode, 2, sizes, (const char *)text, 2 * ROOM, both);
+    CHECK(size == (second < 0 ? second : first + second + 2));
+    if (size >= 0) each[first] = each[size - 1] = 0;
+    CHECK(size < 0 || !memcmp(both, each, (size_t)size));
+    CHECK(analyze_parts(&unicode, 2, sizes, (const char *)text, small, less) <= (int64_t)small);
+    free(both), free(each), free(less);
+}
+
 /* Text and room are exactly as large as they are said to be, so that a byte too far is seen. */
 static void test_any_bytes_in_any_room(uint64_t seed) {
     uint8_t drawn_text[TEXT], *const terms = malloc(ROOM);
@@ -113,6 +129,7 @@ static void test_any_bytes_in_any_room(uint64_t seed) {
         CHECK(analyze_terms(&unicode, NULL, n, (char *)text, '\n', small, less, NULL) <= (int64_t)small);
         free(tight), free(less);
     }
+    check_parts(text, n, drawn(&seed) % (n + 1), drawn(&seed) % 100);
     free(text), free(terms);
 }
 
