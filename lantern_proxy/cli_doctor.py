@@ -183,6 +183,8 @@ def _proxy(config: Config) -> Iterator[Diagnosis]:
     for reason, count in (told.get("degraded") or {}).items():
         if count:
             yield Diagnosis("degraded", "warn", f"{reason}: {count:,} requests since the start", _remedy(reason))
+    for kind, count in (told.get("faults") or {}).items():
+        yield Diagnosis("faults", "warn", f"{kind}: {count:,} times since the start", "see the proxy's log")
 
 
 def _remedy(reason: str) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, Record, Uncut
-from lantern_proxy.proxy_restorer import LateRestorer
+from lantern_proxy.proxy_restorer import MADE_S, LateRestorer
 from lantern_proxy.turn import Filed, Passage
 
 QUIET_S = 0.02
@@ -144,8 +144,10 @@ def _length(filed: Filed) -> int:
 
 
 def _settle(archive: Archive, restorer: LateRestorer, work: Settling) -> None:
-    learnt = restorer.want().result().settle(work.tenant, work.restored, work.answer, work.at)
-    archive.of(work.tenant).reinforce(learnt)
+    made = restorer.want()
+    if made is not None:
+        learnt = made.result(MADE_S).settle(work.tenant, work.restored, work.answer, work.at)
+        archive.of(work.tenant).reinforce(learnt)
 
 
 def _passages(cut: Uncut) -> list[Passage]:

@@ -20,6 +20,9 @@ from lantern_proxy.wire.json import Insert, WireError
 
 log = logging.getLogger("lantern.proxy")
 
+LEAVING = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+"""What is no failure: somebody wants to end. All else is one, also a panic of native code, which is no Exception."""
+
 
 @dataclass(slots=True)
 class Exchange:
@@ -183,22 +186,29 @@ class Prefixes:
 
 
 class Once:
-    """Tells a fault the first time, and from then on only to those who debug, until it is over."""
+    """Tells a fault the first time, and then once an hour, but to those who debug every time, until it is over."""
+
+    AGAIN_S = 3_600.0
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
-        self._told: set[str] = set()
+        self._told: dict[str, float] = {}
 
     def tell(self, kind: str, message: str, *parts: object, error: BaseException | None = None) -> None:
-        """error: one that nobody expected, so that its trace is wanted"""
-        level = logging.DEBUG if kind in self._told else logging.ERROR
-        self._told.add(kind)
-        self._log.log(level, message, *parts, exc_info=error)
+        """kind:  such as `write`, or `write:ValueError`
+        error: one that nobody expected, so that its trace is wanted
+        """
+        now = time.monotonic()
+        is_new = now - self._told.get(kind, -self.AGAIN_S) >= self.AGAIN_S
+        if is_new:
+            self._told[kind] = now
+        self._log.log(logging.ERROR if is_new else logging.DEBUG, message, *parts, exc_info=error)
 
     def is_over(self, kinds: Sequence[str]) -> bool:
         """Forget the faults of these kinds; True when there were any."""
-        over = self._told.intersection(kinds)
-        self._told -= over
+        over = [kind for kind in self._told if kind.partition(":")[0] in kinds]
+        for kind in over:
+            del self._told[kind]
         return bool(over)
 
 
@@ -217,14 +227,14 @@ class FailingOpen:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if error is None or not isinstance(error, Exception):
+        if error is None or isinstance(error, LEAVING):
             return False
         if isinstance(error, WireError):  # not what its path promises: the upstream may say so
             log.info("%s passes through as it came: %s", self.exchange.id, error)
             return True
         self.exchange.degraded.append(f"{self.stage}:error")
         told = "%s: %s failed; the request goes on without it"
-        self.once.tell(self.stage, told, self.exchange.id, self.stage, error=error)
+        self.once.tell(f"{self.stage}:{type(error).__name__}", told, self.exchange.id, self.stage, error=error)
         return True
 
 

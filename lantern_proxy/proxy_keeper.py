@@ -37,7 +37,7 @@ class Keeper:
     def __init__(
         self, config: Config, embedder: "Embedder | None",
         opened: "Callable[[], tuple[Archive | None, Restorer | None]]",
-        attempt: Callable[[str, Callable[[], object]], Exception | None], *, keeps: bool,
+        attempt: Callable[[str, Callable[[], object]], BaseException | None], *, keeps: bool,
     ) -> None:  # fmt: skip
         self._config, self._embedder, self._keeps = config, embedder, keeps
         self._opened, self._attempt = opened, attempt
@@ -79,14 +79,21 @@ class Keeper:
         """Notice what was forgotten, and remove what `privacy.keep_...` no longer wants."""
         due = time.monotonic() + _RETAIN_S
         while not self._closing.wait(_WATCH_S):
-            archive, _ = self._opened()
-            try:
-                self.notice()
-                if archive is not None and self._keeps and time.monotonic() > due:
-                    due = time.monotonic() + _RETAIN_S
-                    retain(archive, self._config.privacy, now=time.time())
-            except ArchiveError as error:
-                log.debug("the keeper waits: %s", error)
+            self._attempt("notice", self._look)
+            if self._keeps and time.monotonic() > due:
+                due = time.monotonic() + _RETAIN_S
+                self._attempt("retain", self._retain)
+
+    def _look(self) -> None:
+        try:
+            self.notice()
+        except ArchiveError as error:  # the writer meets it, too, and tells
+            log.debug("the keeper waits: %s", error)
+
+    def _retain(self) -> None:
+        archive, _ = self._opened()
+        if archive is not None:
+            retain(archive, self._config.privacy, now=time.time())
 
     def notice(self) -> bool:
         """Was something forgotten since the last look? Then what is held open is let go of. About 10 us.

@@ -50,14 +50,13 @@ class Ledgers:
 
     def is_empty(self, key: Key, *, new: bool = False) -> bool:
         """Is a session's ledger here, with nothing in it and nobody at work on it? new: as in `of`."""
-        ledger = self._ledgers.get(key)
-        if ledger is None and new and key not in self._queues:
-            ledger = self._ledgers[key] = []
-            self._count(key, ledger)
+        if key in self._queues:
+            return False
+        ledger = self._held(key)
+        if ledger is None and new:
+            ledger = self._begin(key, [])
             self._make_room()
-        elif ledger is not None:
-            self._ledgers.move_to_end(key)
-        return ledger is not None and not ledger and key not in self._queues
+        return ledger is not None and not ledger
 
     @asynccontextmanager
     async def of(self, key: Key, *, new: bool = False) -> AsyncIterator[list[Block]]:
@@ -66,12 +65,9 @@ class Ledgers:
         queue.length += 1
         try:
             async with queue.lock:
-                ledger = self._ledgers.get(key)
+                ledger = self._held(key)
                 if ledger is None:
-                    ledger = self._ledgers[key] = [] if new else await asyncio.to_thread(self._read, key)
-                    self._count(key, ledger)
-                else:
-                    self._ledgers.move_to_end(key)
+                    ledger = self._begin(key, [] if new else await asyncio.to_thread(self._read, key))
                 before = len(ledger)
                 yield ledger
                 if len(ledger) != before:
@@ -81,6 +77,18 @@ class Ledgers:
             if not queue.length:
                 del self._queues[key]
             self._make_room()
+
+    def _held(self, key: Key) -> list[Block] | None:
+        """A ledger that is in memory, which is used now."""
+        ledger = self._ledgers.get(key)
+        if ledger is not None:
+            self._ledgers.move_to_end(key)
+        return ledger
+
+    def _begin(self, key: Key, ledger: list[Block]) -> list[Block]:
+        self._ledgers[key] = ledger
+        self._count(key, ledger)
+        return ledger
 
     def _count(self, key: Key, ledger: Sequence[Block]) -> None:
         if self._ledgers.get(key) is ledger:

@@ -9,6 +9,7 @@ from lantern_proxy import reinforce
 from lantern_proxy.compaction import compare
 from lantern_proxy.compaction_place import question
 from lantern_proxy.history import Session
+from lantern_proxy.proxy_exchange import settled
 from lantern_proxy.turn import Identity, Preview, Request, Restored
 from lantern_proxy.wire import protocol_of
 
@@ -36,7 +37,11 @@ async def preview(
     making = proxy.writer.want_restorer()
     if mine is None or making is None:
         return Preview(tenant=tenant)
-    return await asyncio.to_thread(_choose, proxy, await asyncio.wrap_future(making), request, tenant, project, mine)
+    if not await settled(making, _PATIENCE_S):
+        return Preview(tenant=tenant, session=mine.id, notes=("restore:warming",))
+    if making.exception() is not None:
+        return Preview(tenant=tenant, session=mine.id, notes=("restore:error",))
+    return await asyncio.to_thread(_choose, proxy, making.result(), request, tenant, project, mine)
 
 
 def _read(body: bytes, api: str) -> Request:

@@ -50,7 +50,7 @@ class Restoring:
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
         self._owed: dict[Key, None] = {}
-        """Sessions whose loss block was late: they get it with their next question."""
+        """Sessions whose loss block was late or failed: they get it with their next question."""
         self._warmed: dict[Key, int] = {}
         """Session -> how many messages it had when its index was opened ahead."""
 
@@ -115,9 +115,6 @@ class Restoring:
 
     async def _add_blocks(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """The loss block where the history was lost, and the question block in the text that waits for an answer."""
-        if self._breaker.open(time.monotonic()):
-            exchange.degraded.append("restore:resting")
-            return
         config, verdict = self._config.restore, step.verdict
         asked = question(request)
         asked_text = request.messages[asked].text if asked is not None else ""
@@ -127,20 +124,28 @@ class Restoring:
         if spot is None and is_new and asked is not None and key in self._owed:
             spot = asked, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
         if spot is not None:
+            self._owe(key)  # until it is there, whatever goes wrong
+        if self._breaker.open(time.monotonic()):
+            exchange.degraded.append("restore:resting")
+            return
+        if spot is not None:
             summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
             ask = self._ask(
                 exchange, request, step, self._room(config.budget_chars, request), deadline, asked_text, summary
             )
-            self._owed.pop(key, None)
-            if not await self._add(exchange, request, spot[0], spot[1], ask, "loss", deadline):
-                self._owed[key] = None
-                if len(self._owed) > _OWED:
-                    self._owed.pop(next(iter(self._owed)))
+            if await self._add(exchange, request, spot[0], spot[1], ask, "loss", deadline):
+                self._owed.pop(key, None)
         if asked is not None and is_new:
             ask = self._ask(
                 exchange, request, step, self._room(config.question_chars, request), deadline, asked_text, ""
             )
             await self._add(exchange, request, asked, "inside", ask, "question", deadline)
+
+    def _owe(self, key: Key) -> None:
+        self._owed.pop(key, None)
+        self._owed[key] = None
+        if len(self._owed) > _OWED:
+            self._owed.pop(next(iter(self._owed)))
 
     def _room(self, most_chars: int, request: Request) -> int:
         """Characters that a block may have for this request's model."""

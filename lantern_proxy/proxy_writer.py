@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING
 from lantern_proxy.archive import Archive, ArchiveError, Record
 from lantern_proxy.config import Config
 from lantern_proxy.proxy_cut import QUIET_S, Cutter, Settling
-from lantern_proxy.proxy_exchange import Once
+from lantern_proxy.proxy_exchange import LEAVING, Once
 from lantern_proxy.proxy_keeper import Keeper
-from lantern_proxy.proxy_restorer import LateRestorer, MakeRestorer, make_restorer
+from lantern_proxy.proxy_restorer import AGAIN_S, MADE_S, LateRestorer, MakeRestorer, make_restorer, model_call
 
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
     from lantern_proxy.restore import Restorer
-    from lantern_proxy.upstream_ask import ModelCall
 
 log = logging.getLogger("lantern.writer")
 
@@ -76,7 +75,7 @@ class Writer:
         keeper: bool = True,
     ) -> None:  # fmt: skip
         self._config, self._embedder, self._make_restorer = config, embedder, make_restorer
-        self._ask_model = _model_call(config) if config.rerank.model else None
+        self._ask_model = model_call(config) if config.rerank.model else None
         self.archive: Archive | None = None
         self._late: LateRestorer | None = None
         self.problem = ""
@@ -98,7 +97,7 @@ class Writer:
         self._closing = threading.Event()
         self._open()
         if self.making is not None:  # the first request may need it, and the deadline of a restore is shorter than this
-            self.making.exception()
+            wait([self.making], MADE_S)
         self._thread = threading.Thread(target=self._write_all, name="lantern-writer", daemon=True)
         self._thread.start()
         self._keeper.start()
@@ -114,7 +113,7 @@ class Writer:
 
     @property
     def making(self) -> "Future[Restorer] | None":
-        """The restorer that is made, or being made; None while nobody wants one."""
+        """The restorer that is made, or being made, or could not be; None while nobody wants one."""
         late = self._late
         return late.made if late is not None else None
 
@@ -192,35 +191,46 @@ class Writer:
             self.is_opening = True
             self._let_go()
             self._inode = -1  # the number of a file that is gone may be that of the next one
-        try:
-            archive = Archive(self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._key)
-            self._keeper.begin(archive)
-            holds_some = archive.newest_passage() > 0
-        except ArchiveError as error:
+        error = self._attempt("open", self._open_file)
+        self.is_opening = False
+        if error is not None:
             self._failed_at = time.monotonic()
-            self._fault("open", str(error))
-            return False
-        else:
-            self._use(archive, holds_some=holds_some)
-            return True
-        finally:
-            self.is_opening = False
+            if not isinstance(error, ArchiveError):
+                self.problem = f"archive {self._path} cannot be opened ({type(error).__name__}: {error}); see the log"
+        return error is None
+
+    def _open_file(self) -> None:
+        archive = Archive(self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._key)
+        try:
+            self._keeper.begin(archive)
+            self._use(archive, holds_some=archive.newest_passage() > 0)
+        except BaseException:
+            self._let_go()
+            archive.close()
+            raise
 
     def _use(self, archive: Archive, *, holds_some: bool) -> None:
         before, self._inode = self._inode, archive.path.stat().st_ino
         if self._inode != before:
             self.file += 1
-        self._late = LateRestorer(partial(self._new_restorer, archive))
+        self._late = late = LateRestorer(partial(self._new_restorer, archive))
         if self._config.restore.enabled and holds_some:  # the next request may lack some of it
-            self._late.want()
+            self._attempt("restorer", late.want)
         self.archive, self.problem = archive, ""
         self._cutter.open(archive)
         if self._once.is_over(["open", "deleted"]):
             log.info("archive %s is open", archive.path)
 
     def _new_restorer(self, archive: Archive) -> "Restorer":
-        restorer = self._make_restorer(archive, self._config, self._embedder)
+        try:
+            restorer = self._make_restorer(archive, self._config, self._embedder)
+        except BaseException as error:
+            told = f"nothing can be restored ({type(error).__name__}: {error}); tried again every {AGAIN_S:.0f} s"
+            self._fault("restorer", told, error)
+            raise
         restorer.rerankers.ask_model = self._ask_model
+        if self._once.is_over(["restorer"]):
+            log.info("what was archived can be restored again")
         return restorer
 
     def _let_go(self) -> None:
@@ -236,11 +246,13 @@ class Writer:
         if kind in ("open", "deleted", "write"):
             self.problem = message
 
-    def _attempt(self, kind: str, work: Callable[[], object]) -> Exception | None:
+    def _attempt(self, kind: str, work: Callable[[], object]) -> BaseException | None:
         """What went wrong with `work`, counted and told."""
         try:
             work()
-        except Exception as error:  # a write that fails costs the write, never the answer
+        except LEAVING:
+            raise
+        except BaseException as error:  # a write that fails costs the write, never the answer
             unexpected = None if isinstance(error, ArchiveError) else error
             self._fault(kind if unexpected is None else f"{kind}:{type(error).__name__}", str(error), unexpected)
             return error
@@ -249,16 +261,22 @@ class Writer:
     # writing
 
     def _write_all(self) -> None:
-        while self._take():
-            self._write_waiting()
-            self._cut()
-        self._write_waiting()
+        more = True
+        while more:
+            more = self._take()
+            if self._attempt("write", self._work_off) is not None:
+                self._closing.wait(_RETRY_S)
         until = time.monotonic() + _CUT_AT_END_S
         while self._cutter and time.monotonic() < until and self._cut_some():
             pass
         self._cutter.tell(False)
         for waiting in self._waiting:
             waiting.tell(False)
+
+    def _work_off(self) -> None:
+        self._write_waiting()
+        if not self._closing.is_set():
+            self._cut()
 
     def _cut(self) -> None:
         """Cut what must be cut now: little at a time, since turns that come meanwhile go first."""
@@ -372,19 +390,11 @@ class Writer:
             waiting.tell(True)
         self._cutter.crowd = len(group)
         for waiting in group:
-            if waiting.record is not None:
-                self._cutter.add(waiting.record, _settling(waiting.record.tenant, waiting.job))
+            record, job = waiting.record, waiting.job
+            if record is not None:
+                settling = Settling(record.tenant, job.restored, job.answer, job.at) if job.restored else None
+                self._cutter.add(record, settling)
 
 
 def _nothing() -> Record:
     raise AssertionError("a job of no file is never built")
-
-
-def _model_call(config: Config) -> "ModelCall":
-    from lantern_proxy.upstream_ask import ModelCall
-
-    return ModelCall(config.rerank)
-
-
-def _settling(tenant: str, job: Job) -> Settling | None:
-    return Settling(tenant, job.restored, job.answer, job.at) if job.restored else None

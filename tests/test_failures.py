@@ -193,7 +193,14 @@ def a_folder(path, upstream):
     path.mkdir()
 
 
-@pytest.mark.parametrize("spoil", [corrupt, half_corrupt, newer, not_ours, a_folder])
+def of_a_broken_secret(path, upstream):
+    """What nobody foresaw: no error of SQLite's."""
+    Archive(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE settings SET value = 'not hex' WHERE name = 'secret'")
+
+
+@pytest.mark.parametrize("spoil", [corrupt, half_corrupt, newer, not_ours, a_folder, of_a_broken_secret])
 def test_an_archive_that_cannot_be_used_at_the_start_costs_no_answer_and_is_left_alone(
     upstream, expected, tmp_path, spoil, caplog
 ):
@@ -212,7 +219,7 @@ def test_an_archive_that_cannot_be_used_at_the_start_costs_no_answer_and_is_left
     assert state["degraded"]["archive:unavailable"] == 6
     errors = [r for r in caplog.records if r.name.startswith("lantern") and r.levelno >= logging.ERROR]
     assert len(errors) == 1
-    if config.archive.path.is_file() and spoil is not half_corrupt:
+    if config.archive.path.is_file() and spoil not in (half_corrupt, of_a_broken_secret):
         assert config.archive.path.read_bytes() == before
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, echo, http, serving, told, wait_for
 from starlette.testclient import TestClient
 
-from lantern_proxy import __version__
+from lantern_proxy import __version__, proxy_restorer, proxy_writer
 from lantern_proxy.app import create
 from lantern_proxy.bench import serve
 from lantern_proxy.config import RestoreConfig
@@ -52,7 +53,7 @@ class Serving:
     """`lantern serve` in a process of its own, which tells what it has imported."""
 
     def __init__(self, upstream: Upstream, archive: Path) -> None:
-        env = {"LANTERN_OPENAI_UPSTREAM": f"{upstream.url}/v1", "PATH": "", "LANTERN_ARCHIVE": str(archive)}
+        env = os.environ | {"LANTERN_OPENAI_UPSTREAM": f"{upstream.url}/v1", "LANTERN_ARCHIVE": str(archive)}
         config = archive.with_suffix(".yaml")
         config.write_text('embed: {enabled: "off"}\nrestore: {deadline_ms: 60000}\n')
         self.process = subprocess.Popen(
@@ -126,18 +127,96 @@ def test_a_block_whose_restorer_is_not_made_in_time_is_told_and_comes_with_the_n
             assert "GATE-07919" in upstream.got[-1].body.decode()
 
 
-def test_a_restorer_that_cannot_be_made_costs_no_answer(tmp_path):
-    def never(*_):
-        raise ImportError("no numpy here")
+class Panic(BaseException):
+    """As native code raises it (pyo3's PanicException)."""
 
-    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path), make_restorer=never) as url:
+
+@pytest.mark.parametrize("error", [ImportError("no numpy here"), Panic("native code fell over"), SystemExit(2)])
+def test_a_restorer_that_cannot_be_made_costs_no_answer_is_told_and_is_made_later(tmp_path, monkeypatch, caplog, error):
+    monkeypatch.setattr(proxy_restorer, "AGAIN_S", 0.1)
+    caplog.set_level("INFO", "lantern")
+    errors = [error]
+
+    def make(*parts):
+        if errors:
+            raise errors[0]
+        return Restorer(*parts)
+
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path), make_restorer=make) as url:
         said: list = []
         for n in range(6):
             said.append({"role": "user", "content": f"Depot {n} ships through gate GATE-{n * 7919:05d}."})
             said.append(ask(url, body(*said)).json()["choices"][0]["message"])
-        answer = ask(url, body(*said[-2:], "Which gate?"))
-        assert answer.status_code == 200
-        assert told(answer)["degraded"] == "restore:error"
+        lost = body(*said[-2:], "Through which gate does Depot 1 ship?")
+        answer = ask(url, lost)
+        assert (answer.status_code, told(answer)["degraded"]) == (200, "restore:error")
+        assert upstream.got[-1].data == lost
+        assert http.get(f"{url}/lantern/health").json()["faults"]["restorer"] >= 1
+        tail = [*lost["messages"], answer.json()["choices"][0]["message"]]
+        errors.clear()
+
+        def restored():
+            tail.append({"role": "user", "content": "carry on with that"})
+            answer = ask(url, body(*tail))
+            tail.append(answer.json()["choices"][0]["message"])
+            return "degraded" not in told(answer) and "GATE-07919" in upstream.got[-1].body.decode()
+
+        assert wait_for(restored)
+    assert [r.getMessage() for r in caplog.records].count("what was archived can be restored again") == 1
+
+
+def test_a_start_does_not_wait_for_a_restorer_without_end(tmp_path, monkeypatch):
+    may = threading.Event()
+    monkeypatch.setattr(proxy_writer, "MADE_S", 0.1)
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=100))
+        with serving(config) as url:
+            ask(url, body(*HISTORY))
+        with serving(config, make_restorer=lambda *parts: may.wait(60) and Restorer(*parts)) as url:
+            answer = ask(url, body(HISTORY[2], "I heard: Which number was it?", "Of my locker, I mean."))
+            assert answer.status_code == 200
+            may.set()
+
+
+def test_a_restorer_of_an_archive_that_was_closed_is_not_made_any_more():
+    made = []
+    late = LateRestorer(lambda: made.append(1))
+    late.close()
+    assert late.want() is None
+    assert not made
+
+
+def test_a_restorer_that_is_made_after_the_close_is_closed():
+    may, closed = threading.Event(), threading.Event()
+
+    class Made:
+        close = staticmethod(closed.set)
+
+    late = LateRestorer(lambda: may.wait(60) and Made())
+    late.want()
+    late.close(0.01)
+    may.set()
+    assert closed.wait(60)
+
+
+def test_a_panic_of_native_code_costs_the_restore_and_not_the_answer(tmp_path):
+    class Panicking(Restorer):
+        def at_compaction(self, ask):
+            raise Panic("native code fell over")
+
+        for_question = at_compaction
+
+        def settle(self, *_):
+            raise Panic("and again")
+
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path), make_restorer=Panicking) as url:
+        said: list = []
+        for n in range(6):
+            said.append({"role": "user", "content": f"Depot {n} ships through gate GATE-{n * 7919:05d}."})
+            said.append(ask(url, body(*said)).json()["choices"][0]["message"])
+        answer = ask(url, body(*said[-2:], "Through which gate does Depot 1 ship?"))
+        assert (answer.status_code, told(answer)["degraded"]) == (200, "restore:error")
+        assert ask(url, body("Good morning.")).status_code == 200
 
 
 def test_one_who_no_longer_waits_for_the_restorer_does_not_cancel_it_for_the_others():
@@ -153,7 +232,7 @@ def test_one_who_no_longer_waits_for_the_restorer_does_not_cancel_it_for_the_oth
     assert late.want().result(60) is late.ready is Restorer
 
 
-def test_a_restorer_whose_thread_cannot_start_is_tried_again_and_keeps_nobody_waiting(monkeypatch):
+def test_a_restorer_whose_thread_cannot_start_is_tried_again(monkeypatch):
     def no_thread(self):
         raise RuntimeError("can't start new thread")
 
@@ -162,8 +241,20 @@ def test_a_restorer_whose_thread_cannot_start_is_tried_again_and_keeps_nobody_wa
         patch.setattr(threading.Thread, "start", no_thread)
         with pytest.raises(RuntimeError):
             late.want()
-        late.close()
     assert late.want().result(60) is Restorer
+
+
+def test_closing_a_restorer_whose_thread_could_not_start_waits_for_nothing(monkeypatch):
+    def no_thread(self):
+        raise RuntimeError("can't start new thread")
+
+    late = LateRestorer(lambda: Restorer)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError):
+            late.want()
+    late.close()
+    assert late.want() is None
 
 
 def test_the_version_that_is_told_without_asking_pip_is_the_installed_one():

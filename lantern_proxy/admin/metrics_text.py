@@ -29,7 +29,12 @@ class _Tallies(Collector):
         proxy = self._state.proxy
         yield _counter("lantern_requests", "Requests of memory paths by event.", "event", proxy.tallies.events)
         yield _counter("lantern_degraded", "What was skipped and why.", "reason", proxy.tallies.degraded)
-        yield _counter("lantern_faults", "Faults of the archive and the embedder.", "kind", proxy.writer.faults)
+        yield _counter(
+            "lantern_faults",
+            "Faults of the archive, of what restores and of the embedder.",
+            "kind",
+            proxy.writer.faults,
+        )
         yield _counter("lantern_redacted", "What was redacted before archiving.", "kind", proxy.privacy.found)
         yield CounterMetricFamily(
             "lantern_restored_passages", "Passages restored for the first time.", proxy.tallies.restored
