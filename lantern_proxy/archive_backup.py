@@ -103,7 +103,9 @@ def _appearing(target: Path) -> Iterator[Path]:
             raise ArchiveError(f"{target} exists; remove it first, or name another file")
         os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
-        raise ArchiveError(f"{target} cannot be written ({error.strerror}); name a file in a folder that can") from None
+        raise ArchiveError(
+            f"{target} cannot be written ({error.strerror}); name a file in a folder that takes one"
+        ) from None
     try:
         yield partial
         partial.replace(target)

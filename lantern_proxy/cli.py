@@ -17,7 +17,6 @@ from lantern_proxy.cli_frame import Settings, Terminal, settled
 SHAPES = ("user-summary", "assistant-summary", "truncated", "system-summary", "continued", "last-six")
 """demo.SHAPES by name: demo.py is not imported for the help."""
 
-
 _ELSEWHERE = {
     "edit": "cli_feedback.edit",
     "export": "cli_file.export",
@@ -44,6 +43,19 @@ _ELSEWHERE = {
 class Commands(Terminal):
     """Those that are defined here, and those from elsewhere."""
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], self.list_commands(ctx), n=1)  # click looks among imported ones
+            if not close:
+                raise
+            raise click.UsageError(f"no such command {args[0]!r}; did you mean {close[0]}?", ctx) from error
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*self.commands, *_ELSEWHERE])
 
@@ -55,7 +67,7 @@ class Commands(Terminal):
         return command
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("lantern", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="lantern-proxy", prog_name="lantern")
 def cli() -> None:
     """Give back what your LLM client's compaction lost.
@@ -134,7 +146,11 @@ def serve(settings: Settings, host: str | None, port: int | None, workers: int |
 @cli.command()
 @settled
 @click.option(
-    "--shape", default="user-summary", show_default=True, help="How the client compacts; `--shape list` lists."
+    "--shape",
+    type=click.Choice([*SHAPES, "all"]),
+    default="user-summary",
+    show_default=True,
+    help="How the client compacts; all: one after the other.",
 )
 @click.option(
     "--words",

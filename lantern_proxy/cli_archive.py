@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lantern_proxy import cli_forget
-from lantern_proxy.cli_frame import Settings, plain, settled, tenant_option, tenants
+from lantern_proxy.cli_frame import Settings, limit_option, plain, settled, tenant_option, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, PruneRule, TenantArchive
@@ -18,7 +18,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 @click.command()
 @settled
 @tenant_option
-@click.option("-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="Most sessions to show.")
+@limit_option(20, "sessions")
 @click.option("--project", help="Only sessions of this project.")
 def sessions(settings: Settings, tenant: str | None, limit: int, project: str | None) -> None:
     """List sessions, last seen first.
@@ -60,13 +60,13 @@ def show(
 
     with settings.open() as archive:
         owner, row = _session(archive, tenant, session)
+        messages = [filed for filed in owner.messages(row.id) if turn in (None, filed.turn)]
+        if turn is not None and not messages:
+            raise click.ClickException(f"session {row.id} has no turn {turn}; `lantern show {row.id}` shows all")
         if passages:
             _passages(settings, owner, row.id, turn)
             return
-        messages = [filed for filed in owner.messages(row.id) if turn in (None, filed.turn)]
         requests = owner.requests(row.id, limit=-1) if turn is None else []
-    if not messages:
-        raise click.ClickException(f"session {row.id} has no turn {turn}; `lantern show {row.id}` shows all")
     if not settings.as_json:
         cli_timeline.timeline(messages, requests, brief=brief)
         return
@@ -74,7 +74,7 @@ def show(
         message = {"role": filed.message.role, "text": filed.message.text}
         raw = filed.message.raw.decode("utf-8", "surrogateescape")
         rest = {name: getattr(filed, name) for name in ("key", "position", "turn", "side", "partial", "created_at")}
-        settings.tell({"session": row.id, **rest, **message, "raw": raw})
+        settings.tell({"tenant": owner.tenant, "session": row.id, **rest, **message, "raw": raw})
 
 
 def _passages(settings: Settings, owner: "TenantArchive", session: str, turn: int | None) -> None:
@@ -88,14 +88,15 @@ def _passages(settings: Settings, owner: "TenantArchive", session: str, turn: in
         return
     names = ("id", "turn", "speaker", "kind", "confidence", "success", "accesses", "accessed_at", "verdict", "pinned")
     for each in found:
-        settings.tell({"session": session, **{name: getattr(each, name) for name in names}, "text": each.text})
+        figures = {name: getattr(each, name) for name in names}
+        settings.tell({"tenant": owner.tenant, "session": session, **figures, "text": each.text})
 
 
 @click.command()
 @settled
 @tenant_option
 @click.argument("query")
-@click.option("-n", "--limit", default=10, show_default=True, type=click.IntRange(1), help="Most passages to show.")
+@limit_option(10, "passages")
 @click.option("--session", help="Only this session.")
 @click.option("--project", help="Only this project.")
 @click.option("--speaker", help="Only what they said: user, assistant, tool, or a name.")
@@ -123,8 +124,8 @@ def search(
 
     from lantern_proxy import cli_text
 
-    since = time.time() - _seconds("--newer-than", newer_than) if newer_than else None
-    until = time.time() - _seconds("--older-than", older_than) if older_than else None
+    since = None if newer_than is None else time.time() - _seconds("--newer-than", newer_than)
+    until = None if older_than is None else time.time() - _seconds("--older-than", older_than)
     filters: Filters = {"project": project, "speaker": speaker, "kind": kind, "since": since, "until": until}
     with settings.open() as archive:
         id = _session(archive, tenant, session)[1].id if session else None
@@ -173,12 +174,13 @@ def prune(
 
     from lantern_proxy.archive import PruneRule
 
+    conditions = (older_than, below_confidence, session, keep_mb)
     if retention:
-        cli_forget.retain(settings, alone=not (older_than or below_confidence or session or tenant or dry_run), yes=yes)
+        cli_forget.retain(settings, alone=not (any(c is not None for c in (*conditions, tenant)) or dry_run), yes=yes)
         return
-    if older_than is None and below_confidence is None and session is None and keep_mb is None:
+    if all(condition is None for condition in conditions):
         raise click.UsageError("prune needs --older-than, --below-confidence, --session, --keep-mb or --retention")
-    age_s = _seconds("--older-than", older_than) if older_than else None
+    age_s = None if older_than is None else _seconds("--older-than", older_than)
     with settings.open(write=True) as archive:
         if keep_mb is not None:
             age_s = _age_beyond(archive, keep_mb, age_s)

@@ -78,7 +78,8 @@ def _keep_request(archive: Path, script: demo.Chat, shape: str, question: str) -
 @contextmanager
 def _telling(*, quiet: bool) -> Iterator[demo.Tell]:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30))
-    with Progress(*columns, console=console(err=True), transient=True, disable=quiet) as progress:
+    out = console(err=True)
+    with Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal) as progress:
         task = progress.add_task("starting two servers on 127.0.0.1")
         yield lambda what, done, of: progress.update(task, description=what, completed=done, total=of)
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli_frame import Settings, plain, settled, tenant_option, tenants
+from lantern_proxy.cli_frame import Settings, limit_option, plain, settled, tenant_option, tenants
 from lantern_proxy.cli_why import newest_restored
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def feedback(settings: Settings, tenant: str | None, request: str, passage: int,
             now=time.time(),
             settle=lambda confidence, success, used: reinforce.settle(confidence, success, used, known),
         )
-    _tell(settings, judged)
+    _tell(settings, owner, judged)
 
 
 @click.command()
@@ -61,7 +61,7 @@ def pin(settings: Settings, tenant: str | None, passage: int, off: bool) -> None
     with settings.open(write=True) as archive:
         owner = _owner(archive, tenant, passage)
         pinned = (owner.unpin if off else owner.pin)(passage, now=time.time())
-    _tell(settings, pinned)
+    _tell(settings, owner, pinned)
 
 
 @click.command()
@@ -84,8 +84,11 @@ def edit(settings: Settings, tenant: str | None, passage: int, text: str | None,
     with settings.open(write=not history) as archive:
         owner = _owner(archive, tenant, passage)
         if history:
-            for past in owner.history(passage):
+            edits = owner.history(passage)
+            for past in edits:
                 settings.tell(plain(past)) if settings.as_json else cli_text.correction(past)
+            if not edits and not settings.as_json:
+                click.echo(f"passage {passage} was never corrected")
             return
         before = owner.passages_by_id([passage])[passage]
         if text is None:
@@ -93,13 +96,13 @@ def edit(settings: Settings, tenant: str | None, passage: int, text: str | None,
         if text is None or text.strip() == before.text.strip():
             raise click.ClickException(f"passage {passage} was left as it is")
         corrected = owner.edit(reword(before, text.strip()), now=time.time())
-    _tell(settings, corrected)
+    _tell(settings, owner, corrected)
 
 
 @click.command()
 @settled
 @tenant_option
-@click.option("-n", "--limit", default=50, show_default=True, type=click.IntRange(1), help="Most passages to show.")
+@limit_option(50, "passages")
 def marks(settings: Settings, tenant: str | None, limit: int) -> None:
     """List the passages that somebody judged, pinned or corrected, changed last first.
 
@@ -109,13 +112,13 @@ def marks(settings: Settings, tenant: str | None, limit: int) -> None:
     from lantern_proxy import cli_text
 
     with settings.open() as archive:
-        found = [marked for owner in tenants(archive, tenant) for marked in owner.marked(limit)]
-    found = sorted(found, key=lambda marked: -marked.changed_at)[:limit]
+        found = [(owner, marked) for owner in tenants(archive, tenant) for marked in owner.marked(limit)]
+    found = sorted(found, key=lambda pair: -pair[1].changed_at)[:limit]
     if settings.as_json:
-        for marked in found:
-            settings.tell(_row(marked.passage) | {"changed_at": marked.changed_at, "edits": marked.edits})
+        for owner, marked in found:
+            settings.tell(_row(owner, marked.passage) | {"changed_at": marked.changed_at, "edits": marked.edits})
     else:
-        cli_text.marks(found)
+        cli_text.marks([marked for _, marked in found])
 
 
 def _owner(archive: "Archive", tenant: str | None, passage: int) -> "TenantArchive":
@@ -126,12 +129,12 @@ def _owner(archive: "Archive", tenant: str | None, passage: int) -> "TenantArchi
     return owner
 
 
-def _row(passage: "Passage") -> dict[str, Any]:
+def _row(owner: "TenantArchive", passage: "Passage") -> dict[str, Any]:
     names = ("id", "session", "turn", "speaker", "created_at", "confidence", "success", "verdict", "pinned", "text")
-    return {name: getattr(passage, name) for name in names}
+    return {"tenant": owner.tenant, **{name: getattr(passage, name) for name in names}}
 
 
-def _tell(settings: Settings, passage: "Passage") -> None:
+def _tell(settings: Settings, owner: "TenantArchive", passage: "Passage") -> None:
     from lantern_proxy import cli_text
 
-    settings.tell(_row(passage)) if settings.as_json else cli_text.judged(passage)
+    settings.tell(_row(owner, passage)) if settings.as_json else cli_text.judged(passage)

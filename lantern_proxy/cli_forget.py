@@ -57,7 +57,8 @@ def forget(
         owners = [each.tenant for each in tenants(archive, tenant)]
         would = _forget(archive, owners, rule, dry_run=True)
         if not would:
-            raise click.ClickException(f"nothing of {_what(rule, tenant)} is in {archive.path}")
+            way_out = "" if match is not None else "; ids and names must be whole"
+            raise click.ClickException(f"nothing of {_what(rule, tenant)} is in {archive.path}{way_out}")
         if dry_run:
             for receipt in would:
                 _tell(settings, receipt, "would remove")
@@ -135,10 +136,11 @@ def _verify(settings: Settings, path: Path) -> int:
 
 
 def _tell(settings: Settings, receipt: "Receipt", verb: str) -> None:
-    """The receipt itself goes to stdout, for a file; what it says, to people."""
-    if verb == "removed" or settings.as_json:
+    """A receipt, and all JSON, goes to stdout, for a file; what it says to people then goes to stderr."""
+    machine = verb == "removed" or settings.as_json
+    if machine:
         settings.tell(receipt)
-    click.echo(f"{receipt.tenant}: {verb} {_amount(receipt)}", err=verb == "removed")
+    click.echo(f"{receipt.tenant}: {verb} {_amount(receipt)}", err=machine)
 
 
 def _amount(receipt: "Receipt") -> str:

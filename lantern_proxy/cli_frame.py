@@ -33,25 +33,30 @@ class Terminal(click.Group):
             sys.exit(error.exit_code)
         except click.UsageError as error:
             wrong = error.format_message().rstrip(".")
-            self._end(f"{wrong[:1].lower()}{wrong[1:]}; see `lantern --help`", error.exit_code)
+            command = error.ctx.command_path if error.ctx else "lantern"
+            self._end(f"{wrong[:1].lower()}{wrong[1:]}; see `{command} --help`", error.exit_code)
         except click.ClickException as error:
             self._end(error.format_message(), error.exit_code)
         except click.Abort:
             self._end("stopped", 1)
-        except BrokenPipeError:  # lantern export | head
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
         except Exception as error:
             if os.environ.get("LANTERN_DEBUG"):
                 raise
             exits = [_EXITS[each.__name__] for each in type(error).__mro__ if each.__name__ in _EXITS]
             fault = f"a fault in lantern itself, {type(error).__name__}: {error}; LANTERN_DEBUG=1 shows where"
-            self._end(str(error) if exits else fault, exits[0] if exits else 1)
+            self._end(_told(error) if exits else fault, exits[0] if exits else 1)
         sys.exit(code if isinstance(code, int) else 0)
 
     def _end(self, message: str, code: int) -> None:
         click.echo(f"lantern: {' '.join(message.split())}", err=True)
         sys.exit(code)
+
+
+def _told(error: Exception) -> str:
+    """Its message; of one from the system the file and what is wrong with it, without the number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
+    return str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,12 @@ def settled(command: Command) -> Command:
 
 
 tenant_option = click.option("--tenant", help="Only this tenant; all by default.")
+
+
+def limit_option(default: int, what: str) -> Callable[[Command], Command]:
+    """--limit of a command that lists `what`."""
+    most = click.IntRange(1, 1_000_000)  # SQLite takes no number beyond 64 bits
+    return click.option("-n", "--limit", default=default, show_default=True, type=most, help=f"Most {what} to show.")
 
 
 def tenants(archive: "Archive", only: str | None) -> list["TenantArchive"]:

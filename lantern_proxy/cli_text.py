@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lantern_proxy.turn import Filed, Passage
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+_DATES = ("last seen", "last", "made", "revoked")
+"""Columns of dates."""
 _STATES = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
@@ -44,9 +46,12 @@ def when(at: float) -> str:
 
 
 def table(*columns: str, numbers: Sequence[str] = ()) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    """A table whose first column, the id that people copy or grep for, is never folded; a date only at its space."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column in columns:
-        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+        justify: JustifyMethod = "right" if column in numbers else "left"
+        least = 10 if column in _DATES else None
+        made.add_column(column, justify=justify, overflow="fold", no_wrap=column == columns[0], min_width=least)
     return made
 
 
@@ -85,7 +90,7 @@ def message(filed: "Filed") -> None:
     out.print(Text(head, style="bold cyan"))
     for item in filed.message.items:
         label = {"call": f"[call {item.name}] ", "result": f"[result {item.name}] ", "media": f"[{item.name}] "}
-        out.print(Text(label.get(item.kind, "") + clean(item.text)), soft_wrap=True)
+        out.print(Text(clean(label.get(item.kind, "") + item.text)), soft_wrap=True)
     out.print()
 
 
@@ -134,7 +139,7 @@ def diagnosis(finding: "Diagnosis") -> None:
 
 @contextmanager
 def counting(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr; the block gets a function that moves it on."""
+    """A progress bar on stderr, where that is a terminal; the block gets a function that moves it on."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -142,6 +147,7 @@ def counting(what: str, total: int | None = None, *, quiet: bool = False) -> Ite
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console(err=True), transient=True, disable=quiet) as progress:
+    out = console(err=True)
+    with Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal) as progress:
         task = progress.add_task(what, total=total)
         yield lambda steps: progress.advance(task, steps)

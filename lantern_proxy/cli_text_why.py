@@ -18,9 +18,9 @@ def why(told: "Why") -> None:
     """A request of the past."""
     out, request = console(), told.request
     head = f"request {request.id}  {when(request.at)}  {request.event}  {request.model}"
-    out.print(Text(head, style="bold"), soft_wrap=True)
+    out.print(Text(clean(head), style="bold"), soft_wrap=True)
     gone = f"  session {request.session}; {request.gone} messages of it are not in the request"
-    out.print(Text(gone), soft_wrap=True)
+    out.print(Text(clean(gone)), soft_wrap=True)
     out.print(Text(f"  asked: {short(request.query, 300)}"), soft_wrap=True)
     cost = f"  {request.restored} passages in its blocks, {request.chars:,} characters, {request.ms:.1f} ms in Lantern"
     out.print(Text(cost))
@@ -40,7 +40,7 @@ def preview(told: "Preview") -> None:
         out.print("this request fits no session of this tenant; nothing would be restored")
         return
     gone = f"{told.gone} messages of session {told.session} are not in it"
-    out.print(Text(f"would be seen as {told.event}: {gone}", style="bold"), soft_wrap=True)
+    out.print(Text(clean(f"would be seen as {told.event}: {gone}"), style="bold"), soft_wrap=True)
     for note in told.notes:
         out.print(Text(f"  degraded: {clean(note)}", style="yellow"))
     _blocks(told.blocks, told.passed, {})

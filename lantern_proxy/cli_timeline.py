@@ -1,6 +1,7 @@
 """A session as a timeline: what was said, where the history was cut, and what was put back."""
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -11,12 +12,12 @@ if TYPE_CHECKING:
     from lantern_proxy.archive import RequestRow
     from lantern_proxy.turn import Filed
 
-LOSSES = ("compacted", "window", "cleared")
 _MEANS = {
     "compacted": "the client put a summary in the place of",
     "window": "the client dropped",
     "cleared": "the client emptied",
 }
+"""Event of a compaction -> what was done to the messages that it took."""
 
 
 def timeline(messages: Sequence["Filed"], requests: Sequence["RequestRow"], *, brief: bool) -> None:
@@ -26,25 +27,17 @@ def timeline(messages: Sequence["Filed"], requests: Sequence["RequestRow"], *, b
     """
     from lantern_proxy import cli_text
 
-    marks = iter(sorted((r for r in requests if r.event in LOSSES or r.restored), key=lambda r: r.at))
-    pending = next(marks, None)
+    marks = deque(sorted((r for r in requests if r.event in _MEANS or r.restored), key=lambda r: r.at))
     shown = set[str]()
     for filed in messages:
-        while pending is not None and pending.at < filed.created_at:
-            _mark(pending, shown)
-            pending = next(marks, None)
+        while marks and marks[0].at < filed.created_at:
+            _mark(marks.popleft(), shown)
         if not brief:
             cli_text.message(filed)
         elif not filed.side:
             _brief(filed)
-    for rest in _rest(pending, marks):
+    for rest in marks:
         _mark(rest, shown)
-
-
-def _rest(pending: "RequestRow | None", marks: Iterator["RequestRow"]) -> "Iterator[RequestRow]":
-    if pending is not None:
-        yield pending
-    yield from marks
 
 
 def _brief(filed: "Filed") -> None:
@@ -57,7 +50,7 @@ def _brief(filed: "Filed") -> None:
 def _mark(request: "RequestRow", shown: set[str]) -> None:
     """One line for a loss; one for a restore, unless the same blocks only rode along."""
     out = console()
-    if request.event in LOSSES:
+    if request.event in _MEANS:
         what = f"{_MEANS[request.event]} {request.gone:,} messages ({request.lost:,} bytes)"
         out.print(
             Text(f"---- {when(request.at)}  {request.event}: {what}  {request.id}", style="bold red"), soft_wrap=True

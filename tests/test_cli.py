@@ -110,8 +110,11 @@ def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["serch", "x"], 2, "no such command 'serch'"),
-        (["search"], 2, "missing argument 'QUERY'"),
+        (["serch", "x"], 2, "no such command 'serch'; did you mean search?; see `lantern --help`"),
+        (["keys", "lst"], 2, "no such command 'lst'"),
+        (["search"], 2, "missing argument 'QUERY'; see `lantern search --help`"),
+        (["search", "x", "--limit", "9" * 20], 2, "invalid value for '-n' / '--limit'"),
+        (["search", "x", "--older-than", ""], 2, "--older-than is ''; use a number and a unit"),
         (["search", "x", "--limt", "3"], 2, "no such option '--limt'"),
         (["status", "--archive", "none.db"], 1, "archive none.db does not exist; name it with --archive PATH"),
         (["export", "--backup", "to.db", "--archive", "none.db"], 1, "archive none.db does not exist; name it with"),
@@ -120,10 +123,15 @@ def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
         (["show", "nothing"], 1, "no session begins with nothing; `lantern sessions` lists them"),
         (["show", "chat"], 1, "2 sessions begin with chat"),
         (["show", "chat-one", "--turn", "99"], 1, "session chat-one has no turn 99"),
+        (["show", "chat-one", "--turn", "99", "--passages"], 1, "session chat-one has no turn 99"),
+        (["export", "--output", "none/all.jsonl"], 1, "none/all.jsonl: no such file or directory"),
+        (["demo", "--shape", "list"], 2, "invalid value for '--shape': 'list' is not one of 'user-summary', "),
+        (["forget", "--session", "chat"], 1, "nothing of session chat is in lantern.db; ids and names must be whole"),
         (["why", "req_none"], 1, "request req_none is not in the archive"),
         (["sessions", "--tenant", "t_none"], 1, "tenant t_none has nothing in lantern.db"),
         (["prune"], 2, "prune needs --older-than, --below-confidence, --session, --keep-mb or --retention"),
         (["prune", "--older-than", "soon"], 2, "--older-than is 'soon'; use a number and a unit"),
+        (["prune", "--retention", "--keep-mb", "1"], 2, "--retention takes its rules from the config; give it alone"),
         (["serve", "--port", "99999"], 2, "invalid value for '--port'"),
     ],
 )
@@ -166,6 +174,14 @@ def test_sessions_lists_all_tenants_or_one(lantern):
     assert "chat-one" in lantern("sessions").output
 
 
+def test_an_id_is_never_folded_in_a_table(lantern, tmp_path):
+    id_, config = f"ses_{'0123456789abcdef' * 2}", Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"))
+    with Lantern(config) as mine:
+        mine.archive(id_, [{"role": "user", "content": "a title that is long enough to want all of the room " * 3}])
+    assert id_ in lantern("sessions").output
+    assert mine.tenant in lantern("status").output
+
+
 def test_show_gives_a_session_back_verbatim(lantern):
     told = rows(lantern("show", "chat-one", "--json"))
     assert [row["text"] for row in told] == [message["content"] for message in SCRIPT.history]
@@ -193,11 +209,21 @@ def test_show_tells_what_use_taught_about_passages(lantern, tmp_path):
     assert "0.65" in told
 
 
-def test_archived_text_cannot_command_the_terminal(lantern):
+def test_archived_text_cannot_command_the_terminal(lantern, tmp_path):
     told = lantern("show", "chat-two").output
     assert "\x1b" not in told
     assert "\\x1b[31mred" in told
     assert "[bold]" in told
+    call = {"id": "c1", "type": "function", "function": {"name": "run\x1b[2J", "arguments": "{}"}}
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as mine:
+        mine.archive("calls", [{"role": "assistant", "content": "", "tool_calls": [call]}])
+    with Archive(config.archive.path) as archive:
+        session = SessionRow(id="calls", api="chat", created_at=1.7e9, last_seen_at=1.7e9)
+        request = RequestRow(id="req_2", at=1.7e9, api="chat", path="", event="new", model="gpt\x1b[2J")
+        archive.write([Record(tenant=mine.tenant, session=session, request=request)])
+    assert "[call run\\x1b[2J]" in lantern("show", "calls").output
+    assert "gpt\\x1b[2J" in lantern("why", "req_2").output
 
 
 def test_search_finds_passages_best_first_in_all_tenants_or_one_session(lantern):
@@ -269,6 +295,7 @@ def test_a_pin_is_set_and_taken_off(lantern):
 
 def test_a_correction_is_searched_and_its_history_kept(lantern):
     before = first_passage(lantern)
+    assert "was never corrected" in lantern("edit", before["id"], "--history").output
     lantern("edit", before["id"], "--text", "The quokka port is 9321.")
     assert rows(lantern("search", "quokka", "--json"))[0]["passage"] == before["id"]
     (past,) = rows(lantern("edit", before["id"], "--history", "--json"))
@@ -308,6 +335,15 @@ def test_a_dry_run_of_something_else_is_refused(lantern, tmp_path):
     (tmp_path / "x.json").write_text("{}")
     told = lantern("why", "--dry-run", "x.json", "--session", "chat-one", code=1).output
     assert "this is no request" in told
+
+
+@pytest.mark.parametrize("command", ["marks", "show chat-one", "show chat-one --passages", "search firewall"])
+def test_rows_of_json_name_their_tenant(lantern, command):
+    lantern("pin", first_passage(lantern)["id"])
+    tenants = {tenant["id"] for tenant in rows(lantern("status", "--json"))[0]["tenants"]}
+    found = rows(lantern(*command.split(), "--json"))
+    assert found
+    assert {row["tenant"] for row in found} <= tenants
 
 
 def test_search_finds_only_what_its_filters_allow(lantern):
@@ -397,6 +433,12 @@ def test_a_dry_run_and_a_no_remove_nothing(lantern):
     lantern("prune", "--session", "chat-one", "--dry-run")
     lantern("prune", "--session", "chat-one", code=1, input="n\n")
     assert rows(lantern("status", "--json"))[0]["tenants"] == before
+
+
+def test_a_dry_run_of_forget_is_json_alone_when_it_is_asked_for(lantern):
+    (would,) = rows(lantern("forget", "--session", "chat-one", "--dry-run", "--json"))
+    assert would["removed"]["messages"] == 121
+    assert "would remove" in lantern("forget", "--session", "chat-one", "--dry-run").stdout
 
 
 def test_prune_removes_what_it_said_it_would(lantern):
