@@ -17,7 +17,9 @@ def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"
     """Where the block of a loss at `anchor` goes: (message, how); None when there is no place that breaks nothing.
 
     Inside the anchor when a user speaks there, else inside the next user text, else as a user message of its own
-    behind the last tool result. An encrypted compaction item takes a user message right after it.
+    behind the last tool result, or behind a summary that nothing follows. An encrypted compaction item takes a user
+    message right after it. Behind other words of the assistant there is no place: the model may have to go on with
+    them, and Anthropic's always has to.
     """
     messages = request.messages
     if any(i.kind == "compaction" for i in messages[anchor].items) and request.api == "responses":
@@ -28,7 +30,8 @@ def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"
     open_calls = {value for m in messages for i in m.calls for value in i.ids}
     open_calls -= {value for m in messages for i in m.items if i.kind == "result" for value in i.ids}
     last = len(messages) - 1
-    return None if open_calls or messages[last].role == "assistant" else (last, "after")
+    begun = messages[last].role == "assistant" and (last != anchor or request.api == "messages")
+    return None if open_calls or begun else (last, "after")
 
 
 def question(request: Request) -> int | None:

@@ -50,7 +50,7 @@ class Restoring:
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
         self._owed: dict[Key, None] = {}
-        """Sessions whose loss block was late or failed: they get it with their next question."""
+        """Sessions whose loss block was late, failed or had no place: they get it with their next question."""
         self._warmed: dict[Key, int] = {}
         """Session -> how many messages it had when its index was opened ahead."""
 
@@ -121,9 +121,9 @@ class Restoring:
         is_new = asked is not None and verdict.kept[asked] is None and exchange.event != "retry"
         key = (exchange.tenant, exchange.session)
         spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
-        if spot is None and is_new and asked is not None and key in self._owed:
+        if spot is None and is_new and asked is not None and (verdict.is_loss or key in self._owed):
             spot = asked, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
-        if spot is not None:
+        if spot is not None or verdict.is_loss:
             self._owe(key)  # until it is there, whatever goes wrong
         if self._breaker.open(time.monotonic()):
             exchange.degraded.append("restore:resting")

@@ -1,5 +1,7 @@
 """What was lost: every way in which clients are known to compact, and what must not be taken for it."""
 
+import json
+
 import pytest
 from chats import (
     CODER,
@@ -24,6 +26,7 @@ from lantern_proxy.follow import Step
 from lantern_proxy.history import plain
 from lantern_proxy.turn import LOSSES
 from lantern_proxy.wire import chat as wire
+from lantern_proxy.wire import messages
 
 LANGUAGES = ("en", "de", "zh")
 NAMED_TOOLS_OTHERS = ((False, False, 0), (False, True, 2), (True, False, 2), (True, True, 0))
@@ -469,8 +472,6 @@ def test_a_system_message_that_comes_and_goes_is_no_loss(chat):
 
 
 def spot(messages: list[Wire], anchor: int) -> tuple[int, str] | None:
-    import json
-
     return place(wire.read(json.dumps({"messages": messages}).encode()), anchor)
 
 
@@ -479,6 +480,17 @@ def test_a_block_never_stands_between_a_call_and_its_result():
     assert spot(open_call, 0) is None
     assert spot([*open_call, result("c1", "a.txt")], 0) == (2, "after")
     assert spot([*open_call, result("c1", "a.txt"), user("and?")], 0) == (3, "inside")
+
+
+def test_a_summary_that_nothing_follows_gets_a_user_message_behind_it():
+    system = {"role": "system", "content": "be brief"}
+    assert spot([system, assistant("S")], 1) == (1, "after")
+
+
+def test_words_that_the_model_may_have_to_go_on_with_get_no_block_behind_them():
+    assert spot([assistant("S"), assistant("I beg")], 0) is None
+    body = {"model": "m", "messages": [user("hi"), assistant("S")]}
+    assert place(messages.read(json.dumps(body).encode()), 1) is None
 
 
 def test_a_block_rides_in_the_summary_when_a_user_message_holds_it():

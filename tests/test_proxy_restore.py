@@ -12,7 +12,7 @@ from scripted import Upstream, ask, body, completion, config_for, echo, http, sa
 from lantern_proxy.config import RestoreConfig, RouteConfig
 from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
-from lantern_proxy.turn import Restored
+from lantern_proxy.turn import LOSSES, Restored
 
 BLOCK = re.compile(r"<restored_context.*?</restored_context>", re.S)
 
@@ -73,6 +73,22 @@ def test_a_loss_block_that_was_late_comes_with_the_next_question(tmp_path):
         assert "GATE-07919" in block
         assert told(answer)["restored"] != "0"
         assert BLOCK.search(json.loads(upstream.got[-1].body)["messages"][-1]["content"])
+
+
+def test_a_loss_block_without_a_place_comes_with_the_next_question(tmp_path):
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000, question_chars=0))
+        with serving(config) as url:
+            messages = talk(url, 8)
+            kept = [messages[-1], {"role": "assistant", "content": "I begin with"}]
+            first = ask(url, body(*kept))
+            assert told(first)["event"] in LOSSES
+            assert blocks(upstream) == []
+            kept += [{"role": "user", "content": "and now the next step"}]
+            answer = ask(url, body(*kept))
+        (block,) = blocks(upstream)
+        assert "GATE-07919" in block
+        assert told(answer)["restored"] != "0"
 
 
 def test_what_the_client_took_back_is_not_restored(tmp_path):
