@@ -1,8 +1,8 @@
-"""Messages that are archived and not yet cut into passages: what is left of them to do, and done with it.
+"""Notes of the messages that are archived and not yet cut into passages.
 
-    archive.write([record])                    # record.uncut names them: on disk with their messages, at once
+    archive.write([record])                    # record.uncut names them: the notes are on disk with their messages
     for cut in archive.uncut(): ...            # what a process that was killed left
-    archive.add_passages(cut, passages)        # passages in, notes out, in one transaction
+    archive.add_passages([(cut, passages)])    # passages in, notes out, in one transaction
 
 A turn is on disk before its client has the end of it; cutting, tagging and indexing take longer, and may come after.
 """

@@ -15,8 +15,8 @@ from typing import Literal, get_args
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive_connections import Connections
 from lantern_proxy.archive_file import ArchiveError
+from lantern_proxy.archive_reads import Reads
 from lantern_proxy.archive_rows import PASSAGE, dumps, exact, lines, name, texts, to_passage, unlines
 from lantern_proxy.archive_vectors import embedding_model
 from lantern_proxy.turn import Passage, fingerprint
@@ -88,11 +88,9 @@ class Edit:
     at: float
 
 
-class Feedback:
+class Feedback(Reads):
     """The part of TenantArchive that changes by a person's word. Unknown ids raise ArchiveError."""
 
-    _connections: Connections
-    tenant: str
     _vectors: bool
 
     def feedback(
@@ -171,25 +169,21 @@ class Feedback:
         return self._edits("session", name(session))
 
     def _edits(self, column: str, value: str | int) -> list[Edit]:
-        with self._connections.reading() as db:
-            rows = db.conn.execute(_EDITS.format(column=column), (self.tenant, value)).fetchall()
+        rows = self._rows(_EDITS.format(column=column), (self.tenant, value))
         return [Edit(passage=passage, before=before, after=after, at=at) for passage, before, after, at in rows]
 
     def marked(self, limit: int = 50) -> list[Marked]:
         """Passages that are judged, pinned or corrected; changed last first."""
-        with self._connections.reading() as db:
-            rows = db.conn.execute(_MARKED, (self.tenant, limit)).fetchall()
+        rows = self._rows(_MARKED, (self.tenant, limit))
         return [Marked(passage=to_passage(row[:-2]), changed_at=row[-2], edits=row[-1]) for row in rows]
 
     def pinned(self, session: str) -> frozenset[int]:
         """Ids of the passages that were pinned, and of their copies in `session`."""
-        with self._connections.reading() as db:
-            return frozenset(row[0] for row in db.conn.execute(_PINS, (self.tenant, name(session), self.tenant)))
+        return frozenset(row[0] for row in self._rows(_PINS, (self.tenant, name(session), self.tenant)))
 
     def edited(self, after_edit: int = 0) -> list[tuple[int, int]]:
         """(edit, passage id) of the corrections after edit number `after_edit`, in order."""
-        with self._connections.reading() as db:
-            return db.conn.execute(_EDITED, (self.tenant, after_edit)).fetchall()
+        return self._rows(_EDITED, (self.tenant, after_edit))
 
     def _one(self, db: Database, passage_id: int, request: str = "") -> tuple[Passage, str, bytes]:
         """(passage, project, hash of what was said first)"""

@@ -350,7 +350,7 @@ def _remove(
     removed["messages"] = _delete(db, "messages", "id", tenant, gone.messages)
     if rule.match is not None:
         removed |= _wipe(db, tenant, rule.match.casefold(), gone, marks)
-    removed["requests"] = removed.get("requests", 0) + _delete(db, "requests", "session", tenant, gone.sessions)
+    removed["requests"] = _delete(db, "requests", "session", tenant, gone.sessions)
     removed["sessions"] = _delete(db, "sessions", "id", tenant, gone.sessions)
     if rule.kind == "tenant":
         db.conn.execute("DELETE FROM settings WHERE tenant = ? AND tenant <> ''", (tenant,))

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lantern_proxy.archive_connections import Connections
+from lantern_proxy.archive_reads import Reads
 from lantern_proxy.archive_rows import name, texts
 from lantern_proxy.turn import LOSSES
 
 _NEWEST = 5_000
 """Requests whose milliseconds the percentiles are of."""
 _LOSS = "event IN ('compacted', 'window', 'cleared')"
-_SUMS = """SELECT CAST((at - :since) / :width AS INTEGER), event, count(*), sum(restored > 0), sum(chars), sum(size)
+_SUMS = """SELECT CAST((at - :since) / :width AS INTEGER), event, count(*), sum(restored > 0), sum(chars)
     FROM requests INDEXED BY requests_summed WHERE tenant = :tenant AND at >= :since GROUP BY 1, 2"""
 _MS = """SELECT ms FROM requests INDEXED BY requests_summed
     WHERE tenant = ? AND at >= ? AND event NOT IN ('side', 'passthrough') ORDER BY at DESC LIMIT ?"""
@@ -29,7 +29,7 @@ _UNSENT = f"""SELECT ifnull(sum(l.lost * (SELECT count(*) FROM requests r INDEXE
     FROM requests l INDEXED BY requests_lost WHERE l.tenant = ? AND l.at >= ? AND l.{_LOSS}"""
 _FIRST = "SELECT ifnull(min(at), 0) FROM requests INDEXED BY requests_summed WHERE tenant = ?"
 _SEEN = "SELECT count(*) FROM sessions WHERE tenant = ? AND last_seen_at >= ?"
-_PLACED = "SELECT count(*), count(DISTINCT passage) FROM placed WHERE tenant = ?"
+_PLACED = "SELECT count(*) FROM placed WHERE tenant = ?"
 _OF_SESSIONS = f"""SELECT v.value,
         (SELECT count(*) FROM requests r WHERE r.tenant = :tenant AND r.session = v.value),
         (SELECT count(*) FROM requests r WHERE r.tenant = :tenant AND r.session = v.value AND r.{_LOSS}),
@@ -147,11 +147,8 @@ class Shown:
     text: str
 
 
-class Summaries:
+class Summaries(Reads):
     """The part of TenantArchive that sums up."""
-
-    _connections: Connections
-    tenant: str
 
     def overview(self, since: float, now: float, buckets: int = 48) -> Overview:
         """since: Unix seconds; 0 begins with the first request"""
@@ -182,8 +179,7 @@ class Summaries:
     def counts(self, sessions: Sequence[str]) -> dict[str, Counts]:
         """Requests, losses and blocks of each of `sessions`."""
         values = {"tenant": self.tenant, "sessions": json.dumps([name(session) for session in sessions])}
-        with self._connections.reading() as db:
-            rows = db.conn.execute(_OF_SESSIONS, values).fetchall()
+        rows = self._rows(_OF_SESSIONS, values)
         return {id_: Counts(requests=requests, losses=losses, blocks=blocks) for id_, requests, losses, blocks in rows}
 
     def timeline(self, session: str, limit: int = 2_000) -> Timeline:
@@ -196,8 +192,7 @@ class Summaries:
     def shown(self, session: str, first: int = 0, limit: int = 50, chars: int = 2_000) -> list[Shown]:
         """Messages from position `first` on, each with its first `chars` characters."""
         values: dict[str, Any] = {"tenant": self.tenant, "session": name(session), "first": first, "limit": limit}
-        with self._connections.reading() as db:
-            rows = db.conn.execute(_MESSAGES, values | {"shown": chars}).fetchall()
+        rows = self._rows(_MESSAGES, values | {"shown": chars})
         return [
             Shown(position=position, turn=turn, role=role, side=bool(side), partial=bool(partial), at=at,
                   length=length, text=text)
@@ -208,7 +203,7 @@ class Summaries:
 def _buckets(rows: Sequence[Sequence[Any]], since: float, width: float) -> tuple[Bucket, ...]:
     """Those in which something happened, in order."""
     found: dict[int, Counter[str]] = {}
-    for at, event, count, restores, chars, _ in rows:
+    for at, event, count, restores, chars in rows:
         sums = found.setdefault(at, Counter())
         sums.update(requests=count, losses=count if event in LOSSES else 0, restores=restores, chars=chars)
     return tuple(Bucket(at=since + at * width, **found[at]) for at in sorted(found))

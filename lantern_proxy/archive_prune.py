@@ -45,7 +45,7 @@ def _remove(db: Database, tenant: str, rule: PruneRule, now: float, *, vectors: 
         _remove_vectors(db, where, values)
     passages, size = _delete(db, "passages", _SIZE, where, values)
     if rule.below_confidence is not None:
-        return PruneReport(passages=passages, messages=0, sessions=0, bytes=size)
+        return PruneReport(passages=passages, bytes=size)
     where, values = _where(tenant, ("created_at <", cutoff), ("session =", session))
     messages, message_size = _delete(
         db, "messages", f"{_SIZE} + length(CAST(raw AS BLOB))", f"{where} AND {_NO_PASSAGE}", [*values, tenant]

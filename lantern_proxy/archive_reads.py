@@ -1,6 +1,6 @@
 """How every part of TenantArchive reads: the tenant it is bound to, and what all of its statements share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lantern_proxy.archive_connections import Connections
@@ -11,7 +11,7 @@ _BY_ID = f"SELECT {PASSAGE} FROM json_each(?) v CROSS JOIN passages p ON p.id = 
 
 
 class Reads:
-    """The part of TenantArchive that the others stand on."""
+    """What all parts of TenantArchive inherit."""
 
     _connections: Connections
     tenant: str
@@ -21,7 +21,7 @@ class Reads:
         rows = self._rows(_BY_ID, (json_ids(ids), self.tenant))
         return {row[0]: to_passage(row) for row in rows}
 
-    def _rows(self, sql: str, values: Row) -> list[Any]:
+    def _rows(self, sql: str, values: Row | Mapping[str, Any]) -> list[Any]:
         with self._connections.reading() as db:
             return db.conn.execute(sql, values).fetchall()
 

@@ -25,35 +25,34 @@ def retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
 
     A block that was restored before the cutoff goes, too: it quotes what is older still.
     """
-    total = PruneReport(passages=0, messages=0, sessions=0, bytes=0)
+    total = PruneReport()
     if keep.keep_days:
-        for tenant in archive.tenants():
-            total = _older(archive, tenant.id, now - keep.keep_days * _DAY_S, now, total)
+        total += _older(archive, now - keep.keep_days * _DAY_S, now)
     if keep.keep_messages:
         for tenant in archive.tenants():
             cutoff = archive.of(tenant.id).since_newest(keep.keep_messages)
             if cutoff is not None:
-                total = _older(archive, tenant.id, cutoff, now, total)
+                total += _older_of(archive, tenant.id, cutoff, now)
     for _ in range(_ROUNDS if keep.keep_mb else 0):
-        share = 1 - keep.keep_mb * 1e6 / max(1, archive.used_bytes)
-        cutoff = archive.oldest_share(share) if share > 0 else None
-        if cutoff is None:
+        cutoff = cutoff_of_size(archive, keep.keep_mb)
+        removed = _older(archive, cutoff, now) if cutoff is not None else PruneReport()
+        if removed == PruneReport():
             break
-        before = total
-        for tenant in archive.tenants():
-            total = _older(archive, tenant.id, cutoff, now, total)
-        if total == before:
-            break
+        total += removed
     return total
 
 
-def _older(archive: Archive, tenant: str, cutoff: float, now: float, total: PruneReport) -> PruneReport:
+def cutoff_of_size(archive: Archive, keep_mb: int) -> float | None:
+    """The time before which everything has to go so that about `keep_mb` are left; None when there is no more."""
+    share = 1 - keep_mb * 1e6 / max(1, archive.used_bytes)
+    return archive.oldest_share(share) if share > 0 else None
+
+
+def _older(archive: Archive, cutoff: float, now: float) -> PruneReport:
+    return sum((_older_of(archive, tenant.id, cutoff, now) for tenant in archive.tenants()), PruneReport())
+
+
+def _older_of(archive: Archive, tenant: str, cutoff: float, now: float) -> PruneReport:
     mine = archive.of(tenant)
     mine.drop_blocks(cutoff)
-    report = mine.prune(PruneRule(older_than_s=max(0.0, now - cutoff)), now=now)
-    return PruneReport(
-        passages=total.passages + report.passages,
-        messages=total.messages + report.messages,
-        sessions=total.sessions + report.sessions,
-        bytes=total.bytes + report.bytes,
-    )
+    return mine.prune(PruneRule(older_than_s=max(0.0, now - cutoff)), now=now)

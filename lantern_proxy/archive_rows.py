@@ -157,10 +157,16 @@ class PruneRule:
 class PruneReport:
     """Rows removed (or, in a dry run, that would be), and the bytes of their text."""
 
-    passages: int
-    messages: int
-    sessions: int
-    bytes: int
+    passages: int = 0
+    messages: int = 0
+    sessions: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "PruneReport") -> "PruneReport":
+        return PruneReport(
+            passages=self.passages + other.passages, messages=self.messages + other.messages,
+            sessions=self.sessions + other.sessions, bytes=self.bytes + other.bytes,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

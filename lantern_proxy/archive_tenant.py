@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 MOST_TERMS = 64
 """Terms of one full-text query that count; more would only slow it down."""
-_MOST_NEIGHBOURS = 4_096  # vec0's own limit
-_MOST_LOADED = (
-    4_096  # vectors that are loaded one by one (6 us each) rather than scanned for (2 us, but all of the tenant)
-)
+_MOST_NEIGHBOURS = 4_096
+"""vec0's own limit."""
+_MOST_LOADED = 4_096
+"""Vectors that are loaded one by one (6 us each) rather than scanned for (2 us, but all of the tenant)."""
 
 _SESSION = """SELECT s.id, s.project, s.api, s.family, s.parent, s.title, s.created_at, s.last_seen_at, s.system,
         s.tools,
@@ -129,9 +129,8 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
 
     def holders(self, values: Sequence[str]) -> list[str]:
         """Sessions that hold any of these minted ids or message keys, last seen first."""
-        with self._connections.reading() as db:
-            found = db.conn.execute(_HOLDERS, {"tenant": self.tenant, "values": dumps([name(v) for v in values])})
-            return [row[0] for row in found]
+        named = {"tenant": self.tenant, "values": dumps([name(v) for v in values])}
+        return [row[0] for row in self._rows(_HOLDERS, named)]
 
     # passages
 
@@ -280,7 +279,7 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
             )
         return known is not None
 
-    # what is learned
+    # what changes, and everything as rows
 
     def reinforce(self, updates: Mapping[int, tuple[float, float, int, float]]) -> None:
         """passage id -> (confidence, success, accesses, accessed_at), all new values. Unknown ids are skipped."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive_connections import Connections
+from lantern_proxy.archive_reads import Reads, json_ids
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,17 +25,12 @@ def add_tokens(db: Database, recipe: str, rows: "Sequence[tuple[str, int, Tokens
     db.conn.executemany(_ADD, [(recipe, vectors.tobytes(), tenant, id_) for tenant, id_, vectors in rows])
 
 
-class TokenVectors:
+class TokenVectors(Reads):
     """The part of TenantArchive that reads token vectors."""
-
-    _connections: Connections
-    tenant: str
 
     def tokens(self, ids: Iterable[int], recipe: str, dim: int) -> "dict[int, Tokens]":
         """(tokens, dim) int8 of each of `ids` that has some of this recipe."""
         import numpy as np
 
-        wanted = "[" + ",".join(str(int(id_)) for id_ in ids) + "]"
-        with self._connections.reading() as db:
-            rows = db.conn.execute(_READ, (wanted, self.tenant, recipe)).fetchall()
+        rows = self._rows(_READ, (json_ids(ids), self.tenant, recipe))
         return {id_: np.frombuffer(packed, np.int8).reshape(-1, dim) for id_, packed in rows}

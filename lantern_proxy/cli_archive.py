@@ -204,8 +204,9 @@ def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
     """The age beyond which passages go so that about `keep_mb` are left; the larger of it and `age_s`."""
     import time
 
-    share = 1 - keep_mb * 1e6 / max(1, archive.used_bytes)
-    cutoff = archive.oldest_share(share) if share > 0 else None
+    from lantern_proxy.archive_retention import cutoff_of_size
+
+    cutoff = cutoff_of_size(archive, keep_mb)
     if cutoff is None:
         raise click.ClickException(f"{archive.path} holds {archive.used_bytes / 1e6:,.1f} MB, no more than --keep-mb")
     return max(age_s or 0.0, time.time() - cutoff, 0.0)

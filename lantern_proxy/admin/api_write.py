@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from lantern_proxy import chunk, reinforce
 from lantern_proxy.admin.shape import Endpoint, answer, error
-from lantern_proxy.archive import Archive, ArchiveError, PruneRule, TenantArchive
+from lantern_proxy.archive import Archive, ArchiveError, PruneReport, PruneRule, TenantArchive
 from lantern_proxy.archive_forget import ForgetRule
 from lantern_proxy.config import Config
 
@@ -135,8 +135,8 @@ def _prune(config: Config, archive: Archive, body: Body) -> Any:
     )
     named, dry_run = _get(body, "tenant", str, ""), _get(body, "dry_run", bool, True)
     tenants = [named] if named else [tenant.id for tenant in archive.tenants()]
-    reports = [asdict(archive.of(tenant).prune(rule, now=time.time(), dry_run=dry_run)) for tenant in tenants]
-    return {field: sum(report[field] for report in reports) for field in ("passages", "messages", "sessions", "bytes")}
+    reports = (archive.of(tenant).prune(rule, now=time.time(), dry_run=dry_run) for tenant in tenants)
+    return asdict(sum(reports, PruneReport()))
 
 
 def _forget(config: Config, archive: Archive, body: Body) -> Any:
