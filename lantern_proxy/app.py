@@ -10,7 +10,7 @@ What is ours is starlette's, but for the health, and imported when it is first a
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -54,6 +54,8 @@ class App:
         self.state = SimpleNamespace(others=None)
         """For whoever answers: proxy, upstream, doors, others, started_at; events, once something of ours was asked."""
         self._config, self.lifespan = config, lifespan
+        self.failure: Exception | None = None
+        """Why it could not start, for whoever serves it."""
         self._health = AdminDoor(config, health)
         self._pages: ASGIApp | None = None
 
@@ -90,7 +92,13 @@ class App:
     async def _live(self, receive: Receive, send: Send) -> None:
         """From the start-up to the shutdown. What goes wrong in either is raised, and told by the server."""
         await receive()
-        async with self.lifespan(self):
+        async with AsyncExitStack() as life:
+            try:
+                await life.enter_async_context(self.lifespan(self))
+            except Exception as error:
+                self.failure = error
+                await send({"type": "lifespan.startup.failed", "message": f"startup failed: {error}"})
+                raise
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
@@ -126,25 +134,22 @@ def create(
 
     @asynccontextmanager
     async def lifespan(app: App) -> AsyncIterator[None]:
-        async with Upstream(config.upstream) as upstream:
-            keeper = place is None or place.number == 0
-            proxy = Proxy(config, embedder=embedder, make_restorer=make_restorer, keeper=keeper)
-            app.state.others = Others(place, config) if place is not None else None
-            app.state.proxy, app.state.upstream, app.state.started_at = proxy, upstream, time.time()
-            app.state.doors = doors
+        async with AsyncExitStack() as owned:  # closed in turn, last first, also when a later one cannot be made
+            state, state.doors, state.started_at = app.state, doors, time.time()
+            state.upstream = await owned.enter_async_context(Upstream(config.upstream))
             tracer = Tracer(config.trace) if is_on(config.trace) else None
             if tracer is not None:
+                owned.push_async_callback(asyncio.to_thread, tracer.close)
+            keeper = place is None or place.number == 0
+            state.proxy = proxy = Proxy(config, embedder=embedder, make_restorer=make_restorer, keeper=keeper)
+            owned.push_async_callback(asyncio.to_thread, proxy.close)
+            if tracer is not None:
                 proxy.listeners.append(tracer.heard)
-            watching = asyncio.create_task(watch(proxy))
-            try:
-                yield
-            finally:
-                watching.cancel()
-                if app.state.others is not None:
-                    await app.state.others.aclose()
-                await asyncio.to_thread(proxy.close)
-                if tracer is not None:
-                    await asyncio.to_thread(tracer.close)
+            if place is not None:
+                state.others = Others(place, config)
+                owned.push_async_callback(state.others.aclose)
+            owned.callback(asyncio.create_task(watch(proxy)).cancel)
+            yield
 
     return App(config, lifespan)
 

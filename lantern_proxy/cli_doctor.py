@@ -3,6 +3,7 @@
 examine(file, config) yields Diagnosis("bm25", "warn", "the numpy twin serves ...", "install a C compiler ...")
 """
 
+import os
 import platform
 import socket
 import ssl
@@ -44,6 +45,7 @@ def examine(file: Path | None, config: Config, *, offline: bool, deep: bool) -> 
     if not offline:
         yield _upstream("openai", config.upstream.openai)
         yield _upstream("anthropic", config.upstream.anthropic)
+    yield from _trust()
     yield from _proxy(config)
 
 
@@ -143,6 +145,23 @@ def _upstream(name: str, url: str) -> Diagnosis:
         wrong = f"{url} cannot be reached: {error.strerror or error}"
         return Diagnosis(name, "warn", wrong, f"check the network, or set upstream.{name}")
     return Diagnosis(name, "ok", f"{url} can be reached")
+
+
+def _trust() -> Iterator[Diagnosis]:
+    """Whose certificates are believed, where the environment says so."""
+    from lantern_proxy.upstream_dial import trusting
+    from lantern_proxy.upstream_errors import ConnectError
+
+    named = [f"{name} is {os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
+    if not named:
+        return
+    try:
+        trusting()
+    except ConnectError as error:
+        wrong, _, remedy = str(error).partition("; ")
+        yield Diagnosis("certificates", "bad", wrong, remedy)
+    else:
+        yield Diagnosis("certificates", "ok", named[0])
 
 
 def health(config: Config) -> dict[str, Any] | None:

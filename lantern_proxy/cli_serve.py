@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import signal
 import socket
 import sys
@@ -40,6 +41,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     config = replace(config, server=server)
     refuse_open_door(config)
     _check_tls(server.tls_cert, server.tls_key)
+    _check_trust(config)
     log_to_stderr(config)
     listener = _listen(server.host, server.port)
     if server.workers > 1:
@@ -55,7 +57,7 @@ def run(
     config: Config, listener: socket.socket, *, banner: Callable[[], None] | None = None, place: "Place | None" = None,
     inner: socket.socket | None = None, link: "Connection | None" = None,
 ) -> None:  # fmt: skip
-    """Serve in this process until a signal.
+    """Serve in this process until a signal. Raises what kept the app from starting.
 
     place, inner: which worker this is, and where it listens for the others
     link:         is told when it serves; ends the serving, too, when its other end is closed
@@ -97,6 +99,10 @@ def run(
         serving.run(sockets=[listener])
     except KeyboardInterrupt:
         sys.exit(0)
+    except SystemExit:
+        if app.failure is not None:
+            raise app.failure from None
+        raise
 
 
 def _await_stop(link: "Connection", serving: "uvicorn.Server") -> None:
@@ -144,6 +150,22 @@ def _check_tls(cert: str, key: str) -> None:
     except (OSError, ssl.SSLError) as error:
         told = f"is {cert}, which cannot be used ({error.strerror or error}); use PEM files that this user may read"
         raise ConfigError("server.tls_cert", told) from None
+
+
+def _check_trust(config: Config) -> None:
+    """ConfigError when an upstream speaks TLS, and nobody can be trusted since a variable names what is not there."""
+    routes = (route.url for route in config.upstream.routes)
+    urls = (config.upstream.openai, config.upstream.anthropic, *routes)
+    if not os.environ.keys() & {"SSL_CERT_FILE", "SSL_CERT_DIR"} or not any(u.startswith("https:") for u in urls):
+        return
+    from lantern_proxy.upstream_dial import trusting
+    from lantern_proxy.upstream_errors import ConnectError
+
+    try:
+        trusting()
+    except ConnectError as error:
+        variable, told = str(error).split(" ", 1)
+        raise ConfigError(variable, told) from None
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -203,6 +225,8 @@ def log_to_stderr(config: Config) -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     for noisy in ("uvicorn", "uvicorn.error"):
         logging.getLogger(noisy).setLevel(logging.WARNING if config.log.level != "debug" else logging.DEBUG)
+    # the command ends with the reason
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "startup failed" not in record.getMessage())
 
 
 class JsonLines(logging.Formatter):

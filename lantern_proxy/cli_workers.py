@@ -21,6 +21,7 @@ import click
 
 from lantern_proxy.app_place import Place
 from lantern_proxy.config import Config
+from lantern_proxy.config_check import ConfigError
 
 log = logging.getLogger("lantern.serve")
 
@@ -75,7 +76,12 @@ def _work(config: Config, listener: socket.socket, inner: socket.socket, place: 
     from lantern_proxy import cli_serve
 
     cli_serve.log_to_stderr(config)
-    cli_serve.run(config, listener, place=place, inner=inner, link=link)
+    try:
+        cli_serve.run(config, listener, place=place, inner=inner, link=link)
+    except Exception as error:  # the parent starts it again, and gives up in the end
+        is_known = isinstance(error, (ConfigError, OSError))
+        log.error("worker %d cannot serve: %s", place.number, error, exc_info=not is_known)
+        sys.exit(1)
 
 
 def _watch(workers: list[_Worker], start: Callable[[int, int], _Worker]) -> None:

@@ -7,6 +7,7 @@ ask("system", "user")      # the answer's text; OSError or RuntimeError when the
 import os
 import time
 from collections import deque
+from functools import cached_property
 from threading import Lock
 
 import httpx
@@ -21,9 +22,12 @@ class ModelCall:
 
     def __init__(self, config: RerankConfig) -> None:
         self._config = config
-        self._client = httpx.Client(timeout=config.model_timeout_ms / 1_000, follow_redirects=False)
         self._called: deque[float] = deque()
         self._lock = Lock()
+
+    @cached_property
+    def _client(self) -> httpx.Client:
+        return httpx.Client(timeout=self._config.model_timeout_ms / 1_000, follow_redirects=False)
 
     def __call__(self, system: str, user: str) -> str:
         self._take()
@@ -41,7 +45,7 @@ class ModelCall:
             )
             answer.raise_for_status()
             return str(answer.json()["choices"][0]["message"]["content"])
-        except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as error:
+        except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError, ImportError) as error:
             raise RuntimeError(f"{self._config.model} gave no order: {type(error).__name__}") from None
 
     def _take(self) -> None:
@@ -55,4 +59,5 @@ class ModelCall:
             self._called.append(now)
 
     def close(self) -> None:
-        self._client.close()
+        if "_client" in self.__dict__:
+            self._client.close()

@@ -18,13 +18,29 @@ Address = tuple[int, int, int, str, Any]
 
 
 def trusting() -> ssl.SSLContext:
-    """Trusts whom SSL_CERT_FILE or SSL_CERT_DIR name, else whom Mozilla trusts: as httpx does."""
-    import certifi
+    """Trusts whom SSL_CERT_FILE or SSL_CERT_DIR name, else whom Mozilla trusts: as httpx does.
 
+    Raises ConnectError when what they name cannot be used.
+    """
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    if file or not folder:
-        return ssl.create_default_context(cafile=file or certifi.where())
-    return ssl.create_default_context(capath=folder)
+    try:
+        if file:
+            return ssl.create_default_context(cafile=file)
+        if folder:
+            return _trusting_folders(folder)
+        import certifi
+
+        return ssl.create_default_context(cafile=certifi.where())
+    except OSError as error:  # ssl.SSLError is one
+        named = f"SSL_CERT_FILE is {file}" if file else f"SSL_CERT_DIR is {folder}" if folder else "certifi has a list"
+        reason = f"{named}, which cannot be used ({error.strerror or error})"
+        raise ConnectError(f"{reason}; name PEM certificates that this user may read, or unset the variable") from error
+
+
+def _trusting_folders(folders: str) -> ssl.SSLContext:
+    if not any(map(os.path.isdir, folders.split(os.pathsep))):  # OpenSSL would trust nobody, and say nothing
+        raise NotADirectoryError("no such folder")
+    return ssl.create_default_context(capath=folders)
 
 
 async def connect(make: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None, within_s: float) -> P:
@@ -34,6 +50,9 @@ async def connect(make: Callable[[], P], host: str, port: int, tls: ssl.SSLConte
             return await _connected(make, host, port, tls)
     except TimeoutError as error:
         raise ConnectTimeout(f"no connection to {host} within {within_s:g} s") from error
+    except ssl.SSLCertVerificationError as error:
+        told = "its authority may be named by SSL_CERT_FILE, a file of PEM certificates"
+        raise ConnectError(f"{error}; {told}") from error
     except (OSError, ssl.SSLError, UnicodeError) as error:
         raise ConnectError(str(error) or type(error).__name__) from error
 

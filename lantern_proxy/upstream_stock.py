@@ -8,12 +8,14 @@ import httpx
 
 from lantern_proxy import upstream_errors
 from lantern_proxy.config import RouteConfig, UpstreamConfig
+from lantern_proxy.upstream_dial import trusting
 from lantern_proxy.upstream_litellm import LitellmTransport
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 def client(config: UpstreamConfig) -> httpx.AsyncClient:
+    """Raises ConnectError when the environment names a proxy or certificates that cannot be used."""
     return _client(config, None)
 
 
@@ -25,11 +27,16 @@ def litellm_client(config: UpstreamConfig, route: RouteConfig) -> httpx.AsyncCli
 def _client(config: UpstreamConfig, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
     no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
     limits = httpx.Limits(max_connections=config.max_connections, max_keepalive_connections=256, keepalive_expiry=60)
-    return httpx.AsyncClient(
-        transport=transport, limits=limits, http2=config.http2 and transport is None, follow_redirects=False,
-        timeout=httpx.Timeout(config.read_timeout_s, connect=config.connect_timeout_s, pool=None),
-        cookies=no_cookies,
-    )  # fmt: skip
+    try:
+        return httpx.AsyncClient(
+            transport=transport, limits=limits, http2=config.http2 and transport is None, follow_redirects=False,
+            timeout=httpx.Timeout(config.read_timeout_s, connect=config.connect_timeout_s, pool=None),
+            cookies=no_cookies, verify=trusting() if transport is None else True,
+        )  # fmt: skip
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        told = f"the proxy that the environment names cannot be used ({error})"
+        remedy = "correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or unset them"
+        raise upstream_errors.ConnectError(f"{told}; {remedy}") from error
 
 
 async def ask(

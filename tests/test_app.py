@@ -499,6 +499,47 @@ def test_an_upstream_that_is_down_is_told_as_502(tmp_path):
         assert told(ask(url, body("anyone?")))["event"] == "new"
 
 
+def not_there(folder):
+    return str(folder / "none.pem")
+
+
+def no_certificate(folder):
+    (folder / "diary.pem").write_text("Dear diary")
+    return str(folder / "diary.pem")
+
+
+@pytest.mark.parametrize("http2", [False, True], ids=["ours", "httpx"])
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("SSL_CERT_FILE", not_there), ("SSL_CERT_FILE", no_certificate), ("SSL_CERT_DIR", not_there)],
+)
+def test_certificates_that_cannot_be_used_are_a_502_that_names_the_variable(
+    tmp_path, monkeypatch, variable, value, http2
+):
+    named = value(tmp_path)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv(variable, named)
+    with Upstream() as upstream:
+        config = config_for(
+            upstream, tmp_path, upstream=UpstreamConfig(openai=f"https://127.0.0.1:{upstream.port}/v1", http2=http2)
+        )
+        with serving(config) as url:
+            for path in (CHAT, "/v1/models"):
+                response = http.post(url + path, json=body("anyone there?"), headers=PLAIN)
+                assert response.status_code == 502
+                assert f"{variable} is {named}, which cannot be used" in response.json()["error"]["message"]
+                assert "unset" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("proxy", ["ftp://proxy.example", "http://proxy.example:port"])
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_a_502_that_says_so(tmp_path, monkeypatch, proxy):
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        response = http.post(f"{url}/v1/models", json=body("anyone there?"), headers=PLAIN)
+        assert response.status_code == 502
+        assert "proxy that the environment names cannot be used" in response.json()["error"]["message"]
+
+
 def test_an_upstream_that_is_silent_is_told_as_504(tmp_path):
     async def silent(got, wire):
         await wire.closed()

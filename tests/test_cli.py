@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import certifi
 import click
 import httpx
 import pytest
@@ -537,6 +538,19 @@ def test_doctor_tells_an_upstream_that_cannot_be_reached(lantern):
     assert (found["anthropic"]["state"], bool(found["anthropic"]["remedy"])) == ("warn", True)
 
 
+def test_certificates_that_cannot_be_used_are_told_by_doctor_and_at_the_start(lantern, monkeypatch, tmp_path):
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json", code=1))}
+    assert found["certificates"]["state"] == "bad"
+    assert "SSL_CERT_FILE is" in found["certificates"]["detail"]
+    refused = lantern("serve", "--port", "0", code=2)
+    assert refused.stderr.startswith(f"lantern: SSL_CERT_FILE is {tmp_path / 'none.pem'}, which cannot be used")
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    monkeypatch.setenv("SSL_CERT_FILE", certifi.where())
+    found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json"))}
+    assert found["certificates"]["state"] == "ok"
+
+
 # serve
 
 
@@ -588,6 +602,21 @@ def test_serve_on_a_port_that_is_taken_says_so_in_one_line(lantern):
         result = lantern("serve", "--port", port, code=1)
     assert f"cannot listen on 127.0.0.1 port {port}" in result.stderr
     assert "--port" in result.stderr
+
+
+WITHOUT_OTEL = "import sys; sys.modules['opentelemetry'] = None; from lantern_proxy.cli import cli; cli()"
+
+
+def test_a_start_that_fails_ends_with_its_reason_and_status_alone(tmp_path):
+    (tmp_path / "l.yaml").write_text(
+        f"trace: {{otlp_endpoint: 'http://127.0.0.1:9'}}\nembed: {{enabled: 'off'}}\narchive: {{path: {tmp_path}/l.db}}"
+    )
+    command = [sys.executable, "-c", WITHOUT_OTEL, "serve", "--port", "0"]
+    ended = subprocess.run(
+        [*command, "--config", str(tmp_path / "l.yaml")], capture_output=True, text=True, timeout=120
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert ended.stderr == 'lantern: trace.otlp_endpoint needs OpenTelemetry; pip install "lantern-proxy[otel]"\n'
 
 
 def test_ctrl_c_ends_serve_quietly(tmp_path):
