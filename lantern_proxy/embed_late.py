@@ -5,6 +5,7 @@ axes share the variance (scripts/late_projection.py makes it). Pieces of stop wo
 match nothing that a question asks for.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -32,18 +33,21 @@ class Projection:
 
     matrix: Vectors
     """(dim of the model, 128)"""
-    dropped: npt.NDArray[np.int64]
+    dropped: frozenset[int]
     """Ids of tokens that are not kept, [CLS] and [SEP] among them."""
 
-    def passage(self, ids: Any, hidden: Vectors) -> Tokens:
+    def passage(self, ids: Sequence[int], hidden: Vectors) -> Tokens:
         """What to keep of a text: (tokens kept, 128) int8. ids: (t,); hidden: (t, dim)"""
-        return pack(self._small(hidden[~np.isin(ids, self.dropped)]))
+        return pack(self._small(hidden[self._kept(ids)]))
 
     def question(self, text: str, encoding: Any, hidden: Vectors) -> Asked:
         """Every word that counts, with its vectors. encoding: of `tokenizers`."""
-        kept = np.flatnonzero(~np.isin(encoding.ids, self.dropped))
-        words = tuple(_word(text, encoding, token) for token in kept.tolist())
+        kept = self._kept(encoding.ids)
+        words = tuple(_word(text, encoding, token) for token in kept)
         return Asked(self._small(hidden[kept]), words)
+
+    def _kept(self, ids: Sequence[int]) -> list[int]:
+        return [n for n, id_ in enumerate(ids) if id_ not in self.dropped]
 
     def _small(self, hidden: Vectors) -> Vectors:
         small = hidden @ self.matrix
@@ -58,7 +62,7 @@ def projection_of(model: str) -> Projection | None:
         return None
     packed = (files("lantern_proxy") / "data" / _FILES[model]).read_bytes()
     with np.load(BytesIO(packed)) as data:
-        return Projection(data["matrix"].astype(np.float32), data["dropped"].astype(np.int64))
+        return Projection(data["matrix"].astype(np.float32), frozenset(data["dropped"].tolist()))
 
 
 def _word(text: str, encoding: Any, token: int) -> str:

@@ -26,12 +26,22 @@ def fuse(rankings: Mapping[str, Sequence[int]], weights: Mapping[str, float], *,
     return scores
 
 
-def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
-    """Weighted sum of z-scores. signals: name -> (n,) of the same n candidates; a constant one adds nothing."""
+Centred = dict[int, tuple[Floats, Floats, float]]
+"""id() of scores -> those, the same less their mean, and their standard deviation."""
+
+
+def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float], *, known: Centred | None = None) -> Floats:
+    """Weighted sum of z-scores. signals: name -> (n,) of the same n candidates; a constant one adds nothing.
+
+    known: what was computed of the same arrays before, which nobody changed since; it grows
+    """
     total: Floats | None = None
+    known = {} if known is None else known
     for name, scores in signals.items():
-        spread = float(scores.std())
-        part = weights.get(name, 1.0) * (scores - scores.mean()) / spread if spread > 1e-9 else np.zeros(len(scores))
+        if id(scores) not in known:
+            known[id(scores)] = scores, scores - scores.mean(), float(scores.std())
+        _, centred, spread = known[id(scores)]
+        part = weights.get(name, 1.0) * centred / spread if spread > 1e-9 else np.zeros(len(scores))
         total = part if total is None else total + part
     return np.zeros(0) if total is None else total
 

@@ -8,9 +8,8 @@ from typing import overload
 from lantern_proxy.analyze import sequence, terms
 from lantern_proxy.archive import TenantArchive
 from lantern_proxy.restore_lines import Line, flat, lines
-from lantern_proxy.signals import speaker_name
-from lantern_proxy.signals_dates import Span, spans
-from lantern_proxy.signals_form import Form, form_of, traits
+from lantern_proxy.restore_told import Told, tell
+from lantern_proxy.signals_form import traits
 from lantern_proxy.turn import Passage
 
 STEP = 500
@@ -19,6 +18,8 @@ SMALL = 2_000
 """Passages of a scope that are all read when one is looked at."""
 MOST_READ = 10_000
 """Passages of a scope that stay in memory with what was computed of them, 4 KB each; of a large one those read last."""
+MOST_TOLD = 20_000
+"""Passages of a scope of which it stays in memory what is told of them, 500 bytes each."""
 
 
 @dataclass(slots=True)
@@ -33,9 +34,6 @@ class Entry:
     _tag_terms: frozenset[str] | None = None
     _sequence: str | None = None
     _traits: bytes | None = None
-    _name: str | None = None
-    _form: Form | None = None
-    _days: tuple[Span, ...] | None = None
 
     @property
     def flat(self) -> str:
@@ -58,17 +56,11 @@ class Entry:
         return self._words
 
     @property
-    def speaker_name(self) -> str:
-        """The name that its text begins with, as an index term; or ""."""
-        if self._name is None:
-            self._name = speaker_name(self.passage.text)
-        return self._name
-
-    @property
-    def form(self) -> Form:
-        if self._form is None:
-            self._form = form_of(self.passage.text, self.passage.speaker)
-        return self._form
+    def tag_terms(self) -> frozenset[str]:
+        """Index terms of its tags and tool names."""
+        if self._tag_terms is None:
+            self._tag_terms = frozenset(terms(" ".join((*self.passage.tags, *self.passage.tools))))
+        return self._tag_terms
 
     @property
     def sequence(self) -> str:
@@ -84,20 +76,6 @@ class Entry:
             self._traits = array("d", traits(self.passage.text)).tobytes()
         return self._traits
 
-    @property
-    def days(self) -> tuple[Span, ...]:
-        """The days that its text names."""
-        if self._days is None:
-            self._days = tuple(spans(self.passage.text, self.passage.created_at))
-        return self._days
-
-    @property
-    def tag_terms(self) -> frozenset[str]:
-        """Index terms of its tags and tool names."""
-        if self._tag_terms is None:
-            self._tag_terms = frozenset(terms(" ".join((*self.passage.tags, *self.passage.tools))))
-        return self._tag_terms
-
 
 class Entries(Sequence[Entry]):
     """The passages of a scope in order of id, each read from the archive when it is first looked at.
@@ -110,6 +88,8 @@ class Entries(Sequence[Entry]):
         self.own: TenantArchive | None = None
         """Where to read them."""
         self._read: dict[int, Entry] = {}
+        self._told: dict[int, Told] = {}
+        self._told_to = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -141,6 +121,47 @@ class Entries(Sequence[Entry]):
     def forget(self, row: int) -> None:
         """Read this one anew when it is looked at again."""
         self._read.pop(row, None)
+        self._told.pop(row, None)
+        self._told_to = min(self._told_to, row)
+
+    def told(self, rows: Sequence[int]) -> list[Told]:
+        """What questions ask of those at `rows`, in their order. Their texts do not stay."""
+        missing = [row for row in rows if row not in self._told]
+        if missing:
+            if len(self._told) + len(missing) > MOST_TOLD:
+                self.forget_told()
+                missing = list(rows)
+            self._told.update(zip(missing, tell(self._passages(missing)), strict=True))
+        return [self._told[row] for row in rows]
+
+    def _passages(self, rows: Sequence[int]) -> list[Passage]:
+        """Those at `rows`; of texts in memory as they are there."""
+        unread = [self.ids[row] for row in rows if row not in self._read]
+        found = self.own.plain_passages(unread) if unread and self.own is not None else {}
+        return [
+            self._read[row].passage if row in self._read else found.get(self.ids[row]) or _gone(self.ids[row])
+            for row in rows
+        ]
+
+    @property
+    def untold(self) -> range:
+        """The rows of the newest half of MOST_TOLD that `tell_ahead` has not come to."""
+        return range(max(self._told_to, len(self) - MOST_TOLD // 2), len(self))
+
+    def tell_ahead(self, most: int) -> None:
+        """Of the next few, what questions may ask of them."""
+        rows = self.untold[:most]
+        self.told(rows)
+        self._told_to = max(self._told_to, rows.stop)
+
+    @property
+    def told_count(self) -> int:
+        """Of how many it is in memory what is told of them."""
+        return len(self._told)
+
+    def forget_told(self) -> None:
+        """Tell it anew of all of them."""
+        self._told, self._told_to = {}, 0
 
     def read(self, rows: Iterable[int]) -> None:
         """Read all of `rows` at once: a tenth of what they cost one by one."""
@@ -161,7 +182,7 @@ class Entries(Sequence[Entry]):
         return len(self._read)
 
     def let_go(self) -> None:
-        """Read all of them anew when they are looked at again."""
+        """Read all of them anew when they are looked at again. What is told of them stays."""
         self._read = {}
 
     def _make_room(self, wanted: set[int], more: int) -> None:

@@ -1,6 +1,6 @@
 """What the light reranker looks at: a table with one row a candidate, from signals that are there anyway."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,9 +10,9 @@ import numpy.typing as npt
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.rank import Floats, Ints, smooth
 from lantern_proxy.restore_dense import Matches
-from lantern_proxy.restore_entries import Entry
 from lantern_proxy.restore_question import Question
 from lantern_proxy.restore_scope import Scope
+from lantern_proxy.restore_told import Told
 from lantern_proxy.signals_dates import closeness, day_of, spans
 from lantern_proxy.signals_form import ASKED, TRAITS, asked
 from lantern_proxy.signals_late import in_context, maxsim
@@ -83,12 +83,12 @@ class Ranked:
 def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     """(len(rows), len(wanted)) float32. wanted: names of FEATURES, none of a signal that is None"""
     scope, question, cosines, matched = ranked.scope, ranked.question, ranked.cosines, ranked.matched
-    entries = scope.entries.of(rows.tolist())
-    told = [entry.speaker_name for entry in entries]
-    names = frozenset(told) - {""}
+    told = scope.entries.told(rows.tolist())
+    said_by = [each.name for each in told]
+    names = frozenset(said_by) - {""}
     columns = _signal("words", ranked.lexical, scope, rows) | _things(scope, question, rows, names)
-    columns |= _places(scope, rows) | _names(told, question, names) | _days(entries, question, ranked.now)
-    columns |= _forms(scope, question, rows) | _all(ranked.fused, scope, rows) | _form(scope, entries, rows)
+    columns |= _places(scope, rows) | _names(said_by, question, names) | _days(told, question, ranked.now)
+    columns |= _forms(scope, question, rows) | _all(ranked.fused, scope, rows) | _form(scope, told, rows)
     if cosines is not None:
         columns |= _signal("vector", cosines - cosines.min(), scope, rows)
     if matched is not None:
@@ -155,8 +155,8 @@ def _all(fused: Floats, scope: Scope, rows: Ints) -> Columns:
     return dict(zip(_OF_ALL, values, strict=True))
 
 
-def _form(scope: Scope, entries: Sequence[Entry], rows: Ints) -> Columns:
-    forms, speakers = [entry.form for entry in entries], [entry.passage.speaker for entry in entries]
+def _form(scope: Scope, told: Sequence[Told], rows: Ints) -> Columns:
+    forms, speakers = [each.form for each in told], [each.speaker for each in told]
     values = (
         [form.asking for form in forms],
         [form.addressed for form in forms],
@@ -226,30 +226,31 @@ def _places(scope: Scope, rows: Ints) -> Columns:
     }  # fmt: skip
 
 
-def _names(told: Sequence[str], question: Question, names: frozenset[str]) -> Columns:
-    """told: the name that each passage begins with"""
+def _names(said_by: Sequence[str], question: Question, names: frozenset[str]) -> Columns:
+    """said_by: the name that each passage begins with"""
     asked_of = names & question.words
-    named = np.array([name in asked_of for name in told], np.float64)
-    other = 1.0 - named if asked_of else np.zeros(len(told))
-    return {"named": named, "names_other": other, "names": np.full(len(told), float(len(asked_of)))}
+    named = np.array([name in asked_of for name in said_by], np.float64)
+    other = 1.0 - named if asked_of else np.zeros(len(said_by))
+    return {"named": named, "names_other": other, "names": np.full(len(said_by), float(len(asked_of)))}
 
 
-def nearness(entries: Sequence[Entry], question: str, now: float) -> Floats | None:
+def nearness(told: Callable[[], Sequence[Told]], question: str, now: float) -> Floats | None:
     """(n,) 0..1, how near the days are that question and passage name, or on which it was said. None: it names none.
 
-    now: Unix seconds, of the question; 0: when the last passage was said
+    told: (n,) passages, asked for when the question names a day
+    now:  Unix seconds, of the question; 0: when the last passage was said
     """
-    days = spans(question, now or max((entry.passage.created_at for entry in entries), default=0.0))
+    days = spans(question, now or max((each.created_at for each in told()), default=0.0))
     if not days:
         return None
-    said = [day_of(entry.passage.created_at) for entry in entries]
-    return np.array([closeness(days, (*entry.days, (day, day))) for entry, day in zip(entries, said, strict=True)])
+    said = [(each.days, day_of(each.created_at)) for each in told()]
+    return np.array([closeness(days, (*named, (day, day))) for named, day in said])
 
 
-def _days(entries: Sequence[Entry], question: Question, now: float) -> Columns:
+def _days(told: Sequence[Told], question: Question, now: float) -> Columns:
     """How near the days are that question and passage name; -1 when the question names none."""
-    near = nearness(entries, question.text, now)
-    return {"days": np.full(len(entries), -1.0) if near is None else near}
+    near = nearness(lambda: told, question.text, now)
+    return {"days": np.full(len(told), -1.0) if near is None else near}
 
 
 def _forms(scope: Scope, question: Question, rows: Ints) -> Columns:

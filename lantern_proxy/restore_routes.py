@@ -8,7 +8,7 @@ from importlib.resources import files
 import numpy as np
 
 from lantern_proxy.config_retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Floats, fuse, recencies, zsum
+from lantern_proxy.rank import Centred, Floats, fuse, recencies, zsum
 from lantern_proxy.route_soft import Classifier, fit
 from lantern_proxy.route_types import TYPES, QueryType, query_type
 
@@ -51,21 +51,27 @@ def ages_count(mixed: Mixture) -> bool:
     return any(pipeline.recency for _, pipeline in mixed)
 
 
-def fused(signals: Mapping[str, Floats], ages_s: Floats, mixed: Mixture, weigh: Weigh, *, rrf_k: int) -> Floats:
+def fused(
+    signals: Mapping[str, Floats], ages_s: Floats, mixed: Mixture, weigh: Weigh, *, rrf_k: int,
+    known: Centred | None = None,
+) -> Floats:  # fmt: skip
     """(n,) one ranking's scores, mean 0: those of each pipeline as z-scores, by its share.
 
-    signals: name -> (n,); ages_s: (n,) seconds since each candidate was said
+    signals: name -> (n,); ages_s: (n,) seconds since each candidate was said; known: as rank.zsum takes it
     """
+    known = {} if known is None else known
     if len(mixed) == 1:
-        return _of(signals, ages_s, mixed[0][1], weigh, rrf_k)
-    rankings = {str(n): _of(signals, ages_s, pipeline, weigh, rrf_k) for n, (_, pipeline) in enumerate(mixed)}
+        return _of(signals, ages_s, mixed[0][1], weigh, rrf_k, known)
+    rankings = {str(n): _of(signals, ages_s, pipeline, weigh, rrf_k, known) for n, (_, pipeline) in enumerate(mixed)}
     return zsum(rankings, {str(n): share for n, (share, _) in enumerate(mixed)})
 
 
-def _of(signals: Mapping[str, Floats], ages_s: Floats, pipeline: PipelineConfig, weigh: Weigh, rrf_k: int) -> Floats:
+def _of(
+    signals: Mapping[str, Floats], ages_s: Floats, pipeline: PipelineConfig, weigh: Weigh, rrf_k: int, known: Centred
+) -> Floats:
     weights = weigh(pipeline)
     if pipeline.fusion == "zscore":
-        total = zsum(signals, weights)
+        total = zsum(signals, weights, known=known)
     else:
         total = np.zeros(len(ages_s))
         for row, score in fuse({name: _ranked(scores) for name, scores in signals.items()}, weights, k=rrf_k).items():

@@ -71,6 +71,8 @@ class Scope:
         """time.monotonic() value of the last use."""
         self.opening = False
         """Whether the background is at work on it."""
+        self.telling: threading.Thread | None = None
+        """The background that tells ahead what questions ask of its passages."""
         self.kept = 0
         """Passages in the snapshot that lies beside the archive."""
         self._sessions: dict[str, int] = {}

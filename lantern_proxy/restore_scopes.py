@@ -17,6 +17,12 @@ MAX_PASSAGES, MAX_SCOPES = 500_000, 64
 """Most passages and scopes held open, of all tenants together; the least recently used are closed first."""
 MAX_READ = 10_000
 """Most passages whose text and what was computed of it stay in memory, 4 KB each, beside those of the scope in use."""
+MAX_TOLD = 50_000
+"""Most passages of which it stays in memory what questions ask of them, 500 bytes each, beside those of the scope in
+use."""
+TELL_FROM, TELL, TELL_SHARE = 32, 8, 0.25
+"""Passages from which on that is told in the background; how many at once, about a millisecond; for how much of the
+time."""
 
 log = logging.getLogger("lantern.restore")
 
@@ -56,6 +62,14 @@ class Scopes:
         if not scope.opening:
             scope.opening = True
             threading.Thread(target=_open_rest, args=(scope, archive), name="lantern-open", daemon=True).start()
+
+    def tell(self, scope: Scope) -> threading.Thread | None:
+        """Tell ahead, in the background, what questions ask of passages. Its lock must be held. None: hardly any is
+        untold."""
+        if scope.telling is None and len(scope.entries.untold) >= TELL_FROM:
+            scope.telling = threading.Thread(target=_tell_rest, args=(scope,), name="lantern-tell", daemon=True)
+            scope.telling.start()
+        return scope.telling
 
     def keep(self, archive: Archive) -> None:
         """Write a snapshot of every open scope that has grown since the last one."""
@@ -102,6 +116,7 @@ class Scopes:
                 return
             self._drop(oldest)
         self._let_go_beyond(MAX_READ, keep)
+        self._forget_beyond(MAX_TOLD, keep)
 
     def _let_go_beyond(self, most: int, keep: Key | None = None) -> None:
         """Of texts, those of the scopes used longest ago; what a restore uses now stays."""
@@ -113,6 +128,18 @@ class Scopes:
             if scope.lock.acquire(blocking=False):
                 held -= scope.entries.read_count
                 scope.entries.let_go()
+                scope.release()
+
+    def _forget_beyond(self, most: int, keep: Key) -> None:
+        """The same for what is told of passages."""
+        others = [scope for scope in self._open.values() if scope.key != keep and scope.entries.told_count]
+        held = sum(scope.entries.told_count for scope in others)
+        for scope in others:
+            if held <= most:
+                return
+            if scope.lock.acquire(blocking=False):
+                held -= scope.entries.told_count
+                scope.entries.forget_told()
                 scope.release()
 
     def _drop(self, key: Key) -> None:
@@ -145,6 +172,25 @@ def _open_rest(scope: Scope, archive: Archive) -> None:
     except Exception as error:  # this thread has no caller; the next restore tries again, and tells what is wrong
         scope.opening = False
         log.debug("scope of %d passages is not open yet: %s", len(scope), error)
+
+
+def _tell_rest(scope: Scope) -> None:
+    """The background: a few at a time, and mostly at rest, since what it does holds up all other threads."""
+    try:
+        while True:
+            scope.lock.acquire()
+            begun = time.monotonic()
+            try:
+                if scope.closed or not scope.entries.untold:
+                    scope.telling = None
+                    return
+                scope.entries.tell_ahead(TELL)
+            finally:
+                scope.release()
+            time.sleep((time.monotonic() - begun) * (1 / TELL_SHARE - 1))
+    except Exception as error:  # this thread has no caller; the next restore tells what it needs, and what is wrong
+        scope.telling = None
+        log.debug("not all is told of a scope of %d passages: %s", len(scope), error)
 
 
 def keep(scope: Scope, archive: Archive) -> bool:

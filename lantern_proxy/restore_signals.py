@@ -7,7 +7,7 @@ import numpy as np
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config_retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Floats, best, smooth, zsum
+from lantern_proxy.rank import Centred, Floats, best, smooth, zsum
 from lantern_proxy.restore_dense import Dense
 from lantern_proxy.restore_features import Matched, Ranked, nearness
 from lantern_proxy.restore_light import Reorder
@@ -87,28 +87,29 @@ def gather(
             return own | dict.fromkeys(PRIORS, 0.0)
         return {name: weight * units.get(name, 1.0) for name, weight in own.items()}
 
-    total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
+    known: Centred = {}
+    total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k, known=known)
     if _weight(restore, "speaker"):
         signals["speaker"], worth = _speaker(scope, question, total)
         units["speaker"] = worth * float(signals["speaker"].std())
-        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
+        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k, known=known)
     matched = None
     if meaning is not None and meaning.asked is not None and _weight(restore, "late") and not ask.late():
         matched = _late(scope, dense, meaning.asked, total)
     if matched is not None:
         signals["late"], units["late"] = matched.flowed, matched.unit
-        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
+        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k, known=known)
     if matched is not None and "session" in signals:
         signals["session"] = _session_in_full(scope, signals["session"], matched.flowed)
         units["session"] *= float(signals["session"].std())
-        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
+        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k, known=known)
     if _weight(restore, "days") and (near := _days(scope, question, total, ask.now)) is not None:
         signals["days"], units["days"] = near, float(near.std())
-        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
+        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k, known=known)
     if _weight(restore, "form"):
         signals["form"] = _form(scope, question, total)
         units["form"] = float(signals["form"].std())
-        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k)
+        total = fused(signals, ages, mixed, weigh, rrf_k=restore.rrf_k, known=known)
     cosines = meaning.cosines if meaning else None
     if light is not None and not ask.late():
         ranked = Ranked(
@@ -162,7 +163,7 @@ def _days(scope: Scope, question: Question, total: Floats, now: float) -> Floats
     """(n,) how near the days are that question and passage name, or on which it was said; 0 beyond the FORM_POOL best
     by everything else. None: the question names no day."""
     rows = best(total, FORM_POOL).tolist()
-    near = nearness(scope.entries.of(rows), question.text, now)
+    near = nearness(lambda: scope.entries.told(rows), question.text, now)
     if near is None:
         return None
     scores = np.zeros(len(scope))
@@ -177,10 +178,10 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
     own = question.personal or kind == "single-session-preference"
     role = "assistant" if kind == "single-session-assistant" else "user"
     rows = best(total, POOL).tolist()
-    entries = scope.entries.of(rows)
-    names = [entry.speaker_name for entry in entries]
+    told = scope.entries.told(rows)
+    names = [each.name for each in told]
     scores = np.zeros(len(scope))
-    scores[rows] = said_by([e.passage.speaker for e in entries], names, question.words, role)
+    scores[rows] = said_by([each.speaker for each in told], names, question.words, role)
     if not question.words.isdisjoint(names):
         return scores, NAMED
     return scores, ROLE if own or role == "assistant" else USER
@@ -189,10 +190,10 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
 def _form(scope: Scope, question: Question, total: Floats) -> Floats:
     """(n,) how well its form fits an answer; for all but the FORM_POOL best by everything else, the worst there is."""
     rows = best(total, FORM_POOL).tolist()
-    entries = scope.entries.of(rows)
-    people = any(e.speaker_name for e in entries) and all(e.passage.speaker == "user" for e in entries)
+    told = scope.entries.told(rows)
+    people = any(each.name for each in told) and all(each.speaker == "user" for each in told)
     answers = _answers(scope, rows) if people else None
-    worth = fits(question.text, [entry.form for entry in entries], answers=answers)
+    worth = fits(question.text, [each.form for each in told], answers=answers)
     scores = np.full(len(scope), worth.min(initial=0.0))
     scores[rows] = worth
     return scores
@@ -203,7 +204,7 @@ def _answers(scope: Scope, rows: Sequence[int]) -> list[bool]:
     before = scope.beside(np.array(rows, np.int64), -1)
     there = before >= 0
     asked = np.zeros(len(rows), bool)
-    asked[there] = [entry.form.ends_asking for entry in scope.entries.of(before[there].tolist())]
+    asked[there] = [each.form.ends_asking for each in scope.entries.told(before[there].tolist())]
     found: list[bool] = asked.tolist()
     return found
 
@@ -213,7 +214,7 @@ def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
     matched = np.flatnonzero(lexical)
     rows = matched[np.argsort(-lexical[matched])[:POOL]].tolist()
     scores = np.zeros(len(scope))
-    scores[rows] = keywords(question.terms, [entry.tag_terms for entry in scope.entries.of(rows)])
+    scores[rows] = keywords(question.terms, [each.tag_terms for each in scope.entries.told(rows)])
     return scores
 
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from datetime import date, timedelta
 
+from lantern_proxy.analyze_fold import folded
+
 Span = tuple[int, int]
 """First and last day, both included."""
 
@@ -39,6 +41,15 @@ _DATE = re.compile(
     ),
     re.I,
 )
+_RUN = re.compile(r"\w+")
+_SIGNS = frozenset(
+    """
+    jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october nov
+    november dec december monday tuesday wednesday thursday friday saturday sunday yesterday today tonight tomorrow
+    morning night weekend week month year ago
+    """.split()  # noqa: SIM905 - a list of quotes reads worse
+)
+"""Words one of which stands in every day but those with a year in figures: they cost a tenth of the pattern."""
 
 
 def day_of(at: float) -> int:
@@ -48,6 +59,8 @@ def day_of(at: float) -> int:
 
 def spans(text: str, at: float) -> list[Span]:
     """The days that `text`, said `at` (Unix seconds), names; in order. A month without a year is the last one of it."""
+    if not _may_name(text):
+        return []
     today = date.fromordinal(_EPOCH + day_of(at))
     found = []
     for match in _DATE.finditer(text):
@@ -57,6 +70,11 @@ def spans(text: str, at: float) -> list[Span]:
             continue
         found.append((first.toordinal() - _EPOCH, last.toordinal() - _EPOCH))
     return found
+
+
+def _may_name(text: str) -> bool:
+    words = _RUN.findall(folded(text))
+    return not _SIGNS.isdisjoint(words) or any(len(word) == 4 and word.isdecimal() for word in words)
 
 
 def closeness(asked: Sequence[Span], told: Sequence[Span]) -> float:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy import analyze_standing, restore_newest
+from lantern_proxy import analyze_standing, restore_newest, signals_dates
 from lantern_proxy.analyze import _ABBREVIATION, fences, sentences, terms, terms_of_parts
 from lantern_proxy.analyze_code import is_prose, prose
 from lantern_proxy.restore_lines import _MANY_ROWS, _rows, _template
@@ -111,6 +111,21 @@ def test_values_are_those_of_the_pattern_without_its_guard(texts):
     for text in texts:
         found = [(m.lastgroup, m.span()) for m in restore_newest._VALUES.finditer(text)]
         assert found == [(m.lastgroup, m.span()) for m in plain.finditer(text)], text
+
+
+def test_days_are_found_where_their_pattern_finds_them(texts):
+    chance, ways = (
+        random.Random(1),
+        ["a month ago", "On MONDAY", "3rd of may", "in 1999", "la\u017ft n\u0131ght", "2024-01-02"],
+    )
+    found = left_out = 0
+    for text in texts:
+        told = text + chance.choice(["", "", " "]) + chance.choice(["", *ways])
+        may, names = signals_dates._may_name(told), bool(signals_dates._DATE.search(told))
+        assert may or not names, told
+        found, left_out = found + names, left_out + (not may)
+    assert found > 1_000
+    assert left_out > 500
 
 
 def test_rows_of_tables_are_found_as_when_every_line_is_looked_at(texts):

@@ -19,6 +19,16 @@ def test_a_constant_signal_adds_nothing_to_the_sum_of_z_scores():
     assert with_it.sum() == pytest.approx(0)
 
 
+def test_a_sum_of_z_scores_is_the_same_with_what_is_known_of_its_signals():
+    chance, known = np.random.default_rng(1), {}
+    signals = {name: chance.random(50) for name in ("bm25", "vector", "late")}
+    for late in (signals["late"], chance.random(50), np.ones(50)):
+        signals["late"] = late
+        weights = {"bm25": 0.3, "late": float(late[0])}
+        assert zsum(signals, weights, known=known).tolist() == zsum(signals, weights).tolist()
+    assert len(known) == 5
+
+
 def test_scores_flow_into_neighbouring_messages_and_not_into_other_sessions():
     flowed = smooth(np.array([0.0, 4.0, 0.0, 0.0]), np.array([1, 2, 3, 13]), shares=(0.5, 0.25))
     assert flowed.tolist() == [2.0, 4.0, 2.0, 0.0]

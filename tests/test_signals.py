@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lantern_proxy import rerank_light
+from lantern_proxy import rerank_light, signals_late
 from lantern_proxy.rerank_light import LightError, Trees
 from lantern_proxy.signals import keywords, said_by, speaker_name
 from lantern_proxy.signals_dates import closeness, spans
@@ -139,6 +139,15 @@ def test_late_interaction_in_bytes_is_that_of_floats_to_two_digits():
     assert found[2].argmax() == 1
     weights = np.array([1.0, 0.5, 3.0, 0.0, 1.0])
     assert maxsim(found, weights) == pytest.approx(weights @ np.clip(found, 0, 1) ** 3 / weights.sum())
+
+
+@pytest.mark.parametrize("at_once", [1, 8, 9, 64])
+def test_passages_are_compared_a_few_at_a_time_with_the_same_result(monkeypatch, at_once):
+    question, told = units(5, 1), [pack(units(n, 10 + n)) for n in (0, 1, 7, 0, 30, 8, 9, 1, 0)]
+    whole = best_matches(question, told)
+    monkeypatch.setattr(signals_late, "AT_ONCE", at_once)
+    assert best_matches(question, told) == pytest.approx(whole, abs=1e-6)
+    assert (whole != 0).any(axis=0).tolist() == [len(tokens) > 0 for tokens in told]
 
 
 def test_a_word_may_be_found_in_the_message_before_at_a_discount_and_not_in_another_session():

@@ -56,6 +56,7 @@ class Stage:
     ask_model: AskModel | None = None
     """For the recipe memgpt, in which a model writes down what to keep."""
     _restorers: dict[str, Restorer] = field(default_factory=dict)
+    _warm: set[tuple[str, str]] = field(default_factory=set)
 
     def restored(
         self, cut: Compacted, recipe: Recipe, question: str, budget_chars: int, shown: "Block | None" = None
@@ -65,6 +66,9 @@ class Stage:
         shown: a block that the request has already
         """
         ask = self.ask(cut, question, budget_chars, shown or NOTHING)
+        if (recipe, ask.session) not in self._warm and recipe in ("default", "lantern"):
+            self._warm.add((recipe, ask.session))  # the proxy does so when a compaction is near
+            self._restorer(recipe).warm(ask.tenant, ask.project, ask.session, wait=True)
         began = time.perf_counter()
         if recipe == "memgpt":
             return NOTHING if shown else self._written_down(cut, budget_chars)
