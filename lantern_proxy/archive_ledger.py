@@ -1,7 +1,7 @@
 """The requests of one tenant, the blocks that they brought, and what was passed over for them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from lantern_proxy.archive_reads import Reads, given, json_ids
 from lantern_proxy.archive_rows import (
@@ -29,8 +29,6 @@ _PLACED = """SELECT j.value, p.passage, p.origin, p.text, p.rank, p.score, p.sig
 _MARKS = """SELECT p.passage, p.used, p.verdict FROM blocks b
     CROSS JOIN placed p ON p.tenant = b.tenant AND p.block = b.id
     WHERE b.tenant = ? AND b.request = ? ORDER BY p.block, p.slot"""
-_USED = """UPDATE placed SET used = ? WHERE tenant = ? AND passage = ?
-    AND block IN (SELECT id FROM blocks WHERE tenant = ? AND request = ?)"""
 
 
 class Ledger(Reads):
@@ -77,9 +75,3 @@ class Ledger(Reads):
         placed = self._rows(_PLACED, (json_ids(row[0] for row in rows), self.tenant))
         passages = self.passages_by_id({row[1] for row in placed})
         return [to_block(row[1:], tuple(to_placed(p[1:], passages) for p in placed if p[0] == row[0])) for row in rows]
-
-    def mark_used(self, request: str, used: Mapping[int, bool]) -> None:
-        """Note for passages in the blocks of `request` whether the answer used them."""
-        rows = [(int(was), self.tenant, int(i), self.tenant, name(request)) for i, was in used.items()]
-        with self._connections.writing() as db:
-            db.conn.executemany(_USED, rows)

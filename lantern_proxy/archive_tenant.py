@@ -71,6 +71,8 @@ _NEAREST = """SELECT p.id, 1 - v.distance
 _LISTED = " AND passage_id IN (SELECT value FROM json_each(?))"
 _REINFORCE = """UPDATE passages SET confidence = ?, success = ?, accesses = ?, accessed_at = ?
     WHERE tenant = ? AND id = ?"""
+_USED = """UPDATE placed SET used = ? WHERE tenant = ? AND passage = ?
+    AND block IN (SELECT id FROM blocks WHERE tenant = ? AND request = ?)"""
 
 
 class Filters(TypedDict, total=False):
@@ -281,11 +283,20 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
 
     # what changes, and everything as rows
 
-    def reinforce(self, updates: Mapping[int, tuple[float, float, int, float]]) -> None:
-        """passage id -> (confidence, success, accesses, accessed_at), all new values. Unknown ids are skipped."""
+    def reinforce(
+        self, updates: Mapping[int, tuple[float, float, int, float]], *, request: str = "",
+        used: Mapping[int, bool] | None = None,
+    ) -> None:  # fmt: skip
+        """Keep what an answer taught. Unknown ids are skipped.
+
+        updates: passage id -> (confidence, success, accesses, accessed_at), all new values
+        used:    passage id -> did the answer use it? Noted in the blocks that `request` brought
+        """
         rows = [(float(c), float(s), int(n), float(at), self.tenant, int(i)) for i, (c, s, n, at) in updates.items()]
+        known = [(int(was), self.tenant, int(i), self.tenant, name(request)) for i, was in (used or {}).items()]
         with self._connections.writing() as db:
             db.conn.executemany(_REINFORCE, rows)
+            db.conn.executemany(_USED, known)
 
     def since_newest(self, count: int) -> float | None:
         """The time of the oldest of the newest `count` messages; None when there are no more than that."""

@@ -31,6 +31,7 @@ class Settling:
     """Passages that were restored into a request, to be settled by the answer that it got."""
 
     tenant: str
+    request: str
     restored: tuple[int, ...]
     answer: str
     at: float
@@ -146,8 +147,8 @@ def _length(filed: Filed) -> int:
 def _settle(archive: Archive, restorer: LateRestorer, work: Settling) -> None:
     made = restorer.want()
     if made is not None:
-        learnt = made.result(MADE_S).settle(work.tenant, work.restored, work.answer, work.at)
-        archive.of(work.tenant).reinforce(learnt)
+        updates, used = made.result(MADE_S).settle(work.tenant, work.restored, work.answer, work.at)
+        archive.of(work.tenant).reinforce(updates, request=work.request, used=used)
 
 
 def _passages(cut: Uncut) -> list[Passage]:

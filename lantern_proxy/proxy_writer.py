@@ -390,9 +390,9 @@ class Writer:
             waiting.tell(True)
         self._cutter.crowd = len(group)
         for waiting in group:
-            record, job = waiting.record, waiting.job
-            if record is not None:
-                settling = Settling(record.tenant, job.restored, job.answer, job.at) if job.restored else None
+            if (record := waiting.record) is not None:
+                job, asked = waiting.job, record.request.id if record.request else ""
+                settling = Settling(record.tenant, asked, job.restored, job.answer, job.at) if job.restored else None
                 self._cutter.add(record, settling)
 
 

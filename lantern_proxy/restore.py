@@ -42,7 +42,7 @@ from lantern_proxy.restore_rerank import Rerankers, promoted
 from lantern_proxy.restore_scope import Key, Scope
 from lantern_proxy.restore_scopes import Scopes
 from lantern_proxy.restore_signals import POOL, gather
-from lantern_proxy.restore_used import Used
+from lantern_proxy.restore_used import Learnt, Used
 from lantern_proxy.turn import Placed, Restored
 
 WARM = 32
@@ -123,9 +123,7 @@ class Restorer:
         candidates, rows = [candidates[i] for i in order], [rows[i] for i in order]
         return self._question_block(ask, candidates, rows, offered, evidence, present, started)
 
-    def settle(
-        self, tenant: str, passage_ids: Sequence[int], answer: str, now: float
-    ) -> Mapping[int, tuple[float, float, int, float]]:
+    def settle(self, tenant: str, passage_ids: Sequence[int], answer: str, now: float) -> Learnt:
         """What the answer taught about the passages of a block: see restore_used.Used.settle."""
         return self._used.settle(tenant, passage_ids, answer, now)
 

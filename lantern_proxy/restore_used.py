@@ -13,6 +13,9 @@ from lantern_proxy.turn import Placed
 REMEMBERED = 10_000
 """Restored passages whose own terms are kept until their answer is known."""
 
+Learnt = tuple[Mapping[int, tuple[float, float, int, float]], Mapping[int, bool]]
+"""passage id -> (confidence, success, accesses, accessed_at), and passage id -> did the answer use it?"""
+
 
 class Used:
     """Keeps the terms that only a restored passage can give to an answer, until the answer is there. Thread-safe."""
@@ -34,21 +37,21 @@ class Used:
             while len(self._own) > REMEMBERED:
                 self._own.popitem(last=False)
 
-    def settle(
-        self, tenant: str, passage_ids: Sequence[int], answer: str, now: float
-    ) -> Mapping[int, tuple[float, float, int, float]]:
-        """Updates for TenantArchive.reinforce() after the answer to a request into which passages were restored: id ->
-        (confidence, success, accesses, accessed_at). Call it once a block, not again when the block is replayed."""
+    def settle(self, tenant: str, passage_ids: Sequence[int], answer: str, now: float) -> Learnt:
+        """What TenantArchive.reinforce() is told after the answer to a request into which passages were restored.
+
+        Call it once a block, not again when the block is replayed.
+        """
         said = term_key(answer)
-        updates = {}
+        updates, used = {}, {}
         for passage_id, passage in self._archive.of(tenant).passages_by_id(passage_ids).items():
             with self._lock:
                 own = self._own.pop((tenant, passage_id), None)
             terms_own = own if own is not None else frozenset(map(term_key, passage.tags))
-            was_used = reinforce.used(terms_own, said)
-            confidence, success = reinforce.settle(passage.confidence, passage.success, was_used, self._rates)
+            used[passage_id] = reinforce.used(terms_own, said)
+            confidence, success = reinforce.settle(passage.confidence, passage.success, used[passage_id], self._rates)
             updates[passage_id] = (confidence, success, passage.accesses + 1, now)
-        return updates
+        return updates, used
 
     def forget(self) -> None:
         with self._lock:

@@ -626,8 +626,7 @@ def test_no_write_of_a_tenant_changes_anything_of_another(archive: Archive) -> N
     embed_all(archive)
     before = list(archive.of(MINE).export())
     other = archive.of(OTHER)
-    other.reinforce({one.id: (0.1, 0.1, 9, 9.0)})
-    other.mark_used("s1-r0", {one.id: True})
+    other.reinforce({one.id: (0.1, 0.1, 9, 9.0)}, request="s1-r0", used={one.id: True})
     with pytest.raises(ArchiveError, match="restored no passage"):
         other.feedback("s1-r0", one.id, "wrong", now=1.0)
     report = other.prune(PruneRule(session="s1"), now=1e9)
@@ -804,7 +803,7 @@ def test_why_tells_the_request_its_blocks_and_what_became_of_them(archive: Archi
     placed = Placed(passage=one, text="x", rank=1, score=1.0, signals={"bm25": 2.0})
     archive.write([record(1, blocks=(block([placed], request="s1-r1"),)), record(2)])
     mine = archive.of(MINE)
-    mine.mark_used("s1-r1", {one.id: True, 99: False})
+    mine.reinforce({}, request="s1-r1", used={one.id: True, 99: False})
     mine.feedback("s1-r1", one.id, "useful", now=1.0)
     why = mine.why("s1-r1")
     assert why is not None

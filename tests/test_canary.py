@@ -189,8 +189,7 @@ def _read(mine, id_: int) -> None:
 
 
 def _judge(mine, kept: list) -> None:
-    mine.reinforce({1: (0.5, 0.5, 1, 1.0)})
-    mine.mark_used("s1-r5", {kept[0].id: True})
+    mine.reinforce({1: (0.5, 0.5, 1, 1.0)}, request="s1-r5", used={kept[0].id: True})
     mine.feedback("s1-r5", kept[0].id, "useful", now=1.0, settle=lambda confidence, success, used: (0.6, 0.6))
     mine.feedback("", kept[1].id, "wrong", now=1.0)
     mine.pin(kept[2].id, now=1.0)

@@ -140,6 +140,19 @@ def test_the_demo_keeps_its_archive_where_it_was_told_and_nowhere_else(play, tmp
     assert "is there already" in again.stderr
 
 
+def test_what_the_answer_used_of_a_block_is_noted_beside_it(play, tmp_path):
+    result = play("--keep", "kept", "--json")
+    first = json.loads(result.stdout.splitlines()[0])
+    kept = str(tmp_path / "kept" / "user-summary" / "demo.db")
+    shown = CliRunner().invoke(cli.cli, ["why", first["request"], "--archive", kept, "--json"])
+    told = json.loads(shown.stdout)
+    used = {mark["passage"] for mark in told["marks"] if mark["used"]}
+    placed = {p["passage"]["id"]: p["text"] for block in told["blocks"] for p in block["restored"]["placed"]}
+    assert used
+    assert all(first["detail"]["answer"] in placed[id_] for id_ in used)
+    assert all(mark["used"] is not None for mark in told["marks"])
+
+
 def test_both_servers_end_with_the_block_and_listen_on_loopback_only():
     import httpx
 

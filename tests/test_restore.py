@@ -413,8 +413,9 @@ def test_a_used_passage_gains_and_an_unused_one_loses(archive, restorer):
     restored = restorer.for_question(ask("Which port does staging use now?"))
     used = next(p.passage.id for p in restored.placed if "9443" in p.text)
     ids = [p.passage.id for p in restored.placed]
-    updates = restorer.settle("t", ids, "Staging uses port 9443.", 1.7e9 + 100)
-    assert set(updates) == set(ids)
+    updates, was_used = restorer.settle("t", ids, "Staging uses port 9443.", 1.7e9 + 100)
+    assert set(updates) == set(was_used) == set(ids)
+    assert was_used[used]
     assert updates[used] == (pytest.approx(0.65), pytest.approx(0.55), 1, 1.7e9 + 100)
     assert all(
         update[0] == pytest.approx(0.48) for id_, update in updates.items() if id_ != used and "9443" not in str(id_)
@@ -427,7 +428,9 @@ def test_what_the_request_said_itself_proves_no_use(restorer):
     question = "Is it true that staging uses port 9443?"
     restored = restorer.for_question(ask(question))
     ids = [p.passage.id for p in restored.placed]
-    assert all(update[0] <= 0.5 for update in restorer.settle("t", ids, "Yes: port 9443.", 1.7e9).values())
+    updates, was_used = restorer.settle("t", ids, "Yes: port 9443.", 1.7e9)
+    assert all(update[0] <= 0.5 for update in updates.values())
+    assert not any(was_used.values())
 
 
 def test_a_passage_below_the_minimum_is_not_restored(archive, restorer):
