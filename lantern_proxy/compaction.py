@@ -24,6 +24,7 @@ from lantern_proxy.history import (
     MARKER_CHARS,
     SUMMARY_CHARS,
     Session,
+    before_answer,
     chains,
     goes_on,
     place_key,
@@ -124,6 +125,8 @@ class _Seen:
     said: Said
     old: Sequence[Seat]
     new: Sequence[Seat]
+    answer: int
+    """The head's first message whose answer the client had not shown yet."""
     pending: int
     """The first seat of the user message that waits for an answer."""
     pairs: Sequence[tuple[int, int]]
@@ -174,7 +177,7 @@ class _Seen:
     @cached_property
     def cleared(self) -> list[tuple[int, int]]:
         """Results that are short now, media and long texts for which a placeholder stands."""
-        shorter = [(a, b) for a, b in self.matched if is_cleared(self.old[a].item, self.new[b].item)]
+        shorter = [(a, b) for a, b in self.shown if is_cleared(self.old[a].item, self.new[b].item)]
         emptied = [
             (a, b) for a, b in self.replaced
             if self.old[a].item.kind == "text" == self.new[b].item.kind
@@ -184,6 +187,11 @@ class _Seen:
             (a, b) for a in self.gone for b in self.fresh if is_replaced_media(self.old, self.new, a, b, len(self.gone))
         ]
         return shorter + emptied + media
+
+    @property
+    def shown(self) -> list[tuple[int, int]]:
+        """Pairs but for the answers that the client shows for the first time, in whatever dress."""
+        return [(a, b) for a, b in self.matched if self.old[a].at < self.answer or self.old[a].item.role != "assistant"]
 
     @property
     def is_rewound(self) -> bool:
@@ -226,7 +234,8 @@ class _Seen:
 def _see(session: Session, request: Request, said: Said) -> _Seen:
     old, new = seats([e.message for e in session.head]), seats(request.messages)
     pending = _pending(new)
-    pairs, moved = align(old, new, pending=pending, finished=_is_finished(session))
+    answer = 0 if session.recalled else len(before_answer(session))
+    pairs, moved = align(old, new, answer=answer, pending=pending, finished=_is_finished(session))
     matched = [*pairs, *moved]
     paired_old, paired_new = {a for a, _ in matched}, {b for _, b in matched}
     gone = [a for a in range(len(old)) if a not in paired_old]
@@ -234,8 +243,8 @@ def _see(session: Session, request: Request, said: Said) -> _Seen:
     places = chains(request.messages) if gone and unpaired else []
     returned = [b for b in unpaired if gone and place_key(places[new[b].at]) in session.keys]
     return _Seen(
-        session=session, request=request, said=said, old=old, new=new, pending=pending, pairs=pairs, matched=matched,
-        gone=gone, returned=returned, fresh=sorted({*unpaired} - {*returned}),
+        session=session, request=request, said=said, old=old, new=new, answer=answer, pending=pending, pairs=pairs,
+        matched=matched, gone=gone, returned=returned, fresh=sorted({*unpaired} - {*returned}),
     )  # fmt: skip
 
 
@@ -305,7 +314,7 @@ def _marked(seen: _Seen, early: Sequence[int]) -> int | None:
 
 def _about_the_gone(seen: _Seen, early: Sequence[int]) -> int | None:
     """The first text that is new, or was rewritten, and speaks of the gone; the last one waits for an answer."""
-    rewritten = [b for a, b in seen.matched if _is_rewritten(seen.old[a].item, seen.new[b].item)]
+    rewritten = [b for a, b in seen.shown if _is_rewritten(seen.old[a].item, seen.new[b].item)]
     for b in sorted([*early, *rewritten]):
         text = plain(seen.new[b].item.text)
         if len(text) >= SUMMARY_CHARS and seen.is_lost(text):

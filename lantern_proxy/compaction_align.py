@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lantern_proxy.history import is_empty, plain
+from lantern_proxy.history_dress import says_same
 from lantern_proxy.turn import Item, Message
 
 CLEARED_SHARE = 0.35
@@ -44,15 +45,18 @@ def seats(messages: Sequence[Message]) -> list[Seat]:
     ]
 
 
-def align(old: Sequence[Seat], new: Sequence[Seat], *, pending: int, finished: bool) -> tuple[Pairs, Pairs]:
+def align(
+    old: Sequence[Seat], new: Sequence[Seat], *, answer: int, pending: int, finished: bool
+) -> tuple[Pairs, Pairs]:
     """Pairs that rise in both, and pairs out of their order.
 
+    answer:   the first message of the head's answer, which the client had not shown yet
     pending:  index in `new` of the first text that waits for an answer
     finished: the head's last turn was answered, so a pending text that reads like an older one is a new one, unless the
               request goes on just as the head did
     """
     pairs = _exact(old, new)
-    pairs += [pair for gap in _gaps(pairs, old, new) for pair in _alike_in_gap(old, new, *gap, pending)]
+    pairs += [pair for gap in _gaps(pairs, old, new) for pair in _alike_in_gap(old, new, *gap, answer, pending)]
     pairs.sort()
     intact = next((n for n, (a, _) in enumerate(pairs) if a != n), len(pairs))
     pairs = [
@@ -94,7 +98,7 @@ def _gaps(pairs: Pairs, old: Sequence[Seat], new: Sequence[Seat]) -> Iterator[tu
 
 
 def _alike_in_gap(
-    old: Sequence[Seat], new: Sequence[Seat], gap_old: range, gap_new: range, pending: int
+    old: Sequence[Seat], new: Sequence[Seat], gap_old: range, gap_new: range, answer: int, pending: int
 ) -> Iterator[tuple[int, int]]:
     at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
     for b in gap_new:
@@ -102,7 +106,8 @@ def _alike_in_gap(
             before, after = old[a].item, new[b].item
             if b >= pending and len(plain(after.text)) > len(plain(before.text)):
                 continue  # what was added to a text that waits for its answer is new
-            if is_alike(before, after) or (alone and b < pending and _mostly_equal(before, after)):
+            redressed = old[a].at >= answer and after.role == "assistant" and says_same([before], [after])
+            if redressed or is_alike(before, after) or (alone and b < pending and _mostly_equal(before, after)):
                 yield a, b
                 at = a + 1
                 break

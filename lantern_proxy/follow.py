@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
-from lantern_proxy.history import Entry, Session, advance, answered, begin, chain_of, system_text
+from lantern_proxy.history import Entry, Session, advance, answered, before_answer, begin, chain_of, system_text
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.turn import Answer, Event, Filed, Identity, Request
 
@@ -90,7 +90,8 @@ def reply(known: Known, session_id: str, answer: Answer, *, now: float) -> tuple
         return None, ()
     known.in_flight[session_id] = max(0, known.in_flight[session_id] - 1)
     after, filed = answered(session, answer, now=now)
-    remember(known, after, ids=answer.ids)
+    asked = known.asks.get(session_id, b"") if session.answered else session.chain
+    remember(known, after, ids=answer.ids, asked=asked)
     return after, filed
 
 
@@ -115,8 +116,8 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Sequence[st
     remember(known, session)  # all it ever held, so that every text of it is found
     entries = tuple(map(_entry, shown))
     answered_last = bool(shown and shown[-1].message.role == "assistant")
-    session = replace(session, head=entries, chain=chain_of(entries), answered=answered_last)
-    remember(known, session)
+    session = replace(session, head=entries, chain=chain_of(entries), answered=answered_last, recalled=True)
+    remember(known, session, asked=chain_of(before_answer(session)))
     return session
 
 

@@ -57,6 +57,8 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     chain: bytes = b""
     """Its chain hash."""
     answered: bool = False
+    recalled: bool = False
+    """The head is as the archive has it: the client may show every answer in it in another dress."""
     opening: frozenset[bytes] = frozenset()
     """Fingerprints of the items of its first request: many sessions share them, so they prove nothing."""
     keys: frozenset[str] = frozenset()
@@ -182,6 +184,14 @@ def place_key(chain: bytes) -> str:
     return chain_on(b"", chain, b"").hex()
 
 
+def before_answer(session: Session) -> tuple[Entry, ...]:
+    """Its head without the answer, which the client has not shown yet."""
+    end = len(session.head)
+    while session.answered and end and session.head[end - 1].produced:
+        end -= 1
+    return session.head[:end]
+
+
 def begin(
     request: Request,
     *,
@@ -236,7 +246,7 @@ def advance(
         chain = reduce(chain_after, request.messages, previous)
     left = session.abandoned.union(abandoned)
     after = replace(
-        session, head=tuple(head), chain=chain, answered=False, position=position, turn=turn,
+        session, head=tuple(head), chain=chain, answered=False, recalled=False, position=position, turn=turn,
         keys=session.keys | keys if keys else session.keys,
         system_keys=tuple(system_keys.items())[-_SYSTEMS:], last_seen_at=now,
         tools=request.tools or (session.tools if request.delta else request.tools),

@@ -15,6 +15,7 @@ Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 from lantern_proxy.history import (
     SUMMARY_CHARS,
     Session,
+    before_answer,
     chains,
     has_marker,
     items_of,
@@ -29,6 +31,7 @@ from lantern_proxy.history import (
     system_text,
     terms,
 )
+from lantern_proxy.history_dress import says_same
 from lantern_proxy.session_known import PROBE_CHARS, Known, forget, main_of, quoted, remember, vocabulary
 from lantern_proxy.session_side import (
     held_share,
@@ -39,7 +42,7 @@ from lantern_proxy.session_side import (
     is_title_call,
     texts_of,
 )
-from lantern_proxy.turn import Identity, Request
+from lantern_proxy.turn import Identity, Item, Request
 
 __all__ = ["Known", "Link", "forget", "link", "remember"]
 
@@ -150,7 +153,7 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
 
 
 def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    continued = _continued(known, request)
+    continued = _continued(known, request) or _continued_otherwise(known, request)
     session = continued or _scored(known, request, weak)
     if session is None:
         return _by_text(known, request, weak, now)
@@ -180,6 +183,24 @@ def _continued(known: Known, request: Request) -> Session | None:
         if same or alive:
             return max(same or alive, key=lambda s: (not s.side, s.last_seen_at))
     return None
+
+
+def _continued_otherwise(known: Known, request: Request) -> Session | None:
+    """The session that was asked just what this request begins with, and whose answer follows in another dress."""
+    found = chains(request.messages)
+    for at in range(len(found) - 2, -1, -1):
+        holders = known.by_asked.get(found[at], ()) if request.messages[at + 1].role == "assistant" else ()
+        shown = items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])) if holders else ()
+        answer = list(shown)
+        alive = [known.sessions[sid] for sid in holders]
+        same = [s for s in alive if s.api == request.api and s.answered and says_same(_answer_of(s), answer)]
+        if same:
+            return max(same, key=lambda s: (shows_system_of(s, request), not s.side, s.last_seen_at))
+    return None
+
+
+def _answer_of(session: Session) -> list[Item]:
+    return [i for e in session.head[len(before_answer(session)) :] for i in e.message.items]
 
 
 def _is_twin(known: Known, session: Session) -> bool:

@@ -2,14 +2,13 @@
 
 import re
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-import msgspec
-
 from lantern_proxy.history import Entry, Session, is_empty, plain, terms
+from lantern_proxy.history_dress import strings_of
 from lantern_proxy.history_same import changed
 from lantern_proxy.turn import Item
 
@@ -49,6 +48,10 @@ class Known:
     by_head: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
     ends: dict[str, bytes] = field(default_factory=dict)
     """session -> under which chain hash by_head has it"""
+    by_asked: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """chain hash of what was asked last, without its answer -> sessions"""
+    asks: dict[str, bytes] = field(default_factory=dict)
+    """session -> under which chain hash by_asked has it"""
     by_start: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """beginning of a text -> main sessions that hold such a text"""
     traces: defaultdict[str, list[_Trace]] = field(default_factory=lambda: defaultdict(list))
@@ -98,18 +101,19 @@ def vocabulary(known: Known, sid: str) -> set[str]:
 # --- remembering ---------------------------------------------------------------------------------------------------
 
 
-def remember(known: Known, session: Session, *, ids: Iterable[str] = ()) -> None:
-    """Let `session`, as it is now, be found by later requests; the one seen longest ago makes room."""
+def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: bytes = b"") -> None:
+    """Let `session`, as it is now, be found by later requests; the one seen longest ago makes room.
+
+    asked: chain hash of its head without the answer, where it has one
+    """
     known.changes += 1
     before = known.sessions.get(session.id)
-    _forget_head(known, session.id)
     known.sessions[session.id] = session
     known.sessions.move_to_end(session.id)
     if session.family and session.id not in known.by_family[session.family]:
         known.by_family[session.family].append(session.id)
-    if session.head:
-        known.ends[session.id] = session.chain
-        known.by_head[session.chain].append(session.id)
+    _end(known.by_head, known.ends, session.id, session.chain if session.head else None)
+    _end(known.by_asked, known.asks, session.id, (asked or session.chain) if session.head else None)
     for value in ids:
         _name(known.by_id, value, session.id, known.traces)
     for entry in _unindexed(before.head if before else (), session.head):
@@ -186,37 +190,22 @@ def _say(known: Known, main: str, text: str, who: str) -> None:
 
 def _pass(known: Known, main: str, call: Item) -> None:
     passed = known.arguments[main]
-    passed += [text for text in map(plain, _strings(call.text)) if len(text) >= PROBE_CHARS]
+    passed += [text for text in map(plain, strings_of(call.text)) if len(text) >= PROBE_CHARS]
     for text in passed[-8:]:
         _name(known.by_start, text[:PROBE_CHARS], main, known.starts)
     del passed[:-_ARGUMENTS]
 
 
-def _strings(arguments: str) -> Iterator[str]:
-    """Every string within a call's JSON arguments."""
-    try:
-        pending = [msgspec.json.decode(arguments)]
-    except msgspec.DecodeError:
-        pending = [arguments]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            pending += value.values()
-        elif isinstance(value, list):
-            pending += value
-
-
-def _forget_head(known: Known, session_id: str) -> None:
-    end = known.ends.pop(session_id, None)
-    if end is None:
-        return
-    holders = known.by_head.get(end, [])
-    if session_id in holders:
-        holders.remove(session_id)
-    if not holders:
-        known.by_head.pop(end, None)
+def _end(index: dict[bytes, list[str]], ends: dict[str, bytes], sid: str, chain: bytes | None) -> None:
+    """Let `index` name a session for `chain` instead of what it named it for; None: not at all."""
+    before = ends.pop(sid, None)
+    if before is not None:
+        index[before].remove(sid)
+        if not index[before]:
+            del index[before]
+    if chain is not None:
+        ends[sid] = chain
+        index[chain].append(sid)
 
 
 def forget(known: Known, *session_ids: str) -> None:
@@ -225,7 +214,8 @@ def forget(known: Known, *session_ids: str) -> None:
     gone = known.sessions.keys() & set(session_ids)
     for sid in gone:
         _forget_family(known, known.sessions.pop(sid))
-        _forget_head(known, sid)
+        _end(known.by_head, known.ends, sid, None)
+        _end(known.by_asked, known.asks, sid, None)
         known.size_bytes -= known.sizes.pop(sid, 0)
         known.in_flight.pop(sid, None)
     mains = set(map(main_of, known.sessions.values()))

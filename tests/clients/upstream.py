@@ -33,6 +33,7 @@ _SHELLS = (
     "run_commands",
     "run_command",
     "execute_command",
+    "execute",
 )
 
 
@@ -93,6 +94,8 @@ class Script:
             return "main", Reply(self.turns[turn].answer if turn >= 0 else "Done.", tokens=tokens)
         spoken = next((t for t in self.turns if t.said in last), None)
         instructions = next((text for role, text in heard.said if role == "system"), "") if not heard.tools else ""
+        if SUMMARY in instructions:  # a summary that stands in the system prompt asks for none
+            instructions = ""
         if spoken is None or _ASKS_SUMMARY.search(last) or _ASKS_SUMMARY.search(instructions):
             return self._aside(last, instructions)
         return "main", self._spoken_to(heard, spoken, tokens)

@@ -1,0 +1,62 @@
+"""An answer in another dress: clients may show their model's answer otherwise than it came.
+
+The arguments of a call as a text, JSON written anew, one field of it alone, a text without the thoughts before it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from lantern_proxy.turn import Item, canonical
+
+_MIN_CHARS = 8
+"""Of letters and digits: what is shorter must be equal."""
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+def says_same(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
+    """Is what the client shows the answer that the upstream produced, or all that is said in a part of it?
+
+    Prose that merely mentions what was passed to a tool is not.
+    """
+    made, seen = [i for i in produced if i.kind in ("text", "call")], [i for i in shown if i.kind in ("text", "call")]
+    before, after = _words(made), _words(seen)
+    if not before or not after:
+        return False
+    if _stands_in(after, before):
+        return True
+    prose = all(i.kind == "call" for i in made) and not any(_is_structured(i) for i in seen)
+    return not prose and _stands_in(before, after)
+
+
+def strings_of(text: str) -> Iterator[str]:
+    """Every string within a JSON text, the text itself when it is none; names of fields are left out."""
+    start, end = text.find("{"), text.rfind("}")
+    try:
+        pending = [msgspec.json.decode(text[start : end + 1] if 0 <= start < end else text)]
+    except msgspec.DecodeError:
+        pending = [text]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+
+
+def _words(items: Iterable[Item]) -> list[str]:
+    """Each string that is said, without what stands between its letters and digits."""
+    found = (_NO_WORD.sub("", canonical(text)).lower() for i in items for text in strings_of(i.text))
+    return [text for text in found if text]
+
+
+def _stands_in(less: list[str], more: list[str]) -> bool:
+    whole = "\n".join(more)
+    return less == more or (sum(map(len, less)) >= _MIN_CHARS and all(text in whole for text in less))
+
+
+def _is_structured(i: Item) -> bool:
+    return i.kind == "call" or i.text.lstrip().startswith(("{", "[", "```"))
