@@ -223,9 +223,15 @@ class _Seen:
         if min(self.gone) < last:
             return False
         if not self.is_rewound:
-            return all(self.old[a].item.kind != "result" for a in self.gone)
+            return all(self.old[a].item.kind != "result" for a in self.gone) and not self._lacks_line(last)
         answer = all(self.session.head[self.old[a].at].produced for a in self.gone)
         return answer and any(self.new[b].item.role == "assistant" for b in (*self.fresh, *self.returned))
+
+    def _lacks_line(self, last: int) -> bool:
+        """Is all gone that the user said in the last turn? A note stands beside it, or after a result."""
+        spoken = {n for n in range(last, len(self.old)) if _is_user_text(self.old[n])}
+        is_note = last > 0 and self.old[last - 1].item.kind == "result"
+        return not is_note and spoken <= {*self.gone}
 
     def _follows_model(self, n: int) -> bool:
         return n == 0 or self.old[n - 1].item.role == "assistant" or self.old[n - 1].item.kind == "result"

@@ -7,7 +7,7 @@ Blocks are chosen in threads of their own; one that is late is left out, and owe
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
@@ -22,7 +22,7 @@ from lantern_proxy.proxy_ledger import Key, Ledgers, entry, replay
 from lantern_proxy.proxy_writer import Writer
 from lantern_proxy.restore_breaker import Breaker
 from lantern_proxy.restore_budget import budget_chars, sample_of
-from lantern_proxy.turn import Block, Request
+from lantern_proxy.turn import Block, Request, Restored
 from lantern_proxy.wire.json import Insert, Place, WireError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Restoring:
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
         self._owed: dict[Key, None] = {}
-        """Sessions whose loss block was late, failed or had no place: they get it with their next question."""
+        """Sessions whose loss block was late, failed or has no place: they get it with their next question."""
         self._warmed: dict[Key, int] = {}
         """Session -> how many messages it had when its index was opened ahead."""
 
@@ -82,6 +82,8 @@ class Restoring:
             again = replay(ledger, request)
             exchange.inserts = [insert for _, insert in again]
             exchange.shown = [block.restored for block, _ in again]
+            if step.verdict.gone and _is_homeless(ledger, exchange.shown):
+                self._owe(key)
             if self._writer.archive is not None and (step.verdict.is_loss or step.session.lost):
                 await self._catch_up(exchange, deadline)
                 with self._failing_open(exchange, "restore"):  # what is replayed stays
@@ -229,3 +231,9 @@ class Restoring:
             self._warmed.pop(next(iter(self._warmed)))
         self._warmed[key] = main.position
         self._threads.submit(restorer.warm, exchange.tenant, exchange.project, main.id)
+
+
+def _is_homeless(ledger: Sequence[Block], shown: Sequence[Restored]) -> bool:
+    """Is the newest loss block not in the request, since the message that it rode in is gone?"""
+    newest = next((block.restored for block in reversed(ledger) if block.restored.kind == "loss"), None)
+    return newest is not None and all(restored is not newest for restored in shown)

@@ -39,7 +39,9 @@ from lantern_proxy.session_side import (
     is_pasted,
     is_side_of,
     is_spoken_to,
+    is_task_about,
     is_title_call,
+    messages_of,
     texts_of,
 )
 from lantern_proxy.turn import Identity, Item, Request
@@ -240,14 +242,16 @@ def _credit(known: Known, scores: dict[str, float], holders: Collection[str], we
 def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """No item of the request was seen before: texts within texts, then words."""
     texts = texts_of(request, system=True)
-    whole = "\n".join(texts)
+    whole_texts = messages_of(request, system=True)
+    whole = "\n".join(whole_texts)
     for sid in quoted(known, texts)[:_CANDIDATES]:
         session = known.sessions[sid]
         if session.api != request.api:
             continue
         said = known.said.get(sid, {})
         other = not shows_system_of(session, request) or request.tools != session.tools
-        pasted = is_pasted(said, texts) and (other or not (session.system or session.tools))
+        pasted = is_pasted(said, whole_texts) and (other or not (session.system or session.tools))
+        pasted = pasted or (other and is_task_about(said, session, request))
         if any(who == "side" and len(text) >= SUMMARY_CHARS and text in whole for text, who in said.items()):
             side = pasted or not _extends(session, request)
             return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")

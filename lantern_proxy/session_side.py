@@ -7,7 +7,17 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from lantern_proxy.history import Session, goes_on, is_empty, items_of, plain, shows_system_of, system_text
+from lantern_proxy.history import (
+    SUMMARY_CHARS,
+    Session,
+    goes_on,
+    is_empty,
+    items_of,
+    plain,
+    shows_system_of,
+    system_text,
+)
+from lantern_proxy.history_same import SYSTEM
 from lantern_proxy.session_known import PROBE_CHARS, Known
 from lantern_proxy.turn import Message, Request
 from lantern_proxy.turn_memo import Memo
@@ -56,7 +66,7 @@ def is_side_of(session: Session, request: Request, said: Mapping[str, str]) -> b
     other = not shows_system_of(session, request)
     share = held_share(session, request)
     if not share:
-        return is_pasted(said, texts_of(request)) or (other and bool(session.system))
+        return is_pasted(said, messages_of(request)) or (other and bool(session.system))
     if not other:
         return _is_summary_call(request, session)
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
@@ -69,6 +79,12 @@ def texts_of(request: Request, *, system: bool = False) -> list[str]:
     return [plain(i.text) for i in items_of(request.messages, system=system) if i.kind == "text"]
 
 
+def messages_of(request: Request, *, system: bool = False) -> list[str]:
+    """Canonical text of each message, its parts together, calls and results left out."""
+    found = (m for m in request.messages if system or m.role not in SYSTEM)
+    return [" ".join([plain(i.text) for i in m.items if i.kind == "text"]) for m in found]
+
+
 def is_pasted(said: Mapping[str, str], texts: Iterable[str]) -> bool:
     """Do texts of two speakers of a session stand together in one of `texts`?"""
     long = [(text[:_PROBE_TEXT_CHARS], who) for text, who in said.items() if len(text) >= PROBE_CHARS and who != "side"]
@@ -76,6 +92,16 @@ def is_pasted(said: Mapping[str, str], texts: Iterable[str]) -> bool:
     return any(
         len({who for piece, who in pieces if piece in text}) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS
     )
+
+
+def is_task_about(said: Mapping[str, str], session: Session, request: Request) -> bool:
+    """Does a request without the session's tools wish for a summary of one of its texts? It may hold a single turn."""
+    if request.tools or not session.tools:
+        return False
+    texts = messages_of(request)
+    wished = _WISH.search(system_text(request)[:_WISH_CHARS]) or any(_WISH.search(text[:_WISH_CHARS]) for text in texts)
+    long = [text[:_PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who != "side"]
+    return bool(wished) and any(piece in text for text in texts for piece in long[-_PROBE_TEXTS:])
 
 
 def is_delegated(known: Known, session: Session, request: Request) -> bool:
@@ -96,10 +122,11 @@ def is_spoken_to(messages: Sequence[Message]) -> bool:
 
 def _is_summary_call(request: Request, session: Session) -> bool:
     """An instruction to summarise the conversation, long or without the tools that it had, as the last thing said."""
-    last = next((m for m in reversed(request.messages) if m.role == "user"), None)
-    texts = [plain(i.text) for i in last.items if i.kind == "text"] if last else []
-    said = texts[-1] if texts else ""
-    dropped = bool(session.tools) and not request.tools
+    last = next((m for m in reversed(request.messages) if m.role not in SYSTEM), None)
+    texts = [plain(i.text) for i in last.items if i.kind == "text"] if last and last.role == "user" else []
+    if not texts:
+        return False
+    said, dropped = texts[-1], bool(session.tools) and not request.tools
     if dropped and _WISH.search(said[:_WISH_CHARS]):
         return True
     other = not shows_system_of(session, request)

@@ -15,6 +15,7 @@ from chats import (
     Wire,
     assistant,
     called,
+    parts,
     result,
     summary_of,
     turns,
@@ -165,6 +166,44 @@ def test_the_summarising_call_is_a_side_call_of_its_session(how, named):
         assert step is not None
         assert step.event == "side"
         assert step.session.parent == chat.session
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_transcript_in_parts_of_one_message_is_a_side_call(named):
+    lab = Lab()
+    chat = talk(lab, "en", named=named, tools=True, others=2)
+    spoken = [f"{m['role']}: {m['content']}" for m in chat.history if m.get("content")]
+    system = {"role": "system", "content": "You keep notes of what people tell an assistant, one line for each."}
+    step = lab.ask([system, user("Take notes of what is new."), parts("What was said:", *spoken)], headers=chat.headers)
+    assert (step.event, step.session.parent) == ("side", chat.session)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_summary_of_the_only_turn_is_a_side_call_and_what_follows_it_a_compaction(named):
+    lab = Lab()
+    chat = Chat(lab, system=CODER.format(date="2026-01-02"), tools=TOOLS, named="run-1" if named else "")
+    chat.turn(*turns("zephyr", 1)[0])
+    wish = "Summarise this conversation, so that work can go on.\n\nThe conversation:\n"
+    step = lab.ask([user(f"{wish}{chat.history[0]['content']}\n\nSummary:")], headers=chat.headers)
+    assert (step.event, step.session.parent) == ("side", chat.session)
+    lab.answer(step, assistant(summary_of("zephyr", 1)))
+    chat.history[0] = user(f"What was said before, in short:\n{summary_of('zephyr', 1)}")
+    step = chat.turn(*turns("zephyr", 1, start=3)[0])
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+
+
+def test_a_summary_in_front_of_an_unfinished_turn_is_a_compaction_though_no_user_speaks_after_it():
+    lab = Lab()
+    chat = talk(lab, "en", named=False, tools=True, others=0)
+    call = called(lab.call_id(), "read_file", path="ports.txt")
+    chat.history.append(user("Look up the port."))
+    lab.answer(chat.send(), call)
+    step = chat.summarise("transcript in one message, no system prompt", summary_of("zephyr", 6))
+    assert step is not None
+    words = "This conversation was summarised. The whole of it is in a file. The summary of the conversation:"
+    history = [user(f"{words}\n{summary_of('zephyr', 6)}"), call, result(call["tool_calls"][0]["id"], "8484")]
+    step = chat.send(history)
+    assert (step.event, step.session.id) == ("compacted", chat.session)
 
 
 # --- losses without a summary --------------------------------------------------------------------------------------
@@ -353,6 +392,16 @@ def test_a_switch_of_mode_is_the_conversation_again_as_soon_as_its_user_goes_on(
     chat.turn("do it", "Doing it now, as agreed.")
     goes_on(chat)
     assert chat.lab.texts(chat.session).count("do it") == 1
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_line_of_the_user_that_is_gone_while_its_answer_is_kept_is_a_window(count):
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", count + 1):
+        chat.turn(said, answer)
+    del chat.history[-2]
+    step = chat.turn("And what comes next?", "The next thing.")
+    assert (step.event, step.session.id) == ("window", chat.session)
 
 
 @pytest.mark.parametrize("note", [

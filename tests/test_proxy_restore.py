@@ -91,6 +91,19 @@ def test_a_loss_block_without_a_place_comes_with_the_next_question(tmp_path):
         assert told(answer)["restored"] != "0"
 
 
+def test_a_loss_block_whose_message_is_edited_comes_with_the_edited_one(tmp_path):
+    with Upstream(say(200, completion("I wrote it down, with its gate and its keeper."))) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000, question_chars=0))
+        with serving(config) as url:
+            last = talk(url, 8)[-1]
+            first = ask(url, body(last, {"role": "user", "content": "carry on with that"}))
+            (block,) = blocks(upstream)
+            edited = ask(url, body(last, {"role": "user", "content": "carry on with the harbour instead"}))
+            assert (told(first)["event"], told(edited)["event"]) == ("window", "branch")
+            assert blocks(upstream) == [block]
+            assert "GATE-07919" in block
+
+
 def test_what_the_client_took_back_is_not_restored(tmp_path):
     with Upstream(echo) as upstream:
         with serving(config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000))) as url:

@@ -312,6 +312,7 @@ def test_a_block_is_cut_out_of_a_string_and_never_across_strings(raw, left):
 def test_the_most_specific_id_comes_first():
     found = identity({"session-id": "s", "x-lantern-session": "l", "thread-id": "t", "x-session-id": "", "other": "o"})
     assert [name for name, _ in found.ids] == ["x-lantern-session", "thread-id", "session-id"]
+    assert identity({"x-thread-id": "t1", "x-resource-id": "r1"}).ids == (("x-thread-id", "t1"),)
 
 
 @pytest.mark.parametrize(
