@@ -2,11 +2,17 @@
 
 import contextlib
 import gc
+import logging
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from types import ModuleType
 
+log = logging.getLogger("lantern.serve")
+
+_FILES, _FEW_FILES = 65_536, 1_024
+"""How many files and connections a server asks for, each stream being two, and how few are worth telling."""
 _SWITCH_S = 0.0005
 """A stream waits no longer than this for a thread that cuts passages; Python's own value is ten times as much."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -30,6 +36,31 @@ def after_imports() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     gc.enable()
+
+
+def raise_limits() -> None:
+    """Let as many connections be open as this user may have; the usual limit is made for a terminal. POSIX only."""
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        for wanted in (most, 10_240):  # the most that macOS gives, whatever it says
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, most), hard))
+                break
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
+        log.warning("only %d files may be open (ulimit -n): beyond %d streams connections are refused", soft, soft // 2)
+
+
+def on_hangup(stop: Callable[[], object]) -> None:
+    """Call `stop` when the terminal is closed (SIGHUP), unless that is ignored, as nohup has it."""
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is signal.SIG_DFL:
+        signal.signal(hangup, lambda *_: stop())
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     _check_tls(server.tls_cert, server.tls_key)
     _check_trust(config)
     log_to_stderr(config)
+    cli_process.raise_limits()
     listener = _listen(server.host, server.port)
     if server.workers > 1:
         from lantern_proxy import cli_workers
@@ -81,7 +82,7 @@ def run(
         proxy_headers=False,  # nothing here asks for the scheme; who calls is told by the connection alone
         server_header=False,  # the upstream's own headers pass; none are added to them
         date_header=False,
-        timeout_keep_alive=75,
+        timeout_keep_alive=620,  # longer than clients and load balancers keep theirs, which may ask as we hang up
         timeout_graceful_shutdown=round(server.drain_s),
         ssl_certfile=server.tls_cert or None,
         ssl_keyfile=server.tls_key or None,
@@ -93,6 +94,7 @@ def run(
     if place is None:  # one of several opens what its own tenants ask for, not what all could
         cli_opening.open_in_background(app)
     serving = _server(settings, inner, link)
+    cli_process.on_hangup(lambda: serving.handle_exit(signal.SIGTERM, None))
     if link is not None:
         threading.Thread(target=_await_stop, args=(link, serving), name="lantern-stop", daemon=True).start()
     try:

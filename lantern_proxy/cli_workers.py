@@ -19,6 +19,7 @@ from multiprocessing.context import SpawnProcess
 
 import click
 
+from lantern_proxy import cli_process
 from lantern_proxy.app_place import Place
 from lantern_proxy.config import Config
 from lantern_proxy.config_check import ConfigError
@@ -49,6 +50,7 @@ def supervise(config: Config, listener: socket.socket, banner: Callable[[], None
     inner = [socket.create_server(("127.0.0.1", 0), backlog=2048) for _ in range(config.server.workers)]
     ports, secret = tuple(each.getsockname()[1] for each in inner), secrets.token_hex(16)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    cli_process.on_hangup(lambda: sys.exit(0))
 
     def start(number: int, failures: int = 0) -> _Worker:
         context = multiprocessing.get_context("spawn")

@@ -19,7 +19,7 @@ from lantern_proxy.proxy_exchange import Exchange, settled
 from lantern_proxy.upstream import Upstream, UpstreamAnswer, UpstreamError
 from lantern_proxy.wire.http import Arrival, Header, decoded, outgoing, returning
 from lantern_proxy.wire.json import WireError
-from lantern_proxy.wire.sse import TERMINAL_BYTES, is_terminal
+from lantern_proxy.wire.sse import TERMINAL_BYTES, is_stream, is_terminal
 
 log = logging.getLogger("lantern.proxy")
 
@@ -172,9 +172,10 @@ class Relay:
             return
         self.archived = True
         body = self._answer()
-        done = self.complete or (self.streamed and is_terminal(body[-TERMINAL_BYTES:]))
+        streamed = self.streamed or is_stream(body)  # some servers call their events something else, or nothing
+        done = self.complete or (streamed and is_terminal(body[-TERMINAL_BYTES:]))
         filing = self.proxy.file(
-            self.exchange, self.status, body, streamed=self.streamed, complete=done, error=self.error
+            self.exchange, self.status, body, streamed=streamed, complete=done, error=self.error
         )  # short ones are filed at once; of others a client that hangs up meanwhile must not take the record along
         writing = await (filing if len(body) <= INLINE_BYTES else asyncio.shield(asyncio.ensure_future(filing)))
         if writing is not None and not await settled(writing, self.proxy.hold_s):

@@ -12,6 +12,13 @@ from typing import Any, TypeVar
 from lantern_proxy.upstream_errors import ConnectError, ConnectTimeout
 
 _AFTER_S = 0.25
+_KEEPALIVE = (
+    ("SO_KEEPALIVE", socket.SOL_SOCKET, 1), ("TCP_KEEPIDLE", socket.IPPROTO_TCP, 60),
+    ("TCP_KEEPALIVE", socket.IPPROTO_TCP, 60), ("TCP_KEEPINTVL", socket.IPPROTO_TCP, 60),
+    ("TCP_KEEPCNT", socket.IPPROTO_TCP, 5),
+)  # fmt: skip
+"""Socket options, as the providers' SDKs set them: a model may think for minutes before it says a word, and routers on
+the way forget connections that are silent for so long. TCP_KEEPALIVE is macOS's name for TCP_KEEPIDLE."""
 
 P = TypeVar("P", bound=asyncio.Protocol)
 Address = tuple[int, int, int, str, Any]
@@ -115,6 +122,9 @@ async def _open(address: Address) -> socket.socket:
         sock.setblocking(False)
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for name, level, value in _KEEPALIVE:
+            with contextlib.suppress(AttributeError, OSError):
+                sock.setsockopt(level, getattr(socket, name), value)
         await asyncio.get_running_loop().sock_connect(sock, where)
     except BaseException:
         sock.close()

@@ -387,6 +387,22 @@ def test_a_stream_comes_back_byte_for_byte(url, upstream, name):
     assert response.headers["content-type"] == SSE[1]
 
 
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/json"])
+def test_a_stream_that_is_not_called_one_is_archived_as_one(url, upstream, kind):
+    said = f"Gate 77, whatever this is called: {kind}."
+
+    async def answer(got, wire):
+        await wire.head(200, CHUNKED, *([("content-type", kind)] if kind else []))
+        for event in [b"\xef\xbb\xbf: soon\r\n\r\n", *events(said)]:
+            await wire.chunk(event)
+        await wire.send(b"0\r\n\r\n")
+
+    upstream.answer = answer
+    session = told(ask(url, body(f"Which gate, {kind}?", stream=True)))["session"]
+    path = f"{url}/lantern/api/sessions/{session}"
+    assert wait_for(lambda: [m["text"] for m in http.get(path).json().get("messages", [])][1:] == [said])
+
+
 def test_ten_thousand_chunks_come_back_and_are_one_answer(url, upstream):
     upstream.answer = stream(*events("x" * 10_000, pieces=10_000))
     response = ask(url, body("ten thousand pieces please", stream=True))

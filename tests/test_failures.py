@@ -1,5 +1,6 @@
 """Whatever fails in Lantern costs the restore or the record, never the answer."""
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -9,11 +10,27 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from scripted import Upstream, ask, body, config_for, http, process, serving, told, wait_for
+from scripted import (
+    CHUNKED,
+    SSE,
+    Upstream,
+    ask,
+    body,
+    config_for,
+    echo,
+    events,
+    http,
+    process,
+    serving,
+    told,
+    wait_for,
+)
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, EmbedConfig, RestoreConfig
@@ -410,6 +427,52 @@ def test_an_embedder_that_fails_costs_no_answer(upstream, expected, tmp_path, ma
         assert archived(url) >= {m["content"] for m in messages}
     errors = [r for r in caplog.records if r.name == "lantern.writer" and r.levelno >= logging.ERROR]
     assert len(errors) == 1
+
+
+# the process
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_terminal_that_is_closed_lets_streams_end(tmp_path, workers):
+    may = threading.Event()
+
+    async def slowly(got, wire):
+        first, *rest = events("It goes on to its end.")
+        await wire.head(200, SSE, CHUNKED)
+        await wire.chunk(first)
+        await asyncio.to_thread(may.wait, 60)
+        for event in rest:
+            await wire.chunk(event)
+        await wire.send(b"0\r\n\r\n")
+
+    with (
+        Upstream(answer=slowly) as upstream,
+        process(config_for(upstream, tmp_path), "--workers", workers, more="server: {drain_s: 60}") as (serve, url),
+        http.stream("POST", f"{url}/v1/chat/completions", json=body("Go on.", stream=True)) as answer,
+    ):
+        chunks = answer.iter_bytes()
+        seen = next(chunks)
+        serve.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            serve.wait(0.3)
+        may.set()
+        assert b"".join([seen, *chunks]).endswith(b"data: [DONE]\n\n")
+        assert serve.wait(60) == 0
+
+
+def test_more_streams_are_served_than_a_terminal_may_have_files(tmp_path):
+    def as_in_a_terminal():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4_096))
+
+    async def when_all_are_here(got, wire):
+        await asyncio.to_thread(wait_for, lambda: len(upstream.got) >= 40)
+        await echo(got, wire)
+
+    with Upstream(answer=when_all_are_here) as upstream:
+        config = config_for(upstream, tmp_path)
+        with process(config, preexec_fn=as_in_a_terminal) as (_, url), ThreadPoolExecutor(40) as clients:
+            asked = [clients.submit(ask, url, body(f"client {n}")) for n in range(40)]
+            assert {each.result().status_code for each in asked} == {200}
 
 
 def test_hold_zero_waits_for_nothing(upstream, expected, tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import socket
 import ssl
 import subprocess
 
@@ -415,6 +416,22 @@ def test_a_header_cannot_end_its_line(bad):
     with Upstream() as upstream, pytest.raises(upstream_errors.LocalProtocolError):
         run(upstream, work)
     assert upstream.got == []
+
+
+def test_a_connection_is_kept_alive_while_its_server_thinks():
+    """Routers forget connections that are silent for minutes."""
+
+    async def main(origin):
+        transport = ours()
+        answer = await transport.ask(origin, b"GET", b"/", [], b"")
+        used = answer._connection.transport.get_extra_info("socket")
+        found = used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        answer.close()
+        await transport.aclose()
+        return found
+
+    with Upstream() as upstream:
+        assert asyncio.run(main(Origin.of(upstream.url)))
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")

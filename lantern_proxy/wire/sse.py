@@ -17,6 +17,8 @@ _TERMINAL = re.compile(
     rb"(?:^|[\r\n])(?:data: ?\[DONE\]|event: ?" + _ENDS + rb'|data: ?\{\s*"type":\s*"' + _ENDS + rb'")'
 )  # at the start of a line, where no text of an answer can stand: JSON escapes its line breaks
 
+_BEGIN = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry)?:")
+
 
 def payloads(stream: bytes) -> Iterator[bytes]:
     """The data of each event, in order: CR, LF or CRLF lines, `data:` lines joined by LF; all else left out."""
@@ -35,6 +37,11 @@ def payloads(stream: bytes) -> Iterator[bytes]:
 def objects(stream: bytes) -> list[dict[str, Any]]:
     """The JSON objects among the payloads."""
     return [each for data in payloads(stream) if (each := as_object(data)) is not None]
+
+
+def is_stream(answer: bytes) -> bool:
+    """Does an answer, whatever its content-type, begin as a stream of events? No JSON does."""
+    return _BEGIN.match(answer) is not None
 
 
 def is_terminal(tail: bytes) -> bool:
