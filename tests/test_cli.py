@@ -126,6 +126,7 @@ def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
         (["show", "chat-one", "--turn", "99"], 1, "session chat-one has no turn 99"),
         (["show", "chat-one", "--turn", "99", "--passages"], 1, "session chat-one has no turn 99"),
         (["export", "--output", "none/all.jsonl"], 1, "none/all.jsonl: no such file or directory"),
+        (["bench", "serve", "--passages", "1,x"], 2, "invalid value for '--passages': '1,x'; give numbers like"),
         (["demo", "--shape", "list"], 2, "invalid value for '--shape': 'list' is not one of 'user-summary', "),
         (["forget", "--session", "chat"], 1, "nothing of session chat is in lantern.db; ids and names must be whole"),
         (["why", "req_none"], 1, "request req_none is not in the archive"),

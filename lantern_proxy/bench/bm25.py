@@ -19,7 +19,8 @@ from lantern_proxy.bench import bm25_collections, bm25_ours
 from lantern_proxy.bench.bm25_lucene import Lucene
 from lantern_proxy.bench.bm25_peers import MOST_RECORDS, PEERS, how_to_install, release
 from lantern_proxy.bench.bm25_records import Search, Synthetic
-from lantern_proxy.bench.bm25_report import STATES, Figures, Measured, merged, plain, show
+from lantern_proxy.bench.bm25_report import STATES, Figures, Measured, merged, show
+from lantern_proxy.bench.numbers import NUMBERS, without_nan
 
 WORDS, MEAN_LENGTH, COMMON, K = 200_000, 55, 0.04, 100
 AT_ONCE = 1 << 22
@@ -188,7 +189,9 @@ def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
 
 
 @click.command("bm25")
-@click.option("--records", default="5000,10000,100000", show_default=True, help="Sizes to measure at.")
+@click.option(
+    "--records", "sizes", type=NUMBERS, default="5000,10000,100000", show_default=True, help="Sizes to measure at."
+)
 @click.option("--engines", default="", help=f"Of: {', '.join(PEERS)}. Default: all that are installed.")
 @click.option(
     "--seconds", default=2.0, show_default=True, help="Most time for one engine's queries at one size and state."
@@ -219,7 +222,7 @@ def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
-    records: str,
+    sizes: list[int],
     engines: str,
     seconds: float,
     write: Path | None,
@@ -231,17 +234,16 @@ def command(
 ) -> None:
     """Measure our BM25 index beside other engines.
 
+    \b
     Example: lantern bench bm25 --records 5000,100000 --engines bm25s,tantivy
     """
-    try:
-        sizes = [int(n.replace("_", "")) for n in records.split(",")]
-    except ValueError:
-        raise click.BadParameter(f"--records is {records!r}; give numbers like 5000,100000") from None
     chosen = known(engines)
     if judged is not None:
         rate(judged, [name for name in chosen if name in bm25_collections.ENGINES], as_json=as_json)
         return
-    asked_for = f"lantern bench bm25 --records {records} --engines {','.join(chosen)} --seconds {seconds:g}"
+    asked_for = (
+        f"lantern bench bm25 --records {','.join(map(str, sizes))} --engines {','.join(chosen)} --seconds {seconds:g}"
+    )
     asked_for += f" --locomo {turns.name}" if turns else ""
     asked_for += f" --part {part}" if part != "both" else ""
     found = Figures()
@@ -252,7 +254,7 @@ def command(
         for row in measured:
             found.peers.append(row)
             if as_json:
-                click.echo(json.dumps(plain(row)))
+                click.echo(json.dumps(without_nan(asdict(row))))
     if part == "ours" or (part == "both" and not as_json):
         for n in sizes:
             found.alone.append(bm25_ours.ours(made := synthetic(n), queries(made, 100)))

@@ -5,13 +5,13 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 
 from lantern_proxy import bm25
 from lantern_proxy.bench import bm25_ours
 from lantern_proxy.bench.bm25_peers import PEERS
+from lantern_proxy.bench.numbers import without_nan
 from lantern_proxy.bench.plot import COLOURS, Line, lines
 
 STATES = {
@@ -147,11 +147,10 @@ def merged(path: Path, new: Figures) -> Figures:
         [alone[n] for n in sorted(alone)],
         list(dict.fromkeys((*old.commands, *new.commands))),
     )
-    told = {"commands": both.commands, "peers": [*map(plain, both.peers)], "alone": [*map(asdict, both.alone)]}
+    told = {
+        "commands": both.commands,
+        "peers": [without_nan(asdict(row)) for row in both.peers],
+        "alone": [*map(asdict, both.alone)],
+    }
     path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     return both
-
-
-def plain(row: Measured) -> dict[str, Any]:
-    """NaN is no JSON."""
-    return {key: None if value != value else value for key, value in asdict(row).items()}

@@ -216,15 +216,17 @@ def _found(folder: Path, *names: str) -> Path:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
+    text = _text(path)
     try:
-        return [json.loads(line) for line in _text(path).splitlines() if line.strip()]
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
     except ValueError as error:
         raise DataError(f"{path}: is not JSON lines ({error})") from None
 
 
 def _json(path: Path) -> Any:
+    text = _text(path)
     try:
-        return json.loads(_text(path))
+        return json.loads(text)
     except ValueError as error:
         raise DataError(f"{path}: is not JSON ({error})") from None
 

@@ -1,6 +1,7 @@
 """The evidence reranker on labelled conversations: examples for its training, and what it is worth."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,7 @@ class Evidence:
         return reranked
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
-        learned = Evidence.__new__(Evidence)
-        learned._first = self._first
+        learned = copy(self)
         found, _ = examples(conversations, self._first)
         learned._model = train(found, Settings(base_of(MINILM)), lambda done, steps: None)
         return learned

@@ -21,15 +21,15 @@ class Fused:
     def prepare(self, conversation: Conversation) -> Scorer:
         scorers = {name: part.prepare(conversation) for name, part in self._parts.items()}
         n = len(conversation.candidates)
+        return lambda query: reciprocal({name: scorer(query) for name, scorer in scorers.items()}, n)
 
-        def score(query: Query) -> Floats:
-            rankings = {name: ranking(scorer(query)) for name, scorer in scorers.items()}
-            found = np.zeros(n)
-            for row, value in fuse(rankings, {}).items():
-                found[row] = value
-            return found
 
-        return score
+def reciprocal(scores: Mapping[str, Floats], n: int) -> Floats:
+    """(n,) scores by name, each (n,), as rankings fused by reciprocal rank (k = 60), all alike in weight."""
+    found = np.zeros(n)
+    for row, value in fuse({name: ranking(each) for name, each in scores.items()}, {}).items():
+        found[row] = value
+    return found
 
 
 def ranking(scores: Floats) -> list[int]:

@@ -1,7 +1,6 @@
 """SelRoute and AgentIR on plain signals, their routes as data: what routing alone is worth beside the product's way."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,11 +8,11 @@ from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.analyze_enrich import enrich
 from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer, refuse_unknown
-from lantern_proxy.bench.pipelines_papers import ranking
+from lantern_proxy.bench.pipelines_papers import reciprocal
 from lantern_proxy.bench.pipelines_single import Bm25, Dense, Fts5
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bm25 import Index
-from lantern_proxy.rank import fuse, recencies
+from lantern_proxy.rank import recencies
 from lantern_proxy.route import margin
 from lantern_proxy.route_types import QueryType, query_type
 
@@ -57,20 +56,17 @@ class SelRoute:
 
     def prepare(self, conversation: Conversation) -> Scorer:
         scorers = {name: part.prepare(conversation) for name, part in self._parts.items()}
+        n = len(conversation.candidates)
 
         def score(query: Query) -> Floats:
             chosen = {name: scorers[name](query) for name in ROUTES[query_type(query.text)]}
-            return next(iter(chosen.values())) if len(chosen) == 1 else _reciprocal(chosen)
+            return next(iter(chosen.values())) if len(chosen) == 1 else reciprocal(chosen, n)
 
         return score
 
 
-@dataclass(frozen=True, slots=True)
-class Recency:
-    """gain * exp(-age / tau), in reciprocal ranks."""
-
-    gain: float = 0.005
-    days: float = 30.0
+RECENCY_GAIN, RECENCY_DAYS, COMPARED_DAYS = 0.005, 30.0, 120.0
+"""AgentIR adds gain * exp(-age / days) in reciprocal ranks; the longer days hold where sessions are compared."""
 
 
 class AgentIr:
@@ -81,7 +77,7 @@ class AgentIr:
         refuse_unknown("agentir", without, ["cascade", "recency"])
         self._lexical, self._dense = Bm25(resources), Dense(resources)
         self._tau = 2.0 if "cascade" in without else tau
-        self._gain = 0.0 if "recency" in without else Recency().gain
+        self._gain = 0.0 if "recency" in without else RECENCY_GAIN
 
     def prepare(self, conversation: Conversation) -> Scorer:
         lexical, dense = self._lexical.prepare(conversation), self._dense.prepare(conversation)
@@ -92,16 +88,9 @@ class AgentIr:
             words = lexical(query)
             if margin(np.sort(words)[::-1][:2].tolist()) >= self._tau:
                 return words
-            days = 120.0 if query_type(query.text) == "multi-session" else Recency().days
+            days = COMPARED_DAYS if query_type(query.text) == "multi-session" else RECENCY_DAYS
             ages = (query.at or newest) - times
             bonus = recencies(ages, gain=self._gain, tau_s=days * 86_400)
-            return _reciprocal({"bm25": words, "vector": dense(query)}) + bonus
+            return reciprocal({"bm25": words, "vector": dense(query)}, len(times)) + bonus
 
         return score
-
-
-def _reciprocal(scores: Mapping[str, Floats]) -> Floats:
-    found = np.zeros(len(next(iter(scores.values()))))
-    for row, value in fuse({name: ranking(each) for name, each in scores.items()}, {}).items():
-        found[row] = value
-    return found

@@ -21,6 +21,7 @@ from statistics import quantiles
 import click
 
 from lantern_proxy.bench import proxy_process as processes
+from lantern_proxy.bench.numbers import NUMBERS, without_nan
 from lantern_proxy.bench.proxy_client import Connection, Reply, dial
 from lantern_proxy.bench.proxy_process import Gateway
 from lantern_proxy.bench.proxy_report import merged, table, write_report
@@ -289,10 +290,12 @@ def cases(
 
 
 @click.command("proxy")
-@click.option("--sizes", default="2000,100000,1000000", show_default=True, help="Bytes of a request's body.")
-@click.option("--concurrency", default="1,16,64,256", show_default=True, help="Requests at once.")
+@click.option(
+    "--sizes", type=NUMBERS, default="2000,100000,1000000", show_default=True, help="Bytes of a request's body."
+)
+@click.option("--concurrency", type=NUMBERS, default="1,16,64,256", show_default=True, help="Requests at once.")
 @click.option("--memory", default="off,on,restore", show_default=True, help="Of: off, on, restore.")
-@click.option("--seconds", default=2.0, show_default=True, help="Time for each gateway in each case.")
+@click.option("--seconds", default=2.0, show_default=True, help="Seconds for each gateway in each case.")
 @click.option("--dense/--no-dense", default=False, help="With the embedder, as far as it is installed.")
 @click.option("--peer", "peers", multiple=True, help=f"{', '.join(PEERS)}, or the URL of a gateway that runs already.")
 @click.option("--upstream-port", default=0, help="Port of the scripted model, for a gateway that runs already.")
@@ -307,8 +310,8 @@ def cases(
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
-    sizes: str, concurrency: str, memory: str, seconds: float, dense: bool, peers: tuple[str, ...], upstream_port: int,
-    settings: str, write: Path | None, merge: Path | None, as_json: bool,
+    sizes: list[int], concurrency: list[int], memory: str, seconds: float, dense: bool, peers: tuple[str, ...],
+    upstream_port: int, settings: str, write: Path | None, merge: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure what the proxy adds to a request, beside direct ones.
 
@@ -318,8 +321,7 @@ def command(
     kinds = [kind.strip() for kind in memory.split(",")]
     if unknown := set(kinds) - {"off", "on", "restore"}:
         raise click.BadParameter(f"--memory {', '.join(sorted(unknown))} is not known; choose of off, on, restore")
-    at_once = _numbers("--concurrency", concurrency)
-    plan = list(cases(_numbers("--sizes", sizes) if sizes else [], at_once, kinds, seconds, dense=dense))
+    plan = list(cases(sizes, concurrency, kinds, seconds, dense=dense))
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         direct = stack.enter_context(processes.upstream(upstream_port))
@@ -340,7 +342,7 @@ def command(
                 if merge is not None:  # at once: what is measured stays, whatever comes
                     merged(merge, [row], _asked_for())
                 if as_json:
-                    click.echo(json.dumps({k: None if v != v else v for k, v in asdict(row).items()}))
+                    click.echo(json.dumps(without_nan(asdict(row))))
                 else:
                     click.echo(row.line())
     asked_for = [_asked_for()]
@@ -367,10 +369,3 @@ def _wait_for_embedder(gateway: Gateway) -> None:
         if health.get("embedder", {}).get("state") != "warming":
             return
         time.sleep(0.5)
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    try:
-        return [int(each.replace("_", "")) for each in text.split(",")]
-    except ValueError:
-        raise click.BadParameter(f"{option} is {text!r}; give numbers like 2000,100000") from None

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from lantern_proxy.bench.numbers import without_nan
 from lantern_proxy.bench.plot import Line, lines
 from lantern_proxy.bench.proxy_row import Row
 
@@ -95,8 +96,7 @@ def merged(path: Path, rows: Sequence[Row], asked_for: str) -> tuple[list[Row], 
     every = [*(row for row in known if _what(row) not in fresh), *rows]
     every.sort(key=lambda row: (row.concurrency, row.chunks, row.gap_us, row.size_bytes, not row.growing))
     commands = list(dict.fromkeys([*commands, asked_for]))
-    kept = [{k: None if v != v else v for k, v in asdict(row).items()} for row in every]
-    told = [*({"command": each} for each in commands), *kept]
+    told = [*({"command": each} for each in commands), *(without_nan(asdict(row)) for row in every)]
     path.write_text("".join(json.dumps(each) + "\n" for each in told), encoding="utf-8")
     return every, commands
 

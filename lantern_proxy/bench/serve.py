@@ -22,6 +22,7 @@ from statistics import median
 import click
 
 from lantern_proxy.archive import Archive
+from lantern_proxy.bench.numbers import NUMBERS
 from lantern_proxy.bench.start import fill
 
 _MOST_S = 60.0
@@ -114,7 +115,9 @@ def _held(pid: int) -> tuple[float, float, float]:
 
 
 @click.command("serve")
-@click.option("--passages", default="0,100000", show_default=True, help="How much the archive holds; 0: a new one.")
+@click.option(
+    "--passages", type=NUMBERS, default="0,100000", show_default=True, help="How much the archive holds; 0: a new one."
+)
 @click.option(
     "--embed", type=click.Choice(["off", "auto", "on"]), default="off", show_default=True, help="As in config."
 )
@@ -123,7 +126,7 @@ def _held(pid: int) -> tuple[float, float, float]:
 @click.option("--against", multiple=True, type=click.Path(exists=True), help="Another `lantern`, in turns.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
-    passages: str, embed: str, rounds: int, settle: float, against: tuple[str, ...], as_json: bool
+    passages: list[int], embed: str, rounds: int, settle: float, against: tuple[str, ...], as_json: bool
 ) -> None:  # fmt: skip
     """How soon `lantern serve` answers after its start, and how much memory it holds. Linux only.
 
@@ -133,7 +136,7 @@ def command(
     if not sys.platform.startswith("linux"):
         raise click.ClickException("memory is read from /proc, which only Linux has")
     own = str(Path(sys.executable).with_name("lantern"))
-    for n in map(int, passages.split(",")):
+    for n in passages:
         for row in measure([own, *against], n, embed, rounds, settle):
             click.echo(json.dumps(asdict(row)) if as_json else _line(row))
 
