@@ -22,13 +22,13 @@ from typing import Any
 from msgspec import structs
 
 from lantern_proxy import chunk
-from lantern_proxy.archive import Archive, Hit, Record, RequestRow, SessionRow, Why
+from lantern_proxy.archive import Archive, Hit, Record, RequestRow, Why
 from lantern_proxy.archive_feedback import Verdict
 from lantern_proxy.config import Config, load
 from lantern_proxy.embed import Embedder
 from lantern_proxy.follow import Step, follow, recall
-from lantern_proxy.history import Session
-from lantern_proxy.redact import Redactor
+from lantern_proxy.record import asked, session_of, session_row
+from lantern_proxy.redact import Cleaner
 from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
 from lantern_proxy.restore_present import text_of
@@ -64,7 +64,8 @@ class Lantern:
             self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._config.archive.key()
         )
         self._restorer = Restorer(self._archive, self._config, embedder)
-        self._redactor = Redactor(self._config.privacy.redact, self._config.privacy.patterns)
+        privacy = self._config.privacy
+        self._cleaner = Cleaner(privacy.redact, privacy.patterns, privacy.skip_roles)
         self.tenant = tenant or self._archive.tenant_of(user)
         """The user, as `lantern sessions --tenant` knows them."""
         self._project = project
@@ -180,40 +181,25 @@ class Lantern:
         mine = self._archive.of(self.tenant)
         if session in self._known.sessions or (row := mine.session(session)) is None:
             return
-        named = Session(
-            id=row.id,
-            api="chat",
-            family=row.family,
-            title=row.title,
-            created_at=row.created_at,
-            last_seen_at=row.last_seen_at,
-        )
-        recall(self._known, named, mine.messages(row.id), mine.head(row.id))
+        whole = structs.replace(
+            session_of(row), api="chat", side=False, agent="", parent=row.parent
+        )  # whatever its name
+        recall(self._known, whole, mine.messages(row.id), mine.head(row.id))
 
     def _record(self, step: Step, request: Request, now: float) -> Record:
         after = step.session
-        row = SessionRow(
-            id=after.id,
-            api="chat",
-            family=after.family,
-            title=self._redactor.text(after.title),
-            created_at=after.created_at,
-            last_seen_at=now,
-        )
-        skipped = self._config.privacy.skip_roles
-        asked = next((m.text for m in reversed(request.messages) if m.role == "user" and "user" not in skipped), "")
-        filed = tuple(self._redactor.filed(each) for each in step.filed if each.message.role not in skipped)
+        filed = self._cleaner.clean(step.filed)
         return Record(
             tenant=self.tenant,
             project=self._project,
-            session=row,
+            session=replace(session_row(after, self._cleaner.said), last_seen_at=now),
             request=RequestRow(
                 id=f"mem_{secrets.token_hex(8)}",
                 at=now,
                 api="chat",
                 path="",
                 event=step.event,
-                query=self._redactor.text(asked[:2_000]),
+                query=asked(request, self._cleaner.said),
             ),
             messages=filed,
             head=tuple(entry.key for entry in after.head),

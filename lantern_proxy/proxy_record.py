@@ -4,15 +4,14 @@ import json
 from dataclasses import replace
 
 from lantern_proxy import chunk
-from lantern_proxy.archive import Record, RequestRow, SessionRow
-from lantern_proxy.compaction_place import is_spoken, question
+from lantern_proxy.archive import Record, RequestRow
+from lantern_proxy.compaction_place import is_spoken
 from lantern_proxy.follow import Step
 from lantern_proxy.history import Session, keys_of
 from lantern_proxy.proxy_exchange import Exchange
 from lantern_proxy.proxy_privacy import Privacy
-from lantern_proxy.turn import Answer, Filed, Passage, fingerprint
-
-_QUERY_CHARS = 2_000
+from lantern_proxy.record import asked, session_row, unkept_row
+from lantern_proxy.turn import Answer, Filed, Passage
 
 
 def record_of(
@@ -26,7 +25,7 @@ def record_of(
     messages = privacy.clean(tuple(_clipped(each, most_chars) for each in (*step.filed, *filed)))
     named = [*answer.ids, *(value for f in messages for value in f.message.ids), session.family, session.id]
     return Record(
-        tenant=exchange.tenant, project=exchange.project, session=_row(session, privacy), messages=messages,
+        tenant=exchange.tenant, project=exchange.project, session=session_row(session, privacy.said), messages=messages,
         request=_request_row(exchange, status, error, privacy),
         head=() if session.side else keys_of(session.head),
         ids=tuple(dict.fromkeys(filter(None, named))), lost=step.verdict.gone if step.verdict.is_loss else (),
@@ -38,17 +37,13 @@ def record_of(
 
 def _unkept(exchange: Exchange, step: Step, session: Session, filed: tuple[Filed, ...], status: int) -> Record:
     """That there was a request, without a word of it, and what has to stay out when the client sends it again."""
-    row = SessionRow(
-        id=session.id, api=session.api, family=session.family, parent=session.parent, created_at=session.created_at,
-        last_seen_at=session.last_seen_at,
-    )  # fmt: skip
     request = RequestRow(
         id=exchange.id, at=exchange.at, api=session.api, path=exchange.arrival.path, event=exchange.event,
         status=status, restored=exchange.restored, chars=exchange.chars, ms=exchange.ms,
         degraded=tuple(dict.fromkeys(exchange.degraded)), gone=len(step.verdict.gone),
     )  # fmt: skip
     return Record(
-        tenant=exchange.tenant, project=exchange.project, session=row, request=request, unkept=filed,
+        tenant=exchange.tenant, project=exchange.project, session=unkept_row(session), request=request, unkept=filed,
         ids=tuple(filter(None, (session.family, session.id))), blocks=tuple(exchange.blocks),
     )  # fmt: skip
 
@@ -66,21 +61,12 @@ def _clipped(filed: Filed, most_chars: int) -> Filed:
     return replace(filed, message=replace(message, items=tuple(items), raw=raw))
 
 
-def _row(session: Session, privacy: Privacy) -> SessionRow:
-    return SessionRow(
-        id=session.id, api=session.api, family=session.family, parent=session.parent, title=privacy.said(session.title),
-        created_at=session.created_at, last_seen_at=session.last_seen_at,
-        system=fingerprint(session.system).hex() if session.system else "", tools=tuple(sorted(session.tools)),
-    )  # fmt: skip
-
-
 def _request_row(exchange: Exchange, status: int, error: str, privacy: Privacy) -> RequestRow:
     request, step = exchange.request, exchange.step
-    asked = question(request) if request else None
     return RequestRow(
         id=exchange.id, at=exchange.at, api=request.api if request else "", path=exchange.arrival.path,
         model=request.model if request else "", event=exchange.event, status=status,
-        query=privacy.said(request.messages[asked].text[:_QUERY_CHARS]) if request and asked is not None else "",
+        query=asked(request, privacy.said) if request else "",
         restored=exchange.restored, chars=exchange.chars, ms=exchange.ms,
         degraded=tuple(dict.fromkeys(exchange.degraded)), gone=len(step.verdict.gone) if step else 0, error=error,
         size=len(exchange.plain),

@@ -14,8 +14,9 @@ from lantern_proxy.config import Config
 from lantern_proxy.follow import recall
 from lantern_proxy.history import Session, chains, place_key
 from lantern_proxy.proxy_writer import Writer
+from lantern_proxy.record import session_of
 from lantern_proxy.session import RECENT_S, Known, Link, forget, link
-from lantern_proxy.turn import Api, Filed, Identity, Request
+from lantern_proxy.turn import Filed, Identity, Request
 
 log = logging.getLogger("lantern.proxy")
 
@@ -169,7 +170,7 @@ class Tenants:
             mine = archive.of(tenant)
             rows = [row for row in _rows(archive, tenant, project, values) if row.id not in held]
             rows.sort(key=lambda row: row.last_seen_at)
-            return [(_session(row), mine.messages(row.id), mine.head(row.id)) for row in rows]
+            return [(session_of(row), mine.messages(row.id), mine.head(row.id)) for row in rows]
         except ArchiveError as error:
             log.warning("sessions in the archive cannot be read: %s", error)
             return []
@@ -195,14 +196,3 @@ def _names_of(request: Request, identity: Identity) -> list[str]:
     if any(m.role == "assistant" for m in request.messages):
         values |= {place_key(chain) for chain in chains(request.messages)[-_PROBED:]}
     return sorted(values)
-
-
-def _session(row: SessionRow) -> Session:
-    """What the row alone tells; follow.recall fills in the rest. Sub-agents and side calls: <session>.<agent>."""
-    parent, _, agent = row.id.partition(".")
-    apis: dict[str, Api] = {"chat": "chat", "responses": "responses", "messages": "messages"}
-    return Session(
-        id=row.id, api=apis[row.api], family=row.family, parent=row.parent or (parent if agent else ""),
-        side=bool(agent), agent=agent if agent != "side" else "", tools=frozenset(row.tools), title=row.title,
-        created_at=row.created_at, last_seen_at=row.last_seen_at,
-    )  # fmt: skip

@@ -40,6 +40,36 @@ _ISSUERS = re.compile(
 """Visa, Mastercard, American Express, Diners, Discover, JCB, UnionPay; a card's number also has its check digit."""
 
 
+class Cleaner:
+    """What may be archived of messages: redacted, without those of the roles that are left out.
+
+    detectors, patterns: as in Redactor; skip_roles: system (developer, too), user, assistant, tool
+    """
+
+    def __init__(self, detectors: Sequence[str], patterns: Mapping[str, str], skip_roles: Sequence[str]) -> None:
+        self._redactor, self._skipped = Redactor(detectors, patterns), frozenset(skip_roles)
+
+    @property
+    def found(self) -> Counter[str]:
+        """Kind -> how often it was redacted since the start."""
+        return self._redactor.found
+
+    def clean(self, filed: tuple[Filed, ...]) -> tuple[Filed, ...]:
+        """Messages as they may be kept; those that may not be are left out."""
+        if self._skipped:
+            filed = tuple(each for each in filed if self._wants(each.message.role))
+        return tuple(map(self._redactor.filed, filed)) if self._redactor else filed
+
+    def _wants(self, role: str) -> bool:
+        return ("system" if role == "developer" else role) not in self._skipped
+
+    def said(self, text: str) -> str:
+        """What a user said, as a request's question or a session's title may quote it."""
+        if "user" in self._skipped:
+            return ""
+        return self._redactor.text(text) if text and self._redactor else text
+
+
 class Redactor:
     """detectors: secrets, cards, emails; patterns: name -> regular expression of more."""
 

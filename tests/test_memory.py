@@ -7,6 +7,7 @@ import pytest
 
 from lantern_proxy import Lantern, demo
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
+from lantern_proxy.config_safety import PrivacyConfig
 
 SCRIPT = demo.chat()
 PATIENT = RestoreConfig(deadline_ms=10_000)
@@ -85,6 +86,28 @@ def test_another_user_of_the_same_archive_finds_nothing(lantern, config):
 def test_search_finds_what_was_said(lantern):
     best = lantern.search("firewall staging")[0]
     assert "7461" in best.passage.text
+
+
+def test_roles_that_are_not_kept_are_in_no_message_question_or_title(config):
+    left_out = replace(config, privacy=PrivacyConfig(skip_roles=("system", "user")))
+    with Lantern(left_out) as lantern:
+        said = [("developer", "Be brief, agent 4711."), ("user", "My locker is 0815."), ("assistant", "Noted.")]
+        lantern.archive("chat", [{"role": role, "content": text} for role, text in said])
+        lantern.archive("chat", [{"role": role, "content": text} for role, text in [*said, ("user", "Locker 0815?")]])
+    kept = b"".join(path.read_bytes() for path in config.archive.path.parent.glob("*.db*"))
+    assert b"Noted." in kept
+    assert b"4711" not in kept
+    assert b"0815" not in kept
+
+
+@pytest.mark.parametrize("name", ["chat", "chat.7"])
+def test_a_session_goes_on_in_the_next_run_whatever_its_name(config, name):
+    history = [{"role": "user", "content": f"Depot {n} ships through gate GATE-{n * 7919:05d}."} for n in range(8)]
+    with Lantern(config) as lantern:
+        assert lantern.archive(name, history) == 8
+    with Lantern(config) as lantern:
+        assert lantern.archive(name, history) == 0
+        assert lantern.restore(name, history[-2:], question="Through which gate does Depot 1 ship?")
 
 
 def test_messages_that_are_none_are_refused(lantern):

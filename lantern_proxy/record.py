@@ -1,0 +1,46 @@
+"""Sessions and questions as the archive keeps them: for the proxy, and for programs without one."""
+
+from collections.abc import Callable
+
+from lantern_proxy.archive import SessionRow
+from lantern_proxy.compaction_place import question
+from lantern_proxy.history import Session
+from lantern_proxy.turn import Api, Request, fingerprint
+
+_QUERY_CHARS = 2_000
+
+Said = Callable[[str], str]
+"""What a user said, as it may be kept."""
+
+
+def session_row(session: Session, said: Said) -> SessionRow:
+    return SessionRow(
+        id=session.id, api=session.api, family=session.family, parent=session.parent, title=said(session.title),
+        created_at=session.created_at, last_seen_at=session.last_seen_at,
+        system=fingerprint(session.system).hex() if session.system else "", tools=tuple(sorted(session.tools)),
+    )  # fmt: skip
+
+
+def unkept_row(session: Session) -> SessionRow:
+    """That there was a session, without a word of it."""
+    return SessionRow(
+        id=session.id, api=session.api, family=session.family, parent=session.parent, created_at=session.created_at,
+        last_seen_at=session.last_seen_at,
+    )  # fmt: skip
+
+
+def session_of(row: SessionRow) -> Session:
+    """What the row alone tells; follow.recall fills in the rest. Sub-agents and side calls: <session>.<agent>."""
+    parent, _, agent = row.id.partition(".")
+    apis: dict[str, Api] = {"chat": "chat", "responses": "responses", "messages": "messages"}
+    return Session(
+        id=row.id, api=apis[row.api], family=row.family, parent=row.parent or (parent if agent else ""),
+        side=bool(agent), agent=agent if agent != "side" else "", tools=frozenset(row.tools), title=row.title,
+        created_at=row.created_at, last_seen_at=row.last_seen_at,
+    )  # fmt: skip
+
+
+def asked(request: Request, said: Said) -> str:
+    """The beginning of the user's text that waits for an answer; empty when none does."""
+    at = question(request)
+    return said(request.messages[at].text[:_QUERY_CHARS]) if at is not None else ""
