@@ -66,7 +66,7 @@ class Dense:
             ask.notes.append(reason)
             return None
         try:
-            found = self._meaning(scope, question.text)
+            found = self._meaning(scope, question.subject)
         except (ModelError, ArchiveError):
             self.breaker.record(False, time.monotonic())
             ask.notes.append("dense:failed")

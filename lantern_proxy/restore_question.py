@@ -11,6 +11,7 @@ from lantern_proxy.rank import best as largest
 from lantern_proxy.restore_lines import Line
 from lantern_proxy.restore_scope import Scope
 from lantern_proxy.route import asks, looks_back, personal
+from lantern_proxy.route_subject import subject
 
 MOST_TERMS = 32
 FOCUS_CHARS = 600
@@ -22,10 +23,12 @@ class Question:
     """What a user message asks for."""
 
     text: str
-    """The part that is embedded."""
+    """The part that is read."""
     terms: tuple[str, ...]
     """Informative index terms; empty: it asks for nothing."""
     words: frozenset[str]
+    subject: str
+    """What it is about, without how it is asked: the part that is embedded."""
     asks: bool
     """Reads as a question or a request to tell."""
     looks_back: bool
@@ -62,11 +65,13 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
     """What a user message asks. Code is left out; a long message is read at its telling sentences."""
     prose = " ".join(text[a:b].strip() for a, b, fenced in fences(text) if not fenced).strip() or text[:FOCUS_CHARS]
     focus = prose if len(prose) <= FOCUS_CHARS else _focus(prose)
-    wanted = tuple(informative(query_terms(focus))[:most_terms])
+    about = subject(focus)
+    wanted = tuple(informative(query_terms(about))[:most_terms])
     return Question(
         focus,
         wanted,
         frozenset(wanted),
+        about,
         asks(focus),
         looks_back(focus),
         personal(focus),

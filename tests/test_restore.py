@@ -534,6 +534,13 @@ def test_what_takes_up_the_last_message_is_told_from_a_question_that_stands_alon
     assert (read.reacts, read.points) == (reacts, points)
 
 
+def test_neither_words_nor_vectors_see_how_a_question_is_asked():
+    plain = read_question("the oak staircase")
+    asked = read_question("Can you give me a brief summary of the oak staircase across our conversations?")
+    assert asked.terms == plain.terms
+    assert asked.subject.strip("?") == plain.subject
+
+
 def test_of_two_that_fit_a_question_alike_the_one_that_tells_more_comes_first(tmp_path):
     said = [
         ("Those peppers are nice, they really are very nice, you know how it is.", "ok"),

@@ -8,6 +8,7 @@ import pytest
 from lantern_proxy.restore_routes import questions
 from lantern_proxy.route import asks, looks_back, margin, personal
 from lantern_proxy.route_soft import fit
+from lantern_proxy.route_subject import subject
 from lantern_proxy.route_types import TYPES, query_type
 
 
@@ -84,3 +85,36 @@ def test_how_do_i_is_about_the_world_and_our_port_is_not():
 )
 def test_the_margin_is_how_far_the_first_is_ahead(scores, margins):
     assert margin(scores) == margins
+
+
+@pytest.mark.parametrize(
+    ("question", "about"),
+    [
+        ("Can you list the order in which I brought up the parts of the move, in order? Name five only.", "the move?"),
+        ("Could you please remind me what port the relay uses?", "what port the relay uses?"),
+        ("Give me a quick overview of the roof repair so far.", "the roof repair"),
+        ("Show me everything we said about Lisbon across our chats", "everything we said about Lisbon"),
+        ("In which order did we discuss the ferries, the tent and the stove?", "the ferries, the tent and the stove?"),
+        ("So what do you remember about my knee? Keep it short.", "my knee?"),
+        ("Explain to us again how the lock works", "how the lock works"),
+    ],
+)
+def test_how_something_is_asked_is_not_what_it_is_about(question, about):
+    assert subject(question) == about
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which port does the relay use?",
+        "Name of the dog?",
+        "List",
+        "Can you?",
+        "Which names does the list of guests hold?",
+        "Delete the cookie in the session store",
+        "Was steht in der Liste?",
+        "",
+    ],
+)
+def test_a_question_that_is_all_about_something_stays_as_it_is(question):
+    assert subject(question) == question
