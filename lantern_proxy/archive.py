@@ -25,7 +25,7 @@ from lantern_proxy import archive_check, archive_cut, archive_vectors
 from lantern_proxy.archive_connections import Connections
 from lantern_proxy.archive_cut import Uncut
 from lantern_proxy.archive_feedback import VERDICTS, Edit, Marked, Verdict
-from lantern_proxy.archive_file import ArchiveError, drop_kept, occurrences, spoils_all, sqlite_faults
+from lantern_proxy.archive_file import ArchiveError, drop_snapshots_of, occurrences, spoils_all, sqlite_faults
 from lantern_proxy.archive_forget import (
     ForgetRule,
     Marks,
@@ -270,7 +270,7 @@ class Archive:
     def forget(self, tenant: str, rule: ForgetRule, *, now: float, dry_run: bool = False) -> Receipt:
         """Remove what `rule` names of one tenant, everywhere in the file and its log; the receipt is signed.
 
-        A running proxy drops what it remembers within a second. A dry run reports the same counts (but vectors).
+        A running proxy drops what it remembers within a second. A dry run reports the same counts, but 0 vectors.
         """
         own = name(tenant)
         if not own:
@@ -279,7 +279,7 @@ class Archive:
             vectors = self.vectors and bool(embedding_model(db))
             receipt = forget(db, own, rule, self._marks, now=now, dry_run=dry_run, vectors=vectors)
         if not dry_run:
-            drop_kept(self.path, own)
+            drop_snapshots_of(self.path, own)
             self._connections.empty_log()
             if rule.match is not None:
                 receipt = replace(receipt, left_over=occurrences(self.path, rule.match))

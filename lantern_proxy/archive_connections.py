@@ -139,8 +139,8 @@ class Connections:
     def writing(self, *, again: bool = False) -> Iterator[Database]:
         """One transaction: committed at the end of the block, undone when an error leaves it.
 
-        again: what is written can be made again of what the archive holds, so that the disk is not waited for: a power
-               cut may undo it as a whole, and nothing that was written before it
+        again: it can be made again from what the archive holds, so the commit does not wait for the disk; a power cut
+               may undo all of it, but nothing that was written before
         """
         with self._lock, telling(self.path):
             db = self._ready_writer()

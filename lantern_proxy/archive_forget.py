@@ -143,7 +143,8 @@ class Marks:
 
 
 def without_forgotten(db: Database, marks: Marks, record: Record) -> Record:
-    """`record` less what was forgotten before, or is not to be kept; the latter is marked. Inside a transaction."""
+    """`record` without what was forgotten before, and without what is not to be kept, which is marked so that it stays
+    out. Inside a transaction."""
     tenant = name(record.tenant)
     if record.unkept:
         db.conn.executemany(_MARK, [(tenant, mark) for mark in _unkept(marks, record)])

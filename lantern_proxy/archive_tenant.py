@@ -9,7 +9,7 @@ from sqlite_utils.db import Database
 
 from lantern_proxy.archive_connections import Connections
 from lantern_proxy.archive_feedback import Feedback
-from lantern_proxy.archive_file import ArchiveError, drop_kept
+from lantern_proxy.archive_file import ArchiveError, drop_snapshots_of
 from lantern_proxy.archive_forget import count_up
 from lantern_proxy.archive_ledger import Ledger
 from lantern_proxy.archive_overview import Summaries
@@ -332,7 +332,7 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
                 db, self.tenant, rule, now=now, dry_run=dry_run, vectors=self._vectors and bool(embedding_model(db))
             )
         if report.passages and not dry_run:
-            drop_kept(self._connections.path, self.tenant)
+            drop_snapshots_of(self._connections.path, self.tenant)
         return report
 
     def export(self) -> Iterator[dict[str, Any]]:

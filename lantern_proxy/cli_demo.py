@@ -216,7 +216,7 @@ def _totals(story: demo.Story, *, brief: bool) -> Text:
         head,
         (f"{back} of {len(outcomes)}", "bold green" if back == len(outcomes) else "bold red"),
         f" (without: {len(outcomes) - lost}). Added per request: at most {max(each.chars for each in outcomes):,} "
-        f"characters, {times[len(times) // 2]:.1f} ms in the middle and {times[-1]:.1f} ms at most. ",
+        f"characters, {times[len(times) // 2]:.1f} ms (median) and {times[-1]:.1f} ms at most. ",
         f"Another key, same requests: {story.stranger}.",
         (f" Skipped: {skipped}; this machine is busy, or `lantern doctor` knows why." if skipped else "", "yellow"),
     )

@@ -22,6 +22,7 @@ State = Literal["ok", "warn", "bad"]
 _CONNECT_S = 3.0
 _HEALTH_S = 2.0
 _CLOCK_S = 300.0
+"""So far ahead of the clock the archive's newest turn may be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def retain(settings: Settings, *, alone: bool, yes: bool) -> None:
     """`lantern prune --retention`."""
     import time
 
-    from lantern_proxy.archive_retention import retain
+    from lantern_proxy import archive_retention
 
     config = settings.load()
     keep = config.privacy
@@ -167,7 +167,7 @@ def retain(settings: Settings, *, alone: bool, yes: bool) -> None:
     if not yes:
         click.confirm(f"Remove from {config.archive.path} what they no longer want?", abort=True, err=True)
     with settings.open(write=True) as archive:
-        report = retain(archive, keep, now=time.time())
+        report = archive_retention.retain(archive, keep, now=time.time())
     drop_snapshots(config)
     told = f"{report.passages:,} passages, {report.messages:,} messages, {report.sessions:,} sessions"
     settings.tell(report) if settings.as_json else click.echo(f"removed {told}, {report.bytes:,} bytes")

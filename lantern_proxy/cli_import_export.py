@@ -27,8 +27,8 @@ def take_in(settings: Settings, file: Path, tenant: str | None) -> None:
     """Archive what the export holds, for `tenant` or those that it names, and tell how much that was."""
     import time
 
+    from lantern_proxy import archive_transfer
     from lantern_proxy.archive import Archive, ArchiveError
-    from lantern_proxy.archive_transfer import take_in
 
     config = settings.load().archive
     counts: dict[str, dict[str, int]] = {}
@@ -37,7 +37,7 @@ def take_in(settings: Settings, file: Path, tenant: str | None) -> None:
             whose = tenant or owner
             if not whose:
                 raise ArchiveError("the export names no tenant; name one with --tenant")
-            counts[whose] = dict(take_in(archive, whose, rows, now=time.time()))
+            counts[whose] = dict(archive_transfer.take_in(archive, whose, rows, now=time.time()))
     for whose, found in counts.items():
         if settings.as_json:
             settings.tell({"tenant": whose, **found})

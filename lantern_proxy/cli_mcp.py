@@ -1,6 +1,5 @@
 """`lantern mcp`: the archive as tools for agents that want to ask, through the official MCP SDK (extra `mcp`)."""
 
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +10,8 @@ from lantern_proxy.cli_frame import Settings, settled
 from lantern_proxy.cli_import import opened
 
 if TYPE_CHECKING:
+    from lantern_proxy.config import Config
+    from lantern_proxy.embed import Embedder
     from lantern_proxy.memory import Lantern
     from lantern_proxy.turn import Passage, Placed
 
@@ -57,7 +58,7 @@ def mcp(settings: Settings, tenant: str | None, key_env: str | None, project: st
             embedder.close()
 
 
-def _embedder(config: Any) -> Any:
+def _embedder(config: "Config") -> "Embedder | None":
     from lantern_proxy.embed import Embedder, available
 
     if config.embed.enabled == "off" or not available():
@@ -132,6 +133,3 @@ def _passage(passage: "Passage") -> dict[str, Any]:
 
     told: dict[str, Any] = {"passage": passage.id, "session": passage.session, "turn": passage.turn}
     return told | {"speaker": passage.speaker, "said_at": when(passage.created_at), "text": passage.text}
-
-
-TOOLS: Sequence[str] = ("recall", "search", "why", "feedback")

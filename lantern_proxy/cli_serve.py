@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -236,7 +235,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         row: dict[str, Any] = {
-            "time": round(record.created if record.created else time.time(), 3),
+            "time": round(record.created, 3),
             "level": record.levelname.lower(),
             "name": record.name,
             "message": record.getMessage(),

@@ -33,6 +33,7 @@ _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
 _CALLERS = 10_000
 """Callers whose rate is known; the one seen longest ago is forgotten first."""
 _LEAST_TOKEN = 16
+"""Characters of an admin token; a shorter one could be guessed."""
 STRANGER = "lantern.stranger"
 """Key of the ASGI scope: true where a caller may know no more than that Lantern is up."""
 
@@ -86,7 +87,7 @@ class Doors:
             key = self._keyring.find(_presented(arrival))
             if key is None:
                 return Refusal(401, "authentication_error", _NO_KEY, ((b"www-authenticate", b"Bearer"),))
-        if b"x-lantern-key" in headers or key is not None:
+        if key is not None:
             try:
                 _swap(arrival, key)
             except KeysError as error:
@@ -145,10 +146,8 @@ def _presented(arrival: Arrival) -> str:
     return arrival.header("x-lantern-key") or arrival.credential()
 
 
-def _swap(arrival: Arrival, key: ProxyKey | None) -> None:
+def _swap(arrival: Arrival, key: ProxyKey) -> None:
     """Set the tenant, and put the upstream's key where the proxy key was. KeysError when that one is missing."""
-    if key is None:
-        return
     arrival.tenant = key.tenant
     first = arrival.path.removeprefix("/v1").strip("/").split("/", 1)[0]
     anthropic = first == "messages" or bool(arrival.header("anthropic-version"))

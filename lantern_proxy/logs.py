@@ -80,7 +80,7 @@ def _file(path: Path) -> Iterator[Log]:
         raise LogError(f"{path}: cannot be read: {error.strerror}") from None
     rows = _rows(text)
     for recognised, reader in _READERS:
-        if rows and recognised(rows[0] if len(rows) == 1 else {}, rows):
+        if rows and recognised(rows):
             try:
                 found = [log for log in reader(rows, path) if log.messages]
             except (TypeError, AttributeError, ValueError, KeyError) as error:
@@ -115,7 +115,7 @@ def _log(source: str, id: str, title: str, said: Iterable[_Said]) -> Log:
     held = [each for each in said if each.message.get("content") or each.message.get("tool_calls")]
     times: list[float] = []
     for each in held:
-        times.append(max(each.at or 0.0, times[-1] if times else 0.0))
+        times.append(max(each.at, times[-1] if times else 0.0))
     return Log(
         source=source, id=id, title=title[:200], messages=tuple(each.message for each in held), times=tuple(times)
     )
@@ -124,7 +124,7 @@ def _log(source: str, id: str, title: str, said: Iterable[_Said]) -> Log:
 # Claude Code
 
 
-def _is_claude_code(_: Wire, rows: Sequence[Wire]) -> bool:
+def _is_claude_code(rows: Sequence[Wire]) -> bool:
     return any("sessionId" in row and isinstance(row.get("message"), dict) for row in rows[:50])
 
 
@@ -176,7 +176,7 @@ def _text(content: Any) -> str:
 # Codex
 
 
-def _is_codex(_: Wire, rows: Sequence[Wire]) -> bool:
+def _is_codex(rows: Sequence[Wire]) -> bool:
     return any(row.get("type") == "response_item" and isinstance(row.get("payload"), dict) for row in rows[:50])
 
 
@@ -198,8 +198,9 @@ def _codex_item(payload: Wire) -> Wire | None:
     kind = payload.get("type")
     if kind == "message" and payload.get("role") in ("user", "assistant"):
         text = _text(payload.get("content"))
-        # what Codex itself puts before the first prompt is about the machine, not the conversation
-        return None if text.startswith(("<environment_context", "<user_instructions")) else _said(payload["role"], text)
+        if text.startswith(("<environment_context", "<user_instructions")):
+            return None  # what Codex itself puts before the first prompt is about the machine, not the conversation
+        return _message(payload["role"], text)
     if kind in ("function_call", "custom_tool_call", "local_shell_call"):
         arguments = payload.get("arguments") or payload.get("input") or payload.get("action")
         name = payload.get("name") or "shell"
@@ -211,15 +212,15 @@ def _codex_item(payload: Wire) -> Wire | None:
     return None
 
 
-def _said(role: str, text: str) -> Wire:
+def _message(role: str, text: str) -> Wire:
     return {"role": role, "content": text}
 
 
 # opencode
 
 
-def _is_opencode(first: Wire, rows: Sequence[Wire]) -> bool:
-    messages = first.get("messages")
+def _is_opencode(rows: Sequence[Wire]) -> bool:
+    messages = rows[0].get("messages") if len(rows) == 1 else None
     return isinstance(messages, list) and any(isinstance(m, dict) and "parts" in m and "info" in m for m in messages)
 
 
@@ -238,11 +239,11 @@ def _opencode_said(info: Wire, parts: Iterable[Any]) -> Iterator[_Said]:
         if not isinstance(part, dict) or part.get("synthetic"):
             continue
         if part.get("type") == "text":
-            yield _Said(at, _said(role, str(part.get("text") or "")))
+            yield _Said(at, _message(role, str(part.get("text") or "")))
         elif part.get("type") == "tool":
             state = part.get("state") or {}
             id = str(part.get("callID"))
-            yield _Said(at, _said(role, "") | {"tool_calls": [_call(id, part.get("tool"), state.get("input"))]})
+            yield _Said(at, _message(role, "") | {"tool_calls": [_call(id, part.get("tool"), state.get("input"))]})
             yield _Said(at, {"role": "tool", "tool_call_id": id, "content": _text(state.get("output"))})
 
 
@@ -274,7 +275,7 @@ def _parts(storage: Path, message: str) -> list[Wire]:
 # ChatGPT and Claude
 
 
-def _is_chatgpt(_: Wire, rows: Sequence[Wire]) -> bool:
+def _is_chatgpt(rows: Sequence[Wire]) -> bool:
     return isinstance(rows[0].get("mapping"), dict)
 
 
@@ -298,10 +299,10 @@ def _branch(mapping: Mapping[str, Any], leaf: Any) -> Iterator[_Said]:
         role = (message.get("author") or {}).get("role")
         content = message.get("content") or {}
         if role in ("user", "assistant") and content.get("content_type") in ("text", "multimodal_text"):
-            yield _Said(float(message.get("create_time") or 0), _said(role, _text(content.get("parts"))))
+            yield _Said(float(message.get("create_time") or 0), _message(role, _text(content.get("parts"))))
 
 
-def _is_claude(_: Wire, rows: Sequence[Wire]) -> bool:
+def _is_claude(rows: Sequence[Wire]) -> bool:
     return isinstance(rows[0].get("chat_messages"), list)
 
 
@@ -310,7 +311,7 @@ def _claude(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
         said = [
             _Said(
                 _time(each.get("created_at")),
-                _said(
+                _message(
                     "user" if each.get("sender") == "human" else "assistant",
                     str(each.get("text") or _text(each.get("content"))),
                 ),
@@ -324,7 +325,7 @@ def _claude(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
 # JSON lines
 
 
-def _is_jsonl(_: Wire, rows: Sequence[Wire]) -> bool:
+def _is_jsonl(rows: Sequence[Wire]) -> bool:
     return any(isinstance(row.get("messages"), list) for row in rows)
 
 
@@ -361,7 +362,7 @@ def _time(value: Any) -> float:
 
 
 _Reader = Callable[[Sequence[Wire], Path], Iterator[Log]]
-_READERS: Sequence[tuple[Callable[[Wire, Sequence[Wire]], bool], _Reader]] = (
+_READERS: Sequence[tuple[Callable[[Sequence[Wire]], bool], _Reader]] = (
     (_is_claude_code, _claude_code),
     (_is_codex, _codex),
     (_is_opencode, _opencode),
@@ -369,4 +370,4 @@ _READERS: Sequence[tuple[Callable[[Wire, Sequence[Wire]], bool], _Reader]] = (
     (_is_claude, _claude),
     (_is_jsonl, _jsonl),
 )
-"""How each kind is recognised, from (the only object, all objects), and read; the first that fits is taken."""
+"""How each kind is recognised by its objects, and read; the first that fits is taken."""

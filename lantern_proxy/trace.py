@@ -36,8 +36,10 @@ def is_on(config: TraceConfig, environ: Mapping[str, str] = os.environ) -> bool:
     """Is there a collector to send to? Nothing of OpenTelemetry is imported to find out."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
-    if config.otlp_endpoint or not any(environ.get(name) for name in _ENDPOINTS):
-        return bool(config.otlp_endpoint)
+    if config.otlp_endpoint:
+        return True
+    if not any(environ.get(name) for name in _ENDPOINTS):
+        return False
     if not _installed():  # the variable may be meant for the other programs of this machine
         log.warning('OTEL_EXPORTER_OTLP_ENDPOINT is set, but nothing is traced; pip install "lantern-proxy[otel]"')
     return _installed()

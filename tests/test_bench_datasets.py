@@ -135,7 +135,7 @@ def test_a_wrong_file_is_told_with_its_name_and_its_fault(tmp_path, read, conten
 
 @pytest.mark.parametrize("read", [datasets.locomo, datasets.longmemeval])
 def test_a_missing_file_says_whose_it_is_to_fetch(tmp_path, read):
-    with pytest.raises(DataError, match="^[^(]*: no such file; the data is yours to fetch"):
+    with pytest.raises(DataError, match=r"^[^(]*: no such file; the data is yours to fetch"):
         read(tmp_path / "gone.json")
 
 

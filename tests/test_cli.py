@@ -17,6 +17,8 @@ import click
 import httpx
 import pytest
 from click.testing import CliRunner
+from lantern_proxy.migrations.archive import migrations as archive_steps
+from sqlite_utils.db import Database
 from test_archive import passed_over
 
 from lantern_proxy import Lantern, cli, demo
@@ -470,7 +472,7 @@ def test_export_writes_everything_once_and_for_its_owner_only(lantern, tmp_path)
 
 def test_migrate_says_the_version(lantern):
     (told,) = rows(lantern("migrate", "--json"))
-    assert told["version"] >= 1
+    assert told["version"] == len(archive_steps.pending(Database(memory=True))) > 1
 
 
 def test_reindex_gives_every_passage_a_vector_and_makes_them_anew(lantern, tmp_path, cache_dir):

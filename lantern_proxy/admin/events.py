@@ -30,7 +30,7 @@ _END = b""
 
 
 class Events:
-    """The readers of the event stream. Lives in the event loop; `stop` and `tell_soon` may be called from elsewhere."""
+    """The readers of the event stream. Lives in the event loop; `stop` may be called from elsewhere."""
 
     def __init__(self) -> None:
         self._readers: set[asyncio.Queue[bytes]] = set()
@@ -66,10 +66,6 @@ class Events:
             except asyncio.QueueFull:
                 self.dropped += 1
                 self._let_go(queue)
-
-    def tell_soon(self, kind: str, told: dict[str, Any]) -> None:
-        """`tell`, from another thread."""
-        self._loop.call_soon_threadsafe(self.tell, kind, told)
 
     def stop(self) -> None:
         """End all streams, so that a server that stops need not wait for open pages."""
