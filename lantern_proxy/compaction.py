@@ -102,7 +102,10 @@ def _more(session: Session, request: Request) -> Verdict:
 def _event(seen: "_Seen", restart: bool) -> tuple[Event, int | None]:
     cleared = seen.cleared
     if not seen.gone or len(cleared) >= len(seen.gone) > 0:
-        return ("cleared", max(seen.new[b].at for _, b in cleared)) if cleared else (seen.forward, None)
+        if cleared:
+            return "cleared", max(seen.new[b].at for _, b in cleared)
+        renewed = _renewed_summary(seen)
+        return (seen.forward, None) if renewed is None else ("compacted", renewed)
     summary = _summary_at(seen)
     if summary is not None:
         return "compacted", summary
@@ -230,8 +233,7 @@ class _Seen:
     def _lacks_line(self, last: int) -> bool:
         """Is all gone that the user said in the last turn? A note stands beside it, or after a result."""
         spoken = {n for n in range(last, len(self.old)) if _is_user_text(self.old[n])}
-        is_note = last > 0 and self.old[last - 1].item.kind == "result"
-        return not is_note and spoken <= {*self.gone}
+        return spoken <= {*self.gone} and (last == 0 or self.old[last - 1].item.kind != "result")
 
     def _follows_model(self, n: int) -> bool:
         return n == 0 or self.old[n - 1].item.role == "assistant" or self.old[n - 1].item.kind == "result"
@@ -284,17 +286,25 @@ def _summary_at(seen: _Seen) -> int | None:
     for b in candidates:
         if _was_generated(seen, seen.new[b], before="", in_answer=b in early):
             return seen.new[b].at
-    for a, b in seen.matched:
-        if seen.old[a].item.print != seen.new[b].item.print and _was_generated(
-            seen, seen.new[b], before=plain(seen.old[a].item.text), in_answer=False
-        ):
-            return seen.new[b].at
+    renewed = _renewed_summary(seen)
+    if renewed is not None:
+        return renewed
     if seen.pairs and seen.is_rewritten:
         return None
     found = _marked(seen, early)
     if found is None:
         found = _about_the_gone(seen, early)
     return found if found is not None else _summary_in_system(seen)
+
+
+def _renewed_summary(seen: _Seen) -> int | None:
+    """Index of a message that reads much like before, but for a summary that was generated since."""
+    for a, b in seen.matched:
+        if seen.old[a].item.print != seen.new[b].item.print and _was_generated(
+            seen, seen.new[b], before=plain(seen.old[a].item.text), in_answer=False
+        ):
+            return seen.new[b].at
+    return None
 
 
 def _was_generated(seen: _Seen, seat: Seat, *, before: str, in_answer: bool) -> bool:

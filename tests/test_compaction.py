@@ -206,6 +206,20 @@ def test_a_summary_in_front_of_an_unfinished_turn_is_a_compaction_though_no_user
     assert (step.event, step.session.id) == ("compacted", chat.session)
 
 
+def test_a_summary_that_was_renewed_is_a_compaction_though_it_reads_much_like_before():
+    lab = Lab()
+    chat = talk(lab, "en", named=False, tools=True, others=0)
+    summary = summary_of("zephyr", 6)
+    chat.summarise("transcript in one message, no system prompt", summary)
+    said, answer = turns("zephyr", 1, start=30)[0]
+    assert chat.compact(STYLES["summary, then the question"], summary, said, answer).event == "compacted"
+    renewed = summary.replace("restarted after it", "restarted, and nothing is open")
+    chat.summarise("transcript in one message, no system prompt", renewed)
+    chat.history[0] = user(renewed)
+    step = chat.turn(*turns("zephyr", 1, start=31)[0])
+    assert (step.event, step.session.id, step.verdict.anchor) == ("compacted", chat.session, 1)
+
+
 # --- losses without a summary --------------------------------------------------------------------------------------
 
 
