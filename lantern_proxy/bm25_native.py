@@ -85,7 +85,7 @@ class Native:
         return int(added), int(code[0])
 
     def df(self, term: str) -> int:
-        text = _escaped([term])
+        text = term.encode("utf-8", "surrogatepass").replace(b"\0", b"\xff")  # as _escaped
         found = int(lib.bm25_df(self._c, len(text), text))
         if found < 0:
             raise MemoryError("bm25: no memory to look for a term")

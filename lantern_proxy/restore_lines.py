@@ -32,7 +32,11 @@ class Line:
     """Its content words, as index terms."""
     salience: float
     """About how likely it is to be asked for, as a factor: filler 0.05, a plain statement 1, a rule 15."""
-    sort: Sort = "plain"
+    sort: Sort
+    addresses: bool
+    """It speaks to somebody."""
+    of_people: bool
+    digits: bool
 
 
 def lines(passage: Passage) -> tuple[Line, ...]:
@@ -55,7 +59,9 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         value *= _WORTH.get(sort, 1.0)
         if passage.speaker == "assistant" and _ANNOUNCES.match(text):
             value = min(value, 0.05)
-        found.append(Line(start, end, flat, keys, words, value, sort))
+        addresses, of_people = not stems.isdisjoint(_YOU), not stems.isdisjoint(_PEOPLE)
+        digits = _DIGIT.search(text) is not None
+        found.append(Line(start, end, flat, keys, words, value, sort, addresses, of_people, digits))
     return tuple(found)
 
 
@@ -103,6 +109,15 @@ _DECIDED = frozenset(
 _CHANGED = frozenset(terms("actually instead changed change switch switched longer correction update updated rather"))
 _WHEN = frozenset(terms("yesterday today tomorrow tonight last next ago since week month year weekend"))
 _FIRST = frozenset(terms("I I'm I've I'd my we we're we've our me mine"))
+_YOU = frozenset(terms("you your you're you've you'd yours"))
+_PEOPLE = frozenset(
+    terms(
+        "mother mom father dad sister brother son daughter child children kids wife husband partner friend family "
+        "girlfriend boyfriend cousin grandma grandmother grandpa uncle aunt colleague boss team customer client "
+        "dog cat pet"
+    )
+)
+_DIGIT = re.compile(r"\d")
 _FIGURES = {"user": 0.7}
 """What a line counts that is mostly figures and signs, printed rather than said."""
 _SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4}

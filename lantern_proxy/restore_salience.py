@@ -8,12 +8,9 @@ development figures.
 """
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from lantern_proxy.analyze import terms
 from lantern_proxy.restore_lines import Line
 
 SHAPE, RARITY, RARE, SPECIFIC, ADDRESSES, PEOPLE, ANSWERS, DIGITS = 1.0, 2.0, 0.5, 1.2, -0.3, 0.4, 0.8, 0.3
@@ -21,16 +18,6 @@ SHAPE, RARITY, RARE, SPECIFIC, ADDRESSES, PEOPLE, ANSWERS, DIGITS = 1.0, 2.0, 0.
 RARE_IDF = 0.6
 SAYS = 3
 """Content words from which on a sentence says something, when it holds no specific term."""
-
-_YOU = frozenset(terms("you your you're you've you'd yours"))
-_DIGIT = re.compile(r"\d")
-_PEOPLE = frozenset(
-    terms(
-        "mother mom father dad sister brother son daughter child children kids wife husband partner friend family "
-        "girlfriend boyfriend cousin grandma grandmother grandpa uncle aunt colleague boss team customer client "
-        "dog cat pet"
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +40,18 @@ def likelihood(
     words = frozenset().union(*(line.words for line in said))
     keys = frozenset(key for line in said for key in line.keys)
     rarities = [idf(word) for word in words]
-    forms = [_form(line.flat) for line in said]
     return math.exp(
         SHAPE * math.log(max(0.01, shape))
         + RARITY * (sum(rarities) / len(rarities) if rarities else 0.0)
         + RARE * math.log1p(sum(each for each in rarities if each >= RARE_IDF))
         + SPECIFIC * math.log1p(sum(map(weight, keys)))
-        + ADDRESSES * any(you for you, _, _ in forms)
-        + PEOPLE * any(people for _, people, _ in forms)
+        + ADDRESSES * any(line.addresses for line in said)
+        + PEOPLE * any(line.of_people for line in said)
         + ANSWERS * place.answers
-        + DIGITS * any(digits for _, _, digits in forms)
+        + DIGITS * any(line.digits for line in said)
     )
-
-
-def prepare(flat: str) -> None:
-    """Compute ahead what `likelihood` remembers of a sentence."""
-    _form(flat)
-
-
-@lru_cache(maxsize=1 << 14)
-def _form(flat: str) -> tuple[bool, bool, bool]:
-    """Does a sentence address somebody, tell of people, hold a digit?"""
-    stems = frozenset(terms(flat))
-    return not stems.isdisjoint(_YOU), not stems.isdisjoint(_PEOPLE), _DIGIT.search(flat) is not None
 
 
 def says_something(line: Line) -> bool:
     """A number, a specific term with some words, or enough content words."""
-    return len(line.words) >= SAYS or (bool(line.keys) and len(line.words) > 1) or _DIGIT.search(line.flat) is not None
+    return len(line.words) >= SAYS or (bool(line.keys) and len(line.words) > 1) or line.digits

@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from lantern_proxy import restore_newest, restore_salience, restore_snapshots
+from lantern_proxy import restore_newest, restore_snapshots
 from lantern_proxy.analyze import terms
 from lantern_proxy.archive import Archive, TenantArchive
 from lantern_proxy.archive_scope import Outline
@@ -246,7 +246,6 @@ class Scope:
         """Read these and compute what a loss block needs of them; their characters. Hold the lock."""
         self.entries.read(rows)
         for line in (line for row in rows for line in self.entries[row].lines):
-            restore_salience.prepare(line.flat)
             if line.keys:
                 restore_newest.prepare(line.flat)
         return sum(len(self.entries[row].flat) for row in rows)

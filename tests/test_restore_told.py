@@ -12,6 +12,7 @@ from lantern_proxy import restore_entries, restore_scopes
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.restore import Restorer
 from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore_lines import lines
 from lantern_proxy.restore_scope import Key
 from lantern_proxy.restore_scopes import Scopes
 from lantern_proxy.restore_told import tell
@@ -167,3 +168,9 @@ def test_questions_of_several_threads_get_their_blocks_while_it_is_told(archive)
         restorer.rest(3_600)
     assert [found[n] for n in range(4)] == [alone] * 4
     restorer.close()
+
+
+def test_a_sentence_knows_whom_it_speaks_to_and_of_and_whether_it_holds_a_figure():
+    text = "Your port is 9443. My sister moved to Ghent. It rains. You're right about the dogs of 1999."
+    found = [(line.addresses, line.of_people, line.digits) for line in lines(said(text))]
+    assert found == [(True, False, True), (False, True, False), (False, False, False), (True, True, True)]
