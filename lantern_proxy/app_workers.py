@@ -148,6 +148,7 @@ class _Crossing(Relay):
             return
         closing = [pair for pair in answer.headers if pair[0].lower() == b"connection" and pair[1] == b"close"]
         headers = [pair for pair in answer.headers if pair[0].lower() not in HOP_BY_HOP]
+        self.status = answer.status
         try:
             await self.send({"type": "http.response.start", "status": answer.status, "headers": headers + closing})
             async for chunk in answer:

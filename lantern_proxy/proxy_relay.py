@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
@@ -75,15 +76,29 @@ class Relay:
         except ClientLeft:
             self.left = True
         except asyncio.CancelledError:
-            if not self.left:  # the server stops
-                raise
             relaying.uncancel()
+            if not self.left:
+                await self._stop()
         finally:
             self.over = True
             timer.cancel()
             if self.watching is not None:
                 self.watching.cancel()
-            await self._archive()
+            with suppress(asyncio.CancelledError):  # the server stops: what was submitted is written without us
+                await self._archive()
+
+    async def _stop(self) -> None:
+        """The server has waited long enough. An answer that began ends without an end, which its client sees."""
+        self.error = "lantern was stopped"
+        if not self.status:
+            self.status = 503
+            told = "lantern is being stopped; send the request again"
+            headers = [
+                (b"retry-after", b"1"),
+                (b"connection", b"close"),
+                *(self.exchange.told() if self.exchange else []),
+            ]
+            await answer_json(self.send, 503, {"error": {"message": told, "type": "api_error", "code": None}}, headers)
 
     def _start_watching(self, receive: Receive, relaying: "asyncio.Task[None]") -> None:
         self.watching = asyncio.get_running_loop().create_task(self._watch(receive, relaying))

@@ -14,6 +14,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import numpy as np
 import pytest
 from scripted import (
@@ -458,6 +459,34 @@ def test_a_terminal_that_is_closed_lets_streams_end(tmp_path, workers):
         may.set()
         assert b"".join([seen, *chunks]).endswith(b"data: [DONE]\n\n")
         assert serve.wait(60) == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_stop_that_waited_long_enough_is_a_503_before_the_head_and_a_broken_stream_after_it(tmp_path, workers):
+    async def never_ending(got, wire):
+        if got.data.get("stream"):
+            await wire.head(200, SSE, CHUNKED)
+            await wire.chunk(events("on and on")[0])
+        await wire.closed()
+
+    with (
+        Upstream(answer=never_ending) as upstream,
+        process(config_for(upstream, tmp_path), "--workers", workers, more="server: {drain_s: 1}") as (serve, url),
+        ThreadPoolExecutor(1) as other,
+        http.stream("POST", f"{url}/v1/chat/completions", json=body("Go on.", stream=True)) as answer,
+    ):
+        chunks = answer.iter_bytes()
+        next(chunks)
+        waiting = other.submit(ask, url, body("And you?"))
+        assert wait_for(lambda: len(upstream.got) == 2)
+        serve.send_signal(signal.SIGTERM)
+        refused = waiting.result(60)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert "being stopped" in refused.json()["error"]["message"]
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(chunks)
+        assert serve.wait(60) == 0
+        assert "Traceback" not in serve.stderr.read()
 
 
 def test_more_streams_are_served_than_a_terminal_may_have_files(tmp_path):
