@@ -45,6 +45,10 @@ def when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "never"
 
 
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
 def table(*columns: str, numbers: Sequence[str] = ()) -> Table:
     """A table whose first column, the id that people copy or grep for, is never folded; a date only at its space."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -118,7 +122,7 @@ def marks(found: Sequence["Marked"]) -> None:
     for each in found:
         judged(each.passage)
         if each.edits:
-            console().print(Text(f"  corrected {each.edits} times, last {when(each.changed_at)}", style="yellow"))
+            console().print(Text(f"  corrected {times(each.edits)}, last {when(each.changed_at)}", style="yellow"))
 
 
 def correction(past: "Edit") -> None:

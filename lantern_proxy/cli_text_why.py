@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from lantern_proxy.cli_text import clean, console, short, when
+from lantern_proxy.cli_text import clean, console, short, times, when
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Why
@@ -123,4 +123,4 @@ def _evidence(one: "Placed | PassedOver", places: Places) -> str:
 
 def _learned(placed: "Placed") -> str:
     passage = placed.passage
-    return f"confidence {passage.confidence:.2f}, success {passage.success:.2f}, restored {passage.accesses} times"
+    return f"confidence {passage.confidence:.2f}, success {passage.success:.2f}, restored {times(passage.accesses)}"
