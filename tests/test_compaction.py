@@ -213,7 +213,7 @@ def test_a_summary_that_was_renewed_is_a_compaction_though_it_reads_much_like_be
     chat.summarise("transcript in one message, no system prompt", summary)
     said, answer = turns("zephyr", 1, start=30)[0]
     assert chat.compact(STYLES["summary, then the question"], summary, said, answer).event == "compacted"
-    renewed = summary.replace("restarted after it", "restarted, and nothing is open")
+    renewed = "restarted, and all is well".join(summary.rsplit("restarted after it", 1))
     chat.summarise("transcript in one message, no system prompt", renewed)
     chat.history[0] = user(renewed)
     step = chat.turn(*turns("zephyr", 1, start=31)[0])

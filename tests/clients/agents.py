@@ -6,7 +6,8 @@ Telemetry, update checks and whatever else would leave loopback are switched off
 
 import json
 
-from clients.client import Job
+from clients.acp import converse
+from clients.client import Drive, Job
 from clients.talk import OVERFLOWS
 
 _CODEX = """model = "gpt-5.1-codex"
@@ -149,3 +150,47 @@ def pi(job: Job) -> list[str]:
     return [
         job.run(["pi", *options, *(["--continue"] if i else []), line], env).strip() for i, line in enumerate(job.lines)
     ]
+
+
+def copilot(kind: str, wire: str, model: str) -> Drive:
+    """`copilot --acp` with a provider of its own. It compacts beside the conversation, which goes on meanwhile."""
+
+    def drive(job: Job) -> list[str]:
+        home = job.home / ".copilot"
+        home.mkdir()
+        env = {
+            "COPILOT_HOME": str(home), "COPILOT_OFFLINE": "true", "COPILOT_AUTO_UPDATE": "false",
+            "COPILOT_PROVIDER_BASE_URL": job.url if kind == "anthropic" else f"{job.url}/v1",
+            "COPILOT_PROVIDER_TYPE": kind, "COPILOT_PROVIDER_WIRE_API": wire, "COPILOT_MODEL": model,
+            "COPILOT_PROVIDER_API_KEY": "sk-dummy-copilot", "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": "100000",
+            "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS": "32000",
+        }  # fmt: skip
+        options = ["--acp", "--allow-all-tools", "--no-auto-update", "--no-custom-instructions"]
+        return converse(job, ["copilot", *options], env, pause_s=1)
+
+    return drive
+
+
+_CONTINUE = """name: scripted
+version: 1.0.0
+schema: v1
+models:
+  - name: scripted
+    provider: openai
+    model: scripted
+    apiBase: {url}/v1
+    apiKey: sk-dummy-continue
+    defaultCompletionOptions: {{contextLength: 1875, maxTokens: 100}}
+    roles: [chat]
+"""
+
+
+def continue_cli(job: Job) -> list[str]:
+    """`cn -p`, then `cn -p --resume`; it compacts by its own count of tokens, also while a turn is at work."""
+    folder = job.home / ".continue"
+    folder.mkdir()
+    config = folder / "config.yaml"
+    config.write_text(_CONTINUE.format(url=job.url))
+    env = {"CONTINUE_GLOBAL_DIR": str(folder), "CONTINUE_TELEMETRY_ENABLED": "0"}
+    command = ["cn", "--config", str(config), "--auto", "-p"]
+    return [job.run([*command, *(["--resume"] if i else []), line], env).strip() for i, line in enumerate(job.lines)]

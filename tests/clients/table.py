@@ -22,6 +22,14 @@ def library(name: str, family: str, package: str, drive: Drive, losses: frozense
 
 
 _LANGCHAIN = "langchain_agent.py"
+_COPILOT = ("@github/copilot@1.0.102",)
+_MASTRA = (
+    "@mastra/core@1.71.0", "@mastra/memory@1.31.0", "@mastra/libsql@1.23.1", "@ai-sdk/openai-compatible@2.0.91",
+    "zod@4.6.7", "node@22.23.3",
+)  # fmt: skip
+_DEEPAGENTS = (
+    "deepagents@1.14.1", "langchain@1.5.14", "@langchain/core@1.4.0", "@langchain/openai@1.5.8", "zod@4.6.7",
+)  # fmt: skip
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
@@ -97,5 +105,29 @@ CLIENTS = (
     Client(
         name="pi", family="pi", protocol="chat", losses=COMPACTED,
         npm=("@mariozechner/pi-coding-agent@0.73.1",), drive=agents.pi,
+    ),
+    Client(
+        name="copilot", family="GitHub Copilot CLI", protocol="chat", losses=COMPACTED, shares="copilot",
+        npm=_COPILOT, drive=agents.copilot("openai", "completions", "scripted"),
+    ),
+    Client(
+        name="copilot-responses", family="GitHub Copilot CLI", protocol="responses", losses=COMPACTED,
+        shares="copilot", npm=_COPILOT, drive=agents.copilot("openai", "responses", "gpt-5.1"),
+    ),
+    Client(
+        name="copilot-messages", family="GitHub Copilot CLI", protocol="messages", losses=COMPACTED,
+        shares="copilot", npm=_COPILOT, drive=agents.copilot("anthropic", "completions", "claude-sonnet-4-5"),
+    ),
+    Client(
+        name="continue", family="Continue CLI", protocol="chat", losses=COMPACTED, limit_s=600,
+        npm=("@continuedev/cli@1.5.47",), drive=agents.continue_cli,
+    ),
+    Client(
+        name="mastra", family="Mastra", protocol="chat", losses=COMPACTED | WINDOW, npm=_MASTRA,
+        drive=program("mastra_agent.mjs"),
+    ),
+    Client(
+        name="deepagents", family="Deep Agents", protocol="chat", losses=COMPACTED, npm=_DEEPAGENTS,
+        drive=program("deep_agent.mjs"),
     ),
 )  # fmt: skip

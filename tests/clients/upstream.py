@@ -118,6 +118,8 @@ class Script:
         summary = f"{SUMMARY} {numbered(self.summaries)}"
         if "state_snapshot" in last + instructions:
             return "summary", Reply(f"<state_snapshot><overall_goal>{summary}</overall_goal></state_snapshot>")
+        if "<observations>" in instructions:
+            return "summary", Reply(f"<observations>\n* {summary}\n</observations>")
         if "<analysis>" in last:
             return "summary", Reply(f"<analysis>Nothing to add.</analysis>\n<summary>\n{summary}\n</summary>")
         return "summary", Reply(summary)
