@@ -17,8 +17,8 @@ MAX_PASSAGES, MAX_SCOPES = 500_000, 64
 """Most passages and scopes held open, of all tenants together; the least recently used are closed first."""
 MAX_READ = 10_000
 """Most passages whose text and what was computed of it stay in memory, 4 KB each, beside those of the scope in use."""
-MAX_TOLD = 50_000
-"""Most passages of which it stays in memory what questions ask of them, 500 bytes each, beside those of the scope in
+MAX_TOLD = 20_000
+"""Most passages of which it stays in memory what questions ask of them, 600 bytes each, beside those of the scope in
 use."""
 TELL_FROM, TELL, TELL_SHARE = 32, 8, 0.25
 """Passages from which on that is told in the background; how many at once, about a millisecond; for how much of the
