@@ -21,6 +21,16 @@ _RUN = re.compile(r"https?://[^\s<>\"'`)\]]+|--?[a-zA-Z][\w-]*|~?\.{0,2}/?\w(?:[
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
+_SIGNS_A_WORD = 2
+QUESTION_MARKS = ("?", "\uff1f", "\u061f")
+"""What ends a question, full-width and Arabic ones included."""
+
+
+def length_in_words(text: str) -> int:
+    """About how many words a text has; of scripts without spaces every two signs count as one."""
+    return len(text.split()) + len(_WIDE.findall(text)) // _SIGNS_A_WORD
+
+
 STOP_WORDS = frozenset(
     """
     a about above after again against all also am an and any are aren't as at be because been before being below
@@ -115,6 +125,11 @@ def query_terms(text: str) -> list[str]:
         if run.lower().replace("\u2019", "'") not in STOP_WORDS:
             found.update(dict.fromkeys(_expand(run[: 4 * MAX_TERM_CHARS])))
     return list(found)
+
+
+def is_content(term: str) -> bool:
+    """Is a term long enough to say something by itself? Of scripts without spaces every term is two signs."""
+    return len(term) > 2 or (len(term) == _SIGNS_A_WORD and _WIDE.match(term) is not None)
 
 
 _CHAT_STEMS = frozenset(_stem(word) for word in CHAT_WORDS)

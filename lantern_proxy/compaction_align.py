@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import NamedTuple
 
-from lantern_proxy.history import is_empty, plain
+from lantern_proxy.history import is_empty, plain, shared_ends
 from lantern_proxy.history_dress import says_same
 from lantern_proxy.turn import Item, Message
 
@@ -17,6 +17,8 @@ CLEARED_SHARE = 0.35
 """A tool result that kept less than this share of its text was cleared."""
 _CLEARED_MIN_CHARS = 80
 _PLACEHOLDER_CHARS = 200
+_CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
+"""A text was cut when it lost a fifth of its length, so many characters, and most of what is left stood at its ends."""
 _ALIKE_SHARE = 0.6
 """Two texts between the same neighbours are one when they share this much of the longer, from both ends."""
 _JUNK = 500
@@ -133,10 +135,8 @@ def _mostly_equal(a: Item, b: Item) -> bool:
     """A text in which something in the middle changed: a time, the open files."""
     if a.kind != "text" or b.kind != "text" or a.role != b.role:
         return False
-    short, long = sorted((plain(a.text), plain(b.text)), key=len)
-    front = next((n for n in range(len(short)) if short[n] != long[n]), len(short))
-    back = next((n for n in range(len(short) - front) if short[-1 - n] != long[-1 - n]), len(short) - front)
-    return front + back >= _ALIKE_SHARE * len(long)
+    before, after = plain(a.text), plain(b.text)
+    return shared_ends(before, after) >= _ALIKE_SHARE * max(len(before), len(after))
 
 
 def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int) -> Pairs:
@@ -165,10 +165,19 @@ def is_cleared(old: Item, new: Item) -> bool:
     return before >= _CLEARED_MIN_CHARS and after < CLEARED_SHARE * before
 
 
+def is_cut(old: Item, new: Item) -> bool:
+    """Was a part of a text left out, at its end or in its middle? A mark may stand there instead."""
+    if old.print == new.print or old.kind not in ("result", "text") or old.kind != new.kind:
+        return False
+    before, after = plain(old.text), plain(new.text)
+    shorter = len(after) <= min(_CUT_SHARE * len(before), len(before) - _CUT_MIN_CHARS)
+    return shorter and shared_ends(before, after) >= _OWN_SHARE * len(after)
+
+
 def is_replaced_media(old: Sequence[Seat], new: Sequence[Seat], a: int, b: int, gone: int) -> bool:
     """Does a short text now stand in the message of some media?"""
     before, after = old[a].item, new[b].item
     if before.kind != "media" or after.kind != "text" or after.role != before.role:
         return False
-    beside = (b > 0 and new[b - 1].at == new[b].at) or gone == 1
+    beside = gone == 1 or any(new[n].at == new[b].at for n in (b - 1, b + 1) if 0 <= n < len(new))
     return beside and len(after.text) < _PLACEHOLDER_CHARS

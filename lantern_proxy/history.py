@@ -123,7 +123,16 @@ def _alike(a: str, b: str) -> bool:
     if long.startswith(short[:_SAME_OPENING_CHARS]) or long.endswith(short):
         return True
     words_a, words_b = set(a.split()), set(b.split())
-    return len(words_a & words_b) >= 0.6 * len(words_a | words_b)  # of all: two prompts may share a whole section
+    if len(words_a & words_b) >= 0.6 * len(words_a | words_b):  # of all: two prompts may share a whole section
+        return True
+    return shared_ends(a, b) >= 0.6 * len(long)  # a date in a short one, or in one without spaces
+
+
+def shared_ends(a: str, b: str) -> int:
+    """How many characters two texts share from their fronts and their backs."""
+    most = min(len(a), len(b))
+    front = next((n for n in range(most) if a[n] != b[n]), most)
+    return front + next((n for n in range(most - front) if a[-1 - n] != b[-1 - n]), most - front)
 
 
 @once

@@ -135,10 +135,13 @@ def replay(blocks: Sequence[Block], request: Request) -> list[tuple[Block, Inser
 
 
 def _anchor(block: Block, prints: Sequence[str], hashes: Sequence[str]) -> int | None:
-    """The message with the anchor's fingerprint; of several the one after the same history, else the last."""
+    """The message with the anchor's fingerprint; of several the one after the same history, else the first.
+
+    The first stays the first when the same is said again, so that no block moves on.
+    """
     alike = [at for at, print in enumerate(prints) if print == block.anchor]
     exact = [at for at in alike if hashes[at] == block.chain]
-    return (exact or alike)[-1] if alike else None
+    return (exact or alike)[0] if alike else None
 
 
 def entry(session: str, request: Request, at: int, place: Place, restored: Restored, *, by: str, now: float) -> Block:

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, key, sentences, terms, terms_of_parts
+from lantern_proxy.analyze import (
+    CHAT_WORDS,
+    QUESTION_MARKS,
+    STOP_WORDS,
+    is_content,
+    key,
+    length_in_words,
+    sentences,
+    terms,
+    terms_of_parts,
+)
 from lantern_proxy.analyze_code import code_among, is_prose
 from lantern_proxy.analyze_standing import laid_down, may_lay_down
 from lantern_proxy.restore_present import Present
@@ -50,7 +60,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
     for (start, end), text, stems_of, code in zip(spans, texts, terms_of_parts(texts), code_among(texts), strict=True):
         keys = tuple(dict.fromkeys([k for tag, k in keyed if tag in text]))
         stems = frozenset(stems_of)
-        words = frozenset([term for term in stems - _COMMON if len(term) > 2])
+        words = frozenset([term for term in stems - _COMMON if is_content(term)])
         flat = " ".join(text.split())
         value = salience(text, stems, passage.speaker, specific=bool(keys))
         if rows and sum(_template(row) in rows for row in text.splitlines()) * 2 >= text.count("\n") + 1:
@@ -142,9 +152,10 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
 
     stems: its index terms. specific: whether it holds specific terms.
     """
-    if len(text) > 100 and " " not in text and "\n" not in text and not text.startswith("http"):
+    says_little = length_in_words(text) <= 2
+    if says_little and len(text) > 100 and " " not in text and "\n" not in text and not text.startswith("http"):
         return 0.02  # encoded data, minified code
-    if not specific and len(text) < 40 and len(text.split()) <= 2:
+    if says_little and not specific and len(text) < 40:
         return 0.05
     if (
         len(text) < 160
@@ -156,7 +167,7 @@ def salience(text: str, stems: frozenset[str], speaker: str, *, specific: bool) 
     pieces = text.split()
     if len(pieces) >= 4 and not is_prose(pieces, 0.35):
         value *= _FIGURES.get(speaker, 0.3)
-    if text.rstrip(")\"' *").endswith("?"):
+    if text.rstrip(")\"' *").endswith(QUESTION_MARKS):
         value *= 0.35
     if not stems.isdisjoint(_FIRST):
         value *= _FIRST_PERSON.get(speaker, 1.4)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from lantern_proxy.analyze import STOP_WORDS, sentences, terms
+from lantern_proxy.analyze import QUESTION_MARKS, STOP_WORDS, sentences, terms
 from lantern_proxy.analyze_fold import folded
 
 _TO = r"\b[^.?!]{0,60}?\bto"
@@ -168,4 +168,4 @@ def of_request(question: str, present: str) -> Iterator[str]:
     tail = present[-HELD_CHARS:]
     found = [question[a:b] for a, b in sentences(question[:HELD_CHARS])]
     found += [told for a, b in sentences(tail) if _CUE.search(told := tail[a:b])]
-    yield from (told for told in dict.fromkeys(found) if len(told) <= MOST_CHARS and not told.endswith("?"))
+    yield from (told for told in dict.fromkeys(found) if len(told) <= MOST_CHARS and not told.endswith(QUESTION_MARKS))

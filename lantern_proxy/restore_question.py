@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lantern_proxy.analyze import fences, informative, query_terms, sentences
+from lantern_proxy.analyze import QUESTION_MARKS, fences, informative, query_terms, sentences
 from lantern_proxy.rank import Floats
 from lantern_proxy.rank import best as largest
 from lantern_proxy.restore_lines import Line
@@ -82,7 +82,7 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
 
 def _points(focus: str) -> bool:
     told = (focus[a:b].rstrip() for a, b in sentences(focus))
-    asked = " ".join(each for each in told if each.endswith("?"))
+    asked = " ".join(each for each in told if each.endswith(QUESTION_MARKS))
     return bool(asked) and len(set(informative(query_terms(asked)))) < NAMES
 
 
@@ -104,7 +104,7 @@ _REACTS = re.compile(
 def _focus(prose: str) -> str:
     """The questions of a long message, else its first two and its last sentence; at most FOCUS_CHARS."""
     parts = [prose[a:b] for a, b in sentences(prose)]
-    telling = [part for part in parts if part.endswith("?")] or [*parts[:2], *parts[-1:]]
+    telling = [part for part in parts if part.endswith(QUESTION_MARKS)] or [*parts[:2], *parts[-1:]]
     kept: list[str] = []
     for part in dict.fromkeys(telling):
         if sum(map(len, kept)) + len(part) <= FOCUS_CHARS:

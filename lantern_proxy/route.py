@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 _ASKS = re.compile(
-    r"\?|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
+    r"[?\uff1f\u061f]|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
     r"|tell me|give me|show me|list|name|repeat)\b",
     re.I,
 )

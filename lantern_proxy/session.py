@@ -15,7 +15,7 @@ Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from lantern_proxy.history import (
     chains,
     has_marker,
     items_of,
+    plain,
     shows_system_of,
     system_text,
     terms,
@@ -44,7 +45,7 @@ from lantern_proxy.session_side import (
     messages_of,
     texts_of,
 )
-from lantern_proxy.turn import Identity, Item, Request
+from lantern_proxy.turn import Identity, Item, Message, Request
 
 __all__ = ["Known", "Link", "forget", "link", "remember"]
 
@@ -135,20 +136,35 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     if not held_share(session, request) and is_delegated(known, session, request):
         return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
     if _is_taken_up(known, request, session):
-        return Link(session=session, why="a side call that goes on", restart=True)
+        if held_share(session, request):
+            return Link(session=session, why="a side call that goes on", restart=True)
+        return Link(why="a side call that became a conversation", parent=session.id)
     if is_side_of(session, request, known.said.get(session.id, {})):
+        if _is_stub(session) and request.tools and not session.tools:
+            return Link(why="the first with tools", parent=session.id)
         return Link(session=session, side=True, why="same id, another use of it")
     return Link(session=session, why="explicit id", restart=True)
+
+
+def _is_stub(session: Session) -> bool:
+    """Was there one call and no more? A title, a greeting, a probe may come before the conversation."""
+    return session.turn <= 1 and all(e.produced for e in session.head[-1:]) and len(session.head) <= 3
 
 
 def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
     """Was a side call of `session` answered, and does the user now speak to that answer? Then it was none."""
     side = known.sessions.get(f"{session.id}.side")
-    if side is None or not side.answered or not is_spoken_to(request.messages) or not held_share(session, request):
+    if side is None or not side.answered or len(side.head) < 2 or not is_spoken_to(request.messages):
         return False
-    prints = [m.print for m in request.messages if m.print]
-    asked_and_answered = [e.message.print for e in side.head[-2:]]
-    return any(prints[n : n + 2] == asked_and_answered for n in range(len(prints) - 1))
+    asked, answer = side.head[-2].message, side.head[-1].message
+    shown = [m for m in request.messages if m.print]
+    return any(b.print == answer.print and _is_same_but_its_end(asked, a) for a, b in pairwise(shown))
+
+
+def _is_same_but_its_end(a: Message, b: Message) -> bool:
+    """Clients take back what they put behind the text that was the last."""
+    before, after = plain(a.text), plain(b.text)
+    return a.role == b.role and bool(before and after) and (before.startswith(after) or after.startswith(before))
 
 
 # --- content -------------------------------------------------------------------------------------------------------
@@ -166,7 +182,7 @@ def _by_content(known: Known, request: Request, weak: Sequence[str], now: float)
         own = continued is not None and any(e.message.role == "user" and not e.produced for e in continued.head)
         if parent and own and is_spoken_to(request.messages) and not held_share(parent, request):
             return Link(why="a side call that became a conversation", parent=parent.id)
-        if parent and _is_taken_up(known, request, parent):
+        if parent and held_share(parent, request) and _is_taken_up(known, request, parent):
             return Link(session=parent, why="a side call that goes on")
         session = parent or replace(session, side=False)
     if is_side_of(session, request, known.said.get(session.id, {})):

@@ -17,8 +17,10 @@ _Trace = tuple[dict[Any, set[str]], str | bytes]
 
 PROBE_CHARS = 20
 """Shortest text that is looked for within other texts, and how much of its beginning finds it."""
-_STARTS = re.compile(rf"(?<![^\W_])(?=(.{{{PROBE_CHARS}}}))", re.S)
+STARTS = re.compile(rf"(?<![^\W_])(?=(.{{{PROBE_CHARS}}}))", re.S)
 """What stands behind each place at which a word, or anything else, begins."""
+QUOTED_CHARS = 20_000
+"""How much of a text is searched for others within it."""
 _SAID = 2_000
 """Texts remembered of one session, to find them within other texts."""
 _SAID_CHARS = 4_000_000
@@ -78,14 +80,14 @@ def main_of(session: Session) -> str:
     return session.parent if session.side and session.parent else session.id
 
 
-def quoted(known: Known, texts: Sequence[str], *, most: int = 20_000) -> list[str]:
+def quoted(known: Known, texts: Sequence[str]) -> list[str]:
     """Main sessions whose texts may stand within `texts` (only their beginnings are compared), most of them first.
 
-    most: characters of each text that are searched; of a long history the first texts and the last
+    Of a long history the first texts are searched and the last.
     """
     hits: defaultdict[str, int] = defaultdict(int)
     for text in texts if len(texts) <= 12 else (*texts[:8], *texts[-4:]):
-        for start in filter(known.by_start.__contains__, _STARTS.findall(text[: most + PROBE_CHARS - 1])):
+        for start in filter(known.by_start.__contains__, STARTS.findall(text[: QUOTED_CHARS + PROBE_CHARS - 1])):
             for sid in known.by_start[start]:
                 hits[sid] += 1
     alive = [sid for sid in hits if sid in known.sessions]

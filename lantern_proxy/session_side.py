@@ -18,8 +18,8 @@ from lantern_proxy.history import (
     system_text,
 )
 from lantern_proxy.history_same import SYSTEM
-from lantern_proxy.session_known import PROBE_CHARS, Known
-from lantern_proxy.turn import Message, Request
+from lantern_proxy.session_known import PROBE_CHARS, QUOTED_CHARS, STARTS, Known
+from lantern_proxy.turn import Item, Message, Request
 from lantern_proxy.turn_memo import Memo
 
 _SUMMARISE = re.compile(
@@ -47,9 +47,9 @@ def held_share(session: Session, request: Request) -> float:
     """How much of the session's head, 0 to 1 by messages, stands in the request as messages of its own."""
     if goes_on(session, request):
         return float(any(e.message.print and e.message.role not in ("system", "developer") for e in session.head))
-    prints = {i.print for i in items_of(request.messages)}
+    names = _names(request)
     head = [e.message for e in session.head if e.message.print and e.message.role not in ("system", "developer")]
-    return sum(any(i.print in prints for i in m.items) for m in head) / len(head) if head else 0.0
+    return sum(any(_is_named(i, names) for i in m.items) for m in head) / len(head) if head else 0.0
 
 
 def holds_answer(session: Session, request: Request) -> bool:
@@ -57,8 +57,18 @@ def holds_answer(session: Session, request: Request) -> bool:
     last = next((e.message for e in reversed(session.head) if e.produced), None)
     if last is not None and last.print and goes_on(session, request):
         return True
-    prints = {i.print for i in items_of(request.messages)}
-    return last is not None and any(i.print in prints for i in last.items if not is_empty(i))
+    names = _names(request)
+    return last is not None and any(_is_named(i, names) for i in last.items if not is_empty(i))
+
+
+def _names(request: Request) -> set[bytes | str]:
+    """Fingerprints of the request's items, and the ids by which it refers to others."""
+    items = list(items_of(request.messages))
+    return {i.print for i in items}.union(*(i.ids for i in items if i.kind == "ref"))
+
+
+def _is_named(i: Item, names: set[bytes | str]) -> bool:
+    return i.print in names or not names.isdisjoint(i.ids)
 
 
 def is_side_of(session: Session, request: Request, said: Mapping[str, str]) -> bool:
@@ -66,12 +76,20 @@ def is_side_of(session: Session, request: Request, said: Mapping[str, str]) -> b
     other = not shows_system_of(session, request)
     share = held_share(session, request)
     if not share:
-        return is_pasted(said, messages_of(request)) or (other and bool(session.system))
+        own = bool(session.system) or request.tools != session.tools
+        return is_pasted(said, messages_of(request)) or (other and own and not _is_retold(request, said))
     if not other:
         return _is_summary_call(request, session)
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
-        return True
+        return not _is_retold(request, said)
     return request.tools != session.tools or _is_summary_call(request, session)
+
+
+def _is_retold(request: Request, said: Mapping[str, str]) -> bool:
+    """Does an answer of the session, or of a side call of it, stand in the system prompt? Then it is a summary."""
+    system = system_text(request)
+    told = (text for text, who in said.items() if who in ("side", "assistant") and len(text) >= SUMMARY_CHARS)
+    return bool(system) and any(text in system for text in told) and not is_pasted(said, [system])
 
 
 def texts_of(request: Request, *, system: bool = False) -> list[str]:
@@ -87,11 +105,18 @@ def messages_of(request: Request, *, system: bool = False) -> list[str]:
 
 def is_pasted(said: Mapping[str, str], texts: Iterable[str]) -> bool:
     """Do texts of two speakers of a session stand together in one of `texts`?"""
-    long = [(text[:_PROBE_TEXT_CHARS], who) for text, who in said.items() if len(text) >= PROBE_CHARS and who != "side"]
-    pieces = long[-_PROBE_TEXTS:]
-    return any(
-        len({who for piece, who in pieces if piece in text}) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS
-    )
+    pieces: dict[str, list[tuple[str, str]]] = {}
+    for said_before, who in said.items():
+        if who != "side":
+            pieces.setdefault(said_before[:PROBE_CHARS], []).append((said_before[:_PROBE_TEXT_CHARS], who))
+    return any(len(_speakers(pieces, text)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
+
+
+def _speakers(pieces: Mapping[str, Sequence[tuple[str, str]]], text: str) -> set[str]:
+    """Who said what stands in `text`. pieces: beginning of texts -> more of each, and who said it"""
+    starts = STARTS.finditer(text[:QUOTED_CHARS])
+    found = ((at.start(), piece, who) for at in starts for piece, who in pieces.get(at[1], ()))
+    return {who for start, piece, who in found if text.startswith(piece, start)}
 
 
 def is_task_about(said: Mapping[str, str], session: Session, request: Request) -> bool:
@@ -105,8 +130,15 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
 
 
 def is_delegated(known: Known, session: Session, request: Request) -> bool:
-    """Is the first user text of this request a string that the session's model passed to a tool?"""
-    asked = next((plain(i.text) for i in items_of(request.messages) if i.role == "user" and i.kind == "text"), "")
+    """Is the first user text of this request a string that the session's model passed to a tool?
+
+    With more said by the user behind it, under the system prompt of the session, it is a summary: nobody speaks to a
+    sub-agent.
+    """
+    said = [plain(i.text) for i in items_of(request.messages) if i.role == "user" and i.kind == "text"]
+    asked = said[0] if said else ""
+    if len(said) > 1 and shows_system_of(session, request):
+        return False
     return len(asked) >= PROBE_CHARS and any(
         argument in asked or asked in argument for argument in known.arguments.get(session.id, ())
     )

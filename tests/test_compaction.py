@@ -269,6 +269,90 @@ def test_a_long_text_cut_to_a_placeholder_is_cleared():
     assert chat.turn("thanks, go on", "going on").event == "cleared"
 
 
+LONG = file_of("zephyr", 7)
+CUTS = {
+    "its first half": lambda text: text[: len(text) // 2],
+    "half and a mark": lambda text: text[: len(text) // 2] + " … [truncated]",
+    "head and tail": lambda text: f"{text[:60]}\n[... 400 characters left out ...]\n{text[-60:]}",
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("renamed", [False, True])
+def test_an_older_result_that_was_cut_is_cleared_even_when_its_id_changed(cut, renamed):
+    chat = reading_chat(Lab())
+    called_at = next(n for n, m in enumerate(chat.history) if m.get("tool_calls"))
+    call, found = chat.history[called_at : called_at + 2]
+    call_id = "call_anew" if renamed else found["tool_call_id"]
+    chat.history[called_at] = {**call, "tool_calls": [{**call["tool_calls"][0], "id": call_id}]}
+    chat.history[called_at + 1] = result(call_id, CUTS[cut](found["content"]))
+    step = chat.turn("go on with the next file", "going on with it")
+    assert (step.event, step.session.id) == ("cleared", chat.session)
+    assert chat.turn("and on", "on and on").event == "turn"
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_an_older_text_that_was_cut_is_cleared(cut, role):
+    chat = Chat(Lab())
+    chat.turn("Hello, shall we begin with the log?", "Yes, show me what there is.")
+    chat.turn(*((LONG, "It shows a restart every hour.") if role == "user" else ("Show the log.", LONG)))
+    chat.turn("and why does it do so?", "A timer in ops/restart.timer does it.")
+    at = next(n for n, m in enumerate(chat.history) if m["content"] == LONG)
+    chat.history[at] = {**chat.history[at], "content": CUTS[cut](LONG)}
+    assert chat.turn("thanks, go on", "going on").event == "cleared"
+
+
+def test_a_text_that_was_the_last_may_lose_what_its_client_put_behind_it():
+    chat = Chat(Lab())
+    chat.turn("Hello, shall we begin with the log?", "Yes, show me what there is.")
+    chat.turn(f"It says nothing.\n{LONG}", "Then all is well.")
+    chat.history[2] = user("It says nothing.")
+    assert chat.turn("thanks, go on", "going on").event == "turn"
+
+
+def test_a_placeholder_in_front_of_the_words_of_a_message_stands_for_its_image_too():
+    chat = reading_chat(Lab())
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    chat.history.append({"role": "user", "content": [image, {"type": "text", "text": "what is in this?"}]})
+    chat.lab.answer(chat.send(), assistant("A blue heron at a pond, in the rain."))
+    chat.history.append(assistant("A blue heron at a pond, in the rain."))
+    text = [{"type": "text", "text": "[image removed]"}, {"type": "text", "text": "what is in this?"}]
+    chat.history[-2] = {"role": "user", "content": text}
+    assert chat.turn("thanks", "welcome").event == "cleared"
+
+
+def test_an_answer_that_stands_in_front_of_what_was_said_before_it_is_a_summary(chat):
+    summary = "So far the retry policy, the invoice export and the login page were settled; the backup is next."
+    chat.turn("Schreib bitte auf, was bisher geschah.", summary)
+    chat.history = [chat.history[0], assistant(summary), *chat.history[-8:-2]]
+    step = chat.turn("go on", "going on")
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+    assert held(step, step.verdict.anchor) == summary
+
+
+def test_a_system_prompt_that_moves_on_with_the_first_message_of_a_window_is_no_summary():
+    chat = Chat(Lab(), system="")
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        chat.turn(said if n else f"{SYSTEM}\n\n{said}", answer)
+    first = chat.history[6]
+    chat.history = [user(f"{SYSTEM}\n\n{first['content']}"), *chat.history[7:]]
+    step = chat.turn("go on", "going on")
+    assert (step.event, step.session.id) == ("window", chat.session)
+
+
+@pytest.mark.parametrize(
+    "style", ["summary as user message, acknowledged, tail", "appended to the system prompt, tail"]
+)
+def test_a_compaction_that_is_taken_back_is_a_branch(chat, style):
+    before, system = list(chat.history), chat.system
+    assert chat.compact(STYLES[style], summary_of("zephyr", 6), "go on", "going on").event == "compacted"
+    chat.history, chat.system = before, system
+    step = chat.turn("back to where we were before", "All of it is here again.")
+    assert (step.event, step.session.id) == ("branch", chat.session)
+    assert chat.turn("good", "Shall we?").event == "turn"
+
+
 def test_the_anchor_of_a_window_is_the_first_user_text_that_was_kept():
     chat = talk(Lab(), "en", named=False, tools=False, others=0)
     chat.history = chat.history[-5:]

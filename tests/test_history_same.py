@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lantern_proxy.compaction import _event, _see, compare
+from lantern_proxy.compaction import _event, compare
+from lantern_proxy.compaction_seen import see
 from lantern_proxy.history import advance, answered, begin, chains, goes_on, shows_system_of
 from lantern_proxy.history_same import forget_all
 from lantern_proxy.turn import Answer, Message, Request, fingerprint, item, message
@@ -57,7 +58,7 @@ def steps(seed: int):
 def test_a_request_that_goes_on_gets_the_verdict_that_a_look_at_all_of_it_gives(seed):
     went_on = 0
     for session, request in steps(seed):
-        verdict, seen = compare(session, request), _see(session, request, ())
+        verdict, seen = compare(session, request), see(session, request, ())
         assert (verdict.event, verdict.anchor) == _event(seen, False)
         assert (verdict.kept, verdict.gone) == (seen.kept, seen.gone_keys)
         went_on += goes_on(session, request)

@@ -15,9 +15,9 @@ from scripted import Upstream, ask, body, completion, config_for, echo, http, sa
 
 from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig
 from lantern_proxy.follow import follow, reply
-from lantern_proxy.proxy_ledger import Ledgers
+from lantern_proxy.proxy_ledger import Ledgers, entry, replay
 from lantern_proxy.proxy_tenants import Tenants
-from lantern_proxy.turn import Answer, Identity
+from lantern_proxy.turn import Answer, Identity, Restored
 from lantern_proxy.wire import chat
 
 BLOCK = re.compile(r"(?:\n\n)?<restored_context.*?</restored_context>", re.S)
@@ -447,6 +447,22 @@ def test_parallel_requests_of_one_session_share_its_ledger(url, upstream):
     assert len({told(a)["session"] for a in answers}) == 1
     assert sorted(told(a)["event"] for a in answers) == ["retry"] * 7 + ["window"]
     assert len({got.body for got in upstream.got[-8:]}) == 1
+
+
+def test_a_block_stays_where_it_is_when_the_text_that_it_rides_in_is_said_again():
+    """The history before it was compacted meanwhile, so that only the text itself tells the place."""
+    asked = {"role": "user", "content": "Which port was it?"}
+    before = chat.read(json.dumps(body("Hello.", "Hi.", asked)).encode())
+    restored = Restored(kind="question", text="", placed=(), considered=0, ms=0.0)
+    block = entry("s", before, 2, "inside", restored, by="r", now=0.0)
+    short = [
+        {"role": "user", "content": "In short: a port was asked for."},
+        asked,
+        {"role": "assistant", "content": "9443"},
+    ]
+    for later in (short, [*short, asked]):
+        request = chat.read(json.dumps({"model": "m", "messages": later}).encode())
+        assert [insert.at for _, insert in replay([block], request)] == [1]
 
 
 def test_ledgers_and_their_queues_do_not_grow_without_end():

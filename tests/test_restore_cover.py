@@ -89,6 +89,9 @@ def worth(text, *, speaker="user"):
         ("Always run the migrations on a copy first.", "The migrations ran on a copy of the database first."),
         ("I prefer short answers without lists.", "The answers are short and without lists."),
         ("The migration failed with LF-2047.", "To test your migrations first is a good habit."),
+        ("海云店的口令是藏红花。", "好的,谢谢。"),
+        ("海云店の合言葉はサフランです。", "海云店の合言葉は何ですか\uff1f"),
+        ("海云店的送货地址在城东的老桥旁边," * 7, "aGFsbG8gd29ybGQ" * 9),
     ],
 )
 def test_what_tells_something_is_likelier_to_be_asked_for(likely, unlikely):

@@ -287,3 +287,83 @@ def test_an_agent_named_in_a_header_is_a_side_call_of_the_session_that_the_other
     assert [step.event for step in agents] == ["side"] * 3
     assert [step.session.parent for step in agents] == [main.session.id] * 3
     assert agents[0].session.id == agents[2].session.id != agents[1].session.id
+
+
+# --- side calls that come first, and main calls that look like side calls -------------------------------------------
+
+NAME_IT = "Erzeuge einen kurzen Namen für diesen Austausch."
+
+
+@pytest.mark.parametrize("text", ["quota", "Hello, shall we start with the log?"])
+def test_a_conversation_with_tools_is_no_side_call_of_a_probe_that_came_before_it_under_its_id(text):
+    lab = Lab()
+    probe = Chat(lab, system=NAME_IT, named="one")
+    probe.turn(text, "Protokoll")
+    chat = Chat(lab, system=CODER.format(date="2026-01-02"), tools=TOOLS, named="one")
+    step = chat.turn("Hello, shall we start with the log?", "Yes, show it to me.")
+    assert step.event == "new"
+    goes_on(chat)
+
+
+def test_a_conversation_without_tools_is_one_from_its_second_turn_on():
+    lab = Lab()
+    Chat(lab, system=NAME_IT, named="one").turn("ping", "pong")
+    chat = Chat(lab, named="one")
+    chat.turn("Hello, shall we start with the log?", "Yes, show it to me.")
+    step = chat.turn("Here it is: nothing happened at all.", "Then all is well.")
+    assert (step.event, step.session.side) == ("new", False)
+    chat.session = step.session.id
+    goes_on(chat)
+
+
+@pytest.mark.parametrize("tail", [0, 4])
+def test_a_summary_in_a_new_system_prompt_is_no_side_call_of_a_chat_that_had_none(tail):
+    chat = Chat(Lab(), system="", tools=TOOLS, named="one")
+    for said, answer in turns("zephyr", 5, "de"):
+        chat.turn(said, answer)
+    summary = summary_of("zephyr", 5, "de")
+    chat.turn("Schreib auf, was gesagt wurde.", summary)
+    chat.system, chat.history = summary, chat.history[-2 - tail : -2]
+    step = chat.turn("Weiter mit dem Nächsten.", "Gut.")
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+    goes_on(chat)
+
+
+def test_a_sub_agent_with_a_prompt_and_tools_of_its_own_is_a_side_call_of_a_chat_without_a_system_prompt():
+    chat = Chat(Lab(), system="", tools=TOOLS, named="one")
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    agent = Chat(chat.lab, system="You are a search agent.", tools=("search",), named="one")
+    assert agent.send([user("Find every file that names the staging cluster.")]).event == "side"
+    goes_on(chat)
+
+
+def test_a_summary_that_the_model_passed_to_a_tool_is_no_prompt_of_a_sub_agent(chat):
+    summary = summary_of("zephyr", 4)
+    call_id = chat.lab.call_id()
+    asked = chat.send([*chat.history, user("Put what happened into the tool.")], tools=(*chat.tools, "keep"))
+    chat.lab.answer(asked, called(call_id, "keep", context=summary))
+    chat.history = [user(summary)]
+    step = chat.turn("Let us go on with the next one.", "Gladly.")
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+    goes_on(chat)
+
+
+def test_an_old_half_of_a_long_conversation_pasted_is_a_side_call(chat):
+    for n, (said, answer) in enumerate(turns("zephyr", 45, start=20)):
+        chat.turn(f"{n}: {said}", f"{n}: {answer}")
+    step = chat.lab.ask([user(f"Schreib es auf.\n{transcript(chat.history[:8])}")], headers=chat.headers)
+    assert (step.event, step.session.parent) == ("side", chat.session)
+
+
+@pytest.mark.parametrize(
+    "system", ["You keep books.\nToday is {}.", "你是一位耐心的助手,负责为一家小商行记账。今天是{}。"]
+)
+def test_a_date_in_a_short_system_prompt_does_not_make_it_another(system):
+    chat = Chat(Lab(), system=system.format("2026-03-01 09:00"))
+    for n, (said, answer) in enumerate(turns("zephyr", 5)):
+        chat.system = system.format(f"2026-03-0{n + 1} 1{n}:2{n}")
+        chat.turn(said, answer)
+    chat.history, chat.system = [user(summary_of("zephyr", 5)), *chat.history[-2:]], system.format("2026-04-11 23:59")
+    step = chat.turn("go on", "going on")
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why

@@ -1,0 +1,206 @@
+"""A session's head and a request, side by side: which of its items are kept, gone, moved, returned, new, cut short."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from lantern_proxy.compaction_align import Seat, align, is_alike, is_cleared, is_cut, is_replaced_media, seats
+from lantern_proxy.history import Session, before_answer, chains, place_key, plain, terms
+from lantern_proxy.turn import Event, Request
+
+_MIN_TERMS, _MIN_SHARE = 6, 1 / 3
+"""A text is about the gone when it has so many terms, and that share of them is theirs."""
+LOST_TEXTS, _LOST_CHARS = 400, 400
+"""Of how many gone items, and of how much of each, the terms are taken."""
+_CLEARED_TEXT_CHARS = 400
+
+
+Said = Collection[tuple[str, str]]
+"""(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A session's head and a request, side by side. Numbers are indices of seats: items that are compared."""
+
+    session: Session
+    request: Request
+    said: Said
+    old: Sequence[Seat]
+    new: Sequence[Seat]
+    answer: int
+    """The head's first message whose answer the client had not shown yet."""
+    pending: int
+    """The first seat of the user message that waits for an answer."""
+    pairs: Sequence[tuple[int, int]]
+    """(old, new), rising in both."""
+    moved: Sequence[tuple[int, int]]
+    """The same of items out of their order."""
+    matched: Sequence[tuple[int, int]]
+    """All of these."""
+    gone: Sequence[int]
+    returned: Sequence[int]
+    """Seats of messages that the head does not show, but the session holds with this very history before them."""
+    fresh: Sequence[int]
+
+    @property
+    def forward(self) -> Event:
+        return "turn" if self.fresh else "retry"
+
+    @cached_property
+    def kept(self) -> tuple[str | None, ...]:
+        """The key of each message of the request: that of the head's message which holds most of its items."""
+        shared: dict[int, int] = {}
+        for a, b in self.matched:
+            shared.setdefault(self.new[b].at, self.old[a].at)
+        taken: set[str] = set()
+        found: list[str | None] = []
+        for at in range(len(self.request.messages)):
+            key = self.session.head[shared[at]].key if at in shared else None
+            found.append(None if key in taken else key)
+            if key:
+                taken.add(key)
+        return tuple(found)
+
+    @property
+    def gone_keys(self) -> tuple[str, ...]:
+        keys = dict.fromkeys(self.session.head[self.old[a].at].key for a in self.gone)
+        held = {*self.kept}
+        return tuple(key for key in keys if key not in held)
+
+    @cached_property
+    def replaced(self) -> list[tuple[int, int]]:
+        """Pairs of seats that stand alone between the same neighbours, of one role, with another text each."""
+        exact = [(-1, -1), *self.pairs]
+        found = []
+        for (a, b), (next_a, next_b) in pairwise(exact):
+            roles = [self.new[at].item.role for at in range(b + 1, next_b)]
+            if next_a - a == 2 and self.old[a + 1].item.role in roles and a + 1 in self.gone:
+                found.append((a + 1, b + 1 + roles.index(self.old[a + 1].item.role)))
+        return found
+
+    @cached_property
+    def cleared(self) -> list[tuple[int, int]]:
+        """Results that are short now, texts that were cut, media and long texts for which a placeholder stands."""
+        shorter = [
+            (a, b) for a, b in self.shown
+            if is_cleared(self.old[a].item, self.new[b].item) or self._is_cut(a, b)
+        ]  # fmt: skip
+        emptied = [
+            (a, b) for a, b in self.replaced
+            if self.old[a].item.kind == self.new[b].item.kind in ("text", "result")
+            and ((len(self.old[a].item.text) >= _CLEARED_TEXT_CHARS and is_cleared(self.old[a].item, self.new[b].item))
+                 or self._is_cut(a, b))
+        ]  # fmt: skip
+        media = [
+            (a, b) for a in self.gone for b in self.fresh if is_replaced_media(self.old, self.new, a, b, len(self.gone))
+        ]
+        return shorter + emptied + media
+
+    def _is_cut(self, a: int, b: int) -> bool:
+        """A text of the last turn may lose what its client had put behind it while it was the last."""
+        old = self.old[a].item
+        return (old.kind == "result" or a < self._last_turn) and is_cut(old, self.new[b].item)
+
+    @cached_property
+    def _last_turn(self) -> int:
+        """The seat at which the head's last turn begins."""
+        return max((n for n, s in enumerate(self.old) if is_user_text(s) and self._follows_model(n)), default=0)
+
+    @property
+    def shown(self) -> list[tuple[int, int]]:
+        """Pairs but for the answers that the client shows for the first time, in whatever dress."""
+        return [(a, b) for a, b in self.matched if self.old[a].at < self.answer or self.old[a].item.role != "assistant"]
+
+    @property
+    def is_rewound(self) -> bool:
+        """Is everything gone that the head showed after some point?"""
+        return not any(a > min(self.gone) for a, _ in self.pairs)
+
+    def is_lost(self, text: str, before: str = "") -> bool:
+        """Does `text`, as far as it is another than `before`, speak of the gone, in the words of the gone?"""
+        found = terms(text) - terms(before)
+        return len(found) >= _MIN_TERMS and len(found & self._lost_terms) >= _MIN_SHARE * len(found)
+
+    def was(self, b: int) -> str:
+        """The text that stood in the place of a seat; empty when it is new."""
+        return next((plain(self.old[a].item.text) for a, at in self.matched if at == b), "")
+
+    def added(self, b: int) -> str:
+        """What is new in a text; empty when it was taken over from one of the gone, as a system prompt may be."""
+        before, text = self.was(b), plain(self.new[b].item.text)
+        new = text.replace(before, "", 1).strip() if before else text
+        return "" if any(new in plain(self.old[a].item.text) for a in self.gone[:LOST_TEXTS]) else new
+
+    @property
+    def is_undone(self) -> bool:
+        """Is more of what the session held long ago back than is gone? Then a compaction was taken back."""
+        return len(self.returned) > len(self.gone)
+
+    @cached_property
+    def _lost_terms(self) -> set[str]:
+        gone = [self.old[a].item for a in self.gone[:LOST_TEXTS]]
+        return terms("\n".join(plain(i.text)[:_LOST_CHARS] for i in gone if i.kind in ("text", "result")))
+
+    @property
+    def is_edited(self) -> bool:
+        """Is the text that waits for an answer one of the gone, with something added?"""
+        asked = [self.new[b].item for b in self.fresh if b >= self.pending]
+        return any(is_alike(self.old[a].item, text) for a in self.gone for text in asked)
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Is what is gone a note of the last turn that came and went, its answer, or texts replaced one by one?"""
+        if set(self.gone) == {a for a, _ in self.replaced}:
+            return True
+        if min(self.gone) < self._last_turn:
+            return False
+        if not self.is_rewound:
+            return all(self.old[a].item.kind != "result" for a in self.gone) and not self._lacks_line()
+        answer = all(self.session.head[self.old[a].at].produced for a in self.gone)
+        return answer and any(self.new[b].item.role == "assistant" for b in (*self.fresh, *self.returned))
+
+    def _lacks_line(self) -> bool:
+        """Is all gone that the user said in the last turn? A note stands beside it, or after a result."""
+        last = self._last_turn
+        spoken = {n for n in range(last, len(self.old)) if is_user_text(self.old[n])}
+        return spoken <= {*self.gone} and (last == 0 or self.old[last - 1].item.kind != "result")
+
+    def _follows_model(self, n: int) -> bool:
+        return n == 0 or self.old[n - 1].item.role == "assistant" or self.old[n - 1].item.kind == "result"
+
+
+def see(session: Session, request: Request, said: Said) -> Seen:
+    old, new = seats([e.message for e in session.head]), seats(request.messages)
+    pending = _pending(new)
+    answer = 0 if session.recalled else len(before_answer(session))
+    pairs, moved = align(old, new, answer=answer, pending=pending, finished=_is_finished(session))
+    matched = [*pairs, *moved]
+    paired_old, paired_new = {a for a, _ in matched}, {b for _, b in matched}
+    gone = [a for a in range(len(old)) if a not in paired_old]
+    unpaired = [b for b in range(len(new)) if b not in paired_new]
+    places = chains(request.messages) if gone and unpaired else []
+    returned = [b for b in unpaired if gone and place_key(places[new[b].at]) in session.keys]
+    return Seen(
+        session=session, request=request, said=said, old=old, new=new, answer=answer, pending=pending, pairs=pairs,
+        moved=moved, matched=matched,
+        gone=gone, returned=returned, fresh=sorted({*unpaired} - {*returned}),
+    )  # fmt: skip
+
+
+def _pending(new: Sequence[Seat]) -> int:
+    at = len(new)
+    while at and new[at - 1].at == new[-1].at and is_user_text(new[at - 1]):
+        at -= 1
+    return at
+
+
+def _is_finished(session: Session) -> bool:
+    """Did the head's last turn end in an answer that calls no tool?"""
+    last = session.head[-1].message if session.head else None
+    return last is not None and last.role == "assistant" and not last.calls
+
+
+def is_user_text(seat: Seat) -> bool:
+    return seat.item.role == "user" and seat.item.kind == "text"
