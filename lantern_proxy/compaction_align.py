@@ -9,13 +9,15 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import NamedTuple
 
-from lantern_proxy.history import is_empty, plain, shared_ends
+from lantern_proxy.history import is_empty, plain, shared_ends, terms
 from lantern_proxy.history_dress import says_same
 from lantern_proxy.turn import Item, Message
 
 CLEARED_SHARE = 0.35
 """A tool result that kept less than this share of its text was cleared."""
 _CLEARED_MIN_CHARS = 80
+_CLEARED_MIN_TERMS, _CLEARED_TERMS_SHARE = 6, 0.2
+"""A placeholder may be half as long as a short result that it stands for, but shares hardly any of its words."""
 _PLACEHOLDER_CHARS = 200
 _CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
 """A text was cut when it lost a fifth of its length, so many characters, and most of what is left stood at its ends."""
@@ -158,11 +160,19 @@ def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int)
 
 
 def is_cleared(old: Item, new: Item) -> bool:
-    """Has a result (or a text that was replaced) kept less than a third of its length?"""
+    """Has a result (or a text that was replaced) kept less than a third of its length, or of a result hardly a word?"""
     if old.print == new.print or old.kind not in ("result", "text") or (old.kind == "text" and is_alike(old, new)):
         return False
-    before, after = len(plain(old.text)), len(plain(new.text))
-    return before >= _CLEARED_MIN_CHARS and after < CLEARED_SHARE * before
+    before, after = plain(old.text), plain(new.text)
+    if len(before) < _CLEARED_MIN_CHARS or len(after) >= len(before):
+        return False
+    return len(after) < CLEARED_SHARE * len(before) or (old.kind == "result" and _tells_other(before, after))
+
+
+def _tells_other(before: str, after: str) -> bool:
+    """Is `after` no shorter telling of `before`, but about something else?"""
+    found = terms(before)
+    return len(found) >= _CLEARED_MIN_TERMS and len(found & terms(after)) < _CLEARED_TERMS_SHARE * len(found)
 
 
 def is_cut(old: Item, new: Item) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from lantern_proxy.history import Entry, Session, is_empty, plain, terms
+from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty, plain, terms
 from lantern_proxy.history_dress import strings_of
 from lantern_proxy.history_same import changed
 from lantern_proxy.turn import Item
@@ -158,6 +158,10 @@ def _index(known: Known, session: Session, entry: Entry) -> None:
     for i in entry.message.items:
         for value in i.ids:
             _name(known.by_id, value, session.id, known.traces)
+        if session.side and entry.produced and i.kind in ("text", "call"):  # a summary may be a field of an answer
+            for text in strings_of(i.text):
+                if len(text) >= SUMMARY_CHARS:
+                    _say(known, main, plain(text), "side")
         if i.kind == "text" and entry.produced and not is_empty(i):
             _name(known.by_answer, i.print, session.id, known.traces)
             _say(known, main, plain(i.text), "side" if session.side else "assistant")

@@ -242,6 +242,36 @@ def test_tool_results_that_were_emptied_are_cleared_and_the_anchor_is_the_last_o
     assert chat.turn("and on", "on and on").event == "turn"
 
 
+@pytest.mark.parametrize(("now", "event"), [
+    ("[This output was taken out of the conversation. Ask for read_file again.]", "cleared"),
+    ("[This output was taken out of the conversation, since it was long ago; whoever needs it has to ask the tool named"
+     " read_file for it once more, with the very same arguments as before.]", "turn"),
+    ("The importer gave up at 03:42 on parser_pool.c: bucket kestrel, build 4471, owner Ola.", "turn"),
+])  # fmt: skip
+def test_a_placeholder_half_as_long_as_its_result_is_told_by_its_words(now, event):
+    chat = Chat(Lab(), tools=TOOLS)
+    log = "The nightly importer gave up at 03:42 on parser_pool.c: bucket kestrel, build 4471, owner Ola."
+    chat.turn("Read the log.", "I have.", reads=log)
+    chat.turn("What is next?", "The invoices.")
+    at = next(n for n, m in enumerate(chat.history) if m["role"] == "tool")
+    chat.history[at] = {**chat.history[at], "content": now}
+    assert chat.turn("Go on.", "Going on.").event == event
+
+
+@pytest.mark.parametrize("structured", ["call", "JSON"])
+def test_a_summary_that_was_a_field_of_a_structured_answer_is_known_where_it_stands_alone(structured):
+    lab = Lab()
+    chat = talk(lab, "en", named=False, tools=False, others=2)
+    summary = "Various things were settled, and the colleagues carry on tomorrow morning."
+    call = SUMMARY_CALLS["transcript under another system prompt"](chat)
+    assert call is not None
+    made = {"summary": summary, "topics": ["work"]}
+    answer = called(lab.call_id(), "Summary", **made) if structured == "call" else assistant(json.dumps(made))
+    lab.answer(lab.ask(call[0]), answer)
+    step = chat.send([user(f"Earlier: {summary}"), user("What is next?")])
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
 def test_media_for_which_a_placeholder_stands_were_cleared():
     chat = reading_chat(Lab())
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}

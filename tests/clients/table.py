@@ -73,6 +73,22 @@ CLIENTS = (
         pip=("strands-agents[openai]==1.62.0",), drive=program("strands_agent.py"),
     ),
     Client(
+        name="instructor", family="Instructor", protocol="chat", losses=WINDOW, tools=False, compactions=3,
+        pip=("instructor==1.17.0",), drive=program("instructor_chat.py"),
+    ),
+    Client(
+        name="haystack", family="Haystack", protocol="chat", losses=CLEARED,
+        pip=("haystack-ai==3.4.0",), drive=program("haystack_agent.py"),
+    ),
+    Client(
+        name="semantic-kernel", family="Semantic Kernel", protocol="chat", losses=COMPACTED, compactions=3,
+        pip=("semantic-kernel==1.45.0",), drive=program("semantic_kernel_chat.py"),
+    ),
+    Client(
+        name="google-adk", family="Google ADK", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("google-adk==2.13.0", "litellm==1.106.2", "mcp==2.3.0"), drive=program("google_adk_agent.py"),
+    ),
+    Client(
         name="codex", family="Codex CLI", protocol="responses", losses=COMPACTED,
         npm=("@openai/codex@0.169.0",), drive=agents.codex,
     ),

@@ -26,6 +26,7 @@ _TITLE = re.compile(r"\btitle\b", re.I)
 _SHELLS = (
     "exec_command",
     "shell",
+    "shell-bash",
     "shell_command",
     "Bash",
     "bash",
@@ -101,8 +102,15 @@ class Script:
         return "main", self._spoken_to(heard, spoken, tokens)
 
     def _spoken_to(self, heard: Heard, turn: Turn, tokens: int) -> Reply:
-        """The answer to a line of the conversation: words, or a command when it asks for one and a shell is offered."""
+        """The answer to a line of the conversation: words, or a command when it asks for one and a shell is offered.
+
+        The only tool that is offered, and is no shell, is the form that the words are wanted in.
+        """
         shell = next((name for name in _SHELLS if name in heard.tools), "")
+        if len(heard.tools) == 1 and not shell:
+            ((form, schema),) = heard.tools.items()
+            said = {next(iter(schema["properties"])): turn.answer}
+            return Reply(tool=form, arguments=json.dumps(said), tokens=tokens)
         if RUN not in turn.said or not shell:
             return Reply(turn.answer, tokens=tokens)
         arguments = _arguments(heard.tools[shell], turn.said.partition(RUN)[2])
