@@ -4,14 +4,16 @@ An item of the head that finds no partner is gone; an item of the request that f
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 from lantern_proxy.history import is_empty, plain, shared_ends, terms
 from lantern_proxy.history_dress import says_same
 from lantern_proxy.turn import Item, Message
+from lantern_proxy.turn_memo import Memo
 
 CLEARED_SHARE = 0.35
 """A tool result that kept less than this share of its text was cleared."""
@@ -26,6 +28,11 @@ _ALIKE_SHARE = 0.6
 _JUNK = 500
 """Items from which on those that come very often are not matched one by one (difflib's autojunk)."""
 _NO_WORD = re.compile(r"\W+")
+
+_bare: Callable[[str], str] = Memo(
+    partial(_NO_WORD.sub, ""), most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)
+).__getitem__
+"""A text without what stands between its words. Remembered, as in history_dress."""
 
 Pairs = list[tuple[int, int]]
 """(index in old, index in new)"""
@@ -130,7 +137,7 @@ def is_alike(a: Item, b: Item) -> bool:
     short, long = sorted((plain(a.text), plain(b.text)), key=len)
     if len(short) >= 8 and (long.startswith(short) or long.endswith(short)):
         return True
-    return len(short) >= 8 and len(long) < 2 * len(short) and _NO_WORD.sub("", short) == _NO_WORD.sub("", long)
+    return len(short) >= 8 and len(long) < 2 * len(short) and _bare(short) == _bare(long)
 
 
 def _mostly_equal(a: Item, b: Item) -> bool:

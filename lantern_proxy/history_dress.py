@@ -9,9 +9,12 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from lantern_proxy.turn import Item, canonical
+from lantern_proxy.turn_memo import Memo
 
 _MIN_CHARS = 8
 """Of letters and digits: what is shorter must be equal."""
+_MOST_ADDED = 4
+"""An answer may be shown with so many times its own letters around it; what has more around it only quotes it."""
 _NO_WORD = re.compile(r"[\W_]+")
 
 
@@ -27,7 +30,8 @@ def says_same(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
     if _stands_in(after, before):
         return True
     prose = all(i.kind == "call" for i in made) and not any(_is_structured(i) for i in seen)
-    return not prose and _stands_in(before, after)
+    quoted = sum(map(len, after)) > _MOST_ADDED * sum(map(len, before))
+    return not prose and not quoted and _stands_in(before, after)
 
 
 def strings_of(text: str) -> Iterator[str]:
@@ -49,8 +53,16 @@ def strings_of(text: str) -> Iterator[str]:
 
 def _words(items: Iterable[Item]) -> list[str]:
     """Each string that is said, without what stands between its letters and digits."""
-    found = (_NO_WORD.sub("", canonical(text)).lower() for i in items for text in strings_of(i.text))
-    return [text for text in found if text]
+    return [text for i in items for text in _words_of(i.text)]
+
+
+def _told(text: str) -> tuple[str, ...]:
+    found = (_NO_WORD.sub("", canonical(each)).lower() for each in strings_of(text))
+    return tuple(each for each in found if each)
+
+
+_words_of = Memo(_told, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
+"""Remembered, since many answers are compared with many where a history was written anew."""
 
 
 def _stands_in(less: list[str], more: list[str]) -> bool:

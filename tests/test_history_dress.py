@@ -1,7 +1,9 @@
 """Answers that a client shows otherwise than they came: its conversation stays one, and nothing counts as lost."""
 
 import json
+import time
 from collections.abc import Callable
+from statistics import median
 
 import pytest
 from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, summary_of, turns, user
@@ -125,6 +127,40 @@ def test_short_answers_must_be_equal(a, b, same):
         return [item("assistant", "text", text)]
 
     assert says_same(said(a), said(b)) is same
+
+
+def test_a_text_that_quotes_a_short_answer_among_much_else_is_not_that_answer():
+    answer, quoting = "It is done, all tests pass.", f"{summary_of('zephyr', 6)} Then: it is done, all tests pass."
+    assert not says_same([item("assistant", "text", answer)], [item("assistant", "text", quoting)])
+
+
+@pytest.mark.parametrize("after_restart", [False, True])
+def test_a_summary_in_the_words_of_the_assistant_that_quotes_its_last_answer_is_new(after_restart):
+    lab = Lab()
+    chat = Chat(lab, named="s")
+    for said, _ in turns("zephyr", 6):
+        chat.turn(said, "It is done, all tests pass.")
+    if after_restart:
+        lab.restart()
+    summary = f"{summary_of('zephyr', 6)} Then: it is done, all tests pass."
+    step = chat.send([chat.history[0], assistant(summary), user("And now?")])
+    assert (step.event, step.verdict.anchor) == ("compacted", 2)
+    assert summary in lab.texts(step.session.id)
+
+
+def test_what_two_texts_say_is_made_once_for_many_comparisons():
+    calls = [item("assistant", "call", json.dumps({"text": f"{n} " + f"word{n}, " * 2_000})) for n in range(15)]
+    shown = [item("assistant", "text", f"{n} " + f"other{n}, " * 2_000) for n in range(15)]
+
+    def seconds() -> float:
+        took = []
+        for call, text in zip(calls, shown, strict=True):
+            begun = time.perf_counter()
+            says_same([call], [text])
+            took.append(time.perf_counter() - begun)
+        return median(took)
+
+    assert seconds() > 3 * seconds()
 
 
 def test_a_tool_that_the_client_ran_is_no_other_dress_of_a_text():
