@@ -50,17 +50,19 @@ _ASIDE = re.compile(
     re.I,
 )
 _FORM = re.compile(
-    r"(?<=[.?!])\s+(?:and )?(?:please )?(?:only )?(?:mention|list|name|give|use|include|keep|answer|respond|reply|limit"
-    r"|be)\b[^.?!]*[.?!]*\s*$",
+    r"(?<=\?) (?:and )?(?:please )?(?:only )?"
+    r"(?:mention|list|name|give|use|include|keep|answer|respond|reply|limit|be)\b"
+    r"(?=[^.?!]* (?:only|exactly|\d+|one|two|three|four|five|six|seven|eight|nine|ten|brief|short|concise|sentences?"
+    r"|words?|bullets?|order|details?)\b)[^.?!]*[.?!]*$",
     re.I,
 )
-"""A sentence behind the question that says what the answer should look like."""
+"""A sentence behind the question that says how long, and in what form, the answer should be."""
 _LOOSE = re.compile(r"[ ,]+(?=[?.!,])")
 
 
 def subject(question: str) -> str:
     """`question` without the words that ask; itself when nothing else is left."""
-    about = _ASIDE.sub(" ", _FORM.sub("", question))
+    about = _ASIDE.sub(" ", _FORM.sub("", " ".join(question.split())))
     lead = _LEAD.match(about)
     about = " ".join(about[lead.end() if lead else 0 :].split()).strip(" ,;:.")
     about = _LOOSE.sub("", about)

@@ -35,6 +35,8 @@ _WISH = re.compile(
 )
 _WISH_CHARS = 400
 """Where the tools of the conversation were taken away, an instruction that opens with the wish needs not repeat it."""
+_BY_HAND_CHARS = 400
+"""People who wish for a summary say so in fewer characters."""
 _TITLE = re.compile(
     r"\btitle\b.{0,80}?\b(?:conversation|chat|session|thread)\b|\b(?:chat|thread)\b.{0,80}?\btitle\b", re.I | re.S
 )
@@ -120,13 +122,16 @@ def _speakers(pieces: Mapping[str, Sequence[tuple[str, str]]], text: str) -> set
 
 
 def is_task_about(said: Mapping[str, str], session: Session, request: Request) -> bool:
-    """Does a request without the session's tools wish for a summary of one of its texts? It may hold a single turn."""
-    if request.tools or not session.tools:
+    """Does a request without the session's tools wish for a summary of its only turn, with what the user said in it?
+
+    Of a longer session there are texts of two speakers in it; one of them alone may be pasted anywhere by hand.
+    """
+    if request.tools or not session.tools or session.turn > 1:
         return False
     texts = messages_of(request)
     wished = _WISH.search(system_text(request)[:_WISH_CHARS]) or any(_WISH.search(text[:_WISH_CHARS]) for text in texts)
-    long = [text[:_PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who != "side"]
-    return bool(wished) and any(piece in text for text in texts for piece in long[-_PROBE_TEXTS:])
+    long = [text[:_PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "user"]
+    return bool(wished) and any(piece in text for text in texts for piece in long)
 
 
 def is_delegated(known: Known, session: Session, request: Request) -> bool:
@@ -159,12 +164,12 @@ def _is_summary_call(request: Request, session: Session) -> bool:
     if not texts:
         return False
     said, dropped = texts[-1], bool(session.tools) and not request.tools
-    if dropped and _WISH.search(said[:_WISH_CHARS]):
+    if dropped and len(said) >= _BY_HAND_CHARS and _WISH.search(said[:_WISH_CHARS]):
         return True
     other = not shows_system_of(session, request)
     if other and not request.tools:
         said = f"{system_text(request)} {said}"
-    return (len(said) >= 400 or dropped or other) and _asked(said) * _CHARS_PER_WORD >= len(said)
+    return (len(said) >= _BY_HAND_CHARS or dropped or other) and _asked(said) * _CHARS_PER_WORD >= len(said)
 
 
 def _count_asked(text: str) -> int:

@@ -143,6 +143,13 @@ def test_a_long_form_for_a_summary_is_a_side_call_when_no_tool_may_be_called(wis
 
 
 @pytest.mark.parametrize("named", [False, True])
+def test_a_wish_of_a_few_words_is_no_form_for_a_summary(named):
+    chat = talk(Lab(), "en", named=named, tools=True, others=0)
+    step = chat.send([*chat.history, user("Compact the table, and show its messages.")], tools=())
+    assert (step.event, step.session.id) == ("turn", chat.session)
+
+
+@pytest.mark.parametrize("named", [False, True])
 def test_a_last_step_in_which_no_tool_may_be_called_belongs_to_the_conversation(named):
     lab = Lab()
     chat = talk(lab, "en", named=named, tools=True, others=0)

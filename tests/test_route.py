@@ -1,5 +1,6 @@
 """Kinds of questions, and the cascade."""
 
+import time
 from collections import Counter
 
 import numpy as np
@@ -118,3 +119,22 @@ def test_how_something_is_asked_is_not_what_it_is_about(question, about):
 )
 def test_a_question_that_is_all_about_something_stays_as_it_is(question):
     assert subject(question) == question
+
+
+@pytest.mark.parametrize("said", [
+    "The build is broken. Give me the Dockerfile that worked", "Is the gateway up? Give its port",
+    "We moved to 9090. Use it now",
+])  # fmt: skip
+def test_what_the_last_of_several_sentences_asks_for_is_part_of_the_subject(said):
+    assert subject(f"{said}.") == said
+
+
+def test_a_subject_with_long_gaps_is_told_as_fast_as_one_without():
+    def seconds(text: str) -> float:
+        begun = time.perf_counter()
+        for _ in range(5):
+            subject(text)
+        return time.perf_counter() - begun
+
+    words, gap = "so and now " * 54, "so." + " " * 590 + "x"
+    assert min(seconds(gap) for _ in range(5)) < 10 * min(seconds(words) for _ in range(5))

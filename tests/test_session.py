@@ -71,6 +71,17 @@ def test_an_answer_pasted_into_a_new_chat_does_not_link_it(chat):
     is_new(another(chat), said, "Yes, it seems right to me.", apart_from=chat)
 
 
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("system", ["", "You are a friendly chat bot, and you talk with everybody about everything."])
+def test_one_text_pasted_into_a_chat_without_tools_does_not_link_it_for_the_word_summary(at, system):
+    lab = Lab()
+    chat = Chat(lab, system=CODER, tools=TOOLS)
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    said = f"Write a summary of this message from a chat with a colleague:\n{chat.history[at]['content']}"
+    is_new(Chat(lab, system=system), said, "It says what to set, and where.", apart_from=chat)
+
+
 def test_a_question_and_its_answer_pasted_into_a_new_chat_do_not_link_it(chat):
     fresh = another(chat)
     said = f"From another chat:\n{chat.history[0]['content']}\n{chat.history[1]['content']}\nWhat do you think of it?"
