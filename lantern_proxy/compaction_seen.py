@@ -99,9 +99,12 @@ class Seen:
         return shorter + emptied + media
 
     def _is_cut(self, a: int, b: int) -> bool:
-        """A text of the last turn may lose what its client had put behind it while it was the last."""
-        old = self.old[a].item
-        return (old.kind == "result" or a < self._last_turn) and is_cut(old, self.new[b].item)
+        """A text of the last turn, and the last result, may lose what their client had put behind them meanwhile."""
+        old, new = self.old[a].item, self.new[b].item
+        if old.kind != "result":
+            return a < self._last_turn and is_cut(old, new)
+        was_last = self.old[a].at == len(before_answer(self.session)) - 1
+        return is_cut(old, new) and not (was_last and plain(old.text).startswith(plain(new.text)))
 
     @cached_property
     def _last_turn(self) -> int:

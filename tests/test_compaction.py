@@ -143,6 +143,24 @@ def test_a_long_form_for_a_summary_is_a_side_call_when_no_tool_may_be_called(wis
 
 
 @pytest.mark.parametrize("named", [False, True])
+def test_a_note_that_stands_behind_the_last_result_only_is_no_loss(named):
+    lab = Lab()
+    chat = talk(lab, "en", named=named, tools=True, others=0)
+    note = (
+        "\n\n<environment>open files: a.py, b.py, c.py, d.py; it is 12:04; a third of the context is used</environment>"
+    )
+    chat.history.append(user("Look up the retries, please."))
+    lab.answer(chat.send(), call := called(lab.call_id(), "read_file", path="retry.py"))
+    got = result(
+        call["tool_calls"][0]["id"], "retries = 4, backoff = 30 seconds, the burst is 12; the docs tell more of it"
+    )
+    with_note = result(got["tool_call_id"], got["content"] + note)
+    lab.answer(chat.send([*chat.history, call, with_note]), assistant("There are 4 retries."))
+    chat.history += [call, got, assistant("There are 4 retries.")]
+    assert chat.turn("Thanks. Set them to 5.", "Done.").event == "turn"
+
+
+@pytest.mark.parametrize("named", [False, True])
 def test_a_wish_of_a_few_words_is_no_form_for_a_summary(named):
     chat = talk(Lab(), "en", named=named, tools=True, others=0)
     step = chat.send([*chat.history, user("Compact the table, and show its messages.")], tools=())
