@@ -19,9 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lantern_proxy.admin.health import health
 from lantern_proxy.app_place import Place
-from lantern_proxy.app_workers import PASSED, Others
+from lantern_proxy.app_workers import Others
 from lantern_proxy.config import Config
-from lantern_proxy.doors import AdminDoor, Doors
+from lantern_proxy.doors import PASSED, AdminDoor, Doors
 from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy_relay import ClientLeft, Relay, Upload, answer_json, whole
 from lantern_proxy.proxy_rest import watch

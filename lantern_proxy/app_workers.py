@@ -15,15 +15,13 @@ from starlette.types import Receive, Scope, Send
 
 from lantern_proxy.app_place import Place
 from lantern_proxy.config import Config
-from lantern_proxy.doors import Doors
+from lantern_proxy.doors import PASSED, Doors
 from lantern_proxy.proxy_relay import ClientLeft, Relay, Upload, answer_json, whole
 from lantern_proxy.proxy_tenants import Tenants
 from lantern_proxy.upstream_errors import RemoteProtocolError, TransportError
 from lantern_proxy.upstream_http1 import Http1, Origin
 from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header
 
-PASSED = "lantern.passed"
-"""Key of the ASGI scope: true where another worker asks, so that this one answers for itself."""
 _SECRET, _CLIENT = b"x-lantern-worker", b"x-lantern-worker-client"
 _FRAMING = HOP_BY_HOP | {b"content-length", b"expect"}
 _MORE_S = 60.0

@@ -36,6 +36,8 @@ _LEAST_TOKEN = 16
 """Characters of an admin token; a shorter one could be guessed."""
 STRANGER = "lantern.stranger"
 """Key of the ASGI scope: true where a caller may know no more than that Lantern is up."""
+PASSED = "lantern.passed"
+"""Key of the ASGI scope: true where another worker asks, so that this one answers for itself."""
 
 
 @dataclass(frozen=True, slots=True)

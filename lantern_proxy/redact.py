@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lantern_proxy.turn import Filed, Item
+from lantern_proxy.turn import Filed, Item, without_blocks
 
 _PEM = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 _OWN_SECRETS = {
@@ -41,7 +41,7 @@ _ISSUERS = re.compile(
 
 
 class Cleaner:
-    """What may be archived of messages: redacted, without those of the roles that are left out.
+    """What may be archived of messages: without our own blocks, redacted, without those of the roles that are left out.
 
     detectors, patterns: as in Redactor; skip_roles: system (developer, too), user, assistant, tool
     """
@@ -58,6 +58,7 @@ class Cleaner:
         """Messages as they may be kept; those that may not be are left out."""
         if self._skipped:
             filed = tuple(each for each in filed if self._wants(each.message.role))
+        filed = tuple(map(_unrestored, filed))
         return tuple(map(self._redactor.filed, filed)) if self._redactor else filed
 
     def _wants(self, role: str) -> bool:
@@ -68,6 +69,12 @@ class Cleaner:
         if "user" in self._skipped:
             return ""
         return self._redactor.text(text) if text and self._redactor else text
+
+
+def _unrestored(filed: Filed) -> Filed:
+    """A message without what Lantern put into it, when its client sends that back."""
+    raw = without_blocks(filed.message.raw)
+    return filed if raw == filed.message.raw else replace(filed, message=replace(filed.message, raw=raw))
 
 
 class Redactor:

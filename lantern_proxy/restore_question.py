@@ -112,16 +112,6 @@ def _focus(prose: str) -> str:
     return " ".join(kept) or prose[:FOCUS_CHARS]
 
 
-def lexical_trust(scope: Scope, lexical: Floats, mass: Mapping[str, float], *, look_at: int = 8) -> float:
-    """Weight of the lexical signal beside vectors, 0.3 .. 1.3: how much of the question its best passages hold.
-
-    A question in other words shares only stray words with its answer; then BM25 ranks by accident, and vectors lead.
-    """
-    rows = largest(lexical, look_at).tolist()
-    held = max((coverage(mass, scope.entries[row].words) for row in rows if lexical[row] > 0), default=0.0)
-    return 0.3 + held**2
-
-
 def best_quality(
     scope: Scope, evidence: Evidence, question: Question, rows: Sequence[int], *, look_at: int = 12
 ) -> float:

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -298,16 +298,6 @@ class Scope:
         """Place of a passage in `entries`, None when this scope does not hold it."""
         rows = self._rows_of(np.array([passage_id], np.int64))[0]
         return int(rows[0]) if len(rows) else None
-
-    def scatter(self, pairs: Iterable[tuple[int, float]], missing: float = 0.0) -> Floats:
-        """(n,) scores from (passage id, score); entries without one get `missing`."""
-        held = list(pairs)
-        ids = np.fromiter((id_ for id_, _ in held), np.int64, len(held))
-        scores = np.fromiter((score for _, score in held), np.float64, len(held))
-        found = np.full(len(self.entries), missing)
-        rows, kept = self._rows_of(ids)
-        found[rows] = scores[kept]
-        return found
 
     def lexical(self, query: Sequence[str]) -> Floats:
         """(n,) BM25 scores."""

@@ -41,6 +41,30 @@ def strip_block(text: str) -> str:
     return _OUR_BLOCK.sub("\n", text).strip("\n") if BLOCK_OPEN in text else text
 
 
+def without_blocks(raw: bytes) -> bytes:
+    """The JSON text `raw` with our own blocks cut out of its strings.
+
+    A block is cut only when it opens and closes within one string.
+    """
+    marker = BLOCK_OPEN.encode()
+    at = raw.find(marker)
+    if at < 0:
+        return raw
+    close = BLOCK_CLOSE.encode()
+    while at >= 0:
+        end = raw.find(close, at)
+        if end < 0 or _leaves_string(raw[at:end]):
+            break
+        raw = raw[:at] + raw[end + len(close) :]
+        at = raw.find(marker, at)
+    return raw
+
+
+def _leaves_string(piece: bytes) -> bool:
+    """Does an unescaped quote stand in `piece`?"""
+    return piece.replace(b"\\\\", b"").replace(b'\\"', b"").find(b'"') >= 0
+
+
 def canonical(text: str) -> str:
     """The form in which two texts are compared: no restored block, no <system-reminder>, white space collapsed."""
     if BLOCK_OPEN in text:

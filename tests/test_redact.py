@@ -12,6 +12,7 @@ from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.config_check import ConfigError
 from lantern_proxy.config_safety import PrivacyConfig
 from lantern_proxy.redact import Redactor
+from lantern_proxy.turn import without_blocks
 
 A40 = "aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5zA7b"
 SECRETS = {
@@ -187,3 +188,41 @@ def test_what_a_rule_leaves_out_is_not_archived(tmp_path, rules):
     with Archive(config.archive.path) as archive:
         assert sum(tenant.messages for tenant in archive.tenants()) == 0
         assert sum(tenant.passages for tenant in archive.tenants()) == 0
+
+
+BLOCK = '<restored_context from=\\"lantern\\">secret \\" \\n text</restored_context>'
+
+
+def test_a_block_that_a_client_sends_back_is_not_archived(tmp_path):
+    block = '<restored_context source="lantern">\n[user #1] the code is ECHO-55\n</restored_context>'
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        first = told(ask(url, body("my plan is OWN-56")))
+        again = body("my plan is OWN-56", "I heard: my plan is OWN-56", f"what now?\n{block}\nOWN-57")
+        assert told(ask(url, again))["session"] == first["session"]
+    raw = raw_of(tmp_path)
+    assert b"OWN-56" in raw
+    assert b"OWN-57" in raw
+    assert b"ECHO-55" not in raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "left"),
+    [
+        (f'{{"content": "before {BLOCK} after"}}', '{"content": "before  after"}'),
+        (f'{{"content": "{BLOCK}{BLOCK}"}}', '{"content": ""}'),
+        ('{"content": "no block"}', '{"content": "no block"}'),
+        ('{"content": "<restored_context never closed"}', '{"content": "<restored_context never closed"}'),
+        (
+            '{"a": "<restored_context", "b": "</restored_context>"}',
+            '{"a": "<restored_context", "b": "</restored_context>"}',
+        ),
+        (
+            '{"a": "<restored_context \\\\", "b": "</restored_context>"}',
+            '{"a": "<restored_context \\\\", "b": "</restored_context>"}',
+        ),
+    ],
+)
+def test_a_block_is_cut_out_of_a_string_and_never_across_strings(raw, left):
+    cut = without_blocks(raw.encode())
+    assert cut == left.encode()
+    json.loads(cut)

@@ -19,7 +19,6 @@ from lantern_proxy.wire.json import (
     parse,
     span,
     splice,
-    without_blocks,
 )
 from lantern_proxy.wire.sse import TERMINAL_BYTES, is_terminal, payloads
 
@@ -278,32 +277,6 @@ def test_a_canonical_text_exists_for_anything_json_can_hold():
         deep = [deep]
     for value in (deep, "\ud800", {"a": "\udfff"}, "[" * 5_000 + "]" * 5_000, None, 1.5):
         assert isinstance(canonical_json(value), str)
-
-
-BLOCK = '<restored_context from=\\"lantern\\">secret \\" \\n text</restored_context>'
-
-
-@pytest.mark.parametrize(
-    ("raw", "left"),
-    [
-        (f'{{"content": "before {BLOCK} after"}}', '{"content": "before  after"}'),
-        (f'{{"content": "{BLOCK}{BLOCK}"}}', '{"content": ""}'),
-        ('{"content": "no block"}', '{"content": "no block"}'),
-        ('{"content": "<restored_context never closed"}', '{"content": "<restored_context never closed"}'),
-        (
-            '{"a": "<restored_context", "b": "</restored_context>"}',
-            '{"a": "<restored_context", "b": "</restored_context>"}',
-        ),
-        (
-            '{"a": "<restored_context \\\\", "b": "</restored_context>"}',
-            '{"a": "<restored_context \\\\", "b": "</restored_context>"}',
-        ),
-    ],
-)
-def test_a_block_is_cut_out_of_a_string_and_never_across_strings(raw, left):
-    cut = without_blocks(raw.encode())
-    assert cut == left.encode()
-    json.loads(cut)
 
 
 # headers, paths

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from lantern_proxy import __version__
-from lantern_proxy.doors import STRANGER
+from lantern_proxy.doors import PASSED, STRANGER
 
 
 async def health(scope: Scope, receive: Receive, send: Send) -> None:
@@ -27,7 +27,7 @@ async def status_of(scope: Scope) -> dict[str, Any]:
     """Serving state as `lantern doctor` and the pages show it; of several workers what they sum up to, and each one's
     own under `workers`."""
     own, others = snapshot(scope["app"].state), scope["app"].state.others
-    if others is None or scope.get("lantern.passed"):
+    if others is None or scope.get(PASSED):
         return own
     found = {n: json.loads(body) for n, body in (await others.told(scope)).items()} | {others.number: own}
     each = [found.get(number, {"status": "down"}) for number in others.numbers]

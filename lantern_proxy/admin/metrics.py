@@ -9,13 +9,15 @@ from collections.abc import Mapping, Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
+from lantern_proxy.doors import PASSED
+
 
 async def prometheus(request: Request) -> Response:
     """GET /lantern/metrics."""
     from lantern_proxy.admin import metrics_text  # prometheus_client: a server that nobody scrapes does without
 
     text, others = metrics_text.text(request.app.state), request.app.state.others
-    if others is not None and not request.scope.get("lantern.passed"):
+    if others is not None and not request.scope.get(PASSED):
         found = {n: body.decode() for n, body in (await others.told(request.scope)).items()} | {others.number: text}
         text = merged(found, others.numbers)
     return Response(text, media_type=metrics_text.CONTENT_TYPE)

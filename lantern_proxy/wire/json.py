@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from _cffi_backend import FFI
 
-from lantern_proxy.turn import BLOCK_OPEN, Message
+from lantern_proxy.turn import Message
 from lantern_proxy.turn_memo import Memo
 
 Place = Literal["inside", "before", "after"]
@@ -177,27 +177,3 @@ def append_to_string(raw: msgspec.Raw, text: str, *, front: bool) -> bytes:
 
 def encode_string(text: str) -> bytes:
     return msgspec.json.encode(text.encode("utf-8", "replace").decode())
-
-
-def without_blocks(raw: bytes) -> bytes:
-    """The JSON text `raw` with our own blocks cut out of its strings, as it is archived.
-
-    A block is cut only when it opens and closes within one string.
-    """
-    marker = BLOCK_OPEN.encode()
-    at = raw.find(marker)
-    if at < 0:
-        return raw
-    close = b"</restored_context>"
-    while at >= 0:
-        end = raw.find(close, at)
-        if end < 0 or _leaves_string(raw[at:end]):
-            break
-        raw = raw[:at] + raw[end + len(close) :]
-        at = raw.find(marker, at)
-    return raw
-
-
-def _leaves_string(piece: bytes) -> bool:
-    """Does an unescaped quote stand in `piece`?"""
-    return piece.replace(b"\\\\", b"").replace(b'\\"', b"").find(b'"') >= 0
