@@ -15,7 +15,7 @@ try:
 except ImportError:
     _BUILT = False
 else:
-    _BUILT = True
+    _BUILT = hasattr(lib, "analyze_parts")  # the newest of its functions: one that was built before has not all
     _new = ffi.new_allocator(should_clear_after_alloc=False)
 
 _TELLING = {"dying": "die", "evening": "evening", "geologist": "geolog", "internal": "internal", "pasted": "paste"}

@@ -1,6 +1,8 @@
 """The analyser in C gives what the readable one gives, or leaves a text to it. Random texts are seeded."""
 
 import random
+import subprocess
+import sys
 
 import pytest
 import Stemmer
@@ -92,3 +94,20 @@ def test_all_of_unicode_is_classified_as_this_python_does():
 @pytest.mark.parametrize("text", ["word " * 300_000, "\u6771" * 300_000, "a1" * 300_000, "\u023a1 " * 100_000])
 def test_a_large_text_has_all_its_terms(text):
     assert analyze_native.terms(text) == terms_in_python(text)
+
+
+@native
+def test_a_library_that_was_built_before_its_newest_function_is_left_alone():
+    told = """
+import lantern_proxy._bm25 as built
+class Before:
+    def __getattr__(self, name):
+        if name == "analyze_parts":
+            raise AttributeError(name)
+        return getattr(lib, name)
+lib, built.lib = built.lib, Before()
+from lantern_proxy.analyze import terms_of_parts
+print(terms_of_parts(["two ports", "one gate"]))
+"""
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, timeout=60)
+    assert found.stdout == "[['two', 'port'], ['one', 'gate']]\n", found.stderr

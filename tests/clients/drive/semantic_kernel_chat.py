@@ -22,7 +22,7 @@ class Shell:
 
 
 async def main():
-    client = AsyncOpenAI(base_url=JOB["url"] + "/v1", api_key="sk-dummy-semantic-kernel")
+    client = AsyncOpenAI(base_url=JOB["url"] + "/v1", api_key="sk-dummy-kernel")
     service = OpenAIChatCompletion(ai_model_id="gpt-5-mini", async_client=client)
     kernel = Kernel()
     kernel.add_plugin(Shell(), "shell")
