@@ -433,7 +433,16 @@ def test_an_embedder_that_fails_costs_no_answer(upstream, expected, tmp_path, ma
 # the process
 
 
+@pytest.fixture
+def of_a_terminal():
+    """What is started here hears SIGHUP, also when the tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.usefixtures("of_a_terminal")
 def test_a_terminal_that_is_closed_lets_streams_end(tmp_path, workers):
     may = threading.Event()
 
