@@ -125,6 +125,15 @@ def test_parts_of_a_run_are_merged_and_what_was_written_below_the_table_stays(tm
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands for the gateway")
+def test_a_file_that_holds_no_lines_of_a_run_is_told_before_anything_is_measured(tmp_path):
+    page = tmp_path / "latency.md"
+    page.write_text("# What the proxy adds\n")
+    told = CliRunner().invoke(command, ["--merge", str(page)])
+    assert told.exit_code == 2
+    assert str(page) in told.output
+    assert page.read_text() == "# What the proxy adds\n"
+
+
 def test_a_gateway_that_does_not_start_is_told_with_its_last_words(tmp_path):
     script = tmp_path / "broken"
     script.write_text("#!/bin/sh\necho this key is too weak >&2\nexit 1\n")

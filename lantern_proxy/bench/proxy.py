@@ -322,6 +322,11 @@ def command(
     if unknown := set(kinds) - {"off", "on", "restore"}:
         raise click.BadParameter(f"--memory {', '.join(sorted(unknown))} is not known; choose of off, on, restore")
     plan = list(cases(sizes, concurrency, kinds, seconds, dense=dense))
+    try:
+        if merge is not None:  # before minutes are spent on what it cannot take
+            merged(merge, [], _asked_for())
+    except ValueError as error:
+        raise click.BadParameter(f"--merge: {error}") from None
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         direct = stack.enter_context(processes.upstream(upstream_port))

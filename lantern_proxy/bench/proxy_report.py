@@ -87,11 +87,17 @@ def plot(rows: Sequence[Row]) -> str:
 
 
 def merged(path: Path, rows: Sequence[Row], asked_for: str) -> tuple[list[Row], list[str]]:
-    """`rows` beside those of earlier runs that `path` keeps, in place of older ones of the same; and all commands."""
+    """`rows` beside those of earlier runs that `path` keeps, in place of older ones of the same; and all commands.
+
+    Raises ValueError when `path` is another file.
+    """
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    found = [json.loads(line) for line in lines]
-    commands = [each["command"] for each in found if "command" in each]
-    known = [_row(each) for each in found if "gateway" in each]
+    try:
+        found = [json.loads(line) for line in lines]
+        commands = [each["command"] for each in found if "command" in each]
+        known = [_row(each) for each in found if "gateway" in each]
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} does not hold the lines of earlier runs ({error}); name a new file") from None
     fresh = {_what(row) for row in rows}
     every = [*(row for row in known if _what(row) not in fresh), *rows]
     every.sort(key=lambda row: (row.concurrency, row.chunks, row.gap_us, row.size_bytes, not row.growing))
