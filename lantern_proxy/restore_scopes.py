@@ -5,10 +5,12 @@ import math
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lantern_proxy import restore_snapshots
 from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.restore_entries import Entries
 from lantern_proxy.restore_scope import Key, Scope
 
 SLICE_S = 0.03
@@ -120,26 +122,23 @@ class Scopes:
 
     def _let_go_beyond(self, most: int, keep: Key | None = None) -> None:
         """Of texts, those of the scopes used longest ago; what a restore uses now stays."""
-        others = [scope for scope in self._open.values() if scope.key != keep and scope.entries.read_count]
-        held = sum(scope.entries.read_count for scope in others)
-        for scope in others:
-            if held <= most:
-                return
-            if scope.lock.acquire(blocking=False):
-                held -= scope.entries.read_count
-                scope.entries.let_go()
-                scope.release()
+        self._free(most, keep, lambda entries: entries.read_count, Entries.let_go)
 
     def _forget_beyond(self, most: int, keep: Key) -> None:
         """The same for what is told of passages."""
-        others = [scope for scope in self._open.values() if scope.key != keep and scope.entries.told_count]
-        held = sum(scope.entries.told_count for scope in others)
+        self._free(most, keep, lambda entries: entries.told_count, Entries.forget_told)
+
+    def _free(
+        self, most: int, keep: Key | None, count: Callable[[Entries], int], free: Callable[[Entries], None]
+    ) -> None:
+        others = [scope for scope in self._open.values() if scope.key != keep and count(scope.entries)]
+        held = sum(count(scope.entries) for scope in others)
         for scope in others:
             if held <= most:
                 return
             if scope.lock.acquire(blocking=False):
-                held -= scope.entries.told_count
-                scope.entries.forget_told()
+                held -= count(scope.entries)
+                free(scope.entries)
                 scope.release()
 
     def _drop(self, key: Key) -> None:
