@@ -111,7 +111,8 @@ def test_a_warm_restorer_gives_the_same_question_blocks(archive):  # noqa: F811
     assert all(blocks[0])
 
 
-def test_what_is_archived_while_it_is_told_in_the_background_is_told_too(archive):  # noqa: F811
+def _being_told(archive):  # noqa: F811
+    """Scopes, one of them in use, and the thread that tells its 200 passages."""
     write(archive, 0, 200)
     scopes = Scopes()
     scope = scopes.use(ALL, 1.0)
@@ -119,6 +120,11 @@ def test_what_is_archived_while_it_is_told_in_the_background_is_told_too(archive
     scope.catch_up(archive, math.inf)
     telling = scopes.tell(scope)
     assert telling is not None
+    return scopes, scope, telling
+
+
+def test_what_is_archived_while_it_is_told_in_the_background_is_told_too(archive):  # noqa: F811
+    scopes, scope, telling = _being_told(archive)
     assert scopes.tell(scope) is telling
     write(archive, 200, 300)
     scope.catch_up(archive, math.inf)
@@ -132,13 +138,7 @@ def test_what_is_archived_while_it_is_told_in_the_background_is_told_too(archive
 
 @pytest.mark.parametrize("closed", ["scope", "archive"])
 def test_what_is_closed_meanwhile_ends_the_background_without_a_word(archive, caplog, closed):  # noqa: F811
-    write(archive, 0, 200)
-    scopes = Scopes()
-    scope = scopes.use(ALL, 1.0)
-    assert scope is not None
-    scope.catch_up(archive, math.inf)
-    telling = scopes.tell(scope)
-    assert telling is not None
+    scopes, scope, telling = _being_told(archive)
     (scopes if closed == "scope" else archive).close()
     scope.release()
     telling.join(30)

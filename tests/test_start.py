@@ -232,7 +232,9 @@ def test_one_who_no_longer_waits_for_the_restorer_does_not_cancel_it_for_the_oth
     assert late.want().result(60) is late.ready is Restorer
 
 
-def test_a_restorer_whose_thread_cannot_start_is_tried_again(monkeypatch):
+def _wanted_in_vain(monkeypatch):
+    """A restorer that was wanted while no thread could start."""
+
     def no_thread(self):
         raise RuntimeError("can't start new thread")
 
@@ -241,18 +243,16 @@ def test_a_restorer_whose_thread_cannot_start_is_tried_again(monkeypatch):
         patch.setattr(threading.Thread, "start", no_thread)
         with pytest.raises(RuntimeError):
             late.want()
+    return late
+
+
+def test_a_restorer_whose_thread_cannot_start_is_tried_again(monkeypatch):
+    late = _wanted_in_vain(monkeypatch)
     assert late.want().result(60) is Restorer
 
 
 def test_closing_a_restorer_whose_thread_could_not_start_waits_for_nothing(monkeypatch):
-    def no_thread(self):
-        raise RuntimeError("can't start new thread")
-
-    late = LateRestorer(lambda: Restorer)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", no_thread)
-        with pytest.raises(RuntimeError):
-            late.want()
+    late = _wanted_in_vain(monkeypatch)
     late.close()
     assert late.want() is None
 
