@@ -131,7 +131,7 @@ def aider(job: Job) -> list[str]:
 
 
 def _last_words(out: str) -> str:
-    """The answer in aider's output: the last line that is neither empty nor its count of tokens."""
+    """The answer in what a client printed: the last line that is neither empty nor aider's count of tokens."""
     return next(line for line in reversed(out.splitlines()) if line.strip() and not line.startswith("Tokens:"))
 
 
@@ -149,6 +149,49 @@ def pi(job: Job) -> list[str]:
     env = {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
     return [
         job.run(["pi", *options, *(["--continue"] if i else []), line], env).strip() for i, line in enumerate(job.lines)
+    ]
+
+
+_KIMI = """default_model = "scripted"
+telemetry = false
+[providers.scripted]
+type = "openai"
+base_url = "{url}/v1"
+api_key = "sk-dummy-kimi"
+[models.scripted]
+provider = "scripted"
+model = "scripted"
+max_context_size = 128000
+"""
+
+
+def kimi_code(job: Job) -> list[str]:
+    """`kimi -p`, then `kimi --continue -p`; its call for a summary keeps the conversation's tools."""
+    folder = job.home / ".kimi-code"
+    folder.mkdir()
+    (folder / "config.toml").write_text(_KIMI.format(url=job.url))
+    env = {"KIMI_CODE_HOME": str(folder), "KIMI_CODE_NO_AUTO_UPDATE": "1"}
+    return [
+        _last_words(job.run(["kimi", *(["--continue"] if i else []), "-p", line], env))
+        for i, line in enumerate(job.lines)
+    ]
+
+
+def hermes(job: Job) -> list[str]:
+    """`hermes chat -q`, then with `--continue`; its summary stands in the assistant's words, behind the first turns."""
+    folder = job.home / ".hermes"
+    folder.mkdir()
+    model = {"default": "scripted", "provider": "custom", "base_url": f"{job.url}/v1", "api_key": "sk-dummy-hermes",
+             "context_length": 100_000}  # fmt: skip
+    compression = {"threshold": 0.76, "protect_last_n": 2, "target_ratio": 0.1}
+    off = {"memory_enabled": False, "user_profile_enabled": False}
+    config = {"model": model, "compression": compression, "memory": off, "approvals": {"mode": "off"}}
+    (folder / "config.yaml").write_text(json.dumps(config))
+    command = ["hermes", "chat", "-Q", "--yolo", "-t", "terminal"]
+    env = {"HERMES_HOME": str(folder)}
+    return [
+        _last_words(job.run([*command, *(["--continue"] if i else []), "-q", line], env))
+        for i, line in enumerate(job.lines)
     ]
 
 

@@ -38,6 +38,8 @@ class Client:
     """Installs in seconds, so that CI drives it."""
     full_tokens: int = 150_000
     """What the upstream reports as the size of a request when the window is to look full."""
+    refused: bool = False
+    """A request that is too long is refused, as providers do; otherwise its reported size alone tells."""
     limit_s: float = 240
 
     @property

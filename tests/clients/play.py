@@ -50,7 +50,7 @@ class Played:
 
 def play(client: Client, folder: Path, *, lantern: bool) -> Played:
     """One run. Raises ClientError when the client ends with an error or takes longer than its limit."""
-    script = Script(turns(tools=client.tools), client.full_tokens)
+    script = Script(turns(tools=client.tools), client.full_tokens, client.refused)
     with (
         _scratch() as scratch,
         _serving(script.app()) as upstream,

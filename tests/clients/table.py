@@ -30,6 +30,7 @@ _MASTRA = (
 _DEEPAGENTS = (
     "deepagents@1.14.1", "langchain@1.5.14", "@langchain/core@1.4.0", "@langchain/openai@1.5.8", "zod@4.6.7",
 )  # fmt: skip
+_LLAMA_INDEX = ("llama-index-core==0.14.25", "llama-index-llms-openai-like==0.8.1")
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
@@ -62,7 +63,11 @@ CLIENTS = (
     library("pydantic-ai", "pydantic-ai", "pydantic-ai", program("pydantic_ai_agent.py"), WINDOW, compactions=3),
     Client(
         name="llama-index", family="LlamaIndex", protocol="chat", losses=COMPACTED, tools=False,
-        pip=("llama-index-core==0.14.25", "llama-index-llms-openai-like==0.8.1"), drive=program("llama_index_chat.py"),
+        pip=_LLAMA_INDEX, drive=program("llama_index_chat.py"),
+    ),
+    Client(
+        name="llama-index-memory", family="LlamaIndex", protocol="chat", losses=COMPACTED | WINDOW, compactions=2,
+        shares="llama-index", pip=_LLAMA_INDEX, drive=program("llama_index_memory.py"),
     ),
     Client(
         name="autogen", family="AutoGen", protocol="chat", losses=COMPACTED | WINDOW,
@@ -87,6 +92,10 @@ CLIENTS = (
     Client(
         name="google-adk", family="Google ADK", protocol="chat", losses=COMPACTED, compactions=2,
         pip=("google-adk==2.13.0", "litellm==1.106.2", "mcp==2.3.0"), drive=program("google_adk_agent.py"),
+    ),
+    Client(
+        name="agentscope", family="AgentScope", protocol="chat", losses=COMPACTED,
+        pip=("agentscope==2.0.10",), drive=program("agentscope_agent.py"),
     ),
     Client(
         name="codex", family="Codex CLI", protocol="responses", losses=COMPACTED,
@@ -123,6 +132,14 @@ CLIENTS = (
         npm=("@mariozechner/pi-coding-agent@0.73.1",), drive=agents.pi,
     ),
     Client(
+        name="kimi-code", family="Kimi Code", protocol="chat", losses=COMPACTED, compactions=2, limit_s=600,
+        npm=("@moonshot-ai/kimi-code@2.1.0", "node@22.23.3"), drive=agents.kimi_code,
+    ),
+    Client(
+        name="hermes", family="Hermes Agent", protocol="chat", losses=COMPACTED, full_tokens=90_000, limit_s=600,
+        pip=("hermes-agent==0.19.0",), drive=agents.hermes,
+    ),
+    Client(
         name="copilot", family="GitHub Copilot CLI", protocol="chat", losses=COMPACTED, shares="copilot",
         npm=_COPILOT, drive=agents.copilot("openai", "completions", "scripted"),
     ),
@@ -145,5 +162,48 @@ CLIENTS = (
     Client(
         name="deepagents", family="Deep Agents", protocol="chat", losses=COMPACTED, npm=_DEEPAGENTS,
         drive=program("deep_agent.mjs"),
+    ),
+    Client(
+        name="agno", family="Agno", protocol="chat", losses=COMPACTED | WINDOW, compactions=3,
+        pip=("agno==3.1.10", "openai==3.54.0", "sqlalchemy[asyncio]"), drive=program("agno_agent.py"),
+    ),
+    Client(
+        name="langmem", family="LangMem", protocol="chat", losses=COMPACTED,
+        pip=("langmem==0.0.30", "langchain-openai==1.7.3", "langgraph==1.2.22"), drive=program("langmem_agent.py"),
+    ),
+    Client(
+        name="agent-framework", family="Microsoft Agent Framework", protocol="responses", losses=COMPACTED,
+        compactions=2, pip=("agent-framework-core==1.23.0", "agent-framework-openai==1.17.0"),
+        drive=program("agent_framework_agent.py"),
+    ),
+    Client(
+        name="camel", family="CAMEL", protocol="chat", losses=WINDOW, compactions=3, pip=("camel-ai==0.2.90", "mcp<2"),
+        drive=program("camel_agent.py"),
+    ),
+    Client(
+        name="crewai", family="CrewAI", protocol="chat", losses=COMPACTED, compactions=2, refused=True,
+        pip=("crewai==1.15.30",), drive=program("crewai_agent.py"),
+    ),
+    Client(
+        name="griptape", family="Griptape", protocol="chat", losses=COMPACTED, compactions=3, tools=False,
+        pip=("griptape[drivers-prompt-openai]==1.13.0",), drive=program("griptape_agent.py"),
+    ),
+    Client(
+        name="pydantic-ai-summary", family="pydantic-ai", protocol="chat", losses=COMPACTED, compactions=3,
+        pip=("summarization-pydantic-ai==0.1.11", "pydantic-ai-slim[openai]==2.68.0"),
+        drive=program("pydantic_ai_summary.py"),
+    ),
+    Client(
+        name="librechat", family="LibreChat", protocol="chat", losses=WINDOW | COMPACTED,
+        npm=("@librechat/agents@3.2.21",), drive=program("librechat_agent.mjs"),
+    ),
+    Client(
+        name="voltagent", family="VoltAgent", protocol="chat", losses=COMPACTED | WINDOW, compactions=2,
+        npm=("@voltagent/core@2.10.0", "@ai-sdk/openai-compatible@2.0.91", "ai@6.0.326", "zod@4.6.7"),
+        drive=program("voltagent_agent.mjs"),
+    ),
+    Client(
+        name="chatgpt-api", family="chatgpt (npm)", protocol="chat", losses=WINDOW, compactions=2, tools=False,
+        npm=("chatgpt@5.2.5",), drive=program("chatgpt_api.mjs"),
     ),
 )  # fmt: skip

@@ -1,14 +1,14 @@
 """A scripted upstream on loopback: it answers by simple rules and keeps every request that reached it.
 
 Where a client asks for a summary it gets a vague one; where the user wrote `RUN: command` it calls the client's shell
-tool; from certain turns on it reports a full window until the client has compacted. It does not read restored blocks,
-so that its answers are the same with and without Lantern.
+tool; from certain turns on it reports a full window, or refuses, until the client has compacted. It does not read
+restored blocks, so that its answers are the same with and without Lantern.
 """
 
 import json
 import re
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -35,7 +35,14 @@ _SHELLS = (
     "run_command",
     "execute_command",
     "execute",
+    "terminal",
 )
+_TOO_LONG = json.dumps({
+    "error": {
+        "message": "This model's maximum context length is 8192 tokens. However, your messages have 9011 tokens.",
+        "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded",
+    }
+}).encode()  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -59,6 +66,8 @@ class Script:
     turns: Sequence[Turn]
     full_tokens: int
     """Size to report when the window is to look full."""
+    refuses: bool = False
+    """Whether a turn is refused then."""
     received: list[Received] = field(default_factory=list)
     summaries: int = 0
     """How many were asked for."""
@@ -76,10 +85,12 @@ class Script:
         body = json.loads(raw)
         heard = hear(path, body)
         kind, reply = self.decide(heard)
-        content_type, pieces = say(heard, body, reply)
+        refused = self.refuses and kind == "main" and reply.tokens == self.full_tokens
+        content_type, pieces = ("application/json", [_TOO_LONG]) if refused else say(heard, body, reply)
         tap = request.headers.get("x-tap", "")
         self.received.append(Received(tap, path, raw, heard, kind, b"".join(pieces)))
-        return StreamingResponse(_sent(pieces), media_type=content_type, headers={"x-request-id": f"req_{tap}"})
+        headers = {"x-request-id": f"req_{tap}"}
+        return StreamingResponse(_sent(pieces), 400 if refused else 200, headers, content_type)
 
     def decide(self, heard: Heard) -> tuple[str, Reply]:
         """(kind of request, what is answered)."""
@@ -98,21 +109,15 @@ class Script:
         if SUMMARY in instructions:  # a summary that stands in the system prompt asks for none
             instructions = ""
         if spoken is None or _ASKS_SUMMARY.search(last) or _ASKS_SUMMARY.search(instructions):
-            return self._aside(last, instructions)
+            kind, reply = self._aside(last, instructions)
+            return kind, replace(reply, **_filled_in(heard, reply.text))
         return "main", self._spoken_to(heard, spoken, tokens)
 
     def _spoken_to(self, heard: Heard, turn: Turn, tokens: int) -> Reply:
-        """The answer to a line of the conversation: words, or a command when it asks for one and a shell is offered.
-
-        The only tool that is offered, and is no shell, is the form that the words are wanted in.
-        """
+        """The answer to a line of the conversation: words, or a command when it asks for one and a shell is offered."""
         shell = next((name for name in _SHELLS if name in heard.tools), "")
-        if len(heard.tools) == 1 and not shell:
-            ((form, schema),) = heard.tools.items()
-            said = {next(iter(schema["properties"])): turn.answer}
-            return Reply(tool=form, arguments=json.dumps(said), tokens=tokens)
         if RUN not in turn.said or not shell:
-            return Reply(turn.answer, tokens=tokens)
+            return replace(Reply(turn.answer, tokens=tokens), **_filled_in(heard, turn.answer))
         arguments = _arguments(heard.tools[shell], turn.said.partition(RUN)[2])
         return Reply(tool=shell, arguments=arguments, tokens=tokens)
 
@@ -136,6 +141,16 @@ class Script:
         """Index of the newest turn that the request holds, -1 for none."""
         texts = [text for role, text in said if role == "user"]
         return max((i for i, turn in enumerate(self.turns) if any(turn.said in text for text in texts)), default=-1)
+
+
+def _filled_in(heard: Heard, text: str) -> dict[str, str]:
+    """`text` in the form that it is wanted in: the only tool that is offered and no shell. Empty when there is none."""
+    if len(heard.tools) != 1 or set(_SHELLS) & heard.tools.keys():
+        return {}
+    ((form, schema),) = heard.tools.items()
+    first, *others = schema["properties"]
+    filled = {first: text} | {name: "Nothing." for name in others if name in schema.get("required", ())}
+    return {"text": "", "tool": form, "arguments": json.dumps(filled)}
 
 
 def _plain(text: str) -> str:
