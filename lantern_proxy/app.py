@@ -1,10 +1,11 @@
-"""Routes and the door: an ASGI application around one Proxy.
+"""The ASGI application around one Proxy: which requests are for an upstream, and which for Lantern itself.
 
 POST .../chat/completions (and the other memory paths)   prepare, forward, relay, archive
 /lantern/...                                             ours: health, metrics, admin API
 everything else, any method                              passed through as it came
 
-What is ours is starlette's, but for the health, and imported when it is first asked for.
+The pages and the API below /lantern use starlette, which is imported when one of them is first requested;
+/lantern/health does without it.
 """
 
 import asyncio
@@ -19,13 +20,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lantern_proxy.admin.health import health
 from lantern_proxy.app_place import Place
-from lantern_proxy.app_workers import Others
+from lantern_proxy.app_workers import STREAMED_BYTES, Others
 from lantern_proxy.config import Config
 from lantern_proxy.doors import PASSED, AdminDoor, Doors
 from lantern_proxy.proxy import Proxy
-from lantern_proxy.proxy_relay import ClientLeft, Relay, Upload, answer_json, whole
-from lantern_proxy.proxy_rest import watch
-from lantern_proxy.proxy_restorer import MakeRestorer, make_restorer
+from lantern_proxy.proxy.idle import watch
+from lantern_proxy.proxy.relay import Relay, Upload, answer_json, has_come
+from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
 from lantern_proxy.trace import Tracer, is_on
 from lantern_proxy.upstream import Upstream
 from lantern_proxy.wire import protocol_of
@@ -34,28 +35,22 @@ from lantern_proxy.wire.http import Arrival
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
 
-_STREAMED_BYTES = 1_048_576
-"""A body of unknown length, or longer than this, goes on as it comes, where nobody has to read it first."""
-_LOST_BODY = {
-    "error": {
-        "message": "lantern did not get the body of this request, because it asks for an upgrade; send plain HTTP/1.1 "
-        "(Java: HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1))",
-        "type": "invalid_request_error",
-    }
+_NOT_A_WORKER = {
+    "error": {"message": "this port is for lantern's own workers; use the one it serves on", "type": "permission_error"}
 }
-_NOT_A_WORKER = {"error": {"message": "lantern's workers talk here; use its own port", "type": "permission_error"}}
 _NO_WEBSOCKET = {"error": {"message": "lantern speaks HTTP here, no WebSocket; use POST", "type": "upgrade_required"}}
 
 
 class App:
-    """What passes through goes to the door at once, past middleware and routing."""
+    """The ASGI application. Requests for an upstream go straight to `door`, without middleware and routing."""
 
     def __init__(self, config: Config, lifespan: "Callable[[App], AbstractAsyncContextManager[None]]") -> None:
         self.state = SimpleNamespace(others=None)
-        """For whoever answers: proxy, upstream, doors, others, started_at; events, once something of ours was asked."""
+        """What endpoints use: proxy, upstream, doors, others, started_at; and events, after the first request for a
+        page."""
         self._config, self.lifespan = config, lifespan
         self.failure: Exception | None = None
-        """Why it could not start, for whoever serves it."""
+        """What kept it from starting; whoever runs the server raises it."""
         self._health = AdminDoor(config, health)
         self._pages: ASGIApp | None = None
 
@@ -90,7 +85,7 @@ class App:
         await self._pages(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """From the start-up to the shutdown. What goes wrong in either is raised, and told by the server."""
+        """ASGI's lifespan protocol. Errors at start-up and shutdown are raised, and reported by the server."""
         await receive()
         async with AsyncExitStack() as life:
             try:
@@ -155,7 +150,7 @@ def create(
 
 
 async def door(scope: Scope, receive: Receive, send: Send) -> None:
-    """Every path that is not ours. What passes here is neither wrapped nor buffered."""
+    """Serve a path that is not below /lantern: admit the request, find its session if it has one, relay the answer."""
     if scope["type"] != "http":
         return
     state, arrival = scope["app"].state, _arrival(scope)
@@ -174,16 +169,9 @@ async def door(scope: Scope, receive: Receive, send: Send) -> None:
         await answer_json(send, 426, _NO_WEBSOCKET, [(b"upgrade", b"HTTP/1.1"), (b"connection", b"close")])
         return
     memory = arrival.method == "POST" and protocol_of(arrival.path) is not None
-    upload = Upload(receive) if not memory and _is_large(arrival) else None
-    if upload is None:
-        try:
-            arrival.body = await whole(receive)
-        except ClientLeft:
-            return
-        if not arrival.body and arrival.header("upgrade") and _has_body(arrival):
-            # the server's parser stops at an upgrade, whatever follows
-            await answer_json(send, 400, _LOST_BODY, [(b"connection", b"close")])
-            return
+    upload = Upload(receive) if not memory and arrival.may_exceed(STREAMED_BYTES) else None
+    if upload is None and not await has_come(arrival, receive, send):
+        return
     exchange = await state.proxy.prepare(arrival) if memory else None
     await Relay(state.proxy, state.upstream, arrival, exchange, send, upload).run(receive)
 
@@ -192,14 +180,3 @@ def _arrival(scope: Scope) -> Arrival:
     path = scope.get("raw_path", b"").split(b"?")[0].decode("latin-1") or scope["path"]
     headers = tuple(scope["headers"])
     return Arrival(method=scope["method"], path=path, query=scope["query_string"], headers=headers, body=b"")
-
-
-def _is_large(arrival: Arrival) -> bool:
-    if arrival.header("upgrade"):
-        return False
-    length = arrival.header("content-length")
-    return int(length) > _STREAMED_BYTES if length.isdigit() else _has_body(arrival)
-
-
-def _has_body(arrival: Arrival) -> bool:
-    return bool(arrival.header("transfer-encoding")) or arrival.header("content-length") not in ("", "0")

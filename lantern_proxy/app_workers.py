@@ -3,7 +3,7 @@
 What is known of a tenant's sessions, the blocks that ride in them and its limits is in a worker's memory, so that two
 workers must not serve the same one. A connection reaches any worker: what is another's goes on to that one by loopback
 as it came, and its answer comes back as it is. Which one follows from the tenant's name alone, so nothing has to be
-agreed on, and a worker that died is waited for: its listener is kept open meanwhile (cli_workers.py).
+agreed on, and a worker that died is waited for: its listener is kept open meanwhile (cli/workers.py).
 """
 
 import asyncio
@@ -16,19 +16,20 @@ from starlette.types import Receive, Scope, Send
 from lantern_proxy.app_place import Place
 from lantern_proxy.config import Config
 from lantern_proxy.doors import PASSED, Doors
-from lantern_proxy.proxy_relay import ClientLeft, Relay, Upload, answer_json, whole
-from lantern_proxy.proxy_tenants import Tenants
-from lantern_proxy.upstream_errors import RemoteProtocolError, TransportError
-from lantern_proxy.upstream_http1 import Http1, Origin
+from lantern_proxy.proxy.relay import Relay, Upload, answer_json, has_come
+from lantern_proxy.proxy.tenants import Tenants
+from lantern_proxy.upstream.errors import RemoteProtocolError, TransportError
+from lantern_proxy.upstream.http1 import Http1, Origin
 from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header
 
 _SECRET, _CLIENT = b"x-lantern-worker", b"x-lantern-worker-client"
 _FRAMING = HOP_BY_HOP | {b"content-length", b"expect"}
 _MORE_S = 60.0
-"""A worker is waited for so much longer than it waits for its upstream."""
-_TOLD_S = 1.5
-"""Most seconds that another worker may take to tell of itself."""
-_STREAM_BYTES = 1_048_576
+"""How much longer one worker waits for another than that one waits for its upstream."""
+_STATUS_S = 1.5
+"""Most seconds to wait for another worker's health or metrics."""
+STREAMED_BYTES = 1_048_576
+"""Longer bodies, and those of unknown length, are passed on as they come, unless they have to be read here first."""
 
 
 class Others:
@@ -63,7 +64,7 @@ class Others:
     # --- to another worker -----------------------------------------------------------------------------------------
 
     def owner(self, arrival: Arrival, doors: Doors, tenants: Tenants) -> int:
-        """Whose the request is. One that asks for an upgrade stays: its answer is the same everywhere."""
+        """The number of the worker that serves the request. An upgrade stays here: every worker refuses it alike."""
         if arrival.header("upgrade"):
             return self.number
         credential = arrival.credential()
@@ -74,19 +75,16 @@ class Others:
     async def pass_on(self, owner: int, scope: Scope, arrival: Arrival, receive: Receive, send: Send) -> None:
         """Let the request's own worker serve it."""
         length = arrival.header("content-length")
-        known = int(length) <= _STREAM_BYTES if length.isdigit() else not arrival.header("transfer-encoding")
-        upload = None if known else Upload(receive)
+        upload = Upload(receive) if arrival.may_exceed(STREAMED_BYTES) else None
         headers = self._headers(scope, arrival.headers)
         if upload is None:
-            try:
-                arrival.body = await whole(receive)
-            except ClientLeft:
+            if not await has_come(arrival, receive, send):
                 return
         elif length:
             headers.append((b"content-length", length.encode()))
         state = scope["app"].state
         crossing = _Crossing(state.proxy, state.upstream, arrival, None, send, upload)
-        crossing.origin, crossing.http1, crossing.told = self._origin(owner), self._http1, headers
+        crossing.origin, crossing.http1, crossing.headers = self._origin(owner), self._http1, headers
         await crossing.run(receive)
 
     def _headers(self, scope: Scope, headers: tuple[Header, ...] | list[Header]) -> list[Header]:
@@ -94,19 +92,19 @@ class Others:
         kept = [pair for pair in headers if pair[0] not in _FRAMING and pair[0] not in (_SECRET, _CLIENT)]
         return [*kept, (_SECRET, self._place.secret.encode()), (_CLIENT, client.encode())]
 
-    async def told(self, scope: Scope) -> Mapping[int, bytes]:
+    async def answers(self, scope: Scope) -> Mapping[int, bytes]:
         """What the other workers answer to this request (a GET for /lantern/...); without those that do not."""
 
         async def ask(number: int) -> bytes | None:
             try:
-                async with asyncio.timeout(_TOLD_S):
+                async with asyncio.timeout(_STATUS_S):
                     return b"".join([piece async for piece in self.stream(number, scope)])
             except (TimeoutError, TransportError):
                 return None
 
         numbers = [n for n in range(len(self._place.ports)) if n != self.number]
-        answers = await asyncio.gather(*map(ask, numbers))
-        return {n: body for n, body in zip(numbers, answers, strict=True) if body is not None}
+        bodies = await asyncio.gather(*map(ask, numbers))
+        return {n: body for n, body in zip(numbers, bodies, strict=True) if body is not None}
 
     @property
     def numbers(self) -> range:
@@ -132,14 +130,14 @@ class _Crossing(Relay):
 
     origin: Origin
     http1: Http1
-    told: list[Header]
+    headers: list[Header]
 
     async def _forward(self) -> None:
         arrival = self.arrival
         target = arrival.path.encode("latin-1") + (b"?" + arrival.query if arrival.query else b"")
         body = self.upload if self.upload is not None else arrival.body
         try:
-            answer = await self.http1.ask(self.origin, arrival.method.encode(), target, self.told, body)
+            answer = await self.http1.ask(self.origin, arrival.method.encode(), target, self.headers, body)
         except TransportError as error:
             message = f"lantern: the worker of this request ended ({error or type(error).__name__}); send it again"
             await answer_json(self.send, 502, {"error": {"message": message, "type": "upstream_error"}}, [])

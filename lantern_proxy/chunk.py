@@ -10,11 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import count
 from typing import Literal
 
-from lantern_proxy.analyze import fences, sentences, specifics, terms
-from lantern_proxy.analyze_standing import is_rule
-from lantern_proxy.turn import Filed, Item, Passage, strip_block
+from lantern_proxy.analyze import fences, folded, sentences, terms
+from lantern_proxy.analyze.specific import specifics
+from lantern_proxy.analyze.standing import is_rule
+from lantern_proxy.turn import Filed, Item, Passage, strip_block, without_reminders
 
 MAX_CHARS = 1_200
 """Longest passage; a single word, path or URL that is longer stays whole up to ten times this."""
@@ -24,8 +26,8 @@ MAX_TAGS = 32
 SUMMARY_CHARS, MESSAGE_CHARS = 1_200, 500
 """The extractive summary of the LANTERN paper: 500 characters a message, cut at 1,200."""
 
-_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
-_RUN = re.compile(r"\S{120,}")
+_LONG_RUN = 120
+_RUN = re.compile(rf"\S{{{_LONG_RUN},}}")
 _ALPHABET = re.compile(r"[A-Za-z0-9+/=_-]{100,}")
 _CHANGE = re.compile(r"[a-z][A-Z0-9]|[A-Z][0-9]|[0-9][A-Za-z]|[A-Z][a-z](?=[A-Z0-9])")
 _BREAK = re.compile(r"[,;{}()\[\]|&]+")
@@ -39,14 +41,18 @@ Kind = Literal["episodic", "semantic", "procedural"]
 
 def passages(filed: Filed, session: str) -> tuple[Passage, ...]:
     """The passages of one archived message, in order; none for side calls, system text, media and reasoning."""
+    return tuple(one_by_one(filed, session))
+
+
+def one_by_one(filed: Filed, session: str) -> Iterator[Passage]:
+    """The same for whoever has other things to do in between."""
     if filed.side or filed.message.role in ("system", "developer"):
-        return ()
-    found: list[Passage] = []
+        return
+    part = count()
     for item in filed.message.items:
         text = readable(item)
         for start, end, noise in pieces(text):
-            found.append(_passage(filed, session, item, len(found), text[start:end], noise))
-    return tuple(found)
+            yield _passage(filed, session, item, next(part), text[start:end], noise)
 
 
 def _passage(filed: Filed, session: str, item: Item, part: int, text: str, noise: bool) -> Passage:
@@ -88,7 +94,7 @@ def _spoken(days: int) -> str:
 def readable(item: Item) -> str:
     """What of an item is worth finding: prose, results, and a call as `shell: cat f1.txt`; else empty."""
     if item.kind in ("text", "result", "compaction"):
-        return _REMINDER.sub("\n", strip_block(item.text)).strip()
+        return without_reminders(strip_block(item.text), "\n").strip()
     if item.kind == "call":
         return f"{item.name}: {_arguments(item.text)}".strip(": \n")
     return ""
@@ -130,7 +136,7 @@ def pieces(text: str) -> Iterator[tuple[int, int, bool]]:
     (the archive has the message whole), so that the words around it stay whole and short.
     """
     at = 0
-    for run in _RUN.finditer(text) if len(text) >= 120 else ():
+    for run in _RUN.finditer(text) if max(map(len, text.split()), default=0) >= _LONG_RUN else ():
         noise = _noise(run.group())
         if noise is None:
             continue
@@ -240,9 +246,9 @@ def turn_passage(turn: Sequence[Filed], session: str) -> Passage | None:
 
 _STEP = re.compile(r"\s*(?:(?:\d+[.)]|[$>#]) |(?:first|then|next|finally|run|install|execute)\b)", re.I)
 _FACTS = re.compile(
-    r"\b(?:prefer|always|never|favou?rite|my name|call me|i am|i'm a|i live|means|is called|uses?|is set to|default)\b",
-    re.I,
+    r"\b(?:prefer|always|never|favou?rite|my name|call me|i am|i'm a|i live|means|is called|uses?|is set to|default)\b"
 )
+"""Of a text in lower case: a third of what it costs to ignore case."""
 _FACT_PARTS = (
     "prefer", "always", "never", "favo", "my name", "call me", "i am", "i'm a", "i live", "means", "is called", "use",
     "is set to", "default",
@@ -260,11 +266,8 @@ def kind(text: str, item: Item) -> Kind:
 
 
 def _states_a_fact(text: str) -> bool:
-    if text.isascii():
-        lower = text.lower()
-        if not any(part in lower for part in _FACT_PARTS):
-            return False
-    return _FACTS.search(text) is not None
+    low = folded(text)
+    return any(part in low for part in _FACT_PARTS) and _FACTS.search(low) is not None
 
 
 def summarise(turn: Sequence[Filed]) -> str:

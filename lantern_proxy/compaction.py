@@ -9,7 +9,7 @@ stands in the place of the gone decide:
     a result or text that is short now                  cleared
 
 A summary is text that the proxy saw generated and that now stands in another role or message, or text of any origin
-that speaks of the gone in the words of the gone. Words of clients (history.MARKER) only break ties (wire notes, 3).
+that speaks of the gone in the words of the gone. Words of clients (history.MARKER) only break ties.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,12 @@ from lantern_proxy.history import (
     goes_on,
     plain,
 )
-from lantern_proxy.history_same import SYSTEM
-from lantern_proxy.turn import LOSSES, Event, Item, Message, Request
+from lantern_proxy.turn import LOSSES, SYSTEM, Event, Item, Message, Request
+
+_RUN_CHARS, _RUN_STEP = SUMMARY_CHARS, 30
+"""A run of a text: any stretch that is as long as both together holds one from end to end."""
+_RUNS_CHARS, _SIDE_ANSWERS = 2_000, 4
+"""Of how much of an answer, and of how many, runs are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,8 @@ class Verdict:
     """Those of them that the client took back (an edit, a rewind) instead of losing them."""
     anchor: int | None = None
     """Index of the message at which the loss happened: the summary, the first kept user text, the cleared result."""
+    asked: str = ""
+    """What waits for an answer, where it is not all of its message."""
 
     @property
     def is_loss(self) -> bool:
@@ -92,13 +98,17 @@ def _event(seen: Seen, restart: bool) -> tuple[Event, int | None]:
         if renewed is not None:
             return "compacted", renewed
         return ("cleared", max(seen.new[b].at for _, b in cleared)) if cleared else (seen.forward, None)
-    if seen.is_undone:
+    if seen.is_undone or seen.is_told_again:
         return "branch", None
+    if seen.is_joined:
+        return seen.forward, None
     summary = _summary_at(seen)
     if summary is not None:
         return "compacted", summary
     if seen.pairs and seen.is_rewritten:
         return seen.forward, None
+    if seen.is_gone_back:
+        return "branch", None
     if seen.is_rewound and (seen.pairs or seen.returned or seen.is_edited or not restart):
         only_answer = not seen.fresh and all(seen.session.head[seen.old[a].at].produced for a in seen.gone)
         return ("retry" if only_answer else "branch"), None
@@ -128,7 +138,9 @@ def _summary_at(seen: Seen) -> int | None:
             return seen.new[b].at
     if seen.pairs and seen.is_rewritten:
         return None
-    found = _marked(seen, early)
+    found = next((seen.new[b].at for b in early if _holds_run(seen, plain(seen.new[b].item.text))), None)
+    if found is None:
+        found = _marked(seen, early)
     if found is None:
         found = _about_the_gone(seen, early)
     return found if found is not None else _summary_in_system(seen)
@@ -155,6 +167,21 @@ def _was_generated(seen: Seen, seat: Seat, *, before: str, in_answer: bool) -> b
         for produced, who in seen.said
         if len(produced) >= SUMMARY_CHARS and produced in text and produced not in before
     )
+
+
+def _holds_run(seen: Seen, text: str) -> bool:
+    """Does a stretch of a late side call's answer stand in `text`, though its client wrote into it or left tags out?
+
+    One that people of the session or its model said before is a quotation.
+    """
+    answers = [produced for produced, who in seen.said if who == "side"][-_SIDE_ANSWERS:]
+    runs = (
+        produced[at : at + _RUN_CHARS]
+        for produced in answers
+        for at in range(0, min(len(produced), _RUNS_CHARS) - _RUN_CHARS + 1, _RUN_STEP)
+    )
+    others = [produced for produced, who in seen.said if who != "side"]
+    return any(run in text and not any(run in other for other in others) for run in runs)
 
 
 def _is_put_in_front(seen: Seen, a: int, b: int) -> bool:
@@ -192,11 +219,14 @@ def _summary_in_system(seen: Seen) -> int | None:
     session, messages = seen.session, seen.request.messages
     known = {print for print, _ in session.system_keys}
     systems = [at for at, m in enumerate(messages) if m.role in SYSTEM]
+    before = "\n".join(plain(e.message.text) for e in session.head if e.message.role in SYSTEM)
     for at in systems:
         if messages[at].print in known:
             continue
         text = plain(messages[at].text)
-        if any(len(produced) >= SUMMARY_CHARS and produced in text for produced, _ in seen.said):
+        if any(len(said) >= SUMMARY_CHARS and said in text and said not in before for said, _ in seen.said):
+            return at
+        if _holds_run(seen, text) and not _holds_run(seen, before):
             return at
         if seen.pairs and seen.is_rewound:
             continue
@@ -235,11 +265,21 @@ def _compaction_item(request: Request, *, last: bool = False) -> int | None:
 
 
 def _first_kept_user(seen: Seen) -> int | None:
+    """The first kept text of a user at which the beginning that providers cache ends, since what followed is gone.
+
+    Where that is the last before the gap it is the anchor itself: what a client pins there outlives the next cut.
+    """
     messages = seen.request.messages
-    same = [b for a, b in seen.pairs if seen.old[a].item.print == seen.new[b].item.print]
-    kept = [seen.new[b].at for b in same if is_spoken(messages[seen.new[b].at])]
-    return kept[0] if kept else _first_spoken(seen.request)
+    same = [(a, seen.new[b].at) for a, b in seen.pairs if seen.old[a].item.print == seen.new[b].item.print]
+    kept = [(a, at) for a, at in same if is_spoken(messages[at])]
+    gap = min(seen.gone)
+    cached = max((seen.new[b].at for a, b in seen.pairs if a < gap), default=-1)
+    spots = [at for a, at in kept if a > gap or at == cached]
+    if spots:
+        return min(spots)
+    spoken = _first_spoken(seen.request, max(0, cached))
+    return cached if spoken is None and cached >= 0 else spoken
 
 
-def _first_spoken(request: Request) -> int | None:
-    return next((at for at, m in enumerate(request.messages) if is_spoken(m)), None)
+def _first_spoken(request: Request, start: int = 0) -> int | None:
+    return next((at for at in range(start, len(request.messages)) if is_spoken(request.messages[at])), None)

@@ -4,15 +4,15 @@ An item of the head that finds no partner is gone; an item of the request that f
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from lantern_proxy.history import is_empty, plain, shared_ends, terms
+from lantern_proxy.history import is_empty, mostly_equal, plain, shared_ends, shared_front, terms
 from lantern_proxy.history_dress import says_same
-from lantern_proxy.turn import Item, Message
+from lantern_proxy.turn import SYSTEM, Item, Message
 from lantern_proxy.turn_memo import Memo
 
 CLEARED_SHARE = 0.35
@@ -23,8 +23,11 @@ _CLEARED_MIN_TERMS, _CLEARED_TERMS_SHARE = 6, 0.2
 _PLACEHOLDER_CHARS = 200
 _CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
 """A text was cut when it lost a fifth of its length, so many characters, and most of what is left stood at its ends."""
-_ALIKE_SHARE = 0.6
-"""Two texts between the same neighbours are one when they share this much of the longer, from both ends."""
+_ELLIPSIS = re.compile(r"\.{3}|…")
+_ELLIPSIS_CHARS, _OMITTED_MIN_CHARS = 40, 12
+"""A text with an ellipsis in its middle was cut however little it lost; the ellipsis may say how much that was."""
+_MARK_CHARS, _MIN_ALIKE = 8, 8
+"""By how much of its beginning and its end a text is found, and the shortest that is taken for one in another dress."""
 _JUNK = 500
 """Items from which on those that come very often are not matched one by one (difflib's autojunk)."""
 _NO_WORD = re.compile(r"\W+")
@@ -50,7 +53,7 @@ def seats(messages: Sequence[Message]) -> list[Seat]:
     return [
         Seat(at, i)
         for at, m in enumerate(messages)
-        if m.role not in ("system", "developer")
+        if m.role not in SYSTEM
         for i in m.items
         if i.kind != "reasoning" and not is_empty(i)
     ]
@@ -96,9 +99,9 @@ def _exact(old: Sequence[Seat], new: Sequence[Seat]) -> Pairs:
     if start == len(old) or start == len(new):
         return pairs
     matcher = SequenceMatcher(None, a_prints[start:], b_prints[start:], autojunk=len(new) - start > _JUNK)
-    for a, b, size in matcher.get_matching_blocks():
-        pairs += [(start + a + i, start + b + i) for i in range(size)]
-    return pairs
+    found = [(start + a + i, start + b + i) for a, b, size in matcher.get_matching_blocks() for i in range(size)]
+    in_place = [(i, i) for i in range(start, min(len(old), len(new))) if a_prints[i] == b_prints[i]]
+    return pairs + (in_place if len(in_place) >= len(found) else found)  # "2 minutes ago: go on" may be another by now
 
 
 def _gaps(pairs: Pairs, old: Sequence[Seat], new: Sequence[Seat]) -> Iterator[tuple[range, range]]:
@@ -111,10 +114,19 @@ def _gaps(pairs: Pairs, old: Sequence[Seat], new: Sequence[Seat]) -> Iterator[tu
 def _alike_in_gap(
     old: Sequence[Seat], new: Sequence[Seat], gap_old: range, gap_new: range, answer: int, pending: int
 ) -> Iterator[tuple[int, int]]:
+    if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= pending:
+        in_place = list(zip(gap_old, gap_new, strict=False))
+        if all(_mostly_equal(old[a].item, new[b].item) for a, b in in_place):
+            yield from in_place  # times in each of them
+            return
     at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
+    marks = {a: _marks(old[a].item) for a in gap_old}
     for b in gap_new:
+        own = _marks(new[b].item)
         for a in range(at, min(gap_old.stop, at + 400)):
             before, after = old[a].item, new[b].item
+            if not alone and old[a].at < answer and own.isdisjoint(marks[a]):
+                continue
             if b >= pending and len(plain(after.text)) > len(plain(before.text)):
                 continue  # what was added to a text that waits for its answer is new
             redressed = old[a].at >= answer and after.role == "assistant" and says_same([before], [after])
@@ -135,17 +147,16 @@ def is_alike(a: Item, b: Item) -> bool:
     if a.kind != "text":
         return False
     short, long = sorted((plain(a.text), plain(b.text)), key=len)
-    if len(short) >= 8 and (long.startswith(short) or long.endswith(short)):
+    if len(short) >= _MIN_ALIKE and (long.startswith(short) or long.endswith(short)):
         return True
-    return len(short) >= 8 and len(long) < 2 * len(short) and _bare(short) == _bare(long)
+    return len(short) >= _MIN_ALIKE and len(long) < 2 * len(short) and _bare(short) == _bare(long)
 
 
 def _mostly_equal(a: Item, b: Item) -> bool:
     """A text in which something in the middle changed: a time, the open files."""
     if a.kind != "text" or b.kind != "text" or a.role != b.role:
         return False
-    before, after = plain(a.text), plain(b.text)
-    return shared_ends(before, after) >= _ALIKE_SHARE * max(len(before), len(after))
+    return mostly_equal(plain(a.text), plain(b.text))
 
 
 def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int) -> Pairs:
@@ -158,12 +169,30 @@ def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int)
         places.setdefault(new[b].item.print, []).append(b)
     found = [(a, places[old[a].item.print].pop()) for a in gone if places.get(old[a].item.print)]
     taken, matched = {b for _, b in found}, {a for a, _ in found}
+    marked = _by_mark(new, fresh)
     for a in gone:
-        match = next((b for b in fresh if b not in taken and is_alike(old[a].item, new[b].item)), None)
-        if a not in matched and match is not None:
+        near = sorted({b for mark in _marks(old[a].item) for b in marked.get(mark, ())}) if a not in matched else []
+        match = next((b for b in near if b not in taken and is_alike(old[a].item, new[b].item)), None)
+        if match is not None:
             found.append((a, match))
             taken.add(match)
     return found
+
+
+def _by_mark(new: Sequence[Seat], fresh: Sequence[int]) -> dict[str, list[int]]:
+    marked: dict[str, list[int]] = {}
+    for b in fresh:
+        for mark in _marks(new[b].item):
+            marked.setdefault(mark, []).append(b)
+    return marked
+
+
+def _marks(i: Item) -> Set[str]:
+    """Two items that are alike (is_alike) share one of these at least, so that not each is compared with each."""
+    if i.kind != "text":
+        return {*i.ids}
+    text = plain(i.text)
+    return {*i.ids, f"front {text[:_MARK_CHARS]}", f"back {text[-_MARK_CHARS:]}", f"bare {_bare(text)[:_MARK_CHARS]}"}
 
 
 def is_cleared(old: Item, new: Item) -> bool:
@@ -188,7 +217,19 @@ def is_cut(old: Item, new: Item) -> bool:
         return False
     before, after = plain(old.text), plain(new.text)
     shorter = len(after) <= min(_CUT_SHARE * len(before), len(before) - _CUT_MIN_CHARS)
-    return shorter and shared_ends(before, after) >= _OWN_SHARE * len(after)
+    return (shorter and shared_ends(before, after) >= _OWN_SHARE * len(after)) or _omits(before, after)
+
+
+def _omits(before: str, after: str) -> bool:
+    """Is `after` the beginning and the end of `before`, with an ellipsis and little else for what stood between?"""
+    if len(before) - len(after) < _OMITTED_MIN_CHARS:
+        return False
+    front = shared_front(before, after)
+    back = shared_front(before[front:][::-1], after[front:][::-1])
+    mark = after[max(0, front - 2) : len(after) - back + 2]  # a text may go on with a point where the ellipsis stands
+    lost = before[front : len(before) - back]
+    own = min(front, back) >= _MARK_CHARS and len(mark) <= _ELLIPSIS_CHARS
+    return own and bool(_ELLIPSIS.search(mark)) and not _ELLIPSIS.search(lost)
 
 
 def is_replaced_media(old: Sequence[Seat], new: Sequence[Seat], a: int, b: int, gone: int) -> bool:

@@ -3,8 +3,7 @@
 from typing import Literal
 
 from lantern_proxy.history import is_empty
-from lantern_proxy.history_same import SYSTEM
-from lantern_proxy.turn import Message, Request
+from lantern_proxy.turn import SYSTEM, Message, Request
 
 
 def is_spoken(m: Message) -> bool:

@@ -6,14 +6,17 @@ from functools import cached_property
 from itertools import pairwise
 
 from lantern_proxy.compaction_align import Seat, align, is_alike, is_cleared, is_cut, is_replaced_media, seats
-from lantern_proxy.history import Session, before_answer, chains, place_key, plain, terms
-from lantern_proxy.turn import Event, Request
+from lantern_proxy.compaction_lines import stands_in
+from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, chains, mostly_equal, place_key, plain, terms
+from lantern_proxy.history_dress import strings_of
+from lantern_proxy.turn import Event, Item, Request
 
 _MIN_TERMS, _MIN_SHARE = 6, 1 / 3
 """A text is about the gone when it has so many terms, and that share of them is theirs."""
 LOST_TEXTS, _LOST_CHARS = 400, 400
 """Of how many gone items, and of how much of each, the terms are taken."""
 _CLEARED_TEXT_CHARS = 400
+_TEXTS_TOLD = 4
 
 
 Said = Collection[tuple[str, str]]
@@ -141,6 +144,55 @@ class Seen:
         """Is more of what the session held long ago back than is gone? Then a compaction was taken back."""
         return len(self.returned) > len(self.gone)
 
+    @property
+    def is_joined(self) -> bool:
+        """Does all that is gone stand within texts that are new? Then it was only put together otherwise."""
+        gone = {a: self.old[a].item for a in self.gone if self.old[a].item.kind != "call"}
+        other = [b for a, b in self.matched if self.old[a].item.print != self.new[b].item.print]
+        whole = "\n".join(
+            plain(self.new[b].item.text) for b in (*self.fresh, *other) if self.new[b].item.kind == "text"
+        )
+        chars = sum(len(plain(i.text)) for i in gone.values())
+        if any(i.kind not in ("text", "result") for i in gone.values()) or chars > len(whole):
+            return False
+        told = all(stands_in(whole, i.text, notes=a >= self._last_turn) for a, i in gone.items())
+        return bool(gone) and told and all(text in whole for text in self._long_arguments)
+
+    @property
+    def _long_arguments(self) -> list[str]:
+        """What gone calls passed to tools, where it is long: a file that was written, of which the result says "ok"."""
+        calls = [self.old[a].item for a in self.gone if self.old[a].item.kind == "call"]
+        return [text for i in calls for text in map(plain, strings_of(i.text)) if len(text) >= SUMMARY_CHARS]
+
+    @property
+    def is_gone_back(self) -> bool:
+        """Does the request go on from where the session was long ago, and its head is not?"""
+        if not self.returned or not self.pending:
+            return False
+        chain = chains(self.request.messages)[self.new[self.pending - 1].at]
+        return place_key(chain) in self.session.keys
+
+    @property
+    def is_told_again(self) -> bool:
+        """Stands in place of the gone what was said before: each answer as it was, the user's texts but for a part?
+
+        Where clients write times into what their users say, no history is what it was. The first of those texts might
+        be a summary.
+        """
+        unpaired = [self.new[b].item for b in (*self.fresh, *self.returned) if b < self.pending]
+        answers = [i for i in unpaired if i.role == "assistant" and i.kind == "text"]
+        spoken = sum(i.role == "user" and i.kind == "text" for i in unpaired)
+        if not self.pairs or not self.is_rewound or not 0 < spoken <= len(answers):
+            return False
+        if any(i.kind == "compaction" for i in unpaired):
+            return False
+        told = {text for text, who in self.said if who == "assistant"}
+        if not all(plain(i.text) in told for i in answers):
+            return False
+        users = [plain(i.text) for i in unpaired if i.role == "user" and i.kind == "text"]
+        before = [text for text, who in self.said if who == "user"]
+        return all(any(text in old or mostly_equal(old, text) for old in before) for text in users[:_TEXTS_TOLD])
+
     @cached_property
     def _lost_terms(self) -> set[str]:
         gone = [self.old[a].item for a in self.gone[:LOST_TEXTS]]
@@ -194,9 +246,13 @@ def see(session: Session, request: Request, said: Said) -> Seen:
 
 def _pending(new: Sequence[Seat]) -> int:
     at = len(new)
-    while at and new[at - 1].at == new[-1].at and is_user_text(new[at - 1]):
+    while at and new[at - 1].at == new[-1].at and _is_said(new[at - 1].item):
         at -= 1
     return at
+
+
+def _is_said(i: Item) -> bool:
+    return i.role == "user" and i.kind in ("text", "media")
 
 
 def _is_finished(session: Session) -> bool:

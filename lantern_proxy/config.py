@@ -23,7 +23,6 @@ import yaml
 from lantern_proxy.config_check import ConfigError, Like, Section, Url, Within, bare, convert, hints_of, shown
 from lantern_proxy.config_retrieval import RetrievalConfig, Signal, Weight
 from lantern_proxy.config_safety import AccessConfig, PrivacyConfig
-from lantern_proxy.config_trace import TraceConfig
 
 ENVIRONMENT: Mapping[str, str] = {
     "LANTERN_PORT": "server.port",
@@ -275,6 +274,17 @@ TenantName = Annotated[
     str,
     Like(r"(?!t_)[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "use letters, digits, _ . -, and not t_..., which credentials have"),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceConfig(Section):
+    """The `trace:` section. Spans hold no text of a message and no credential."""
+
+    otlp_endpoint: Annotated[str, Url(optional=True)] = ""
+    """A collector's OTLP address over HTTP, "http://127.0.0.1:4318"; needs the extra `otel`. Empty: what
+    OTEL_EXPORTER_OTLP_ENDPOINT says, and without that nothing is traced."""
+    service_name: Annotated[str, Like(r"\S+", "use a name without spaces")] = "lantern"
+    """What the spans are of. OTEL_SERVICE_NAME overrides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

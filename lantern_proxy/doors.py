@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -42,7 +42,7 @@ PASSED = "lantern.passed"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why somebody does not come in. Never repeats a credential."""
+    """Why a request is refused. The message never repeats a credential."""
 
     status: int
     kind: str
@@ -64,7 +64,7 @@ class Refusal:
 
 
 class Doors:
-    """The door to the upstreams. Raises KeysError when there is a keys file that cannot be read."""
+    """The door to the upstreams. Raises KeysError when the keys file cannot be read."""
 
     def __init__(self, config: Config) -> None:
         self._config = config.access
@@ -74,18 +74,20 @@ class Doors:
         self._most = config.access.max_body_mb * 1_000_000
 
     def admit(self, arrival: Arrival, caller: str) -> Refusal | None:
-        """Why a request for an upstream does not pass. With a proxy key its tenant and upstream key are set.
+        """Why a request for an upstream is refused; None admits it. A proxy key sets its tenant and upstream key.
 
         caller: the address that it comes from
         """
         headers = dict(arrival.headers)
-        if b"origin" in headers and (refused := self._page(arrival, headers)):
+        if b"origin" in headers and (refused := self._refuse_page(arrival, headers)):
             return refused
         if "." in arrival.path and climbs(arrival.path):
-            return Refusal(400, "invalid_request_error", "the path leaves the upstream's base; take the .. out of it")
+            return Refusal(
+                400, "invalid_request_error", "the path climbs above the upstream's base URL; take the .. out of it"
+            )
         self._keyring.refresh()
         key: ProxyKey | None = None
-        if self._asks:
+        if self._needs_key:
             key = self._keyring.find(_presented(arrival))
             if key is None:
                 return Refusal(401, "authentication_error", _NO_KEY, ((b"www-authenticate", b"Bearer"),))
@@ -107,24 +109,29 @@ class Doors:
     def tenant_of(self, arrival: Arrival) -> str:
         """The tenant of the proxy key that a request came with; empty when there is none."""
         self._keyring.refresh()
-        key = self._keyring.find(_presented(arrival)) if self._asks else None
+        key = self._keyring.find(_presented(arrival)) if self._needs_key else None
         return key.tenant if key else ""
 
     @property
-    def _asks(self) -> bool:
-        """Is a proxy key asked for?"""
+    def _needs_key(self) -> bool:
+        """Must a request bring a proxy key?"""
         return self._config.keys != "off" and (self._keyring.is_used or self._config.keys == "required")
 
-    def _page(self, arrival: Arrival, headers: Mapping[bytes, bytes]) -> Refusal | None:
-        """A web page is asking. One that rebinds its own name to this machine, or that asks without a credential of
-        its user, must be known: anybody's page could."""
+    def _refuse_page(self, arrival: Arrival, headers: Mapping[bytes, bytes]) -> Refusal | None:
+        """Why a web page (a request with `Origin`) is refused: any page in a browser of this machine could send it.
+
+        A page whose host name is not ours may have been rebound to this address; one without a credential needs none to
+        use a model that runs here.
+        """
         host, origin = _host(headers.get(b"host", b"")), headers[b"origin"].decode("latin-1")
         if origin in self._config.origins:
             return None
         if not names_us(host, self._own):
-            return Refusal(403, "permission_error", f"host {host!r} may not ask from a page; see access.hosts")
-        if not arrival.credential() and not names_us(urlsplit(origin).hostname or "", self._own, loopback=True):
-            return Refusal(403, "permission_error", f"origin {origin!r} may not ask; see access.origins")
+            return Refusal(403, "permission_error", f"a web page may not use host {host!r}; name it in access.hosts")
+        if not arrival.credential() and not names_us(_parts(origin).hostname or "", self._own, loopback=True):
+            return Refusal(
+                403, "permission_error", f"pages of {origin!r} may not use this proxy; name it in access.origins"
+            )
         return None
 
     def _too_long(self) -> Refusal:
@@ -132,7 +139,7 @@ class Doors:
         return Refusal(413, "request_too_large", told)
 
     def measured(self, arrival: Arrival, receive: Receive, send: Send) -> tuple[Receive, Send]:
-        """The same pair; for a body that does not tell its length, one that ends it with 413 when it grows too long."""
+        """The same pair, but a body of unknown length is counted as it comes and ends with 413 once it is too long."""
         if not arrival.header("transfer-encoding"):
             return receive, send
         meter = _Meter(self._most, self._too_long(), receive, send)
@@ -271,8 +278,8 @@ class AdminDoor:
         if self._token:
             told = "the admin token is needed: Authorization: Bearer TOKEN"
             return Refusal(401, "authentication_error", told, ((b"www-authenticate", b'Basic realm="lantern"'),))
-        told = f"{caller or 'this caller'} may not ask: conversations are shown on this machine only"
-        return Refusal(403, "permission_error", f"{told}, or to those who have {self._config.access.admin_token_env}")
+        told = f"{caller or 'this caller'} may not see this: conversations are shown on this machine only"
+        return Refusal(403, "permission_error", f"{told}; set {self._config.access.admin_token_env} to let others in")
 
     def _foreign_page(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
         """Of what changes something: did a page of another origin send it?"""
@@ -280,9 +287,9 @@ class AdminDoor:
         site = headers.get(b"sec-fetch-site", b"none")
         if origin and origin not in self._config.access.origins:
             host = headers.get(b"host", b"").decode("latin-1")
-            if urlsplit(origin).netloc.lower() != host.lower():
+            if _parts(origin).netloc.lower() != host.lower():
                 return Refusal(
-                    403, "permission_error", f"origin {origin!r} may not change anything; see access.origins"
+                    403, "permission_error", f"pages of {origin!r} may not change anything; name it in access.origins"
                 )
         if not origin and site not in (b"none", b"same-origin"):
             return Refusal(403, "permission_error", "a page of another origin may not change anything")
@@ -344,10 +351,15 @@ def names_us(host: str, own: frozenset[str], *, loopback: bool = False) -> bool:
 
 def _host(value: bytes) -> str:
     """The host of a Host header, without its port."""
+    return _parts(f"//{value.decode('latin-1')}").hostname or ""
+
+
+def _parts(url: str) -> SplitResult:
+    """A URL taken apart. One that cannot be (`http://[::1`) has no parts, and so names nobody."""
     try:
-        return urlsplit(f"//{value.decode('latin-1')}").hostname or ""
+        return urlsplit(url)
     except ValueError:
-        return ""
+        return urlsplit("")
 
 
 def is_loopback(host: str) -> bool:

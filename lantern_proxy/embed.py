@@ -24,8 +24,7 @@ from lantern_proxy import compiled
 from lantern_proxy.compiled import DamagedCache, ModelError, Served, available
 
 if TYPE_CHECKING:
-    from lantern_proxy.embed_late import Projection
-    from lantern_proxy.embed_model import Compiled, Vectors
+    from lantern_proxy.embed_model import Compiled, Projection, Vectors
     from lantern_proxy.signals_late import Asked, Tokens
 
 __all__ = ["DamagedCache", "Embedder", "ModelError", "available", "export", "folder_of"]
@@ -64,14 +63,14 @@ class Embedder(Served["Compiled"]):
     @cached_property
     def late(self) -> "Projection | None":
         """What makes token vectors of this model's output; None: none are made."""
-        from lantern_proxy.embed_late import projection_of
+        from lantern_proxy.embed_model import projection_of
 
         return projection_of(self.model) if self._late_wanted else None
 
     @property
     def recipe(self) -> str:
         """As `name`, of token vectors; empty: none are made."""
-        from lantern_proxy.embed_late import RECIPE as LATE
+        from lantern_proxy.embed_model import LATE
 
         return f"{self.name}/{LATE}" if self.late else ""
 

@@ -6,6 +6,7 @@
 The two calls are the whole life of a turn in the core; the proxy adds the wire, the archive and the restore.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,8 +14,9 @@ from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import Entry, Session, advance, answered, before_answer, begin, chain_of, system_text
+from lantern_proxy.history_script import lines_of
 from lantern_proxy.session import Known, Link, link, remember
-from lantern_proxy.turn import Answer, Event, Filed, Identity, Request
+from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Identity, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +59,22 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         after, filed = advance(session, request, unseen, now=now)
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
     said = known.said.get(found.session.id, {}).items()
-    verdict = compare(found.session, request, said=said, restart=found.restart)
+    lines = lines_of(found.session, request) or request
+    verdict = compare(found.session, lines, said=said, restart=found.restart)
     session = found.session
     if (verdict.is_loss and not session.lost) or (found.family and not session.family):
         session = replace(session, lost=session.lost or verdict.is_loss, family=session.family or found.family)
-    after, filed = advance(session, request, verdict.kept, now=now, abandoned=verdict.abandoned)
+    after, filed = advance(session, lines, verdict.kept, now=now, abandoned=verdict.abandoned)
+    if lines is not request:
+        verdict = _in_one_text(verdict, request, asked=lines.messages[-1].text)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
+
+
+def _in_one_text(verdict: Verdict, request: Request, *, asked: str) -> Verdict:
+    """What was found of the lines of a text, for the only message that holds them all."""
+    at = next(n for n, m in enumerate(request.messages) if m.role not in SYSTEM)
+    anchor = None if verdict.anchor is None else at
+    return dataclasses.replace(verdict, kept=(None,) * len(request.messages), anchor=anchor, asked=asked)
 
 
 def _side(known: Known, request: Request, found: Link, now: float, new_id: Callable[[], str]) -> Step:
@@ -109,9 +121,9 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Sequence[st
     session = replace(
         row, head=head_of_all, chain=chain_of(head_of_all), keys=frozenset(by_key), system=system_text(request),
         opening=frozenset(i.print for f in filed[:first_answer] for i in f.message.items),
-        system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in ("system", "developer")),
+        system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in SYSTEM),
         position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
-        lost=any(f.key not in head and f.message.role not in ("system", "developer") for f in filed),
+        lost=any(f.key not in head and f.message.role not in SYSTEM for f in filed),
     )  # fmt: skip
     remember(known, session)  # all it ever held, so that every text of it is found
     entries = tuple(map(_entry, shown))

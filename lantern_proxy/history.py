@@ -14,8 +14,8 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lantern_proxy.history_same import SYSTEM, chain_after, chain_hashes, chain_on, changed, once, reads_same
-from lantern_proxy.turn import BLANK, Answer, Api, Filed, Item, Message, Request, canonical, fingerprint
+from lantern_proxy.history_same import chain_after, chain_hashes, chain_on, changed, once, reads_same
+from lantern_proxy.turn import BLANK, SYSTEM, Answer, Api, Filed, Item, Message, Request, canonical, fingerprint
 from lantern_proxy.turn_memo import Memo
 
 SUMMARY_CHARS = 60
@@ -80,11 +80,22 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
 _TERM = re.compile(r"[^\W\u2e80-\U0003ffff]{4,}|(?=([\u2e80-\U0003ffff]{2}))")
 """Words of four letters and more; of scripts without spaces, every two signs that stand together."""
 _SAME_OPENING_CHARS = 80
+_EQUAL_SHARE = 0.6
+"""Two texts are mostly equal when they share this much of the longer, from both ends."""
 _SYSTEMS = 64
 """System messages that a session is known by: some clients write the time into theirs, with every request."""
 
 plain = Memo(canonical, most_bytes=8 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 """canonical(), remembered: clients send their whole history with every request."""
+_LONG_CHARS = 65_536
+
+
+def prepare(request: Request) -> None:
+    """Make plain() of the long texts of a request, for whoever asks soon and must not take long."""
+    for each in request.messages:
+        for text in {each.text, *(i.text for i in each.items)}:
+            if len(text) > _LONG_CHARS:
+                plain(text)
 
 
 def is_empty(i: Item) -> bool:
@@ -125,14 +136,30 @@ def _alike(a: str, b: str) -> bool:
     words_a, words_b = set(a.split()), set(b.split())
     if len(words_a & words_b) >= 0.6 * len(words_a | words_b):  # of all: two prompts may share a whole section
         return True
-    return shared_ends(a, b) >= 0.6 * len(long)  # a date in a short one, or in one without spaces
+    return mostly_equal(a, b)  # a date in a short one, or in one without spaces
+
+
+def shared_front(a: str, b: str) -> int:
+    """How many characters two texts have in common from their start. By halves: they may be long, and many."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def shared_ends(a: str, b: str) -> int:
     """How many characters two texts share from their fronts and their backs."""
-    most = min(len(a), len(b))
-    front = next((n for n in range(most) if a[n] != b[n]), most)
-    return front + next((n for n in range(most - front) if a[-1 - n] != b[-1 - n]), most - front)
+    front = shared_front(a, b)
+    return front + shared_front(a[front:][::-1], b[front:][::-1])
+
+
+def mostly_equal(a: str, b: str) -> bool:
+    """Are two texts one in which something in the middle changed: a time, the open files?"""
+    return shared_ends(a, b) >= _EQUAL_SHARE * max(len(a), len(b))
 
 
 @once

@@ -10,9 +10,7 @@ from itertools import compress
 from operator import is_not
 from typing import Any, TypeVar
 
-from lantern_proxy.turn import Message, fingerprint
-
-SYSTEM = ("system", "developer")
+from lantern_proxy.turn import SYSTEM, Message, fingerprint
 
 _A = TypeVar("_A")
 _B = TypeVar("_B")

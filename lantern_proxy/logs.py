@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,9 @@ class Log:
     title: str
     messages: tuple[Wire, ...]
     times: tuple[float, ...]
-    """Unix seconds of each message; a message without a time has that of the one before it."""
+    """Unix seconds of each message; one without a time has that of the one before it, or of the first that has one.
+
+    0: none of them has."""
 
     @property
     def session(self) -> str:
@@ -62,7 +65,7 @@ def read(path: Path) -> Iterator[Log]:
     if not path.exists():
         raise LogError(f"{path}: no such file or folder")
     if (storage := _opencode_storage(path)) is not None:
-        yield from _opencode_folder(storage)
+        yield from _understood(path, _opencode_folder(storage))
     elif path.is_dir():
         for file in sorted(each for each in path.rglob("*.json*") if each.is_file()):
             try:
@@ -80,24 +83,27 @@ def _file(path: Path) -> Iterator[Log]:
         raise LogError(f"{path}: cannot be read: {error.strerror}") from None
     rows = _rows(text)
     for recognised, reader in _READERS:
-        if rows and recognised(rows):
-            try:
-                found = [log for log in reader(rows, path) if log.messages]
-            except (TypeError, AttributeError, ValueError, KeyError) as error:
-                raise LogError(f"{path}: looks like a log, but is not as these programs write it ({error!r})") from None
-            if found:
-                yield from found
-                return
+        if rows and recognised(rows) and (found := _understood(path, reader(rows, path))):
+            yield from found
+            return
     raise LogError(
         f"{path}: is no log of Claude Code, Codex, opencode, ChatGPT or Claude, and has no line with `messages`"
     )
+
+
+def _understood(path: Path, found: Iterable[Log]) -> list[Log]:
+    """Those of the conversations in which something was said."""
+    try:
+        return [log for log in found if log.messages]
+    except (TypeError, AttributeError, ValueError, KeyError) as error:
+        raise LogError(f"{path}: looks like a log, but is not as these programs write it ({error!r})") from None
 
 
 def _rows(text: str) -> list[Wire]:
     """The objects of a JSON document or of JSON lines; a line that was cut off is passed over."""
     try:
         whole = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return [row for line in text.splitlines() if (row := _object(line))]
     rows = whole if isinstance(whole, list) else [whole]
     return [row for row in rows if isinstance(row, dict)]
@@ -106,19 +112,16 @@ def _rows(text: str) -> list[Wire]:
 def _object(line: str) -> Wire:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return row if isinstance(row, dict) else {}
 
 
 def _log(source: str, id: str, title: str, said: Iterable[_Said]) -> Log:
     held = [each for each in said if each.message.get("content") or each.message.get("tool_calls")]
-    times: list[float] = []
-    for each in held:
-        times.append(max(each.at, times[-1] if times else 0.0))
-    return Log(
-        source=source, id=id, title=title[:200], messages=tuple(each.message for each in held), times=tuple(times)
-    )
+    first = next((each.at for each in held if each.at > 0), 0.0)
+    times = (*accumulate((each.at for each in held), max, initial=first),)[1:]
+    return Log(source=source, id=id, title=title[:200], messages=tuple(each.message for each in held), times=times)
 
 
 # Claude Code
@@ -353,7 +356,8 @@ def _title(said: Sequence[_Said]) -> str:
 def _time(value: Any) -> float:
     """Unix seconds of a number (milliseconds beyond the year 5000), or of a time in ISO 8601; 0 for anything else."""
     if isinstance(value, int | float):
-        return float(value) / 1_000 if value > 1e11 else float(value)
+        seconds = value / 1_000 if 1e11 < value < 1e14 else value
+        return float(seconds) if 0 <= seconds <= 1e11 else 0.0
     try:
         parsed = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
     except ValueError:

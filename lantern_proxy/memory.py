@@ -23,15 +23,15 @@ from msgspec import structs
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, Hit, Record, RequestRow, Why
-from lantern_proxy.archive_feedback import Verdict
+from lantern_proxy.archive.feedback import Verdict
 from lantern_proxy.config import Config, load
 from lantern_proxy.embed import Embedder
 from lantern_proxy.follow import Step, follow, recall
 from lantern_proxy.record import asked, session_of, session_row
 from lantern_proxy.redact import Cleaner
-from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_present import text_of
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.present import text_of
+from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known
 from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored, canonical
 from lantern_proxy.wire import chat
@@ -76,7 +76,7 @@ class Lantern:
     ) -> int:
         """Archive a conversation as it is now; returns how many of its messages were new. On disk when it returns.
 
-        times: Unix seconds, one a message, for what was said earlier; by default all of it was said now
+        times: Unix seconds, one a message, for what was said earlier (0: not known); by default all was said now
         title: of a session that is new; by default the start of what was said first
 
         A message that went missing since the last call stays in the archive: that is what `restore` gives back.
@@ -92,7 +92,7 @@ class Lantern:
             step = replace(step, session=structs.replace(step.session, title=title))
         if times is not None:
             step = replace(step, filed=_dated(step.filed, request, times))
-        record = self._record(step, request, times[-1] if times else now)
+        record = self._record(step, request, (times[-1] if times else 0.0) or now)
         self._archive.write([record])
         return len(step.filed)
 

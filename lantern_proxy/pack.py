@@ -10,7 +10,7 @@ An entry without a date is of the same day as the one above it: half of a block 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -197,42 +197,97 @@ def greedy(
     Maximal marginal relevance over the logarithm of that, scaled to [0, 1], and the similarity to what is chosen.
     An offer that does not fit whole gives the best of its sentences that do.
     """
+    marginal, room = _Marginal(offers, power, lam, similarity), _Room(room_chars, session)
+    chosen: list[tuple[int, Choice]] = []
+    misses = 0
+    while marginal.left and misses < MOST_MISSES:
+        best = marginal.take()
+        choice = room.put(offers[best])
+        if choice is None:
+            misses += 1
+            marginal.push(best)
+        else:
+            chosen.append((best, choice))
+            marginal.choose(best)
+    if behind is not None:
+        behind |= marginal.behind()
+    return chosen
+
+
+class _Marginal:
+    """What each offer is worth beside those that are chosen. Offers by index."""
+
+    def __init__(
+        self, offers: Sequence[Offer], power: float, lam: float,
+        similarity: Callable[[frozenset[str], frozenset[str]], float],
+    ) -> None:  # fmt: skip
+        self._offers, self._lam, self._similarity = offers, lam, similarity
+        self._values = _scaled(offers, power)
+        self.left = set(self._values)
+        self._nearest = dict.fromkeys(self._values, 0.0)
+        self._like: dict[int, int] = {}
+        """Offer -> the chosen one that it resembles most."""
+        self._pushed: dict[int, int] = {}
+        self._least = inf
+        """Value of the least that is chosen."""
+
+    def take(self) -> int:
+        """The best that is left; it is left no more."""
+        lam, values, nearest = self._lam, self._values, self._nearest
+        best = max(self.left, key=lambda i: (lam * values[i] - (1 - lam) * nearest[i], -i))
+        self.left.remove(best)
+        return best
+
+    def choose(self, best: int) -> None:
+        self._least = min(self._least, self._values[best])
+        for i in self.left if self._lam < 1 else ():
+            near = self._similarity(self._offers[best].terms, self._offers[i].terms)
+            if near > self._nearest[i]:
+                self._nearest[i], self._like[i] = near, best
+
+    def push(self, missed: int) -> None:
+        """One that had no room. Did a lesser one go before?"""
+        self._pushed |= self._behind([missed])
+
+    def behind(self) -> dict[int, int]:
+        """Offers that a lesser one went before, since they resemble a choice -> that choice."""
+        return self._pushed | self._behind(self.left)
+
+    def _behind(self, some: Iterable[int]) -> dict[int, int]:
+        return {i: self._like[i] for i in some if i in self._like and self._values[i] > self._least}
+
+
+def _scaled(offers: Sequence[Offer], power: float) -> dict[int, float]:
+    """Offers with something in them -> score per character^power: its logarithm, scaled to [0, 1]."""
     sizes = [max(1, sum(end - start for start, end in offer.spans)) for offer in offers]
     worth = {
         i: log(offer.score) - power * log(sizes[i] + HEADER_CHARS) for i, offer in enumerate(offers) if offer.spans
     }
     low, top = min(worth.values(), default=0.0), max(worth.values(), default=0.0)
-    values = {i: (value - low) / ((top - low) or 1.0) for i, value in worth.items()}
-    nearest = dict.fromkeys(values, 0.0)
-    like: dict[int, int] = {}
-    pushed: dict[int, int] = {}
-    least = inf
-    chosen: list[tuple[int, Choice]] = []
-    opened: set[str] = set()
-    days: set[str] = set()
-    most_chars = max(LEAST_SHARE_CHARS, int(MOST_SHARE * room_chars))
-    misses = 0
-    while values and misses < MOST_MISSES:
-        best = max(values, key=lambda i: (lam * values[i] - (1 - lam) * nearest[i], -i))
-        offer, value = offers[best], values.pop(best)
-        known, same_day = offer.passage.message in opened, day(offer.passage) in days
-        spans = _fitting(offer, min(room_chars, most_chars), session, opened=known, same_day=same_day)
+    return {i: (value - low) / ((top - low) or 1.0) for i, value in worth.items()}
+
+
+class _Room:
+    """What of a block is free, and what its entries share: a header by message, a date by day."""
+
+    def __init__(self, chars: int, session: str) -> None:
+        self._chars, self._session = chars, session
+        self._most_chars = max(LEAST_SHARE_CHARS, int(MOST_SHARE * chars))
+        self._opened: set[str] = set()
+        self._days: set[str] = set()
+
+    def put(self, offer: Offer) -> Choice | None:
+        """What of the offer goes in; None: there is no room for any of it."""
+        passage, today = offer.passage, day(offer.passage)
+        opened, same_day = passage.message in self._opened, today in self._days
+        most_chars = min(self._chars, self._most_chars)
+        spans = _fitting(offer, most_chars, self._session, opened=opened, same_day=same_day)
         if not spans:
-            misses += 1
-            pushed |= {best: like[best]} if best in like and value > least else {}
-            continue
-        room_chars -= entry_chars(offer.passage, spans, session, opened=known, same_day=same_day)
-        opened.add(offer.passage.message)
-        days.add(day(offer.passage))
-        chosen.append((best, Choice(offer.passage, spans, offer.mark)))
-        least = min(least, value)
-        for i in values if lam < 1 else ():
-            near = similarity(offer.terms, offers[i].terms)
-            if near > nearest[i]:
-                nearest[i], like[i] = near, best
-    if behind is not None:
-        behind |= pushed | {i: like[i] for i, value in values.items() if i in like and value > least}
-    return chosen
+            return None
+        self._chars -= entry_chars(passage, spans, self._session, opened=opened, same_day=same_day)
+        self._opened.add(passage.message)
+        self._days.add(today)
+        return Choice(passage, spans, offer.mark)
 
 
 def _fitting(

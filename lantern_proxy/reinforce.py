@@ -1,4 +1,4 @@
-"""Confidence and success of a passage after it was restored. Pure (LANTERN paper; DESIGN section 6)."""
+"""Confidence and success of a passage after it was restored. Pure; rates from the LANTERN paper."""
 
 import math
 from collections.abc import Iterable
@@ -44,11 +44,6 @@ REFUSED = frozenset({"wrong", "outdated"})
 def retrievable(confidence: float, rates: Rates, verdict: str = "") -> bool:
     """May a passage be restored? verdict: a person's, "" when nobody said anything"""
     return confidence >= rates.minimum and verdict not in REFUSED
-
-
-def prunable(confidence: float, success: float, rates: Rates, *, low_success: float = 0.2) -> bool:
-    """At the floor and hardly ever of use: `lantern prune` may take it. Nothing is deleted without that command."""
-    return confidence <= rates.floor + 1e-9 and success < low_success
 
 
 def decay(confidence: float, age_s: float, *, half_life_s: float) -> float:

@@ -1,10 +1,10 @@
-"""The light learned reranker: gradient-boosted trees over cheap features, by native/trees.c or its numpy twin.
+"""The light learned reranker: boosted trees, by native/trees.c or its numpy twin, and a sum, over cheap features.
 
-    model = load(path)                  a file of `lantern train reranker`
-    model.scores(features)              (n,) larger is better
+    model = load(path, known)           a file of `lantern train reranker`
+    model.scores(table)                 (n,) larger is better
 
-The file holds the trees as flat arrays, the names of the features in their order, and its version; what was trained on
-is the user's, and nothing is shipped.
+The file holds the trees as flat arrays, the sum, the names of the features in their order, and its version; what was
+trained on is the user's, and nothing is shipped.
 """
 
 import json
@@ -17,6 +17,9 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
+from lantern_proxy import rerank_linear
+from lantern_proxy.rerank_linear import Linear
+
 try:
     from lantern_proxy._bm25 import ffi, lib
 except ImportError:
@@ -28,7 +31,7 @@ else:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
-VERSION = 2
+VERSION = 3
 """Of the file and of what the features mean; others are refused."""
 
 
@@ -36,6 +39,7 @@ _ARRAYS = {
     "roots": np.int32, "column": np.int32, "left": np.int32, "right": np.int32,
     "threshold": np.float64, "value": np.float64,
 }  # fmt: skip
+_OF_LINEAR = ("mean", "spread", "weight")
 
 
 class LightError(ValueError):
@@ -88,23 +92,35 @@ class Trees:
         return total
 
 
-def save(model: Trees, path: Path, told: dict[str, Any]) -> None:
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Trees and a sum over the same features."""
+
+    trees: Trees
+    linear: Linear
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return self.trees.features
+
+    def scores(self, table: npt.NDArray[np.float32]) -> Floats:
+        """(n,) comparable within a question. table: (n, features), no NaN
+
+        Both are logits from the same labels, so they add up as they are; .7 or 1.4 times the sum ranks no better.
+        """
+        return self.trees.scores(table) + self.linear.scores(table)
+
+
+def save(model: Model, path: Path, told: dict[str, Any]) -> None:
     """Write `model` with what there is to tell of its training (JSON)."""
-    meta = {"version": VERSION, "features": list(model.features), "depth": model.depth, "trained": told}
+    meta = {"version": VERSION, "features": list(model.features), "depth": model.trees.depth, "trained": told}
+    arrays = {name: getattr(model.trees, name) for name in _ARRAYS}
+    arrays |= {name: getattr(model.linear, name) for name in _OF_LINEAR}
     with path.open("wb") as file:
-        np.savez_compressed(
-            file,
-            meta=np.array(json.dumps(meta)),
-            roots=model.roots,
-            column=model.column,
-            threshold=model.threshold,
-            left=model.left,
-            right=model.right,
-            value=model.value,
-        )
+        np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
 
 
-def load(path: Path, known: Sequence[str]) -> Trees:
+def load(path: Path, known: Sequence[str]) -> Model:
     """The model of a file. known: the features that there are; LightError when the model wants others."""
     try:
         with np.load(path, allow_pickle=False) as data:
@@ -112,7 +128,8 @@ def load(path: Path, known: Sequence[str]) -> Trees:
             if meta["version"] != VERSION:
                 raise LightError(f"{path}: is of version {meta['version']}, not {VERSION}; train it again")
             arrays: dict[str, Any] = {name: np.ascontiguousarray(data[name], kind) for name, kind in _ARRAYS.items()}
-            model = Trees(features=tuple(meta["features"]), depth=int(meta["depth"]), **arrays)
+            trees = Trees(features=tuple(meta["features"]), depth=int(meta["depth"]), **arrays)
+            model = Model(trees, Linear(*(np.ascontiguousarray(data[name], np.float64) for name in _OF_LINEAR)))
     except (OSError, ValueError, KeyError, BadZipFile) as error:
         if isinstance(error, LightError):
             raise
@@ -121,10 +138,14 @@ def load(path: Path, known: Sequence[str]) -> Trees:
     return model
 
 
-def _check(model: Trees, path: Path, known: Sequence[str]) -> None:
+def _check(read: Model, path: Path, known: Sequence[str]) -> None:
+    model, linear = read.trees, read.linear
     unknown = sorted(set(model.features) - set(known))
     if unknown:
         raise LightError(f"{path}: wants feature {unknown[0]}, which this version does not make; train it again")
+    parts = np.stack([linear.mean, linear.spread, linear.weight]) if _as_long(linear, len(model.features)) else None
+    if parts is None or not np.isfinite(parts).all() or not linear.spread.all():
+        raise LightError(f"{path}: its weights are damaged; train it again")
     nodes = len(model.column)
     inside = all(len(part) == nodes for part in (model.threshold, model.left, model.right, model.value))
     pointers = np.concatenate([model.roots, model.left, model.right])
@@ -132,6 +153,10 @@ def _check(model: Trees, path: Path, known: Sequence[str]) -> None:
         raise LightError(f"{path}: its trees are damaged; train it again")
     if model.column.min() < 0 or model.column.max() >= len(model.features):
         raise LightError(f"{path}: its trees look at features that it does not name; train it again")
+
+
+def _as_long(linear: Linear, features: int) -> bool:
+    return all(part.shape == (features,) for part in (linear.mean, linear.spread, linear.weight))
 
 
 def grow(
@@ -142,8 +167,8 @@ def grow(
     *,
     rounds: int = 150,
     seeds: Sequence[int] = (1, 2, 3),
-) -> Trees:
-    """Train on candidates, question after question, listwise (LambdaMART, Burges 2010). Needs lightgbm.
+) -> Model:
+    """Train on candidates, question after question, listwise (LambdaMART, Burges 2010; and the sum). Needs lightgbm.
 
     table: (n, features); gold: (n,) is it evidence?; groups: candidates of each question, their sum is n
     """
@@ -158,7 +183,8 @@ def grow(
     }  # fmt: skip
     data = lightgbm.Dataset(table, gold.astype(np.float32), group=list(groups), free_raw_data=False)
     grown = [lightgbm.train(order | {"seed": seed}, data, rounds).dump_model() for seed in seeds]
-    return _flat(features, [tree["tree_structure"] for model in grown for tree in model["tree_info"]], 1 / len(seeds))
+    roots = [tree["tree_structure"] for model in grown for tree in model["tree_info"]]
+    return Model(_flat(features, roots, 1 / len(seeds)), rerank_linear.fit(table, gold, groups))
 
 
 def _flat(features: Sequence[str], roots: Sequence[dict[str, Any]], share: float) -> Trees:

@@ -1,10 +1,11 @@
-"""Is it a question at all, does it look back, and is the lexical channel already sure? Pure (AgentIR's cascade)."""
+"""Reading a question: is it one, does it look back, what is it about, and is the lexical channel sure? Pure."""
 
 import re
 from collections.abc import Sequence
 
 _ASKS = re.compile(
-    r"[?\uff1f\u061f]|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
+    r"[?\uff1f\u061f\u037e]|[\u0370-\u03ff\u1f00-\u1fff][\"')]?;\s*$"  # Greek asks with a semicolon
+    r"|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
     r"|tell me|give me|show me|list|name|repeat)\b",
     re.I,
 )
@@ -24,6 +25,56 @@ _PAST = re.compile(
     re.I,
 )
 _PERSONAL = re.compile(r"\b(?:my|our|ours|mine|we|us)\b|(?<!how )\b(?:did|have|had|was|am) i\b", re.I)
+_SPAN = (
+    r"(?:throughout|across|during|over(?: the course of)?|in|from|through)(?: all)?(?: of)? (?:our|these|this)"
+    r"(?: (?:past|previous|earlier|recent|whole|entire|last))?(?: (?:few|many|several))?"
+    r" (?:conversation|chat|discussion|session|talk|exchange|dialogue)s?(?: together)?"
+)
+_VERB = (
+    r"(?:tell|remind|show|give|get|list|name|enumerate|summari[sz]e|sum up|recap|describe|outline|provide|walk|take|run"
+    r"|go over|go through|recall|remember|explain|lay out|write down|put together)(?! of\b)"
+)
+_SHORT = r"(?:quick|short|brief|complete|comprehensive|full|clear|detailed|concise|rough|overall|general|whole|good)"
+_SUMMARY = r"(?:summary|overview|recap|rundown|timeline|chronology|outline|account|list|breakdown|description)"
+_MANY = r"(?:different|various|main|key|major|important|separate)"
+_PARTS = (
+    r"(?:things|aspects|topics|subjects|points|steps|stages|items|ways|parts|details|milestones|events|phases|areas"
+    r"|moments)"
+)
+_SAID = (
+    r"(?:brought up|bring up|mention(?:ed)?|told you about|tell you about|talk(?:ed)? about|discuss(?:ed)?"
+    r"|cover(?:ed)?|raised?|went over|go over|spoke about)"
+)
+_LEAD = re.compile(
+    r"(?:\W*\b(?:"
+    r"(?:hey|hi|hello|ok|okay|so|and|also|now|then|well|just|please|pls|thanks|great|alright)\b(?=\W)"
+    r"|(?:can|could|would|will) you\b"
+    r"|(?:i'd|i would|i want|i need)(?: like)?(?: you)? to (?:know|see|hear)\b|i'd like"
+    r"|do you (?:still )?(?:remember|know|recall)|what do you (?:still )?(?:remember|know) (?:of|about)"
+    rf"|{_VERB}(?: (?:to )?(?:me|us))?(?: (?:again|back))?(?: (?:through|of|about))?\b"
+    rf"|(?:(?:a|an|the|one|some) )?(?:{_SHORT}(?:,? and|,)? )*{_SUMMARY} (?:of|on|about)\b"
+    r"|(?:the )?(?:order|sequence) (?:in which|that|of)\b|in (?:what|which) order|in order,? (?=how\b)"
+    rf"|(?:(?:all|each|some)(?: of)? )?(?:(?:the|my|our) )?(?:{_MANY} )*{_PARTS}"
+    r" (?:of|about|around|related to|concerning|regarding|that)\b"
+    rf"|(?:did |have |had )?(?:i|we)(?:'ve| have| had)?(?: also)? {_SAID}\b"
+    r"))+\W*",
+    re.I,
+)
+"""How a question begins, as often as it begins again."""
+_ASIDE = re.compile(
+    rf",?\s*\b(?:{_SPAN}\b|(?:in (?:chronological )?order|in sequence|chronologically|step by step|over time|so far"
+    r"|until now|up to now|from (?:the )?(?:start|beginning) to (?:the )?(?:end|finish|now))(?=\W*$|,))",
+    re.I,
+)
+_FORM = re.compile(
+    r"(?<=\?) (?:and )?(?:please )?(?:only )?"
+    r"(?:mention|list|name|give|use|include|keep|answer|respond|reply|limit|be)\b"
+    r"(?=[^.?!]* (?:only|exactly|\d+|one|two|three|four|five|six|seven|eight|nine|ten|brief|short|concise|sentences?"
+    r"|words?|bullets?|order|details?)\b)[^.?!]*[.?!]*$",
+    re.I,
+)
+"""A sentence behind the question that says how long, and in what form, the answer should be."""
+_LOOSE = re.compile(r"[ ,]+(?=[?.!,])")
 
 
 def asks(question: str) -> bool:
@@ -47,3 +98,18 @@ def margin(scores: Sequence[float]) -> float:
         return 0.0
     second = scores[1] if len(scores) > 1 else 0.0
     return (scores[0] - second) / scores[0]
+
+
+def subject(question: str) -> str:
+    """What a question is about, without the words that ask; itself when nothing else is left. English only.
+
+    subject("Can you list the order in which I brought up the parts of the move, in order? Name five.") -> "the move"
+
+    "Can you", "a short summary of", "across our conversations" and "name five" stand nowhere in what was said: they
+    draw a vector, and BM25, to whatever talks of lists and summaries.
+    """
+    about = _ASIDE.sub(" ", _FORM.sub("", " ".join(question.split())))
+    lead = _LEAD.match(about)
+    about = " ".join(about[lead.end() if lead else 0 :].split()).strip(" ,;:.")
+    about = _LOOSE.sub("", about)
+    return about if any(map(str.isalnum, about)) else question

@@ -1,13 +1,15 @@
 """Which session does this request belong to?
 
-A client names its session, or it does not; then content decides. Evidence, strongest first (wire notes, section 2):
+A client names its session, or it does not; then content decides. Evidence, strongest first:
 
     explicit ids            name a family; within it the form of the request tells the conversation from side calls
     the head                the request continues, message by message, what the session showed last
     minted ids              tool call ids, output item ids: 5 each
-    produced answers        text the upstream produced in that session: 3, divided by the sessions that hold it
+    produced answers        text the upstream produced in that session: 3 (a word or two: 0.5), divided by the
+                            sessions that hold it
     later user text         seen in one session only: 1; what stood in the session's first request: 0
     a known summary         the answer of a side call stands in the request
+    a script                the only text goes on with what was said, line by line, under the names of its speakers
     a claimed history       a new text stands where the history should be, and speaks in the words of one session
 
 Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
@@ -27,17 +29,23 @@ from lantern_proxy.history import (
     chains,
     has_marker,
     items_of,
+    mostly_equal,
     plain,
+    shared_front,
     shows_system_of,
     system_text,
     terms,
 )
 from lantern_proxy.history_dress import says_same
+from lantern_proxy.history_script import teller_of
 from lantern_proxy.session_known import PROBE_CHARS, Known, forget, main_of, quoted, remember, vocabulary
 from lantern_proxy.session_side import (
     held_share,
+    holds_answer,
     is_delegated,
     is_pasted,
+    is_result_to_shorten,
+    is_retold,
     is_side_of,
     is_spoken_to,
     is_task_about,
@@ -49,11 +57,16 @@ from lantern_proxy.turn import Identity, Item, Message, Request
 
 __all__ = ["Known", "Link", "forget", "link", "remember"]
 
-WEAK_IDS = frozenset({"prompt_cache_key"})
-"""Ids that may stand for many conversations of one program: a hint beside other evidence, never proof."""
+WEAK_IDS = frozenset({"prompt_cache_key", "x-session-affinity", "x-affinity"})
+"""Ids that may stand for many conversations of one program, or change with its every start: a hint, never proof. They
+ask for the same cache or the same server."""
 RECENT_S = 6 * 3600.0
 """How long a session stays a candidate when only words speak for it."""
+_AT_ONCE_S = 15 * 60.0
+"""A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
 _CANDIDATES = 16
+_SHORT_WEIGHT = 0.5
+"""What an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation."""
 _MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 2.0
 """A claimed history is about a session that has this share of its terms, so many that not all candidates have, and
 this many times those of the runner-up."""
@@ -68,6 +81,8 @@ class Link(Struct, frozen=True, kw_only=True):
     agent: str = ""
     restart: bool = False
     """Linked by an id, a summary or words alone: nothing that the session held needs to be in the request."""
+    scanty: bool = False
+    """Little speaks for it: a text of the user, some words. Of a session that is not in memory there may be more."""
     why: str = ""
     family: str = ""
     parent: str = ""
@@ -133,13 +148,20 @@ def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence
 def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link:
     alike = [s for s in mains if shows_system_of(s, request)]
     session = (alike or list(mains))[-1]
-    if not held_share(session, request) and is_delegated(known, session, request):
+    told = teller_of(reversed(mains), request, named=True)
+    if told is not None:
+        return Link(session=told, why="its history in one text")
+    held = held_share(session, request)
+    whole = messages_of(request, system=True)
+    if not held and is_retold(session, request) and not is_pasted(known.said.get(session.id, {}), whole):
+        return Link(session=session, restart=True, why="its last answer told what was said")
+    if not held and is_delegated(known, session, request):
         return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
     if _is_taken_up(known, request, session):
-        if held_share(session, request):
+        if held and not (_is_stub(session) and not holds_answer(session, request)):
             return Link(session=session, why="a side call that goes on", restart=True)
         return Link(why="a side call that became a conversation", parent=session.id)
-    if is_side_of(session, request, known.said.get(session.id, {})):
+    if is_side_of(known, session, request):
         if _is_stub(session) and request.tools and not session.tools:
             return Link(why="the first with tools", parent=session.id)
         return Link(session=session, side=True, why="same id, another use of it")
@@ -158,13 +180,15 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
         return False
     asked, answer = side.head[-2].message, side.head[-1].message
     shown = [m for m in request.messages if m.print]
-    return any(b.print == answer.print and _is_same_but_its_end(asked, a) for a, b in pairwise(shown))
+    return any(b.print == answer.print and _is_same_but_a_part(asked, a) for a, b in pairwise(shown))
 
 
-def _is_same_but_its_end(a: Message, b: Message) -> bool:
-    """Clients take back what they put behind the text that was the last."""
+def _is_same_but_a_part(a: Message, b: Message) -> bool:
+    """Clients take back what they put behind the text that was the last, and write times into others."""
     before, after = plain(a.text), plain(b.text)
-    return a.role == b.role and bool(before and after) and (before.startswith(after) or after.startswith(before))
+    if a.role != b.role or not before or not after:
+        return False
+    return before.startswith(after) or after.startswith(before) or mostly_equal(before, after)
 
 
 # --- content -------------------------------------------------------------------------------------------------------
@@ -172,20 +196,27 @@ def _is_same_but_its_end(a: Message, b: Message) -> bool:
 
 def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     continued = _continued(known, request) or _continued_otherwise(known, request)
-    session = continued or _scored(known, request, weak)
+    if continued is not None:
+        return _used(known, request, continued, goes_on=True)
+    session = _scored(known, request, weak)
     if session is None:
         return _by_text(known, request, weak, now)
+    return replace(_used(known, request, session, goes_on=False), scanty=_is_scanty(known, request, session))
+
+
+def _used(known: Known, request: Request, session: Session, *, goes_on: bool) -> Link:
+    """What is `session` to a request that holds some of its content, or goes on with its head?"""
     if session.side and session.agent:
         return Link(session=session, side=True, agent=session.agent, why="continues a sub-agent")
     if session.side:  # a side call that is continued was none, or belongs to what it was taken from
         parent = known.sessions.get(session.parent)
-        own = continued is not None and any(e.message.role == "user" and not e.produced for e in continued.head)
+        own = goes_on and any(e.message.role == "user" and not e.produced for e in session.head)
         if parent and own and is_spoken_to(request.messages) and not held_share(parent, request):
             return Link(why="a side call that became a conversation", parent=parent.id)
         if parent and held_share(parent, request) and _is_taken_up(known, request, parent):
             return Link(session=parent, why="a side call that goes on")
         session = parent or replace(session, side=False)
-    if is_side_of(session, request, known.said.get(session.id, {})):
+    if is_side_of(known, session, request):
         return Link(session=session, side=True, why="its content, another use of it")
     return Link(session=session, why="content")
 
@@ -233,7 +264,8 @@ def _scored(known: Known, request: Request, weak: Sequence[str]) -> Session | No
         for value in i.ids:
             _credit(known, scores, known.by_id.get(value, ()), 5.0)
         made = [sid for sid in known.by_answer.get(i.print, ()) if i.print not in known.sessions[sid].opening]
-        _credit(known, scores, made, 3.0 * len(made) / len(known.by_answer.get(i.print, ()) or [0]))
+        weight = 3.0 if len(plain(i.text)) >= PROBE_CHARS else _SHORT_WEIGHT
+        _credit(known, scores, made, weight * len(made) / len(known.by_answer.get(i.print, ()) or [0]))
         users = known.by_user.get(i.print, ())
         _credit(known, scores, users if len(users) == 1 else (), 1.0)
     alive = [(score, known.sessions[sid]) for sid, score in scores.items() if known.sessions[sid].api == request.api]
@@ -241,6 +273,18 @@ def _scored(known: Known, request: Request, weak: Sequence[str]) -> Session | No
     ranked = [(score + (s.family in weak), len(prints & s.opening), s.last_seen_at, s.id) for score, s in alive]
     best = max(ranked, default=(0.0, 0, 0.0, ""))  # of two that say the same, the one that began like this
     return known.sessions[best[3]] if best[0] >= 1.0 else None
+
+
+def _is_scanty(known: Known, request: Request, session: Session) -> bool:
+    """Did the session get fewer than half of the answers that the request shows?"""
+
+    def holds(i: Item) -> bool:
+        return session.id in known.by_answer.get(i.print, ()) or any(
+            session.id in known.by_id.get(value, ()) for value in i.ids
+        )
+
+    shown = [i for i in items_of(request.messages) if i.role == "assistant" and i.kind in ("text", "call", "ref")]
+    return 2 * sum(map(holds, shown)) < max(1, len(shown))
 
 
 def _credit(known: Known, scores: dict[str, float], holders: Collection[str], weight: float) -> None:
@@ -260,17 +304,23 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     texts = texts_of(request, system=True)
     whole_texts = messages_of(request, system=True)
     whole = "\n".join(whole_texts)
-    for sid in quoted(known, texts)[:_CANDIDATES]:
-        session = known.sessions[sid]
-        if session.api != request.api:
-            continue
-        said = known.said.get(sid, {})
+    candidates = [known.sessions[sid] for sid in quoted(known, texts)[:_CANDIDATES]]
+    candidates = [session for session in candidates if session.api == request.api]
+    told = teller_of(candidates, request, named=False)
+    if told is not None:
+        return Link(session=told, why="its history in one text")
+    for session in candidates:
+        said = known.said.get(session.id, {})
         other = not shows_system_of(session, request) or request.tools != session.tools
-        pasted = is_pasted(said, whole_texts) and (other or not (session.system or session.tools))
+        mixed = is_pasted(said, whole_texts)
+        pasted = mixed and (other or not (session.system or session.tools))
         pasted = pasted or (other and is_task_about(said, session, request))
+        pasted = pasted or (other and is_result_to_shorten(said, session, request))
         if any(who == "side" and len(text) >= SUMMARY_CHARS and text in whole for text, who in said.items()):
             side = pasted or not _extends(session, request)
             return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
+        if not mixed and now - session.last_seen_at < _AT_ONCE_S and is_retold(session, request):
+            return Link(session=session, restart=True, why="its last answer told what was said")
         if pasted:
             return Link(session=session, side=True, why="its texts stand together in one message")
         if is_delegated(known, session, request):
@@ -298,7 +348,7 @@ def _by_words(known: Known, request: Request, weak: Sequence[str], now: float) -
         return None
     own = [len(held[s.id] - common) for s in ranked]
     clear = len(own) == 1 or own[0] >= max(_MIN_TERMS, _CLEARLY * own[1]) or _same_talk(ranked[0], ranked[1])
-    return Link(session=ranked[0], restart=True, why="the words of one session") if clear else None
+    return Link(session=ranked[0], restart=True, scanty=True, why="the words of one session") if clear else None
 
 
 def _claimed(known: Known, request: Request) -> str:
@@ -316,13 +366,8 @@ def _claimed(known: Known, request: Request) -> str:
     system = system_text(request)
     if all(s.system != system for s in reversed(known.sessions.values())):
         others = {s.system for s in known.sessions.values()}
-        return system[max((_shared(system, other) for other in others), default=len(system)) :]
+        return system[max((shared_front(system, other) for other in others), default=len(system)) :]
     return texts[0] if has_marker(request) else ""
-
-
-def _shared(a: str, b: str) -> int:
-    """How many characters two texts have in common from their start."""
-    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _is_opening(known: Known, text: str) -> bool:

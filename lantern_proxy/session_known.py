@@ -31,6 +31,8 @@ _SPARE = 16
 """Room is made for a sixteenth at once: to look through all that finds them costs as much for one as for many."""
 _MESSAGE_BYTES, _COPIES = 1_500, 3
 """What a message takes in memory besides its text, and how often its text is there: as sent, as read, as compared."""
+_GONE_BYTES = 400
+"""What is left of a message that its client shows no more: its key, and what finds the session by it."""
 _TERM_TEXTS, _TERM_CHARS = 200, 300
 """Of how many texts of a session, and of how much of each, the terms are taken."""
 _ARGUMENTS = 200
@@ -118,8 +120,13 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: 
     _end(known.by_asked, known.asks, session.id, (asked or session.chain) if session.head else None)
     for value in ids:
         _name(known.by_id, value, session.id, known.traces)
-    for entry in _unindexed(before.head if before else (), session.head):
+    new = _unindexed(before.head if before else (), session.head)
+    for entry in new:
         _index(known, session, entry)
+    if before is not None and len(session.head) < len(before.head) + len(new):  # something left it
+        _resize(known, session.id, _size_of(session, known))
+    else:
+        _resize(known, session.id, known.sizes[session.id] + sum(map(_size_of_entry, new)))
     if len(known.sessions) > SIZE or known.size_bytes > MOST_BYTES:
         _make_room(known)
 
@@ -151,10 +158,23 @@ def _dress(entry: Entry) -> tuple[bytes, tuple[str, ...]]:
     return entry.message.print, entry.message.ids
 
 
+def _size_of(session: Session, known: Known) -> int:
+    """Of its head, and what is remembered of messages that left it: their names, and texts that may be quoted."""
+    gone = max(0, len(session.keys) - len(session.head))
+    return sum(map(_size_of_entry, session.head)) + _GONE_BYTES * gone + known.said_chars[session.id]
+
+
+def _size_of_entry(entry: Entry) -> int:
+    return _MESSAGE_BYTES + _COPIES * len(entry.message.raw)
+
+
+def _resize(known: Known, sid: str, size: int) -> None:
+    known.size_bytes += size - known.sizes[sid]
+    known.sizes[sid] = size
+
+
 def _index(known: Known, session: Session, entry: Entry) -> None:
-    main, size = main_of(session), _MESSAGE_BYTES + _COPIES * len(entry.message.raw)
-    known.sizes[session.id] += size
-    known.size_bytes += size
+    main = main_of(session)
     for i in entry.message.items:
         for value in i.ids:
             _name(known.by_id, value, session.id, known.traces)

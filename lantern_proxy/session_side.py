@@ -5,7 +5,9 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, groupby
 
 from lantern_proxy.history import (
     SUMMARY_CHARS,
@@ -16,10 +18,11 @@ from lantern_proxy.history import (
     plain,
     shows_system_of,
     system_text,
+    terms,
 )
-from lantern_proxy.history_same import SYSTEM
+from lantern_proxy.history_dress import strings_of
 from lantern_proxy.session_known import PROBE_CHARS, QUOTED_CHARS, STARTS, Known
-from lantern_proxy.turn import Item, Message, Request
+from lantern_proxy.turn import SYSTEM, Item, Message, Request
 from lantern_proxy.turn_memo import Memo
 
 _SUMMARISE = re.compile(
@@ -34,7 +37,14 @@ _WISH = re.compile(
     re.I | re.S,
 )
 _WISH_CHARS = 400
-"""Where the tools of the conversation were taken away, an instruction that opens with the wish needs not repeat it."""
+"""Where the tools of the conversation were taken away, are others, or may not be called, an instruction that opens with
+the wish needs not repeat it."""
+_NO_TOOLS = re.compile(
+    r"\b(?:do not|don't|never|must not|without) (?:\w+ ){0,2}?(?:call|us)\w* (?:\w+ ){0,2}?tools?\b", re.I
+)
+_SHORTEN = re.compile(
+    r"(?:summar|compress|condens|shorten).{0,80}?\btool|\btool.{0,80}?(?:summar|compress|condens|shorten)", re.I | re.S
+)
 _BY_HAND_CHARS = 400
 """People who wish for a summary say so in fewer characters."""
 _TITLE = re.compile(
@@ -42,15 +52,16 @@ _TITLE = re.compile(
 )
 _TITLE_CHARS = 600
 """Such a task stands at the beginning of its prompt."""
+_RETOLD_TEXTS = 3
 _PROBE_TEXTS, _PROBE_TEXT_CHARS = 60, 400
 
 
 def held_share(session: Session, request: Request) -> float:
     """How much of the session's head, 0 to 1 by messages, stands in the request as messages of its own."""
     if goes_on(session, request):
-        return float(any(e.message.print and e.message.role not in ("system", "developer") for e in session.head))
+        return float(any(e.message.print and e.message.role not in SYSTEM for e in session.head))
     names = _names(request)
-    head = [e.message for e in session.head if e.message.print and e.message.role not in ("system", "developer")]
+    head = [e.message for e in session.head if e.message.print and e.message.role not in SYSTEM]
     return sum(any(_is_named(i, names) for i in m.items) for m in head) / len(head) if head else 0.0
 
 
@@ -73,25 +84,38 @@ def _is_named(i: Item, names: set[bytes | str]) -> bool:
     return i.print in names or not names.isdisjoint(i.ids)
 
 
-def is_side_of(session: Session, request: Request, said: Mapping[str, str]) -> bool:
+def is_side_of(known: Known, session: Session, request: Request) -> bool:
     """Does this request use the session's content for something else than going on with it?"""
+    said = known.said.get(session.id, {})
     other = not shows_system_of(session, request)
     share = held_share(session, request)
     if not share:
-        own = bool(session.system) or request.tools != session.tools
-        return is_pasted(said, messages_of(request)) or (other and own and not _is_retold(request, said))
+        own = bool(session.system) or request.tools != session.tools or _says_nothing_new(request, said)
+        return is_pasted(said, messages_of(request)) or (other and own and not _is_retold(known, session, request))
     if not other:
         return _is_summary_call(request, session)
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
-        return not _is_retold(request, said)
+        return not _is_retold(known, session, request)
     return request.tools != session.tools or _is_summary_call(request, session)
 
 
-def _is_retold(request: Request, said: Mapping[str, str]) -> bool:
-    """Does an answer of the session, or of a side call of it, stand in the system prompt? Then it is a summary."""
-    system = system_text(request)
-    told = (text for text, who in said.items() if who in ("side", "assistant") and len(text) >= SUMMARY_CHARS)
-    return bool(system) and any(text in system for text in told) and not is_pasted(said, [system])
+def _is_retold(known: Known, session: Session, request: Request) -> bool:
+    """Does an answer of the session, or of a side call of it, stand in the system prompt? Then it is a summary.
+
+    A model may pass its summary to a tool.
+    """
+    system, said = system_text(request), known.said.get(session.id, {})
+    told = [text for text, who in said.items() if who in ("side", "assistant")]
+    told += known.arguments.get(session.id, ())
+    return any(len(text) >= SUMMARY_CHARS and text in system for text in told) and not is_pasted(said, [system])
+
+
+def _says_nothing_new(request: Request, said: Mapping[str, str]) -> bool:
+    """Does the user only say again what was said before, without an answer? A title is asked for like that."""
+    texts = [text for text in texts_of(request) if text]
+    if not texts or any(m.role == "assistant" for m in request.messages):
+        return False
+    return all(any(text in before for before, who in said.items() if who == "user") for text in texts)
 
 
 def texts_of(request: Request, *, system: bool = False) -> list[str]:
@@ -107,18 +131,32 @@ def messages_of(request: Request, *, system: bool = False) -> list[str]:
 
 def is_pasted(said: Mapping[str, str], texts: Iterable[str]) -> bool:
     """Do texts of two speakers of a session stand together in one of `texts`?"""
-    pieces: dict[str, list[tuple[str, str]]] = {}
+    pieces: dict[str, dict[tuple[str, str], None]] = {}  # texts made from one template begin alike: each piece once
     for said_before, who in said.items():
         if who != "side":
-            pieces.setdefault(said_before[:PROBE_CHARS], []).append((said_before[:_PROBE_TEXT_CHARS], who))
+            pieces.setdefault(said_before[:PROBE_CHARS], {})[said_before[:_PROBE_TEXT_CHARS], who] = None
     return any(len(_speakers(pieces, text)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
 
 
-def _speakers(pieces: Mapping[str, Sequence[tuple[str, str]]], text: str) -> set[str]:
-    """Who said what stands in `text`. pieces: beginning of texts -> more of each, and who said it"""
+def _speakers(pieces: Mapping[str, Iterable[tuple[str, str]]], text: str) -> set[str]:
+    """Who said what stands in `text`, within what no other said. pieces: beginning of texts -> more of each, and who
+
+    A title repeats words of the message that it stands for.
+    """
     starts = STARTS.finditer(text[:QUOTED_CHARS])
-    found = ((at.start(), piece, who) for at in starts for piece, who in pieces.get(at[1], ()))
-    return {who for start, piece, who in found if text.startswith(piece, start)}
+    found = {
+        (at.start(), at.start() + len(piece), who)
+        for at in starts
+        for piece, who in pieces.get(at[1], ())
+        if text.startswith(piece, at.start())
+    }
+    speakers, reach = set[str](), dict[str, int]()  # reach: how far what each said goes, of all that begins before here
+    spans = groupby(sorted(found, key=lambda span: (span[0], -span[1])), key=lambda span: span[:2])
+    for (_, end), same in spans:
+        voices = {who for _, _, who in same}
+        reach |= {who: max(end, reach.get(who, 0)) for who in voices}
+        speakers |= {who for who in voices if all(far < end for other, far in reach.items() if other != who)}
+    return speakers
 
 
 def is_task_about(said: Mapping[str, str], session: Session, request: Request) -> bool:
@@ -132,6 +170,14 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
     wished = _WISH.search(system_text(request)[:_WISH_CHARS]) or any(_WISH.search(text[:_WISH_CHARS]) for text in texts)
     long = [text[:_PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "user"]
     return bool(wished) and any(piece in text for text in texts for piece in long)
+
+
+def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Request) -> bool:
+    """Does a request without tools hold a result of the session, under a system prompt that wants results shorter?"""
+    if request.tools or not session.tools or not _SHORTEN.search(system_text(request)[:_WISH_CHARS]):
+        return False
+    results = [text[:_PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "tool"]
+    return any(result in text for text in messages_of(request) for result in results)
 
 
 def is_delegated(known: Known, session: Session, request: Request) -> bool:
@@ -149,9 +195,30 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
     )
 
 
+def is_retold(session: Session, request: Request) -> bool:
+    """Do only texts of the user hold the session's last answer, and does it speak of half of what they said before?
+
+    Then it was a summary, whatever it was asked for with. Any other answer speaks of what was said last. One that is
+    passed to a tool, which is offered for that alone, has the next question behind it: nobody speaks to a sub-agent.
+    """
+    spoken = [m for m in request.messages if m.role not in SYSTEM]
+    last = session.head[-1].message if session.answered and session.head else None
+    if not last or any(m.role != "user" for m in spoken) or not shows_system_of(session, request):
+        return False
+    whole = "\n".join(texts_of(request))
+    same = request.tools == session.tools
+    told = [plain(i.text) for i in last.items if i.kind == "text" and same and plain(i.text) in whole]
+    passed = [plain(text) for i in last.items if i.kind == "call" for text in strings_of(i.text)]
+    told += [text for text in passed if text in whole and not whole.endswith(text) and request.tools <= session.tools]
+    found = set[str]().union(*(terms(text) for text in told if len(text) >= SUMMARY_CHARS))
+    said = [terms(e.message.text) for e in session.head if e.message.role == "user"][:-1]
+    often = {term for term, count in Counter(chain.from_iterable(said)).items() if 2 * count > len(said)}
+    return len(said) >= _RETOLD_TEXTS and 2 * sum(bool(own & found - often) for own in said) >= len(said)
+
+
 def is_spoken_to(messages: Sequence[Message]) -> bool:
     """Does a user speak last, after an answer? Sub-agents and titles are not spoken to again."""
-    last = next((m for m in reversed(messages) if m.role not in ("system", "developer")), None)
+    last = next((m for m in reversed(messages) if m.role not in SYSTEM), None)
     if last is None or last.role != "user" or any(i.kind == "result" for i in last.items):
         return False
     return any(m.role == "assistant" for m in messages)
@@ -161,10 +228,12 @@ def _is_summary_call(request: Request, session: Session) -> bool:
     """An instruction to summarise the conversation, long or without the tools that it had, as the last thing said."""
     last = next((m for m in reversed(request.messages) if m.role not in SYSTEM), None)
     texts = [plain(i.text) for i in last.items if i.kind == "text"] if last and last.role == "user" else []
-    if not texts:
+    said = next(filter(None, reversed(texts)), "")
+    if not said:
         return False
-    said, dropped = texts[-1], bool(session.tools) and not request.tools
-    if dropped and len(said) >= _BY_HAND_CHARS and _WISH.search(said[:_WISH_CHARS]):
+    dropped = bool(session.tools) and not request.tools
+    others = bool(session.tools) and not request.tools & session.tools  # a form for the summary, perhaps
+    if len(said) >= _BY_HAND_CHARS and _WISH.search(said[:_WISH_CHARS]) and (others or _NO_TOOLS.search(said)):
         return True
     other = not shows_system_of(session, request)
     if other and not request.tools:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lantern_proxy.analyze import terms
-from lantern_proxy.analyze_fold import folded
-from lantern_proxy.analyze_standing import laid_down
+from lantern_proxy.analyze import folded, terms
+from lantern_proxy.analyze.standing import laid_down
 from lantern_proxy.rank import Floats
+from lantern_proxy.signals_words import Counts, count
 
 TRAITS = (
     "chars",
@@ -37,23 +37,11 @@ ASKED = ("when", "where", "who", "number", "span", "why", "what", "yes_no", "pla
 """Of a question, in this order: asked() has one number for each."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][a-z]+)?")
-_RUN = re.compile(r"\w+")
-_FIRST = frozenset(["i", "my", "me", "mine", "we", "our", "us", "myself"])
-_SECOND = frozenset(["you", "your", "yours"])
 _NUMBER = re.compile(
     r"\b\d[\d,.:]*\b|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|once|twice)\b",
     re.I,
 )
-_TIME = frozenset(
-    """
-    yesterday today tonight tomorrow last ago recently since next week weeks month months year years weekend
-    monday tuesday wednesday thursday friday saturday sunday january february march april june july august september
-    october november december
-    """.split()  # noqa: SIM905 - a list of quotes reads worse
-) | frozenset(map(str, range(1900, 2100)))
 _MORE_TIME = re.compile(r"\bthis (?:morning|summer)\b|\b\d{1,2}:\d\d\b|\b(?!(?:19|20)\d\d)\d{4}-\d\d-\d\d\b")
-_MORE_TIME_HINT = re.compile(r":\d|-\d|this [ms]")
-"""In a text with some of these; it begins with letters that are found fast."""
 _NAME = re.compile(r"(?<![.!?:\n\"] )(?<!^)(?<=\s)[A-Z][\w'\u2019]+")
 _PAST = re.compile(
     r"\b(?:\w{2,}ed|went|got|had|was|were|did|made|took|saw|met|bought|began|won|lost|found|left|gave|told|said|came"
@@ -108,34 +96,16 @@ class Form:
     """1 for a rule that the user laid down, a third for a preference."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """How many words of some sorts a text has."""
-
-    first: int
-    second: int
-    time: int
+def _times(text: str, counts: Counts) -> int:
+    """Time words, and more that tells a time."""
+    return counts.time + (len(_MORE_TIME.findall(folded(text))) if counts.times else 0)
 
 
-def _told(text: str) -> _Told:
-    low = folded(text)
-    first = second = time = 0
-    for word in _RUN.findall(low):
-        if word in _FIRST:
-            first += 1
-        elif word in _SECOND:
-            second += 1
-        elif word in _TIME:
-            time += 1
-    return _Told(first, second, time + (len(_MORE_TIME.findall(low)) if _MORE_TIME_HINT.search(low) else 0))
-
-
-def form_of(text: str, speaker: str) -> Form:
-    ends = _ENDS.findall(text) or [""]
-    asking = sum("?" in end for end in ends) / len(ends)
-    words = len(text) / LETTERS_A_WORD + 1
-    told = _told(text)
-    addressed, own, dated = told.second / words, told.first / words, min(2, told.time)
+def form_of(text: str, speaker: str, counts: Counts | None = None) -> Form:
+    """counts: of this text, where they are known"""
+    counts = counts or count([text])[0]
+    asking, words = counts.asking / max(1, counts.ends), len(text) / LETTERS_A_WORD + 1
+    addressed, own, dated = counts.second / words, counts.first / words, min(2, _times(text, counts))
     ends_asking = text.rstrip().endswith("?")
     return Form(asking, min(1.0, 5 * addressed), dated / 2, min(1.0, 10 * own), ends_asking, _standing(text, speaker))
 
@@ -147,7 +117,6 @@ def _standing(text: str, speaker: str) -> float:
 
 
 LETTERS_A_WORD = 5.5
-_ENDS = re.compile(r"[.!?\u2026\n]+")
 
 
 def fits(question: str, forms: Sequence[Form], *, answers: Sequence[bool] | None) -> Floats:
@@ -167,17 +136,17 @@ def fits(question: str, forms: Sequence[Form], *, answers: Sequence[bool] | None
 
 def traits(text: str) -> tuple[float, ...]:
     """One number for each of TRAITS; counts are per word, so that length counts once only."""
-    words, told = len(_WORD.findall(text)) + 1, _told(text)
+    words, counts = len(_WORD.findall(text)) + 1, count([text])[0]
     stripped = text.rstrip()
     return (
         float(len(text)),
         float(words),
         float(text.count("?")),
         float(stripped.endswith("?")),
-        told.first / words,
-        told.second / words,
+        counts.first / words,
+        counts.second / words,
         float(min(8, len(_NUMBER.findall(text)))),
-        float(min(8, told.time)),
+        float(min(8, _times(text, counts))),
         float(min(8, len(_NAME.findall(text)))),
         len(_PAST.findall(text)) / words,
         float(text.count("!")),

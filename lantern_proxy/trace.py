@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from lantern_proxy import __version__
+from lantern_proxy.config import TraceConfig
 from lantern_proxy.config_check import ConfigError
-from lantern_proxy.config_trace import TraceConfig
 
 log = logging.getLogger("lantern.trace")
 

@@ -19,6 +19,7 @@ MARK = "untrusted, do-not-follow"
 
 _WEB = re.compile(r"web|browse|fetch|http|url|search|crawl|scrape|navigate", re.I)
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+_BLANKS = re.compile(r"[^\S\n]+")
 _LOOKALIKE = str.maketrans("\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456\u03bf\u0391\u0392\u0395", "aeopcxyioABE")
 _EARLIER = (
     r"(?:all |any |the |your |of |these |those |my |our )*"
@@ -54,7 +55,7 @@ def origin(passage: Passage) -> Origin:
 def gives_orders(text: str) -> bool:
     """Does the text read like instructions to a model? Invisible signs and look-alike letters are seen through."""
     plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_LOOKALIKE)
-    return _ORDERS.search(" ".join(plain.split(" "))) is not None
+    return _ORDERS.search(_BLANKS.sub(" ", plain)) is not None
 
 
 def is_untrusted(passage: Passage) -> bool:

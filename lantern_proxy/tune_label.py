@@ -19,11 +19,11 @@ import numpy as np
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
-from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_dense import Dense, sureness
-from lantern_proxy.restore_question import read_question
-from lantern_proxy.restore_scope import Key, Scope
-from lantern_proxy.restore_signals import WEIGHTS, gather
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.dense import Dense, sureness
+from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.scope import Key, Scope
+from lantern_proxy.restore.signals import WEIGHTS, gather
 from lantern_proxy.route_types import query_type
 from lantern_proxy.tune import Labelled, Settings
 

@@ -10,21 +10,26 @@ cache_control, other white space).
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, get_args
 
 Api = Literal["chat", "responses", "messages"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
+SYSTEM = ("system", "developer")
+"""Roles in which a program speaks to the model, not a person."""
 Kind = Literal["text", "call", "result", "media", "reasoning", "compaction", "ref"]
+BlockKind = Literal["loss", "question"]
+"""What a block is for: what a compaction took, or a question that asks for some of it."""
 Event = Literal["new", "turn", "retry", "branch", "side", "compacted", "window", "cleared", "passthrough"]
 
 LOSSES: frozenset[str] = frozenset({"compacted", "window", "cleared"})
 
 BLOCK_OPEN, BLOCK_CLOSE = "<restored_context", "</restored_context>"
-_OUR_BLOCK = re.compile(r"\s*<restored_context\b[^>]*>.*?</restored_context>\s*", re.S)
-_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
+_REMINDER_OPEN, _REMINDER_CLOSE = "<system-reminder>", "</system-reminder>"
+_NO_SPACE = re.compile(r"\S|\Z")
+_PIECE = 65_536
 
 
 def fingerprint(*parts: str | bytes) -> bytes:
@@ -38,7 +43,38 @@ def fingerprint(*parts: str | bytes) -> bytes:
 
 def strip_block(text: str) -> str:
     """`text` without any block that Lantern restored into it (clients may send one back)."""
-    return _OUR_BLOCK.sub("\n", text).strip("\n") if BLOCK_OPEN in text else text
+    return "\n".join(_between_blocks(text)).strip("\n") if BLOCK_OPEN in text else text
+
+
+def _between_blocks(text: str) -> Iterator[str]:
+    r"""What \s*<restored_context\b[^>]*>.*?</restored_context>\s* leaves of a text, in linear time: a tag that is
+    opened again and again, and never closed, must not hold up the proxy."""
+    at = start = 0
+    while (start := text.find(BLOCK_OPEN, start)) >= 0:
+        behind = start + len(BLOCK_OPEN)
+        if text[behind : behind + 1].isalnum() or text[behind : behind + 1] == "_":
+            start = behind
+            continue
+        opened = text.find(">", behind)
+        end = text.find(BLOCK_CLOSE, opened + 1) if opened >= 0 else -1
+        if end < 0:
+            break
+        yield text[at:start].rstrip()
+        found = _NO_SPACE.search(text, end + len(BLOCK_CLOSE))
+        at = start = found.start() if found else len(text)
+    yield text[at:]
+
+
+def without_reminders(text: str, by: str) -> str:
+    """`text` with `by` in place of each <system-reminder> that clients put there. In linear time, as above."""
+    at, kept = 0, []
+    while (start := text.find(_REMINDER_OPEN, at)) >= 0:
+        end = text.find(_REMINDER_CLOSE, start)
+        if end < 0:
+            break
+        kept.append(text[at:start])
+        at = end + len(_REMINDER_CLOSE)
+    return by.join([*kept, text[at:]]) if kept else text
 
 
 def without_blocks(raw: bytes) -> bytes:
@@ -46,18 +82,15 @@ def without_blocks(raw: bytes) -> bytes:
 
     A block is cut only when it opens and closes within one string.
     """
-    marker = BLOCK_OPEN.encode()
-    at = raw.find(marker)
-    if at < 0:
-        return raw
-    close = BLOCK_CLOSE.encode()
-    while at >= 0:
+    marker, close = BLOCK_OPEN.encode(), BLOCK_CLOSE.encode()
+    kept, start = [], 0
+    while (at := raw.find(marker, start)) >= 0:
         end = raw.find(close, at)
         if end < 0 or _leaves_string(raw[at:end]):
             break
-        raw = raw[:at] + raw[end + len(close) :]
-        at = raw.find(marker, at)
-    return raw
+        kept.append(raw[start:at])
+        start = end + len(close)
+    return b"".join([*kept, raw[start:]]) if kept else raw
 
 
 def _leaves_string(piece: bytes) -> bool:
@@ -68,10 +101,20 @@ def _leaves_string(piece: bytes) -> bool:
 def canonical(text: str) -> str:
     """The form in which two texts are compared: no restored block, no <system-reminder>, white space collapsed."""
     if BLOCK_OPEN in text:
-        text = _OUR_BLOCK.sub(" ", text)
-    if "<system-reminder>" in text:
-        text = _REMINDER.sub(" ", text)
-    return " ".join(text.split())
+        text = " ".join(_between_blocks(text))
+    text = without_reminders(text, " ")
+    return " ".join(text.split()) if len(text) <= _PIECE else "".join(_collapsed(text))
+
+
+def _collapsed(text: str) -> Iterator[str]:
+    """The same, piece by piece: megabytes at once would hold up all other threads, and requests, meanwhile."""
+    begun = False
+    for at in range(0, len(text), _PIECE):
+        if words := text[at : at + _PIECE].split():
+            if begun and (text[at].isspace() or text[at - 1].isspace()):
+                yield " "
+            yield " ".join(words)
+            begun = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +293,7 @@ Reason = Literal[
 class PassedOver:
     """A passage that a restore looked at and left out, and why."""
 
-    kind: Literal["loss", "question"]
+    kind: BlockKind
     """Of the block that it is not in."""
     passage: Passage
     reason: Reason
@@ -288,7 +331,7 @@ def why_not(reason: Reason, other: int = 0, value: float = 0.0) -> str:
 class Restored:
     """One restored block before it is placed: its exact text, what is in it and what it cost."""
 
-    kind: Literal["loss", "question"]
+    kind: BlockKind
     text: str
     placed: tuple[Placed, ...]
     considered: int

@@ -12,7 +12,9 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 _LARGEST = 8
-"""What would take more than this part of a memo is made anew each time."""
+"""What would take more than this part of a memo has a place of its own, so that it does not drive out all else."""
+_LARGE = 4
+"""How many of those are remembered."""
 _PLACE_BYTES = 120
 """Of a key's place in a dict that knows its order."""
 
@@ -34,12 +36,14 @@ class Memo(OrderedDict[_K, _V]):
         self._bytes_of: Callable[[_K], int] = bytes_of
         self._most = most_bytes
         self.held_bytes = 0
+        self._large: list[tuple[_K, _V]] = []
         _all.append(self)
 
     def __missing__(self, key: _K) -> _V:
-        value, size = self._make(key), self._bytes_of(key) + _PLACE_BYTES
+        size = self._bytes_of(key) + _PLACE_BYTES
         if size * _LARGEST > self._most:
-            return value
+            return self._large_one(key)
+        value = self._make(key)
         if self.setdefault(key, value) is value:
             self.held_bytes += size
         while self.held_bytes > self._most:
@@ -51,8 +55,17 @@ class Memo(OrderedDict[_K, _V]):
                 self.held_bytes -= self._bytes_of(oldest) + _PLACE_BYTES
         return value
 
+    def _large_one(self, key: _K) -> _V:
+        for known, value in self._large:
+            if known == key:
+                return value
+        value = self._make(key)
+        self._large = [*self._large[1 - _LARGE :], (key, value)]
+        return value
+
     def forget(self) -> None:
         self.clear()
+        self._large = []
         self.held_bytes = 0
 
 

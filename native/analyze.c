@@ -1,11 +1,12 @@
-/* Text to terms. analyze.py is the truth: the names here are its names, and what follows must do what it does. */
+/* Text to terms. analyze/__init__.py is the truth: the names here are its names, and what follows must do what it does. */
 #include "analyze.h"
 #include "analyze_utf8.h"
 #include "bm25_atomic.h"
 
 #include <string.h>
 
-enum { MAX_TERM = 96, MAX_RUN = 4 * MAX_TERM, MAX_PARTS = 12, APOSTROPHE = 0x2019, LONGEST = 4 /* bytes of UTF-8 */ };
+enum { MAX_TERM = 96, MAX_RUN = 4 * MAX_TERM, MAX_PARTS = 12, LONGEST = 4 /* bytes of UTF-8 */ };
+enum { MOST_FOLDED = 2, MAX_FOLDED = MOST_FOLDED * MAX_RUN, LEAST_LEFT = 3, MOST_ENDING = 7 };
 
 typedef struct {
     const analyze_unicode *unicode;
@@ -17,18 +18,18 @@ typedef struct {
     int full;
 } output;
 
-/* One run of characters: as it is written (with ' for the typographic one), and in lower case. */
+/* One run of characters: folded, and in lower case. */
 typedef struct {
     size_t n;
-    uint32_t as_is[MAX_RUN], low[MAX_RUN];
+    uint32_t as_is[MAX_FOLDED], low[MAX_FOLDED];
 } run;
 
 typedef struct {
     size_t n;
-    uint8_t bytes[MAX_RUN * LONGEST];
+    uint8_t bytes[MAX_FOLDED * LONGEST];
 } piece;
 
-/* ---- runs: _RUN of analyze.py ---- */
+/* ---- runs: _RUN of analyze/__init__.py ---- */
 
 static int is_letter(uint8_t c) { return (uint8_t)((c | 32) - 'a') < 26; }
 
@@ -70,9 +71,9 @@ static const uint8_t *plain(const output *o, const uint8_t *p) {
         while (p < o->end && *p < 0x80 && kind[*p] & ANALYZE_WORD) stop = ++p;
         if (p == o->end) break;
         const uint32_t c = next(p, &n);
-        if (kind[c] & ANALYZE_WORD)
+        if (kind[c] & (ANALYZE_WORD | ANALYZE_MARK))
             stop = p + n;
-        else if (c == APOSTROPHE ? 0 : c >= 0x80 || !joins[c])
+        else if (c == 0x2019 ? 0 : c >= 0x80 || !joins[c])
             break;
     }
     return stop;
@@ -83,7 +84,21 @@ static const uint8_t *run_at(const output *o, const uint8_t *p) {
     return stop ? stop : plain(o, p);
 }
 
-/* ---- a run to terms: _expand of analyze.py ---- */
+/* ---- a run to terms: _expand of analyze/__init__.py ---- */
+
+static uint32_t lower(const analyze_unicode *u, uint32_t c) {
+    size_t low = 0, high = u->n_upper;
+    if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
+    if (!(u->kind[c] & ANALYZE_UPPER)) return c;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (u->upper[middle] < c)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < u->n_upper && u->upper[low] == c ? u->lower[low] : c;
+}
 
 static uint8_t *begin(output *o, size_t n_bytes) {
     if (o->room - o->size < n_bytes + 1) {
@@ -215,24 +230,34 @@ static size_t encode_all(const uint32_t *c, size_t n, uint8_t *to) {
     return size;
 }
 
-/* The stem of a word of at most MAX_RUN characters in lower case. */
-static void stem(const uint32_t *low, size_t n, piece *to) {
-    uint8_t narrow[MAX_RUN];
-    size_t left, at = 0;
-    for (size_t i = 0; i < n; i++) narrow[i] = low[i] < 0x80 ? (uint8_t)low[i] : 0x80;
-    left = analyze_stem(narrow, n);
-    to->n = 0;
-    for (size_t i = 0; i < left; i++) {
-        if (narrow[i] < 0x80) {
-            to->bytes[to->n++] = narrow[i];
-            continue;
-        }
-        while (low[at] < 0x80) at++;
-        to->n += encode(low[at++], to->bytes + to->n);
-    }
+/* The flags of n characters. */
+static uint32_t ending(const analyze_unicode *u, const uint32_t *c, size_t n) {
+    uint8_t bytes[MOST_ENDING * LONGEST];
+    return lexicon_flags(u->endings, encode_all(c, n, bytes), bytes);
 }
 
-/* Where the part that begins at `from` ends, or `from` when none begins there: _PART of analyze.py. */
+/* A word that is not ASCII without its endings: light() of analyze/letters.py. */
+static void put_light(const analyze_unicode *u, const uint32_t *low, size_t n, piece *to) {
+    for (size_t left = MOST_ENDING; left; left--)
+        if (n >= left + LEAST_LEFT && ending(u, low + n - left, left) & ANALYZE_ENDING) n -= left, left = MOST_ENDING + 1;
+    for (size_t left = LEAST_LEFT; left; left--)
+        if (n >= left + LEAST_LEFT && ending(u, low, left) & ANALYZE_BEGINNING) low += left, n -= left, left = LEAST_LEFT + 1;
+    to->n = encode_all(low, n, to->bytes);
+}
+
+/* The stem of a word in lower case. */
+static void stem(const analyze_unicode *u, const uint32_t *low, size_t n, piece *to) {
+    for (size_t i = 0; i < n; i++) {
+        if (low[i] >= 0x80) {
+            put_light(u, low, n, to);
+            return;
+        }
+        to->bytes[i] = (uint8_t)low[i];
+    }
+    to->n = analyze_stem(to->bytes, n);
+}
+
+/* Where the part that begins at `from` ends, or `from` when none begins there: _PART of analyze/__init__.py. */
 static size_t part_at(const analyze_unicode *u, const run *r, size_t from) {
     const uint32_t c = r->as_is[from];
     const uint8_t kind = u->kind[c];
@@ -244,7 +269,7 @@ static size_t part_at(const analyze_unicode *u, const run *r, size_t from) {
         return at;
     }
     if (!(kind & ANALYZE_WORD) || c == '_') return from;
-    while (at < r->n && u->kind[r->as_is[at]] & ANALYZE_WORD && r->as_is[at] != '_' &&
+    while (at < r->n && u->kind[r->as_is[at]] & (ANALYZE_WORD | ANALYZE_MARK) && r->as_is[at] != '_' &&
            !(r->as_is[at] < 0x80 && is_letter((uint8_t)r->as_is[at])) &&
            !((u->kind[r->as_is[at]] ^ kind) & ANALYZE_DIGIT))
         at++;
@@ -260,6 +285,11 @@ static void put_pairs(output *o, const run *r) {
 static void put_whole_and_parts(output *o, const run *r) {
     piece whole, parts[MAX_PARTS];
     size_t first = 0, last = r->n, n_parts = 0, n_found = 0, whole_is_part = 0;
+    if (part_at(o->unicode, r, 0) == r->n) {
+        stem(o->unicode, r->low, r->n, &whole);
+        put(o, whole.bytes, whole.n);
+        return;
+    }
     while (first < last && r->low[first] < 0x80 && memchr("./:@+'-\\", (int)r->low[first], 8)) first++;
     while (first < last && r->low[last - 1] < 0x80 && memchr("./:@+'-\\", (int)r->low[last - 1], 8)) last--;
     whole.n = encode_all(r->low + first, last - first, whole.bytes);
@@ -267,7 +297,7 @@ static void put_whole_and_parts(output *o, const run *r) {
         size_t known = 0;
         if ((stop = part_at(o->unicode, r, at)) == at) continue;
         n_found++;
-        stem(r->low + at, stop - at, parts + n_parts);
+        stem(o->unicode, r->low + at, stop - at, parts + n_parts);
         while (known < n_parts && (parts[known].n != parts[n_parts].n ||
                                    memcmp(parts[known].bytes, parts[n_parts].bytes, parts[known].n)))
             known++;
@@ -277,6 +307,20 @@ static void put_whole_and_parts(output *o, const run *r) {
         whole_is_part |= parts[i].n == whole.n && !memcmp(parts[i].bytes, whole.bytes, whole.n);
     if (last - first <= MAX_TERM && !whole_is_part) put(o, whole.bytes, whole.n);
     for (size_t i = 0; i < n_parts; i++) put(o, parts[i].bytes, parts[i].n);
+}
+
+/* A word with apostrophes: of_apostrophe() of analyze/letters.py. */
+static void put_joined(output *o, const run *r) {
+    piece word;
+    size_t quote = 0, first = 0, last = r->n;
+    while (r->low[quote] != '\'') quote++;
+    if (quote + 1 < r->n && quote <= MOST_ENDING && ending(o->unicode, r->low, quote) & ANALYZE_ELIDED)
+        first = quote + 1;
+    else if (quote && r->n - quote - 1 <= MOST_ENDING &&
+             ending(o->unicode, r->low + quote + 1, r->n - quote - 1) & ANALYZE_ATTACHED)
+        last = quote;
+    stem(o->unicode, r->low + first, last - first, &word);
+    put(o, word.bytes, word.n);
 }
 
 /* What the run is, but for words of ASCII letters. */
@@ -291,33 +335,44 @@ static void expand(output *o, const run *r) {
         n_quotes += r->low[i] == '\'';
         n_alpha += (kind & ANALYZE_ALPHA) != 0;
     }
-    if (n_quotes && n_alpha && n_quotes + n_alpha == r->n) {
-        piece word;
-        stem(r->low, r->n, &word);
-        put(o, word.bytes, word.n);
-    } else {
+    if (n_quotes && n_alpha && n_quotes + n_alpha == r->n)
+        put_joined(o, r);
+    else
         put_whole_and_parts(o, r);
+}
+
+/* Appends what stands for a character: fold() of analyze/letters.py. */
+static void add_folded(const analyze_unicode *u, run *r, uint32_t c) {
+    size_t low = 0, high = c < 0x80 ? 0 : u->n_folds;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (u->folded[middle] < c)
+            low = middle + 1;
+        else
+            high = middle;
     }
+    if (c < 0x80 || low == u->n_folds || u->folded[low] != c) {
+        r->as_is[r->n++] = c;
+        return;
+    }
+    for (size_t i = 0; i < MOST_FOLDED && u->folds[MOST_FOLDED * low + i]; i++)
+        r->as_is[r->n++] = u->folds[MOST_FOLDED * low + i];
 }
 
 static void put_run(output *o, const uint8_t *p, const uint8_t *stop) {
+    uint8_t word[MAX_FOLDED];
     run r;
     unsigned n;
-    size_t most = MAX_RUN;
+    size_t chars = 0, head = 0, i = 0;
     if (stop - p <= MAX_RUN && put_word(o, p, (size_t)(stop - p))) return;
-    for (r.n = 0; p < stop && r.n < most; p += n) {
-        const uint32_t c = next(p, &n);
-        r.as_is[r.n] = c == APOSTROPHE ? '\'' : c;
-        r.low[r.n] = lower(o->unicode, r.as_is[r.n]);
-        r.n++;
+    for (r.n = 0; p < stop && chars < MAX_RUN; p += n) {
+        add_folded(o->unicode, &r, next(p, &n));
+        if (++chars == MAX_TERM) head = r.n;
     }
-    if (p < stop) { /* longer than that: its beginning, which may be a plain word again */
-        uint8_t word[MAX_TERM];
-        size_t i = 0;
-        r.n = MAX_TERM;
-        while (i < MAX_TERM && r.as_is[i] < 0x80) word[i] = (uint8_t)r.as_is[i], i++;
-        if (i == MAX_TERM && put_word(o, word, MAX_TERM)) return;
-    }
+    if (p < stop) r.n = head; /* longer than that: its beginning */
+    while (i < r.n && r.as_is[i] < 0x80) word[i] = (uint8_t)r.as_is[i], i++;
+    if (!r.n || (i == r.n && put_word(o, word, r.n))) return; /* a plain word now */
+    for (i = 0; i < r.n; i++) r.low[i] = lower(o->unicode, r.as_is[i]);
     expand(o, &r);
 }
 

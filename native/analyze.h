@@ -1,9 +1,10 @@
-/* Text to the terms of the lexical index: lantern_proxy/analyze.py in C, with the same result for every text that it
+/* Text to the terms of the lexical index: lantern_proxy/analyze in C, with the same result for every text that it
  * takes. build.py hands this file to cffi as it stands, but for the lines that start with '#'. There is no state. */
 #ifndef LANTERN_ANALYZE_H
 #define LANTERN_ANALYZE_H
 #include <stddef.h>
 #include <stdint.h>
+#include "lexicon.h"
 
 enum { ANALYZE_FOREIGN = -1, ANALYZE_ROOM = -2 };
 
@@ -15,15 +16,22 @@ enum {
     ANALYZE_ALPHA = 8,
     ANALYZE_UPPER = 16,
     ANALYZE_WIDE = 32,
-    ANALYZE_OTHER = 64
+    ANALYZE_OTHER = 64,
+    ANALYZE_MARK = 128
 };
 
-/* Unicode as the Python beside us knows it: analyze_native.py fills it in. */
+/* What the endings of words are, and what is written together with the next one: analyze/letters.py. */
+enum { ANALYZE_ENDING = 1, ANALYZE_BEGINNING = 2, ANALYZE_ELIDED = 4, ANALYZE_ATTACHED = 8 };
+
+/* Unicode as the Python beside us knows it: analyze/native.py fills it in. */
 typedef struct {
     size_t n_kinds;
     const uint8_t *kind; /* of each code point below n_kinds */
     size_t n_upper;
     const uint32_t *upper, *lower; /* those that are UPPER, ascending, and what each becomes */
+    size_t n_folds;
+    const uint32_t *folded, *folds; /* those that others stand for, ascending, and up to two each; zeros behind them */
+    const lexicon *endings;
 } analyze_unicode;
 
 /* What the caller calls plain words that it has met; one thread at a time. To begin with: zeros. */

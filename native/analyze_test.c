@@ -1,5 +1,7 @@
 /* The analyser alone, for the sanitizers: random bytes, cut and damaged UTF-8, every size of room. What the terms must
  * be is tested from Python, tests/test_analyze_native.py. Run it with: make -C native test */
+#include "lexicon.c"
+
 #include "analyze.c"
 #include "analyze_stem.c"
 
@@ -11,7 +13,9 @@
 enum { KNOWN = 0x3100, TEXT = 3000, ROOM = 16 * TEXT };
 static uint8_t kind[KNOWN];
 static const uint32_t upper[] = {0xC9, 0x23A}, lower_of[] = {0xE9, 0x2C65};
-static const analyze_unicode unicode = {KNOWN, kind, 2, upper, lower_of};
+static const uint32_t folded[] = {0xC9, 0xDF, 0x301}, folds[] = {'E', 0, 's', 's', 0, 0};
+static lexicon endings;
+static const analyze_unicode unicode = {KNOWN, kind, 2, upper, lower_of, 3, folded, folds, &endings};
 
 static uint32_t drawn(uint64_t *seed) {
     *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -27,11 +31,16 @@ static void classify(void) {
         if (c >= 0x3040) kind[c] = ANALYZE_WORD | ANALYZE_ALPHA | ANALYZE_WIDE;
     }
     kind[0xC9] |= ANALYZE_UPPER, kind[0x23A] |= ANALYZE_UPPER, kind[0x3A3] = ANALYZE_OTHER;
+    kind[0x301] = kind[0x94D] = ANALYZE_MARK;
+    CHECK(lexicon_add(&endings, 2, "\xD0\xB0", ANALYZE_ENDING) && lexicon_add(&endings, 4, "\xD0\xB0\xD0\xBC", ANALYZE_ENDING));
+    CHECK(lexicon_add(&endings, 2, "\xD9\x88", ANALYZE_BEGINNING) && lexicon_add(&endings, 1, "l", ANALYZE_ELIDED));
+    CHECK(lexicon_add(&endings, 2, "da", ANALYZE_ATTACHED));
 }
 
 static size_t draw_text(uint64_t *seed, uint8_t *text, size_t most) {
     static const char *const pieces[] = {"https://", "http://a", "parse_config", "ABCdef", "--flag", "v1.2.3", "~/..", "it's",
-                                         "relational", "\xE6\x9D\xB1", "\xC3\x89", "\xC8\xBA", "\xE2\x80\x99", " ", "/", ".", "-"};
+                                         "relational", "\xE6\x9D\xB1", "\xC3\x89", "\xC8\xBA", "\xE2\x80\x99",
+                                         "\xC3\x9F", "\xCC\x81", "\xE0\xA5\x8D", "l'", "'da", "\xD0\xB0", "\xD0\xBC", "\xD9\x88", " ", "/", ".", "-"};
     size_t n = 0;
     while (n + 40 < most && drawn(seed) % 60) {
         const uint32_t way = drawn(seed) % 16;

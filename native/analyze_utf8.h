@@ -1,4 +1,4 @@
-/* UTF-8 and what its code points are: for analyze.c alone. */
+/* UTF-8 and what its code points are: for analyze.c and specifics_text.h. */
 #ifndef LANTERN_ANALYZE_UTF8_H
 #define LANTERN_ANALYZE_UTF8_H
 #include "analyze.h"
@@ -54,20 +54,6 @@ static int is_ours(const analyze_unicode *u, const uint8_t *p, const uint8_t *en
         if (!c || c >= u->n_kinds || u->kind[c] & ANALYZE_OTHER) return 0;
     }
     return 1;
-}
-
-static uint32_t lower(const analyze_unicode *u, uint32_t c) {
-    size_t low = 0, high = u->n_upper;
-    if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
-    if (!(u->kind[c] & ANALYZE_UPPER)) return c;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (u->upper[middle] < c)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < u->n_upper && u->upper[low] == c ? u->lower[low] : c;
 }
 
 #endif

@@ -6,14 +6,33 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path(__file__).parent
-HEADERS = ("bm25.h", "analyze.h", "bm25_fill.h", "trees.h", "held.h")
+HEADERS = (
+    "bm25.h",
+    "lexicon.h",
+    "analyze.h",
+    "specifics.h",
+    "facts.h",
+    "sentences.h",
+    "bm25_fill.h",
+    "trees.h",
+    "held.h",
+    "late.h",
+)
 header = "\n".join((HERE / name).read_text(encoding="utf-8") for name in HEADERS)
 
 KERNELS = ("_kernels", "_kernels_avx2", "_kernels_avx512", "_kernels_neon")
 MAIN = ("", "_documents", "_sweep", "_memory", "_terms", "_postings", "_fill", "_snapshot")
 PARTS = (*MAIN, *KERNELS, "_exact", "_search", "_bounds", "_worth", "_pool", "_best")
-OTHERS = ("analyze", "analyze_stem", "trees", "held")
-PRIVATE = ("bm25_index.h", "bm25_bounds.h", "bm25_atomic.h", "bm25_kernels.h", "analyze_utf8.h")
+OTHERS = ("analyze", "analyze_stem", "lexicon", "specifics", "facts", "sentences", "trees", "held", "late")
+PRIVATE = (
+    "bm25_index.h",
+    "bm25_bounds.h",
+    "bm25_atomic.h",
+    "bm25_kernels.h",
+    "analyze_utf8.h",
+    "specifics_text.h",
+    "specifics_patterns.h",
+)
 # Contraction into fused multiply-adds would round differently in the kernels; MSVC does not contract by default, and
 # needs to be told that volatile means acquire and release (bm25_atomic.h).
 OPTIONS = ["/std:c11", "/volatile:ms"] if sys.platform == "win32" else ["-std=c11", "-O3", "-ffp-contract=off"]

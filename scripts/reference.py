@@ -1,10 +1,10 @@
-"""Writes docs/configuration.md and docs/cli.md from the code, so that they say what the code does.
+"""Writes docs/configuration.md, docs/cli.md and docs/code.md from the code, so that they say what the code does.
 
-    python scripts/reference.py            write both
+    python scripts/reference.py            write them
     python scripts/reference.py --check    exit with 1 when a page is not what the code says
 
 tests/test_docs.py calls `pages`. Settings: the dataclasses of config.py, their docstrings and types. Commands: click's
-help.
+help. Code: the first line of each module's docstring.
 """
 
 import ast
@@ -20,18 +20,23 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import click
 import yaml
 
-from lantern_proxy import cli
+from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ENVIRONMENT, Config, default_cache_dir
 from lantern_proxy.config_check import Url, Within, hints_of
 
 ROOT = Path(__file__).resolve().parent.parent
 _MADE = "<!-- made by scripts/reference.py from the code; change it there -->"
 _WIDTH = 100
+PACKAGE = ROOT / "lantern_proxy"
 
 
 def pages() -> dict[Path, str]:
     """Page -> what it must hold."""
-    return {ROOT / "docs/configuration.md": configuration(), ROOT / "docs/cli.md": commands()}
+    return {
+        ROOT / "docs/configuration.md": configuration(),
+        ROOT / "docs/cli.md": commands(),
+        ROOT / "docs/code.md": code(),
+    }
 
 
 # settings
@@ -196,6 +201,93 @@ def _command(path: str, command: click.Command) -> str:
     )
     level = "#" * min(len(path.split()) + 1, 4) if path != "lantern" else "##"
     return f"{level} {path}\n\n```text\n{command.get_help(context)}\n```\n"
+
+
+# code
+
+
+def code() -> str:
+    """The modules by subject, each with the first line of its docstring."""
+    modules = {path: path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*.py"))}
+    held: dict[str, list[str]] = {title: [] for title, *_ in SUBJECTS}
+    for path, name in modules.items():
+        said = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
+        held[_subject(name)].append(f"| `{name}` | {_cell(said)} |")
+    parts = [_CODE]
+    for title, _, about in SUBJECTS:
+        parts.append("\n".join([f"## {title}\n\n{about}\n", "| module | |", "| --- | --- |", *held[title], ""]))
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _subject(name: str) -> str:
+    """ "restore/scope.py" belongs where "restore" does, "wire/json.py" where "wire" does."""
+    family = re.split(r"[/_.]", name.lstrip("_"))[0]
+    found = [title for title, families, _ in SUBJECTS if family in families.split()]
+    if len(found) != 1:
+        raise LookupError(f"{name}: {family!r} stands under {found or 'no subject'}; name it once in SUBJECTS")
+    return found[0]
+
+
+SUBJECTS = (
+    ("The record and the protocols", "turn wire", "What everything else speaks of, and how it is read and written."),
+    (
+        "Sessions and compactions",
+        "follow session history compaction",
+        "Which session a request continues, and what of it the request lacks. Pure: no I/O, no clock.",
+    ),
+    (
+        "Text and evidence",
+        "chunk analyze signals rank route trust reinforce pack",
+        "Passages and their terms, what ranks them, and the block they are rendered into. Pure, too.",
+    ),
+    ("The BM25 index", "bm25 mapped", "`native/` in C, its numpy twin, and snapshots that open at once."),
+    (
+        "Models",
+        "compiled embed rerank",
+        "Vectors and learned orders, by onnxruntime: what serves imports no torch.",
+    ),
+    (
+        "The archive",
+        "archive record redact",
+        "All the SQL. `migrations/archive.py` has the schema; `docs/archive-format.md` what an export holds.",
+    ),
+    (
+        "Restoring",
+        "restore",
+        "From a request that lacks something to the block that gives it back. "
+        "`restore/restorer.py` has the recipe: gather, rank, pack.",
+    ),
+    (
+        "Serving",
+        "app proxy upstream doors config trace",
+        "`app.py` has the door, `proxy/` one request's story, `proxy/writer.py` the one thread that writes.",
+    ),
+    ("Looking in", "admin", "Everything below `/lantern`."),
+    ("The terminal", "cli demo logs main", "A command is in the module of its name, or `cli/main.py` says in which."),
+    ("Without a proxy, and learning", "init memory tune", "`from lantern_proxy import Lantern`; `lantern tune`."),
+    ("Measuring", "bench", "A bench of `lantern bench` is in the module of its name, or in `cli/bench.py`."),
+)
+"""(title, families of modules, what they have in common), in the order in which they are best read."""
+
+_CODE = f"""{_MADE}
+# The code
+
+For whoever changes Lantern: which module holds what. One request goes through it like this.
+
+1. `app.py` takes it: `doors.py` admits it, `proxy/` begins an `Exchange`.
+2. `wire/` reads its bytes into a `turn.Request`. `follow.py` links it to a session (`session.py`) and compares the two
+   (`compaction.py`): what does it lack?
+3. When something is lacking, or a question is asked of what was lacking before, `proxy/restore.py` asks `restore/`
+   for a block, and `wire/` splices it into the client's own bytes. `proxy/ledger.py` repeats it in later requests.
+4. `upstream/` sends it, `proxy/relay.py` hands the answer on as it comes.
+5. `proxy/record.py` makes a record of both, `proxy/writer.py` hands it to `archive/`, and the last byte waits for the
+   disk. Passages are cut afterwards (`proxy/cut.py`, `chunk.py`), vectors later still (`proxy/keeper.py`).
+
+A module that outgrew one file goes on in files that begin with its name, and one of more than five is a folder:
+`session_side.py` is a part of `session.py`, `restore/scope.py` one of `restore/`.
+What may import what is a table in `tests/test_layers.py`. `python scripts/reference.py` makes this page from the first
+lines of the modules, and those of settings and commands from the code. CI runs `scripts/check` and `scripts/test`.
+"""
 
 
 def main() -> None:

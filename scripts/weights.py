@@ -13,9 +13,9 @@ import numpy as np
 
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.cli_train_light import read
+from lantern_proxy.cli.train import read
 from lantern_proxy.config import Config
-from lantern_proxy.restore_signals import WEIGHTS
+from lantern_proxy.restore.signals import WEIGHTS
 from lantern_proxy.tune import Labelled, Sheet
 
 TIMES = (0.0, 0.5, 0.75, 1.33, 2.0)

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 
@@ -26,6 +26,7 @@ import httpx
 import uvicorn
 
 from lantern_proxy import app
+from lantern_proxy.app_http1 import ClientConnection
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig, UpstreamConfig
 
 REASONS = {200: b"OK"}
@@ -239,7 +240,7 @@ def config_for(upstream: Upstream, folder: Path, /, **sections) -> Config:
 def serving(config: Config, **parts) -> Iterator[str]:
     """The app on a free port, served as `lantern serve` does. Yields its URL."""
     settings = uvicorn.Config(
-        app.create(config, **parts), host="127.0.0.1", port=0, http="httptools", loop="uvloop", ws="none",
+        app.create(config, **parts), host="127.0.0.1", port=0, http=ClientConnection, loop="uvloop", ws="none",
         lifespan="on", log_config=None, access_log=False, server_header=False, date_header=False,
         timeout_graceful_shutdown=2,
     )  # fmt: skip
@@ -309,5 +310,6 @@ def told(response: httpx.Response) -> dict[str, str]:
     return {name.removeprefix("x-lantern-"): response.headers[name] for name in names}
 
 
-def with_upstream(config: Config, url: str) -> Config:
-    return replace(config, upstream=replace(config.upstream, openai=f"{url}/v1", anthropic=url))
+def raw_of(path: Path) -> bytes:
+    """All bytes of an archive and of what lies beside it."""
+    return b"".join(part.read_bytes() for part in path.parent.glob(path.name + "*"))

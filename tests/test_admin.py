@@ -2,13 +2,17 @@
 
 import asyncio
 import re
+import time
 
 import httpx
 import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
 from starlette.applications import Starlette
+from starlette.requests import Request
 
+from lantern_proxy.admin.api import _sessions
 from lantern_proxy.admin.routes import routes
+from lantern_proxy.archive import Archive, Record, SessionRow
 from lantern_proxy.config import Config
 from lantern_proxy.doors import is_loopback
 
@@ -85,6 +89,21 @@ def test_sessions_messages_and_requests_can_be_looked_at(url, talk):
     assert len(get(url, "/api/sessions?limit=1")) <= 2
 
 
+def test_a_long_list_of_sessions_costs_as_much_each_as_a_short_one(tmp_path):
+    with Archive(tmp_path / "many.db") as archive:
+        rows = [SessionRow(id=f"s{n}", api="chat", created_at=n, last_seen_at=n) for n in range(320)]
+        archive.write([Record(tenant="t", project="", session=row, request=None) for row in rows])
+
+        def seconds(limit: int) -> float:
+            begun = time.perf_counter()
+            asked = Request({"type": "http", "query_string": f"limit={limit}".encode(), "headers": []})
+            assert len(_sessions(archive, asked)) == limit
+            return time.perf_counter() - begun
+
+        few, many = (min(seconds(limit) for _ in range(3)) for limit in (20, 320))
+    assert many < 64 * few, "sixteen times as many; the square of that is 256"
+
+
 def test_a_search_can_be_kept_to_one_tenant(url, talk):
     tenants = [row["id"] for row in get(url, "/api/tenants")]
     assert len(tenants) == 2
@@ -115,6 +134,13 @@ def test_what_is_not_there_or_not_meant_is_told(url, talk, path, status):
     if status == 400:  # the value, and the way out
         name, value = re.findall(r"[?&](\w+)=([^&]+)", path)[0]
         assert answer.json()["error"]["message"] == f"{name} is {value}; use a number from 0 on"
+
+
+@pytest.mark.parametrize("named", ["seven", "-1", "%C2%B2"])
+def test_a_passage_that_is_no_number_is_told(url, named):
+    answer = http.get(f"{url}/lantern/api/passages/{named}")
+    assert answer.status_code == 400
+    assert "use its number" in answer.json()["error"]["message"]
 
 
 def test_a_wrong_number_is_told_where_nothing_is_archived_yet(tmp_path):

@@ -1,12 +1,20 @@
 """Terms, specific terms and sentences."""
 
+# ruff: noqa: RUF001 - letters of other scripts are meant
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lantern_proxy.analyze import informative, key, query_terms, sentences, specifics, terms
-from lantern_proxy.analyze_code import code_among, is_code
-from lantern_proxy.analyze_standing import is_preference, is_rule
+from lantern_proxy.analyze import informative, key, query_terms, sentences, terms
+from lantern_proxy.analyze.code import code_among, is_code
+from lantern_proxy.analyze.facts import Stems
+from lantern_proxy.analyze.specific import specifics
+from lantern_proxy.analyze.standing import is_preference, is_rule
+
+
+def _is_code(text: str) -> bool:
+    return is_code(text, Stems(()).facts([text])[0])
 
 
 @pytest.mark.parametrize(
@@ -34,6 +42,21 @@ def test_inflected_words_meet_at_one_term():
 def test_words_without_spaces_between_them_are_indexed_in_pairs():
     assert "東京" in terms("明日は東京へ行く")
     assert set(query_terms("東京")) <= set(terms("明日は東京へ行く"))
+
+
+@pytest.mark.parametrize(
+    ("question", "kept", "left_out"),
+    [
+        ("ゲートウェイのポートは何番でしたか\uff1f", {"ポー", "ート", "何番"}, {"でし", "した", "たか"}),
+        ("请问数据库监听的是哪个端口呢\uff1f", {"数据", "监听", "端口"}, {"请问", "的是", "哪个"}),
+        ("どうしてですか\uff1f", {"どう"}, set()),
+        ("是什么\uff1f", {"什么"}, set()),
+    ],
+)
+def test_pairs_that_hold_only_grammar_are_left_out_of_a_question_while_others_are_left(question, kept, left_out):
+    found = set(query_terms(question))
+    assert kept <= found
+    assert left_out.isdisjoint(found)
 
 
 def test_a_query_holds_no_stop_words_and_no_repeats():
@@ -87,6 +110,44 @@ def test_numbers_versions_and_abbreviations_do_not_end_a_sentence():
     ]
 
 
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("Какое значение имеет пароль для Dopasvik?", ["знач", "парол", "dopasvik"]),
+        ("Welchen Wert hat das Kennwort von Normelran?", ["wert", "kennwort", "normelran"]),
+        ("Quel est le mot de passe de la base ?", ["mot", "pass", "base"]),
+        ("¿Cuál es el puerto del servidor?", ["puerto", "servidor"]),
+        ("Який пароль має сервер?", ["парол", "сервер"]),
+        ("Sunucunun şifresi nedir ve kim biliyor?", ["sunucunun", "sifresi", "biliyor"]),
+        ("Ποιος είναι ο κωδικός της βάσης;", ["κωδικ", "βασ"]),
+        ("ما هي كلمة المرور للخادم؟", ["كلم", "مرور", "خادم"]),
+        ("सर्वर का पासवर्ड क्या है?", ["सर्वर", "पासवर्ड"]),
+    ],
+)
+def test_a_question_in_another_language_is_asked_without_its_function_words(question, asked):
+    assert query_terms(question) == asked
+
+
+def test_english_questions_keep_words_that_are_function_words_elsewhere():
+    assert query_terms("What was the size of the die in the van?") == ["size", "die", "van"]
+    assert query_terms("die") == ["die"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Порт занят.|Сегодня проверим ещё раз.|Для Ивана всё готово.",
+        "Όλα έτοιμα.|Πάμε.",
+        "To jest brama.|Łódź czeka.|Śpimy.",
+        "كلمة المرور نحاس.|ما هي؟|شكرا",
+        "पासवर्ड तांबा है।|धन्यवाद।",
+    ],
+)
+def test_sentences_end_in_other_alphabets_too(text):
+    joined = text.replace("|", " ")
+    assert [joined[a:b] for a, b in sentences(joined)] == text.split("|")
+
+
 def test_a_fenced_block_is_one_sentence():
     text = "Look:\n```python\na = 1\n\nb = 2.\n```\nDone."
     assert [text[a:b] for a, b in sentences(text)] == ["Look:", "```python\na = 1\n\nb = 2.\n```", "Done."]
@@ -115,12 +176,12 @@ def test_endless_text_takes_time_in_proportion(piece):
     sentences(text)
     is_rule(text)
     is_preference(text)
-    is_code(text)
+    _is_code(text)
 
 
 @pytest.mark.parametrize("text", ["<" + "a" * 1_000_000, "@" + "a" * 1_000_000 + "!", "import " + "a." * 500_000 + "!"])
 def test_an_endless_name_takes_time_in_proportion(text):
-    is_code(text)
+    _is_code(text)
 
 
 @pytest.mark.parametrize("text", [
@@ -149,7 +210,7 @@ def test_what_tells_of_always_and_never_is_no_rule(text):
     "@app.route('/rows')", "const rows = await found.json()", "except KeyError:",
 ])  # fmt: skip
 def test_code_is_told_from_prose_and_settings(text):
-    assert is_code(text)
+    assert _is_code(text)
 
 
 @pytest.mark.parametrize("text", [
@@ -160,14 +221,15 @@ def test_code_is_told_from_prose_and_settings(text):
     "KeyError: 'port'", "See https://example.org/a?b=c",
 ])  # fmt: skip
 def test_prose_and_settings_are_no_code(text):
-    assert not is_code(text)
+    assert not _is_code(text)
 
 
 def test_what_a_program_holds_between_its_lines_belongs_to_it():
     program = ["def connect(path):", "db.connect(path, limit=3)", '"port"', "The port must be free before that."]
-    assert code_among(program) == [True, True, True, False]
-    assert code_among([*program, *["And this is what I would like to have instead of it, please."] * 3])[2] is False
-    assert code_among([]) == []
+    said = [*program, *["And this is what I would like to have instead of it, please."] * 3]
+    assert code_among(program, Stems(()).facts(program)) == [True, True, True, False]
+    assert code_among(said, Stems(()).facts(said))[2] is False
+    assert code_among([], []) == []
 
 
 def test_a_preference_is_the_speakers_own():
@@ -176,7 +238,7 @@ def test_a_preference_is_the_speakers_own():
 
 
 def test_enrichment_names_the_kind_and_the_action_but_never_repeats_what_is_said():
-    from lantern_proxy.analyze_enrich import enrich, table
+    from lantern_proxy.bench.pipelines_routed import enrich, table
 
     assert "anim" in enrich(terms("my dog"))
     assert "purchas" in enrich(terms("I bought it, I will buy more"))

@@ -7,11 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy import analyze_standing, restore_newest, signals_dates
-from lantern_proxy.analyze import _ABBREVIATION, fences, sentences, terms, terms_of_parts
-from lantern_proxy.analyze_code import is_prose, prose
-from lantern_proxy.restore_lines import _MANY_ROWS, _rows, _template
+from lantern_proxy import signals_dates
+from lantern_proxy.analyze import (
+    _ABBREVIATION,
+    _CAPITALS,
+    _ENDS,
+    _UNCASED,
+    fences,
+    sentences,
+    standing,
+    terms,
+    terms_of_parts,
+)
+from lantern_proxy.analyze.facts import Stems
+from lantern_proxy.restore import superseded
+from lantern_proxy.restore.lines import _MANY_ROWS, _rows, _template
 from lantern_proxy.signals_form import TRAITS, form_of, traits
+from lantern_proxy.signals_words import count
 
 FIRST = re.compile(r"\b(?:i|my|me|mine|we|our|us|myself)\b", re.I)
 SECOND = re.compile(r"\b(?:you|your|yours)\b", re.I)
@@ -24,7 +36,8 @@ TIME = re.compile(
     re.I,
 )
 BORDER = re.compile(
-    r"(?<=[.!?\u2026])[\"')\]*_]{0,3}\s+(?=[\"'(\[*_`]{0,3}[A-Z0-9\u00c0-\u00de`/~$#@-])|(?<=[\u3002\uff01\uff1f])|(?<=[!?])\s+|\n\s*"
+    rf"(?<=[.!?\u2026{_ENDS}])[\"')\]*_]{{0,3}}\s+(?=[\"'(\[*_`]{{0,3}}[{_CAPITALS}{_UNCASED}0-9`/~$#@-])"
+    rf"|(?<=[\u3002\uff01\uff1f])|(?<=[!?{_ENDS}])\s+|\n\s*"
 )
 PIECES = [
     *("I", "I'm", "my", "ME", "We", "you", "You\u2019re", "yours", "yesterday", "last", "this", "week", "morning"),
@@ -51,12 +64,12 @@ def test_rules_and_preferences_are_found_where_their_patterns_find_them(texts):
     found = 0
     for text in texts:
         for is_one, pattern in (
-            (analyze_standing.is_rule, analyze_standing._RULE),
-            (analyze_standing.is_preference, analyze_standing._PREFERENCE),
+            (standing.is_rule, standing._RULE),
+            (standing.is_preference, standing._PREFERENCE),
         ):
             assert is_one(text) == bool(pattern.search(text)), text
             found += is_one(text)
-            assert analyze_standing.may_lay_down(f"It is so. {text}") or not is_one(text)
+            assert standing.may_lay_down(f"It is so. {text}") or not is_one(text)
     assert found > 500
 
 
@@ -98,18 +111,18 @@ def plain_sentences(text: str) -> list[tuple[int, int]]:
 def test_a_statement_says_that_something_changed_or_ended_where_its_pattern_does(texts):
     changes = 0
     for text in texts:
-        read = restore_newest._read(text)
-        assert read.says_so == bool(restore_newest._CUE.search(text)), text
-        assert read.ended == bool(restore_newest._ENDED.search(text)), text
+        read = superseded._read(text)
+        assert read.says_so == bool(superseded._CUE.search(text)), text
+        assert read.ended == bool(superseded._ENDED.search(text)), text
         changes += read.says_so
     assert changes > 500
 
 
 def test_values_are_those_of_the_pattern_without_its_guard(texts):
-    guarded = restore_newest._VALUES.pattern
+    guarded = superseded._VALUES.pattern
     plain = re.compile(guarded[guarded.index("(?P<path>") : -1])
     for text in texts:
-        found = [(m.lastgroup, m.span()) for m in restore_newest._VALUES.finditer(text)]
+        found = [(m.lastgroup, m.span()) for m in superseded._VALUES.finditer(text)]
         assert found == [(m.lastgroup, m.span()) for m in plain.finditer(text)], text
 
 
@@ -121,7 +134,8 @@ def test_days_are_found_where_their_pattern_finds_them(texts):
     found = left_out = 0
     for text in texts:
         told = text + chance.choice(["", "", " "]) + chance.choice(["", *ways])
-        may, names = signals_dates._may_name(told), bool(signals_dates._DATE.search(told))
+        (counts,), names = count([told]), bool(re.compile(signals_dates._DATE.pattern, re.I).search(told))
+        may = counts.days or counts.years
         assert may or not names, told
         found, left_out = found + names, left_out + (not may)
     assert found > 1_000
@@ -137,8 +151,9 @@ def test_rows_of_tables_are_found_as_when_every_line_is_looked_at(texts):
 
 def test_prose_is_told_as_when_every_piece_is_looked_at(texts):
     for text in texts:
+        facts = Stems(()).facts_in_python(text)
         for share in (0.35, 0.6):
-            assert is_prose(text.split(), share) == (prose(text.split()) >= share), text
+            assert facts.is_prose(share) == (facts.prose / max(1, facts.pieces) >= share), text
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=6))

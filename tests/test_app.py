@@ -1,7 +1,9 @@
 """The door and the relay, over real sockets: what goes up, what comes back, byte for byte."""
 
+import asyncio
 import gzip
 import json
+import re
 import socket
 import threading
 import time
@@ -42,14 +44,16 @@ def running(tmp_path_factory):
 
 
 def raw(url: str, request: bytes, *, until_closed: bool = False) -> bytes:
-    """What comes back for `request` on a socket of its own, as far as it comes."""
+    """What comes back for `request` on a socket of its own: one answer with its length, or all until it is closed."""
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=60) as sock:
         sock.sendall(request)
         answer = b""
         while piece := sock.recv(65_536):
             answer += piece
-            if not until_closed and b"\r\n\r\n" in answer.removeprefix(CONTINUE):
+            head, ended, data = answer.removeprefix(CONTINUE).partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+            if not until_closed and ended and len(data) >= int(length[1] if length else 0):
                 break
         return answer
 
@@ -472,12 +476,67 @@ def test_a_client_that_leaves_before_the_head_ends_the_upstreams_work(url, upstr
     assert ended.wait(5)
 
 
-def send(url: str, path: str, request: dict) -> socket.socket:
+def send(url: str, path: str, request: dict, version: bytes = b"HTTP/1.1", *, cut: int = 0) -> socket.socket:
+    """A socket on which a request was sent, but for its last bytes."""
     host, port = url.removeprefix("http://").split(":")
     sock = socket.create_connection((host, int(port)), timeout=60)
     data = json.dumps(request).encode()
-    sock.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
+    head = head_of("POST", path, f"content-length: {len(data)}").replace(b"HTTP/1.1", version, 1)
+    sock.sendall(head + data[: len(data) - cut])
     return sock
+
+
+@pytest.mark.parametrize("kind", ["length", "chunks", "events"])
+def test_a_client_of_http_1_0_gets_a_body_without_chunks_and_a_closed_connection(url, upstream, kind):
+    whole = events("an old client") if kind == "events" else [completion("an old client")]
+    upstream.answer = say(200, whole[0]) if kind == "length" else stream(*whole)
+    data = json.dumps(body(f"from long ago: {kind}", stream=kind == "events")).encode()
+    request = head_of("POST", CHAT, "connection: keep-alive", f"content-length: {len(data)}") + data
+    answer = raw(url, request.replace(b"HTTP/1.1", b"HTTP/1.0", 1), until_closed=True)
+    head, _, got = answer.partition(b"\r\n\r\n")
+    assert got == b"".join(whole)
+    assert b"transfer-encoding" not in head.lower()
+    assert b"connection: close" in head.lower()
+
+
+@pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
+@pytest.mark.parametrize("wait_s", [0, 0.3])
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+def test_a_client_that_sends_no_more_still_gets_its_answer(url, upstream, path, wait_s, version):
+    async def slowly(got, wire):
+        await asyncio.sleep(wait_s)
+        await say(200, completion("still said"))(got, wire)
+
+    upstream.answer = slowly
+    sock = send(url, path, body(f"that was all {wait_s}"), version)
+    sock.shutdown(socket.SHUT_WR)
+    with sock, sock.makefile("rb") as answer:
+        got = answer.read()
+    while got.startswith(CONTINUE) and version == b"HTTP/1.1":
+        got = got.removeprefix(CONTINUE)
+    assert got.startswith(b"HTTP/1.1 200 ")
+    assert got.count(b"HTTP/1.1") == 1
+    assert got.endswith(completion("still said"))
+
+
+def test_of_requests_in_a_row_all_are_answered_when_no_more_come(url, upstream):
+    texts = ("one", "two", "three")
+    requests = [json.dumps(body(f"in a row: {text}")).encode() for text in texts]
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as sock, sock.makefile("rb") as answers:
+        sock.sendall(b"".join(head_of("POST", CHAT, f"content-length: {len(r)}") + r for r in requests))
+        sock.shutdown(socket.SHUT_WR)
+        got = answers.read()
+    places = [got.find(f"I heard: in a row: {text}".encode()) for text in texts]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+def test_half_a_request_is_not_waited_for_when_no_more_comes(url, upstream):
+    with send(url, CHAT, body("only the beginning"), cut=5) as sock:
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.recv(1) == b""
+    assert not upstream.got
 
 
 def test_a_client_that_leaves_mid_stream_ends_the_upstreams_work_and_the_part_is_archived(url, upstream):
@@ -515,6 +574,20 @@ def test_an_upstream_that_is_down_is_told_as_502(tmp_path):
         assert told(ask(url, body("anyone?")))["event"] == "new"
 
 
+def test_an_upstream_that_fails_is_logged_with_the_request_and_without_its_query(tmp_path, caplog):
+    with Upstream(answer=say(503, b"{}")) as upstream, serving(config_for(upstream, tmp_path)) as url:
+        refused = told(http.post(f"{url}{CHAT}?key=hidden", json=body("is it up?"), headers=PLAIN))["request"]
+        upstream.answer = say(401, b"{}")
+        ask(url, body("and who am I?"))
+    with serving(config_for(upstream, tmp_path)) as url:  # its port is free by now
+        gone = told(ask(url, body("and now?")))["request"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "lantern.proxy"]
+    assert lines == [
+        f"upstream answered 503 to POST {CHAT} ({refused})",
+        f"upstream 127.0.0.1:{upstream.port} cannot be reached: connection refused; POST {CHAT} ({gone}) gets 502",
+    ]
+
+
 def not_there(folder):
     return str(folder / "none.pem")
 
@@ -545,6 +618,24 @@ def test_certificates_that_cannot_be_used_are_a_502_that_names_the_variable(
                 assert response.status_code == 502
                 assert f"{variable} is {named}, which cannot be used" in response.json()["error"]["message"]
                 assert "unset" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("form", ["http://{who}@127.0.0.1:{port}", "127.0.0.1:{port}"])
+def test_a_proxy_of_the_environment_that_is_down_is_named_and_its_password_is_not(tmp_path, monkeypatch, form):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("HTTP_PROXY", form.format(port=port, who="user:secret"))
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with Upstream() as upstream:
+        with serving(config_for(upstream, tmp_path)) as url:
+            response = http.post(f"{url}/v1/models", json=body("anyone there?"), headers=PLAIN)
+            assert response.status_code == 502
+            assert f"(by the proxy 127.0.0.1:{port} of the environment)" in response.json()["error"]["message"]
+            assert "secret" not in response.text
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        with serving(config_for(upstream, tmp_path)) as url:
+            assert ask(url, body("and straight?")).status_code == 200
 
 
 @pytest.mark.parametrize("proxy", ["ftp://proxy.example", "http://proxy.example:port"])
@@ -636,14 +727,14 @@ def test_a_websocket_upgrade_is_answered_426(url, upstream, path):
     assert not upstream.got
 
 
-def test_an_upgrade_to_http_2_is_refused_with_the_remedy(url, upstream):
-    """As Java sends it with each first request. The body of one is lost in the server, so it must not go up empty."""
+def test_a_request_that_would_rather_speak_http_2_is_answered_as_any_other(url, upstream):
+    """As Java sends it with each first request."""
     data = json.dumps(body("from Java")).encode()
     upgrade = ("connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAMAAABk")
     answer = raw(url, head_of("POST", CHAT, *upgrade, f"content-length: {len(data)}") + data)
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert b"HTTP_1_1" in answer
-    assert not upstream.got
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"I heard: from Java" in answer
+    assert upstream.got[0].header("upgrade") is None
 
 
 def test_two_requests_on_one_connection_are_both_answered(url, upstream):
@@ -654,7 +745,7 @@ def test_two_requests_on_one_connection_are_both_answered(url, upstream):
     connection.close()
 
 
-@pytest.mark.parametrize("path", ["/lantern", "/lantern/nothing", "/lantern/api/nothing"])
+@pytest.mark.parametrize("path", ["/lantern/nothing", "/lantern/api/nothing"])
 def test_what_is_under_lantern_never_goes_upstream(url, upstream, path):
     assert http.get(url + path).status_code == 404
     assert not upstream.got

@@ -1,4 +1,4 @@
-"""The archive, on real files: every promise of archive.py by name."""
+"""The archive, on real files: every promise of archive/ by name."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from sqlite_utils import utils
 
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow, TenantArchive
-from lantern_proxy.archive_tenant import _HOLDERS
+from lantern_proxy.archive.tenant import _HOLDERS
 from lantern_proxy.turn import Block, Filed, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
 
 sqlite3: Any = utils.__dict__[

@@ -9,9 +9,10 @@ import threading
 import pytest
 from click.testing import CliRunner
 
-from lantern_proxy import Lantern, cli
+from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive, ArchiveError
-from lantern_proxy.archive_backup import backup, recover
+from lantern_proxy.archive.backup import backup, recover
+from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 
 PAGE = 4_096
@@ -155,3 +156,14 @@ def test_the_commands_say_what_they_did(archive, tmp_path):
     again = run(cli.cli, ["export", "--backup", str(tmp_path / "b.db"), "--archive", str(archive)])
     assert again.exit_code == 1
     assert "exists; remove it first" in again.output
+
+
+def test_what_was_not_cut_into_passages_yet_still_waits_for_it_when_it_is_recovered(archive, tmp_path):
+    with Archive(archive) as opened:
+        with opened.writing() as db:
+            db.conn.execute("INSERT INTO uncut SELECT tenant, '', session, key FROM messages LIMIT 7")
+        waiting = opened.uncut()
+    recover(archive, tmp_path / "new.db")
+    with Archive(tmp_path / "new.db") as saved:
+        assert saved.uncut() == waiting
+        assert sum(len(each.messages) for each in waiting) == 7

@@ -13,7 +13,7 @@ from lantern_proxy.bench import judge, metrics
 from lantern_proxy.bench.datasets import Asked, Candidate, Conversation
 from lantern_proxy.bench.pipelines import FACTORIES, Query, UnknownSignal, pipeline
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.cli import cli
+from lantern_proxy.cli.main import cli
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.embed import available
 from lantern_proxy.rank import by_group

@@ -11,7 +11,7 @@ from scripted import Upstream, completion, say
 from lantern_proxy.bench import judged, restore
 from lantern_proxy.bench import judged_prompts as prompts
 from lantern_proxy.bench.restore_chats import Said
-from lantern_proxy.bench.restore_extract import within
+from lantern_proxy.bench.restore_play import within
 
 JSON = ("content-type", "application/json")
 DEPOT = re.compile(r"Depot number (\d+) ships through gate (GATE-\d+)")

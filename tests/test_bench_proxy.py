@@ -9,17 +9,19 @@ from contextlib import contextmanager
 from dataclasses import fields
 
 import pytest
+from click import ClickException
 from click.testing import CliRunner
 from scripted import Upstream, completion, say
 
+from lantern_proxy import Lantern
 from lantern_proxy.bench import proxy_process as processes
-from lantern_proxy.bench.proxy import Case, cases, command, measure, said
+from lantern_proxy.bench.proxy import Case, cases, command, measure, said, wait_for_vectors
 from lantern_proxy.bench.proxy_client import dial
 from lantern_proxy.bench.proxy_process import Gateway
-from lantern_proxy.bench.proxy_report import merged, write_report
-from lantern_proxy.bench.proxy_row import Row
+from lantern_proxy.bench.proxy_report import Row, merged, table, write_report
 from lantern_proxy.bench.proxy_talk import Talk
 from lantern_proxy.bench.proxy_upstream import script
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 
 WAIT_S = 0.05
 
@@ -87,10 +89,12 @@ def test_lantern_is_measured_with_memory_off_on_and_restoring():
     assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in result.output.splitlines()]
     assert [(row["memory"], row["concurrency"], row["chunks"]) for row in rows] == [
-        ("off", 1, 0), ("on", 1, 0), ("restore", 1, 0), ("on", 4, 0), ("on", 4, 20), ("on", 4, 50),
+        ("restore", 1, 0), ("off", 1, 0), ("on", 1, 0), ("on", 4, 0), ("on", 4, 20), ("on", 4, 50),
     ]  # fmt: skip
     assert all(row["asked"] > 0 and row["errors"] == 0 for row in rows), rows
     assert rows[-1]["delay_p99_ms"] is not None
+    assert rows[-1]["direct_delay_p99_ms"] > 0
+    assert f"({rows[-1]['direct_delay_p99_ms']:,.2f})" in table([Row(**rows[-1])])
 
 
 def test_every_size_is_measured_alone_and_every_crowd_streamed_too():
@@ -102,7 +106,17 @@ def test_every_size_is_measured_alone_and_every_crowd_streamed_too():
     assert [c.chunks for c in plan if c.concurrency == 8] == [0, 20, 50]
 
 
-def test_parts_of_a_run_are_merged_and_what_was_written_below_the_table_stays(tmp_path):
+def test_what_was_lost_has_its_vectors_before_it_is_asked_for_with_the_embedder(tmp_path):
+    for dense in (True, False):
+        assert [case.embedded for case in cases([2_000], [1], ["restore"], 1.0, dense=dense)] == [dense]
+    memory = Lantern(Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off")))
+    with memory:
+        memory.archive("s", [{"role": "user", "content": "The port is 9443."}])
+    with pytest.raises(ClickException, match=r"passages got no vectors within 0\.1 s"):
+        wait_for_vectors(tmp_path / "lantern.db", within_s=0.1)
+
+
+def test_parts_of_a_run_are_merged_and_what_was_written_around_the_table_stays(tmp_path):
     def row(gateway: str, size: int, p50: float) -> Row:
         numbers = {field.name: 1 for field in fields(Row)} | {"gateway": gateway, "memory": "on", "growing": True}
         return Row(**{**numbers, "size_bytes": size, "added_p50_ms": p50, "chunks": 0, "gap_us": 0, "busy": False})
@@ -116,8 +130,11 @@ def test_parts_of_a_run_are_merged_and_what_was_written_below_the_table_stays(tm
     assert commands == ["first", "second"]
     write_report(page, rows[:1], commands)
     written = page / "latency.md"
-    written.write_text(written.read_text() + "\n## What it means\n\nMine.\n")
+    above, section, table = written.read_text().partition("## All rows\n")
+    written.write_text(f"{above}## In short\n\nMine.\n\n{section}{table}\n## What it means\n\nMine.\n")
     write_report(page, rows, commands)
+    assert written.read_text().startswith("# What the proxy adds\n\n## In short\n\nMine.\n\n## All rows\n")
+    assert written.read_text().count("## All rows") == 1
     assert written.read_text().endswith("\n## What it means\n\nMine.\n")
     assert "| lantern | on | 100 KB |" in written.read_text()
     assert "first\nsecond\n" in written.read_text()

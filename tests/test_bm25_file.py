@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy import analyze_native, bm25_file, mapped
+from lantern_proxy import bm25_file, mapped
+from lantern_proxy.analyze import native as analyze_native
 from lantern_proxy.analyze import terms
-from lantern_proxy.archive_snapshots import drop_snapshots, folder, snapshot_path
+from lantern_proxy.archive.snapshots import drop_snapshots, folder, snapshot_path
 from lantern_proxy.bm25 import BUILT, Index
 from lantern_proxy.bm25_file import Snapshot
 

@@ -8,8 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import certifi
@@ -21,8 +22,9 @@ from lantern_proxy.migrations.archive import migrations as archive_steps
 from sqlite_utils.db import Database
 from test_archive import passed_over
 
-from lantern_proxy import Lantern, cli, demo
+from lantern_proxy import Lantern, demo
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
+from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.turn import Block
 
@@ -90,6 +92,14 @@ def test_help_answers_at_once_with_click_alone():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"numpy", "rich", "httpx", "starlette", "uvicorn", "yaml", "sqlite_utils", "lantern_proxy.archive", "torch"}
     assert not heavy & set(loaded)
+
+
+def test_the_help_lists_every_command_in_a_group_and_fits_a_narrow_terminal(lantern):
+    assert sorted(name for group in cli.GROUPS.values() for name in group) == COMMANDS
+    told = lantern("--help", terminal_width=60).output
+    assert all(f"\n  {name} " in told for name in COMMANDS)
+    assert max(map(len, told.splitlines())) <= 80
+    assert "..." not in told.partition("\n")[2]  # nothing is cut short below the usage
 
 
 def test_a_measurement_explains_itself_and_has_json(lantern):
@@ -168,6 +178,89 @@ def test_status_counts_what_each_tenant_has(lantern):
     assert "not running" in lantern("status").output
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["status"], ["sessions"], ["show", "chat-one", "--passages"], ["search", "listener"]],
+)
+def test_the_output_fits_a_terminal_of_eighty_columns(made, tmp_path, command):
+    """Tables and what is told beside them; only what was said, and paths, are as long as they are."""
+    archive = shutil.copy(made, tmp_path / "l.db")
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    run = [sys.executable, "-m", "lantern_proxy", *command]
+    environ = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"LANTERN_ARCHIVE": archive}
+    shown = []
+    with subprocess.Popen(
+        run, stdin=theirs, stdout=theirs, stderr=theirs, env=environ | {"NO_COLOR": "1"}, cwd=tmp_path
+    ):
+        os.close(theirs)
+        with os.fdopen(ours, "rb") as terminal, suppress(OSError):  # Linux ends it with an error
+            for line in terminal:
+                shown.append(line.decode())
+    text = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", "".join(shown)).splitlines()]
+    assert any(text)
+    wide = [line for line in text if len(line) > 80 and str(tmp_path) not in line and not line.startswith("  ")]
+    assert not wide
+
+
+@pytest.mark.parametrize(
+    "command", [["show", "chat-one"], ["show", "chat-one", "--json"], ["export"], ["sessions"], ["status"], ["--help"]]
+)
+def test_an_output_that_is_closed_ends_a_command_quietly(made, tmp_path, command):
+    """As by `| head -1` and by `>&-`."""
+    run = [sys.executable, "-m", "lantern_proxy", *command]
+    environ = os.environ | {"LANTERN_ARCHIVE": shutil.copy(made, tmp_path / "l.db")}
+    ours, theirs = os.pipe()
+    os.close(ours)
+    with os.fdopen(theirs, "wb") as closed:
+        done = subprocess.run(run, stdout=closed, stderr=subprocess.PIPE, env=environ, timeout=60)
+    assert (done.returncode, done.stderr) == (1, b"")
+    closing = ["sh", "-c", '"$@" >&-', "sh", *run]
+    done = subprocess.run(closing, stderr=subprocess.PIPE, env=environ, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(("content", "way_out"), [(b"", "lantern serve"), (b"not SQLite " * 500, "check archive.path")])
+def test_a_file_that_is_no_archive_is_told_with_a_way_out(lantern, tmp_path, content, way_out):
+    (tmp_path / "lantern.db").write_bytes(content)
+    for part in tmp_path.glob("lantern.db-*"):
+        part.unlink()
+    assert way_out in lantern("status", code=1).stderr
+    (found,) = (row for row in rows(lantern("doctor", "--offline", "--json", code=1)) if row["name"] == "archive")
+    assert way_out in found["remedy"] or way_out in found["detail"]
+    assert (tmp_path / "lantern.db").read_bytes() == content
+
+
+@pytest.mark.parametrize("command", [["sessions"], ["search", "Kaffee"], ["show", "chat-three"]])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_that_lacks_a_sign_shows_its_number(tmp_path, command, encoding):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "l.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as mine:
+        mine.archive("chat-three", [{"role": "user", "content": "Kaffee für 東京"}])
+    environ = os.environ | {"LANTERN_ARCHIVE": str(tmp_path / "l.db"), "PYTHONIOENCODING": encoding}
+    run = [sys.executable, "-m", "lantern_proxy", *command]
+    done = subprocess.run(run, capture_output=True, env=environ, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    wanted = {"ascii": b"f\\xfcr \\u6771", "latin-1": "für \\u6771".encode("latin-1"), "utf-8": "für 東".encode()}
+    assert wanted[encoding] in done.stdout.replace(b"[", b"").replace(b"]", b"")
+
+
+@pytest.mark.parametrize("damage", ["UPDATE settings SET value = 'zz' WHERE name = 'secret'", "DELETE FROM settings"])
+def test_a_damaged_secret_is_told_with_the_way_out_and_that_way_works(lantern, tmp_path, damage):
+    db = Database(tmp_path / "lantern.db")
+    db.execute(damage)
+    db.conn.commit()
+    db.close()
+    for command in (["status"], ["sessions"], ["prune", "--older-than", "1d", "--yes"]):
+        told = lantern(*command, code=1).stderr
+        assert "its secret" in told
+        assert "lantern recover" in told
+    assert any("its secret" in row["detail"] for row in rows(lantern("doctor", "--offline", "--json", code=1)))
+    lantern("recover", "saved.db")
+    assert "listener" in lantern("search", "listener", "--archive", "saved.db").output
+    assert rows(lantern("sessions", "--archive", "saved.db", "--json"))
+
+
 def test_sessions_lists_all_tenants_or_one(lantern):
     told = rows(lantern("sessions", "--json"))
     assert {row["id"] for row in told} == {"chat-one", "chat-two"}
@@ -175,7 +268,10 @@ def test_sessions_lists_all_tenants_or_one(lantern):
     assert [row["id"] for row in rows(lantern("sessions", "--json", "--tenant", mine))] == ["chat-one"]
     assert [row["id"] for row in rows(lantern("sessions", "--json", "--project", "work"))] == ["chat-one"]
     assert len(rows(lantern("sessions", "--json", "--limit", 1))) == 1
-    assert "chat-one" in lantern("sessions").output
+    both, one = lantern("sessions").output, lantern("sessions", "--tenant", mine).output
+    assert "chat-one" in both
+    assert f"tenant {mine}" in both
+    assert "tenant" not in one, "where there is one, nobody has to be told"
 
 
 def test_an_id_is_never_folded_in_a_table(lantern, tmp_path):
@@ -331,7 +427,11 @@ def test_a_dry_run_tells_what_a_request_would_get_and_archives_nothing(lantern, 
     assert told["event"] == "window"
     assert any(SCRIPT.details[0].answer in placed["text"] for block in told["blocks"] for placed in block["placed"])
     assert {each["kind"] for each in told["passed"]} == {"loss", "question"}
-    assert "would be seen as window" in lantern("why", *options).output
+    shown = lantern("why", *options).output
+    assert "would be seen as window of session chat-one; " in shown
+    assert f"{told['gone']} messages of it are not in the request" in shown
+    (tmp_path / "request.json").write_text(json.dumps({"model": "m", "messages": SCRIPT.history}))
+    assert "nothing of it was dropped" in lantern("why", *options).output
     assert rows(lantern("export", "--json")) == before
 
 
@@ -379,7 +479,7 @@ def test_prune_by_size_removes_the_oldest_first(lantern, tmp_path):
 def test_status_tells_the_last_day(lantern):
     (told,) = rows(lantern("status", "--json"))
     assert sum(day["losses"] for day in told["day"].values()) == 1
-    assert "of the last 24 hours" in lantern("status").output
+    assert "in the last 24 hours" in lantern("status").output
 
 
 def test_doctor_notices_a_clock_that_stands_behind_the_archive(lantern, tmp_path):
@@ -578,6 +678,10 @@ def test_serve_answers_requests_at_the_address_that_it_prints(lantern, tmp_path)
         served(tmp_path, "--json", upstream=upstream) as process,
     ):
         url = json.loads(process.stdout.readline())["url"]
+        page = httpx.get(f"{url}/lantern", follow_redirects=True)
+        assert (page.url.path, page.headers["content-type"]) == ("/lantern/ui", "text/html; charset=utf-8")
+        stranger = httpx.get(f"{url}/lantern/ui", headers={"host": "elsewhere.example"})
+        assert f"use {url}/lantern/ui" in stranger.text  # the port it got, not the 0 it was asked for
         answer = httpx.post(f"{url}/v1/chat/completions", json=body, headers={"authorization": "Bearer k"})
         assert answer.json()["choices"][0]["message"]["content"] == answered
         assert answer.headers["x-lantern-event"] == "new"
@@ -597,17 +701,18 @@ def test_serve_prints_the_lines_to_paste(tmp_path):
         assert "export OPENAI_BASE_URL=http://127.0.0.1:" in told
         assert "export ANTHROPIC_BASE_URL=http://127.0.0.1:" in told
         assert str(tmp_path / "served.db") in told
+        assert "/lantern/ui" in told
 
 
 def test_serve_on_a_port_that_is_taken_says_so_in_one_line(lantern):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = lantern("serve", "--port", port, code=1)
-    assert f"cannot listen on 127.0.0.1 port {port}" in result.stderr
+    assert f"cannot listen on 127.0.0.1 port {port} (address already in use);" in result.stderr
     assert "--port" in result.stderr
 
 
-WITHOUT_OTEL = "import sys; sys.modules['opentelemetry'] = None; from lantern_proxy.cli import cli; cli()"
+WITHOUT_OTEL = "import sys; sys.modules['opentelemetry'] = None; from lantern_proxy.cli.main import cli; cli()"
 
 
 def test_a_start_that_fails_ends_with_its_reason_and_status_alone(tmp_path):
@@ -643,7 +748,8 @@ def test_the_readme_names_only_commands_and_options_that_exist():
     named = re.findall(r"(?:`|\$ )lantern ([a-z]+)([^`\n]*)", text)
     assert {"serve", "demo", "why", "doctor"} <= {name for name, _ in named}
     for name, rest in named:
-        options = {option for parameter in cli.cli.get_command(ASKED, name).params for option in parameter.opts}
+        parameters = cli.cli.get_command(ASKED, name).params
+        options = {option for each in parameters for option in [*each.opts, *each.secondary_opts]}
         assert set(re.findall(r"--[a-z-]+", rest)) <= options, name
 
 
@@ -656,5 +762,5 @@ def test_the_example_configuration_serves_as_it_is(lantern):
 def test_a_command_that_is_only_begun_shows_its_help(arguments):
     result = CliRunner().invoke(cli.cli, arguments)
     assert result.exit_code == 2
-    assert "\nCommands:\n" in result.output
+    assert "\nOptions:\n" in result.output
     assert not result.output.startswith("lantern:")

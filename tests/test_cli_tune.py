@@ -7,7 +7,7 @@ import yaml
 from click.testing import CliRunner
 
 from lantern_proxy import Lantern
-from lantern_proxy.cli import cli
+from lantern_proxy.cli.main import cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, load
 
 THINGS = [

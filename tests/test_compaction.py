@@ -18,10 +18,12 @@ from chats import (
     parts,
     result,
     summary_of,
+    transcript,
     turns,
     user,
 )
 
+from lantern_proxy import compaction_align
 from lantern_proxy.compaction_place import place
 from lantern_proxy.follow import Step
 from lantern_proxy.history import plain
@@ -108,6 +110,30 @@ def test_a_summary_made_elsewhere_and_the_question_in_one_message_are_found_by_t
     assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
 
 
+@pytest.mark.parametrize("language", ["en", "de", "zh"])
+@pytest.mark.parametrize("pasted", ["a summary", "the answer before it", "a summary, under another system prompt"])
+def test_a_summary_that_came_as_an_answer_links_the_message_that_is_left_and_no_other_answer_does(language, pasted):
+    lab = Lab()
+    chat = talk(lab, language, named=False, tools=False, others=2)
+    last = chat.history[-1]["content"]
+    if pasted != "the answer before it":
+        last = summary_of("zephyr", 8, language)
+        chat.turn({"en": "Write it all down.", "de": "Schreib das auf.", "zh": "写下来。"}[language], last)
+    if pasted == "a summary, under another system prompt":
+        chat.system = "You translate what you are given, line by line, and add nothing of your own to it."
+    step = chat.send([user(f"{last}\n\n{turns('omega', 1, language)[0][0]}")])
+    linked = step.session.id == chat.session
+    assert (step.event, linked) == (("compacted", True) if pasted == "a summary" else ("new", False)), step.link.why
+
+
+def test_a_transcript_that_ends_in_a_summary_is_no_compaction_of_what_it_is_taken_from():
+    chat = Chat(Lab(), system="")
+    for said, answer in [*turns("zephyr", 8), ("Write it all down.", summary_of("zephyr", 8))]:
+        chat.turn(said, answer)
+    pasted = "\n".join(f"{m['role'].upper()}: {m['content']}" for m in chat.history[-6:])
+    assert chat.send([user(f"Suggest three questions that may come next.\n{pasted}")]).event == "side"
+
+
 INSTRUCTIONS = (
     "Write a detailed summary of the conversation above so that another model can go on with it. ",
     "Summarize this session for whoever takes over: decisions, files, open tasks, in order. ",
@@ -140,6 +166,41 @@ def test_a_long_form_for_a_summary_is_a_side_call_when_no_tool_may_be_called(wis
     step = chat.send([*chat.history, user(wish + TEMPLATE)], **barred)
     assert (step.event, step.session.parent) == ("side", chat.session)
     assert chat.turn(*turns("zephyr", 1, start=30)[0]).event == "turn"
+
+
+@pytest.mark.parametrize(
+    ("tools", "event"), [(("fill_in_the_form",), "side"), (TOOLS[:1], "turn"), ((*TOOLS, "new_tool"), "turn")]
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_long_form_for_a_summary_is_a_side_call_when_it_brings_its_own_tool_to_fill_it_in(tools, event, named):
+    lab = Lab()
+    chat = talk(lab, "en", named=named, tools=True, others=0)
+    wish = parts(INSTRUCTIONS[0] + TEMPLATE, "<system-reminder>Call a tool now.</system-reminder>")
+    step = chat.send([*chat.history, wish], tools=tools)
+    assert (step.event, step.session.parent or step.session.id) == (event, chat.session)
+    if event == "side":
+        told = summary_of("zephyr", 6)
+        lab.answer(step, called(lab.call_id(), tools[0], overview=told, next_steps="None is left."))
+        note = f"<info>What was done before\n# Overview\n{told}\n# Next\nNone is left.</info>"
+        chat.history = [user(note)]
+        step = chat.turn(*turns("zephyr", 1, start=30)[0])
+        assert (step.event, step.session.id) == ("compacted", chat.session)
+
+
+@pytest.mark.parametrize(
+    ("last", "event"),
+    [
+        ("Answer in words. Do not call any tools.", "side"),
+        ("Never use tools for it.", "side"),
+        ("Write it without calling a tool.", "side"),
+        ("Then write it down in the notes, with the tool for that.", "turn"),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_long_form_for_a_summary_is_a_side_call_when_it_says_that_no_tool_may_be_called(last, event, named):
+    chat = talk(Lab(), "en", named=named, tools=True, others=0)
+    step = chat.send([*chat.history, user(INSTRUCTIONS[0] + TEMPLATE + last)])
+    assert (step.event, step.session.parent or step.session.id) == (event, chat.session)
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -243,6 +304,30 @@ def test_a_summary_that_was_renewed_is_a_compaction_though_it_reads_much_like_be
     chat.history[0] = user(renewed)
     step = chat.turn(*turns("zephyr", 1, start=31)[0])
     assert (step.event, step.session.id, step.verdict.anchor) == ("compacted", chat.session, 1)
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
+def test_a_summary_that_its_client_wrote_into_is_a_compaction_though_the_first_message_stays(role):
+    chat = talk(Lab(), "en", named=False, tools=True, others=0)
+    told, tail = summary_of("zephyr", 6), "The next thing to do is what the user asks for now."
+    chat.summarise(
+        "transcript in one message, no system prompt", f"<notes>\nDay 3\n{told}\n</notes>\n<next>{tail}</next>"
+    )
+    note = {"role": role, "content": f"What you know of this user:\nDay 3 (today)\n{told}"}
+    chat.history = [note, *chat.history[:2]] if role == "system" else [*chat.history[:2], note]
+    step = chat.turn(*turns("zephyr", 1, start=30)[0])
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+
+
+def test_words_of_the_conversation_that_a_side_call_repeats_do_not_make_a_rewind_a_compaction():
+    chat = talk(Lab(), "en", named=False, tools=True, others=0)
+    said = "Please compare what the two of us found out about the limits of that gateway until today, if you can."
+    chat.turn(said, "They are the same.")
+    before = chat.history[:2]
+    chat.summarise("transcript in one message, no system prompt", f"<notes>{said}</notes> There is more to do.")
+    note = {"role": "system", "content": f"Pinned in the side bar: {said[:-8]}..."}
+    step = chat.send([note, *before, user("What else is there to do in the side bar?")])
+    assert (step.event, step.session.id) == ("branch", chat.session)
 
 
 # --- losses without a summary --------------------------------------------------------------------------------------
@@ -358,6 +443,36 @@ def test_an_older_text_that_was_cut_is_cleared(cut, role):
     assert chat.turn("thanks, go on", "going on").event == "cleared"
 
 
+LISTENS = "Keep in mind that our staging database listens on port 54817 and belongs to Marit."
+
+
+def _after_rewriting(said: str, later: str) -> str:
+    """What a turn is when the first text of a conversation stands there as `later`."""
+    chat = Chat(Lab())
+    chat.turn(said, "I will keep that in mind.")
+    chat.turn("Shall we begin with the log?", "Yes, show me what there is.")
+    chat.history[0] = user(later)
+    return chat.turn("thanks, go on", "going on").event
+
+
+@pytest.mark.parametrize("mark", ["...", "…", " [… 38 characters …] "])
+def test_a_text_that_lost_a_few_words_to_an_ellipsis_is_cleared(mark):
+    assert _after_rewriting(LISTENS, LISTENS.replace(" staging database listens on port 54817", mark)) == "cleared"
+
+
+def test_a_text_in_which_a_client_changed_or_dropped_a_few_words_is_not_cleared():
+    assert _after_rewriting(LISTENS, LISTENS.replace(" listens on port 54817", " is up")) == "turn"
+    assert _after_rewriting(LISTENS, LISTENS.replace(" listens on port 54817", "")) == "turn"
+
+
+def test_a_text_whose_own_ellipsis_moved_is_not_cleared():
+    before = "Open files: main.py, parser.py, and so on to the last of them... Please look at the parser of the export."
+    assert (
+        _after_rewriting(before, before.replace("main.py, parser.py, and so on to the last of them...", "..."))
+        == "turn"
+    )
+
+
 def test_a_text_that_was_the_last_may_lose_what_its_client_put_behind_it():
     chat = Chat(Lab())
     chat.turn("Hello, shall we begin with the log?", "Yes, show me what there is.")
@@ -406,6 +521,146 @@ def test_a_compaction_that_is_taken_back_is_a_branch(chat, style):
     step = chat.turn("back to where we were before", "All of it is here again.")
     assert (step.event, step.session.id) == ("branch", chat.session)
     assert chat.turn("good", "Shall we?").event == "turn"
+
+
+def test_a_compaction_that_is_taken_back_after_many_turns_is_a_branch(chat):
+    before, style = list(chat.history), STYLES["summary as user message, acknowledged, tail"]
+    assert chat.compact(style, summary_of("zephyr", 6), "go on", "going on").event == "compacted"
+    for said, answer in turns("zephyr", 9, start=20):
+        chat.turn(said, answer)
+    chat.history = before
+    step = chat.turn("back to where we were before", "All of it is here again.")
+    assert (step.event, step.session.id) == ("branch", chat.session)
+
+
+def test_a_picture_that_is_shown_again_beside_a_new_one_is_a_branch():
+    def seen(n: int) -> dict[str, object]:
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,iVBORw0KGgo{n}"}}
+        return {"role": "user", "content": [picture, {"type": "text", "text": f"What do you make of picture {n}?"}]}
+
+    chat = Chat(Lab())
+    for n in range(4):
+        chat.history.append(seen(n))
+        chat.lab.answer(chat.send(), assistant(f"Picture {n} shows a harbour at dusk, with {n} boats in it."))
+        chat.history.append(assistant(f"Picture {n} shows a harbour at dusk, with {n} boats in it."))
+    before = list(chat.history)
+    chat.history[0] = parts("[image removed]", "What do you make of picture 0?")
+    assert chat.turn("go on", "going on").event == "cleared"
+    chat.history = [*before, seen(9)]
+    assert chat.send().event == "branch"
+
+
+@pytest.mark.parametrize("whole", ["as it is", "no note behind the last", "orders before the names"])
+def test_a_history_that_is_sent_again_as_one_text_has_lost_nothing(chat, whole):
+    if whole == "no note behind the last":
+        note = "\n\n<environment_details>\ntime: 10:17\nopen: f3.py\n</environment_details>"
+        chat.turn(f"Now look at the tests of it.{note}", "They pass.")
+        chat.history[-2] = user("Now look at the tests of it.")
+    if whole == "orders before the names":
+        chat = Chat(Lab(), system="")
+        chat.turn(f"{SYSTEM}\n\nHello, shall we start?", "Yes, let us start.")
+        for said, answer in turns("zephyr", 6):
+            chat.turn(said, answer)
+        chat.history[0] = user("Hello, shall we start?")
+    told = "\n\n".join(f"{m['role']}: {m['content']}" for m in chat.history if m.get("content"))
+    chat.history = [user(f"{SYSTEM}\n\n{told}" if whole == "orders before the names" else told)]
+    assert chat.turn("go on", "going on").event not in LOSSES
+
+
+def test_a_history_of_which_one_text_holds_the_first_lines_alone_has_lost_the_others(chat):
+    chat.turn("Now look at this:\n" + "\n".join(f"row {n} is {n * 7919}" for n in range(40)), "I have seen it.")
+    chat.turn("and now?", "Now it is done.")
+    told = "\n\n".join(f"{m['role']}: {m['content'].splitlines()[0]}" for m in chat.history if m.get("content"))
+    chat.history = [user(told + "\n\n" + "and so on, " * 200)]
+    assert chat.turn("go on", "going on").event not in ("turn", "retry", "branch")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("behind", ["the next question", "nothing"])
+def test_a_summary_passed_to_a_tool_of_its_own_is_a_compaction_before_the_next_question_alone(language, behind):
+    chat = Chat(Lab(), named="one")
+    for said, answer in turns("zephyr", 6, language):
+        chat.turn(said, answer)
+    summary = summary_of("zephyr", 6, language)
+    asked = [*chat.history, user("Now call write_summary.")]
+    chat.lab.answer(chat.send(asked, tools=("write_summary",)), called("call_1", "write_summary", context=summary))
+    question = turns("omega", 1, language)[0][0]
+    step = chat.send([user(f"{summary}\n\n{question}" if behind == "the next question" else summary)])
+    assert step.event == ("compacted" if behind == "the next question" else "side"), step.link.why
+
+
+@pytest.mark.parametrize(
+    ("parted", "later"), [("one text", False), ("two parts", False), ("messages", False), ("one text", True)]
+)
+def test_a_summary_that_came_as_an_answer_links_what_only_users_say_if_the_client_goes_on_at_once(parted, later):
+    lab = Lab()
+    chat = talk(lab, "en", named=False, tools=False, others=1)
+    summary = summary_of("zephyr", 8)
+    chat.turn("Write it all down.", summary)
+    lab.now += 3600 if later else 60
+    question = turns("omega", 1)[0][0]
+    one = f"Before:\n{summary}"
+    ways = {
+        "one text": [user(f"{one}\n{question}")], "two parts": [parts(one, question)],
+        "messages": [user("[2 minutes ago] so it was"), user(one), user(question)],
+    }  # fmt: skip
+    step = chat.send(ways[parted])
+    assert ((step.event, step.session.id) == ("compacted", chat.session)) is not later, step.link.why
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_transcript_that_ends_in_what_tells_of_all_is_no_compaction(named):
+    chat = Chat(Lab(), named="one" if named else "")
+    for said, answer in [*turns("zephyr", 6), ("And all in all?", summary_of("zephyr", 6))]:
+        chat.turn(said, answer)
+    chat.history = [user(transcript(chat.history)), user("go on")]
+    assert chat.send().event not in LOSSES
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_who_goes_back_behind_a_summary_in_a_dated_system_prompt_loses_only_what_a_new_one_stands_for(renewed):
+    chat = Chat(Lab(), system="Today is 2026-01-02. " + SYSTEM)
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    summary = summary_of("zephyr", 6)
+    chat.lab.answer(chat.lab.ask([user(f"Write it down:\n{transcript(chat.history)}")]), assistant(summary))
+    chat.system, chat.history = f"Today is 2026-01-02. {SYSTEM}\n\n{summary}", chat.history[-2:]
+    for said, answer in turns("omega", 3):
+        chat.turn(said, answer)
+    if renewed:
+        summary = summary_of("omega", 3)
+        chat.lab.answer(chat.lab.ask([user(f"Write it down:\n{transcript(chat.history)}")]), assistant(summary))
+    chat.system, chat.history = f"Today is 2026-01-03. {SYSTEM}\n\n{summary}", chat.history[:-2]
+    assert chat.turn("no, another way", "As you like.").event == ("compacted" if renewed else "branch")
+
+
+@pytest.mark.parametrize("gone", [0, 3])
+def test_times_that_change_in_each_of_many_texts_of_a_user_are_no_loss_and_do_not_hide_one(gone):
+    chat = Chat(Lab(), named="one")
+    said = [text for text, _ in turns("zephyr", 8)]
+
+    def stamped(texts: list[str], minutes: int) -> list[dict[str, object]]:
+        return [user(f"[{minutes + len(texts) - n} minutes ago] {text}") for n, text in enumerate(texts)]
+
+    chat.history = [*stamped(said, 10), assistant("Noted, all of it."), user("and now?")]
+    chat.lab.answer(chat.send(), assistant("Now it is done."))
+    shown = [*stamped(said[gone:], 20), assistant("Noted, all of it."), user("[10 minutes ago] and now?")]
+    chat.history = [*shown, assistant("Now it is done.")]
+    assert (chat.turn("go on", "going on").event in LOSSES) is (gone > 0)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_summary_that_was_passed_to_a_tool_and_stands_behind_another_system_prompt_is_a_compaction(language):
+    chat = Chat(Lab(), system="Today is 2026-01-02.", tools=TOOLS)
+    for said, answer in turns("zephyr", 6, language):
+        chat.turn(said, answer)
+    summary = summary_of("zephyr", 6, language)
+    chat.history.append(user("Now call write_summary."))
+    call = called(chat.lab.call_id(), "write_summary", context=summary)
+    chat.lab.answer(chat.send(tools=(*TOOLS, "write_summary")), call)
+    chat.system, chat.history = f"Today is 2026-02-03.\n\n{summary}", chat.history[-3:-1]
+    step = chat.turn("go on", "going on")
+    assert (step.event, step.session.id) == ("compacted", chat.session)
 
 
 def test_the_anchor_of_a_window_is_the_first_user_text_that_was_kept():
@@ -485,6 +740,73 @@ def test_going_back_to_a_branch_that_was_left_loses_nothing_and_files_nothing_tw
     assert (step.event, step.session.id) == ("branch", chat.session)
     assert [f.message.text for f in step.filed] == ["back to the first way"]
     goes_on(chat)
+
+
+def stamped(history, now: int, how: str) -> list[Wire]:
+    """What a client sends of its history that tells when each was said, as of now, or what is open beside the last."""
+    spoken = [at for at, m in enumerate(history) if m["role"] == "user"]
+    dressed = list(history)
+    if how == "each":
+        for at in spoken:
+            dressed[at] = user(f"[{now - at // 2} minutes ago] {history[at]['content']}")
+    else:
+        dressed[spoken[-1]] = user(f"{history[spoken[-1]]['content']}\n\n<environment>\n10:{now}, open: f{now % 7}.py")
+    return dressed
+
+
+@pytest.mark.parametrize("how", ["each", "last"])
+@pytest.mark.parametrize("back", ["what was left", "a summary"])
+def test_going_back_to_a_branch_loses_nothing_though_times_in_it_changed_but_a_summary_that_stands_there_does(
+    how, back
+):
+    chat, now = Chat(Lab()), 20
+    said = [*turns("zephyr", 8), ("Understood?", "Yes.")]
+
+    def turn(history: list[Wire], n: int) -> str:
+        nonlocal now
+        now += 1
+        history.append(user(said[n][0]))
+        step = chat.send(stamped(history, now, how))
+        chat.lab.answer(step, assistant(said[n][1]))
+        history.append(assistant(said[n][1]))
+        return step.event
+
+    first: list[Wire] = []
+    assert [turn(first, n) for n in (0, 1, 2, 8)] == ["new", "turn", "turn", "turn"]
+    other = first[:2]
+    assert [turn(other, n) for n in (4, 5)] == ["branch", "turn"]
+    if back == "what was left":
+        assert [turn(first, n) for n in (6, 7)] == ["branch", "turn"]
+    else:
+        summary = (
+            "Until now the invoice export, the search ranking and the image resizer of zephyr were set; restart it."
+        )
+        assert turn([*other[:2], user(f"{summary} {summary_of('zephyr', 6)}"), assistant("Yes.")], 6) == "compacted"
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_texts_of_a_user_that_are_one_message_now_are_no_loss_and_one_that_is_not_in_it_is(joined):
+    chat = Chat(Lab())
+    for n in range(3):
+        said, answer = turns("zephyr", 1, start=n)[0]
+        chat.history.append(user(f"Context: {turns('gamma', 1, start=n)[0][1]}"))
+        chat.turn(said, answer)
+    one, two, *rest = chat.history
+    chat.history = [user(f"{one['content']}\n{two['content'] if joined else ''}"), *rest]
+    assert goes_on(chat, "turn" if joined else "window")
+
+
+def test_the_same_words_twice_with_times_that_change_are_no_loss_and_a_window_over_them_is_one():
+    chat, history = Chat(Lab()), list[Wire]()
+    for n in range(8):
+        said, answer = turns("zephyr", 1, start=n)[0]
+        history.append(user("go on" if n in (4, 5) else said))
+        step = chat.send(stamped(history, n, "each"))
+        assert step.event == ("turn" if n else "new")
+        chat.lab.answer(step, assistant(answer))
+        history.append(assistant(answer))
+    step = chat.send([*stamped(history[6:], 8, "each"), user("[0 minutes ago] and now?")])
+    assert step.event in LOSSES
 
 
 ASKED = (
@@ -698,3 +1020,66 @@ def test_words_that_the_model_may_have_to_go_on_with_get_no_block_behind_them():
 def test_a_block_rides_in_the_summary_when_a_user_message_holds_it():
     assert spot([user("S"), assistant("ok"), user("go on")], 0) == (0, "inside")
     assert spot([assistant("S"), user("go on")], 0) == (1, "inside")
+
+
+def test_a_chat_that_gets_its_first_tools_asks_on_in_a_long_message_about_chats():
+    chat = talk(Lab(), "en", named=False, tools=False, others=0)
+    wish = (
+        "The chat history needs a compact mode. "
+        + "Rows get twelve pixels, avatars go, dates move into the margin. " * 7
+    )
+    step = chat.send([*chat.history, user(wish)], tools=("web_search",))
+    assert (step.event, step.session.id) == ("turn", chat.session)
+
+
+def test_of_a_history_rewritten_throughout_few_texts_are_compared(monkeypatch):
+    compared = []
+    is_alike = compaction_align.is_alike
+    monkeypatch.setattr(compaction_align, "is_alike", lambda a, b: compared.append(1) or is_alike(a, b))
+    chat = Chat(Lab(), named="x")
+    for said, answer in turns("zephyr", 60):
+        chat.history += [user(said), assistant(answer)]
+    chat.lab.answer(chat.send(chat.history[:-1]), chat.history[-1])
+    rewritten = [{**m, "content": f"{n} was {str(m['content'])[:-9]} told"} for n, m in enumerate(chat.history)]
+    chat.send([*rewritten, user("And what comes next in it?")])
+    assert len(compared) < 2 * len(rewritten)
+
+
+def test_a_file_that_was_written_is_lost_though_the_words_of_its_result_are_said_again():
+    chat = Chat(Lab(), tools=TOOLS)
+    chat.turn(*turns("amber", 1)[0])
+    written = called(
+        chat.lab.call_id(), "write_file", path="ports.py", text="INGEST_PORT = 7461  # the firewall's\n" * 9
+    )
+    chat.history += [user("Write the file, please."), written]
+    chat.lab.answer(chat.send(chat.history[:-1]), written)
+    chat.history.append(result(str(written["tool_calls"][0]["id"]), "ok"))
+    chat.lab.answer(chat.send(), assistant("Written."))
+    chat.history.append(assistant("Written."))
+    for said, answer in turns("birch", 3):
+        chat.turn(said, answer)
+    del chat.history[3:6]
+    step = chat.send([*chat.history, user("Is it ok that you said 'Written.' and no more?")])
+    assert step.event == "window"
+
+
+def test_the_anchor_of_a_window_is_where_the_cached_beginning_ends_not_the_first_text_of_all():
+    chat = Chat(Lab(), system=CODER.format(date="2026-01-02"), tools=TOOLS)
+    for n, (said, answer) in enumerate(turns("zephyr", 8)):
+        chat.turn(said, answer, reads=file_of("zephyr", n))
+    users = [n for n, m in enumerate(chat.history) if m["role"] == "user"]
+    del chat.history[users[4] + 1 : users[5]]  # what was done in the fifth turn
+    step = chat.turn("go on with the next file", "going on with it")
+    assert step.event == "window"
+    assert step.verdict.anchor == users[4] + 1, "the last text before the gap; the system prompt is message 0"
+
+
+def test_a_gap_behind_kept_answers_has_its_anchor_behind_it():
+    chat = Chat(Lab(), system=CODER.format(date="2026-01-02"))
+    for said, answer in turns("zephyr", 8):
+        chat.turn(said, answer)
+    users = [n for n, m in enumerate(chat.history) if m["role"] == "user"]
+    del chat.history[users[3] : users[5]]  # two whole turns
+    step = chat.turn("go on with the next one", "going on with it")
+    assert step.event == "window"
+    assert step.verdict.anchor == users[3] + 1, "the sixth turn's text, which stands where the fourth did"

@@ -7,8 +7,9 @@ import pytest
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
-from lantern_proxy import cli, demo
+from lantern_proxy import demo
 from lantern_proxy.analyze import query_terms, terms
+from lantern_proxy.cli import main as cli
 
 SCRIPT = demo.chat()
 DETAILS = {detail.id: detail for detail in SCRIPT.details}
@@ -115,6 +116,12 @@ def test_the_demo_gives_all_six_details_back_and_none_to_another_key(play):
     assert details[0]["event"] == "compacted"
     assert details[0]["chosen"]
     assert result.exit_code == 0
+
+
+def test_the_demo_does_not_call_a_machine_busy_that_has_no_embedder(play):
+    told = " ".join(play().output.split())
+    assert "Embedder: off" in told
+    assert "dense:off" not in told
 
 
 def test_the_demo_shows_both_answers_the_block_and_the_reasons(play):

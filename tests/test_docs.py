@@ -17,8 +17,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from lantern_proxy import cli, demo
+from lantern_proxy import demo
 from lantern_proxy.app import create
+from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, ServerConfig, load
 from lantern_proxy.config_check import hints_of
 

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, http, say, serving, told, wait_for
 
-from lantern_proxy import cli
 from lantern_proxy.archive import Archive
+from lantern_proxy.cli import main as cli
 from lantern_proxy.config import AccessConfig, Config, ServerConfig
 from lantern_proxy.config_check import ConfigError
 from lantern_proxy.doors import AdminDoor, Rate, climbs, reachable_from_elsewhere, refuse_open_door
@@ -360,6 +360,12 @@ def test_a_page_of_another_origin_needs_a_credential_of_its_user(running):
     assert http.post(f"{url}/v1/chat/completions", json=body("x"), headers=known).status_code == 200
     own = {"origin": "http://localhost:3000"}
     assert http.post(f"{url}/v1/chat/completions", json=body("x"), headers=own).status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["http://[::1", "http://[x]"])
+@pytest.mark.parametrize("path", ["/v1/models", "/lantern/api/feedback"])
+def test_an_origin_that_is_no_url_is_a_stranger(running, origin, path):
+    assert http.post(f"{running[1]}{path}", json={}, headers={"origin": origin}).status_code == 403
 
 
 def test_a_client_that_is_no_page_may_call_by_any_name(running):

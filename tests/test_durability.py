@@ -109,7 +109,8 @@ def test_what_was_killed_in_mid_answer_is_mended_by_the_next_request(upstream, t
         with http.stream(
             "POST", f"{url}/v1/chat/completions", json=body(first, said, "the second", stream=True)
         ) as half:
-            next(half.iter_raw())
+            chunks = half.iter_raw()  # an iterator that nobody holds closes the connection
+            next(chunks)
             assert held.wait(5)
             serve.send_signal(signal.SIGKILL)
             serve.wait(10)

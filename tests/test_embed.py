@@ -56,7 +56,7 @@ def cache_dir() -> Path:
 def embedder(cache_dir: Path) -> Iterator[Embedder]:
     with Embedder(MODEL, cache_dir) as embedder:
         embedder.start()
-        assert embedder.wait(240), embedder.detail
+        assert embedder.wait(600), embedder.detail
         yield embedder
 
 
@@ -242,7 +242,7 @@ def test_a_hub_that_never_answers_is_asked_once_and_the_remedy_is_told(
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.getsockname()[1]}")
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
         embedder.start()
-        assert not embedder.wait(240)
+        assert not embedder.wait(600)
         assert embedder.state == "failed"
         assert "no/such-model cannot be loaded" in embedder.detail
         assert "set embed.model to a folder" in embedder.detail
@@ -253,13 +253,14 @@ def test_a_hub_that_never_answers_is_asked_once_and_the_remedy_is_told(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.timeout(900)  # two exports, which take half a minute of a core each, and minutes of a busy one
 def test_a_damaged_cache_heals_and_two_exports_at_once_are_safe(own_cache: Path, embedder: Embedder) -> None:
     os.truncate(folder_of(MODEL, own_cache) / "model.onnx", 1000)
     with Embedder(MODEL, own_cache) as one, Embedder(MODEL, own_cache) as two:
         one.start()
         two.start()
-        assert one.wait(240), one.detail
-        assert two.wait(240), two.detail
+        assert one.wait(600), one.detail
+        assert two.wait(600), two.detail
         wanted = embedder.embed(SENTENCES)
         np.testing.assert_array_equal(one.embed(SENTENCES), wanted)
         np.testing.assert_array_equal(two.embed(SENTENCES), wanted)

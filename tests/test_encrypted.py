@@ -3,21 +3,17 @@
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, http, raw_of, serving, told, wait_for
 from test_archive import MINE, record
 
-from lantern_proxy import cli
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
+from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig
 from lantern_proxy.config_check import ConfigError
 
 pytest.importorskip("sqlcipher3")
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
 SECRET = "the XYLOPHONE-42 ships on friday"
-
-
-def raw_of(path) -> bytes:
-    return b"".join(part.read_bytes() for part in path.parent.glob(path.name + "*"))
 
 
 def test_everything_works_and_nothing_in_the_files_can_be_read(tmp_path):

@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -35,8 +36,8 @@ from scripted import (
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, EmbedConfig, RestoreConfig
-from lantern_proxy.proxy_writer import Writer
-from lantern_proxy.restore import Restorer
+from lantern_proxy.proxy.writer import Writer
+from lantern_proxy.restore.restorer import Restorer
 
 SAID = re.compile(rb'"id": "[^"]*"')
 
@@ -321,8 +322,11 @@ class BrokenRestorer(Restorer):
 
 
 class SlowRestorer(Restorer):
+    may, done = threading.Event(), list[bool]()
+    """Until then nothing is restored."""
+
     def at_compaction(self, ask):
-        time.sleep(1.0)
+        self.done.append(self.may.wait(60))
         return super().at_compaction(ask)
 
     for_question = at_compaction
@@ -363,10 +367,12 @@ def test_a_restore_that_keeps_failing_is_left_alone_for_a_while(upstream, tmp_pa
 def test_a_restore_that_is_too_slow_is_not_waited_for(upstream, expected, tmp_path):
     config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=50))
     with serving(config, make_restorer=SlowRestorer) as url:
-        started = time.monotonic()
-        assert converse(lambda request: ask(url, request)) == expected
-        assert health(url)["degraded"]["restore:deadline"] == 1
-        assert time.monotonic() - started > 0
+        try:
+            assert converse(lambda request: ask(url, request)) == expected
+            assert health(url)["degraded"]["restore:deadline"] == 1
+            assert SlowRestorer.done == []
+        finally:
+            SlowRestorer.may.set()
 
 
 def test_blocks_of_before_are_replayed_while_restoring_fails(upstream, tmp_path):
@@ -494,6 +500,26 @@ def test_a_stop_that_waited_long_enough_is_a_503_before_the_head_and_a_broken_st
         assert "being stopped" in refused.json()["error"]["message"]
         with pytest.raises(httpx.RemoteProtocolError):
             list(chunks)
+        assert serve.wait(60) == 0
+        assert "Traceback" not in serve.stderr.read()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+def test_a_client_that_still_sends_its_request_when_a_stop_has_waited_long_enough_is_told(tmp_path, workers, path):
+    with (
+        Upstream() as upstream,
+        process(config_for(upstream, tmp_path), "--workers", workers, more="server: {drain_s: 1}") as (serve, url),
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=60) as sock,
+        sock.makefile("rb") as answer,
+    ):
+        sock.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n{{".encode())
+        assert ask(url, body("Is it there?")).status_code == 200  # so the other one is, too
+        serve.send_signal(signal.SIGTERM)
+        head, _, told = answer.read().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1" in head
+        assert b"being stopped" in told
         assert serve.wait(60) == 0
         assert "Traceback" not in serve.stderr.read()
 

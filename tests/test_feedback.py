@@ -12,8 +12,8 @@ import pytest
 from lantern_proxy import chunk, reinforce
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow
 from lantern_proxy.config import Config
-from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_ask import Ask
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Filed, Passage, Restored, item, message
 
 NOW = 1_760_000_000.0

@@ -4,26 +4,22 @@ import json
 import shutil
 import time
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, http, raw_of, serving, told, wait_for
 
-from lantern_proxy import cli, history_same
+from lantern_proxy import Lantern, history_same
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt
-from lantern_proxy.archive_file import occurrences
-from lantern_proxy.archive_retention import retain
-from lantern_proxy.config import RestoreConfig
+from lantern_proxy.archive.file import occurrences
+from lantern_proxy.archive.retention import retain
+from lantern_proxy.cli import main as cli
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.config_safety import PrivacyConfig
 
 SECRET = "the XYLOPHONE-42 ships on friday to Køge"
 OTHER = "the MARIMBA-43 stays in the harbour of Aarhus"
-
-
-def raw_of(path: Path) -> bytes:
-    return b"".join(part.read_bytes() for part in path.parent.glob(path.name + "*"))
 
 
 def vector(n: int) -> np.ndarray:
@@ -326,9 +322,9 @@ def test_prune_applies_the_configured_retention(lantern, tmp_path):
 
 
 def test_the_proxy_applies_retention_by_itself(tmp_path, monkeypatch):
-    from lantern_proxy import proxy_keeper
+    from lantern_proxy.proxy import keeper
 
-    monkeypatch.setattr(proxy_keeper, "_RETAIN_S", 0.2)
+    monkeypatch.setattr(keeper, "_RETAIN_S", 0.2)
     with Upstream() as upstream:
         config = config_for(upstream, tmp_path, privacy=PrivacyConfig(keep_messages=2))
         with serving(config) as url:
@@ -339,3 +335,23 @@ def test_the_proxy_applies_retention_by_itself(tmp_path, monkeypatch):
                 return len(http.get(f"{url}/lantern/api/sessions").json()) <= 2
 
             assert wait_for(few)
+
+
+@pytest.mark.parametrize("keep", [{"keep_days": 1}, {"keep_messages": 2}])
+def test_what_has_no_time_is_as_old_as_its_session_is_in_the_archive(tmp_path, keep):
+    """Logs without times were the first to go, as if they were of 1970."""
+    now = time.time()
+    said = [{"role": "user", "content": "the gate is 9443"}, {"role": "assistant", "content": "noted: 9443"}]
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as mine:
+        mine.archive("old", [{"role": "user", "content": "an old gate is 7461"}], times=[now - 1_000 * 86_400])
+        mine.archive("undated", said, times=[0, 0])
+    with Archive(config.archive.path) as archive:
+        retain(archive, PrivacyConfig(**keep), now=now + 60)
+        (tenant,) = archive.tenants()
+        (row,) = archive.of(tenant.id).sessions()
+        assert (row.id, row.messages) == ("undated", 2)
+        assert row.last_seen_at >= now
+        assert [each.created_at for each in archive.of(tenant.id).messages("undated")] == [0, 0]
+        retain(archive, PrivacyConfig(keep_days=1), now=now + 2 * 86_400)
+        assert not archive.tenants()

@@ -1,11 +1,15 @@
 """Chains, system prompts and terms."""
 
 import json
+import re
 
 import pytest
 from chats import CODER, SYSTEM, assistant, user
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lantern_proxy.history import chains, same_system, terms
+from lantern_proxy.turn import canonical, strip_block, without_reminders
 from lantern_proxy.wire import chat as wire
 
 
@@ -41,3 +45,36 @@ def test_terms_are_the_longer_words_of_any_script():
     assert terms("The retry_policy of Zephyr: 1200 ms") == {"retry_policy", "zephyr", "1200"}
     assert terms("请重启工作进程") == {"请重", "重启", "启工", "工作", "作进", "进程"}
     assert terms("用 retry.py 重试") == {"retry", "重试"}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([" ", "\n", "\u2003", "", "x", "wörd", "\x1c"]), st.integers(0, 90_000)), max_size=6
+    )
+)
+def test_a_long_text_has_the_same_canonical_form_as_in_one_piece(runs):
+    text = "".join(part * count for part, count in runs)
+    assert canonical(text) == " ".join(text.split())
+
+
+BLOCK, REMINDER = (
+    re.compile(r"\s*<restored_context\b[^>]*>.*?</restored_context>\s*", re.S),
+    re.compile(r"<system-reminder>.*?</system-reminder>", re.S),
+)
+TAGS = ["<restored_context", "<restored_context>", "</restored_context>", "<system-reminder>", "</system-reminder>"]
+
+
+@given(st.lists(st.sampled_from([*TAGS, " ", "\n", "\x1c", "\u2003", "x", "_", "\u00e9", "<", ">"])).map("".join))
+def test_blocks_and_reminders_go_with_the_white_space_that_a_pattern_would_take(text):
+    alone = REMINDER.sub(" ", BLOCK.sub(" ", text))
+    assert canonical(text) == " ".join(alone.split())
+    assert strip_block(text) == (BLOCK.sub("\n", text).strip("\n") if "<restored_context" in text else text)
+    assert without_reminders(text, "\n") == REMINDER.sub("\n", text)
+
+
+@pytest.mark.parametrize("tag", [*TAGS, "<restored_context" + 99 * " "])
+def test_a_tag_that_is_opened_again_and_again_holds_nobody_up(tag):
+    """A pattern would take hours."""
+    text = 200_000 * tag
+    assert canonical(text) == " ".join(text.split())
+    assert len(strip_block(text)) <= len(text)

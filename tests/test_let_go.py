@@ -8,14 +8,17 @@ import pytest
 from chats import Chat, Lab, assistant, user
 from test_restore_scope import ALL, write
 
-from lantern_proxy import proxy_ledger, proxy_rest, restore_entries, restore_scopes, session_known, turn_memo
+from lantern_proxy import session_known, turn_memo
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.history import plain
-from lantern_proxy.proxy import Proxy
-from lantern_proxy.proxy_ledger import Ledgers
-from lantern_proxy.restore_scope import Key
-from lantern_proxy.restore_scopes import Scopes
+from lantern_proxy.proxy import Proxy, idle
+from lantern_proxy.proxy import ledger as proxy_ledger
+from lantern_proxy.proxy.ledger import Ledgers
+from lantern_proxy.restore import entries
+from lantern_proxy.restore import scopes as restore_scopes
+from lantern_proxy.restore.scope import Key
+from lantern_proxy.restore.scopes import Scopes
 from lantern_proxy.session import RECENT_S, Known, forget
 from lantern_proxy.turn import Block, Restored
 from lantern_proxy.turn_memo import Memo
@@ -76,6 +79,19 @@ def test_long_sessions_make_room_for_each_other_by_their_bytes(monkeypatch):
     assert 1 < len(lab.known.sessions) < 12
 
 
+def test_what_a_session_takes_shrinks_with_what_its_client_shows():
+    lab = Lab()
+    chat = Chat(lab, named="long")
+    for n in range(40):
+        chat.turn(f"Page {n}: " + "lorem ipsum " * 400, f"Page {n} is read.")
+    (sid,) = lab.known.sessions
+    before = lab.known.sizes[sid]
+    lab.answer(chat.send([user("Summary of the conversation so far: forty pages. And page 41?")]), assistant("Empty."))
+    assert set(lab.known.sessions) == {sid}
+    assert 0 < lab.known.sizes[sid] < before / 2
+    assert lab.known.size_bytes == lab.known.sizes[sid]
+
+
 def test_a_session_keeps_its_latest_texts_only(monkeypatch):
     monkeypatch.setattr(session_known, "_SAID_CHARS", 10_000)
     lab = Lab()
@@ -118,7 +134,7 @@ def test_ledgers_make_room_by_what_their_blocks_hold(monkeypatch):
     assert len(ledgers) < 12
 
 
-def test_a_memo_holds_what_fits_and_makes_the_rest_anew():
+def test_a_memo_holds_what_fits_and_of_what_is_too_large_the_last():
     made = []
 
     def upper(text: str) -> str:
@@ -132,9 +148,21 @@ def test_a_memo_holds_what_fits_and_makes_the_rest_anew():
     assert len(made) == 1_000
     assert memo.held_bytes <= 10_000
     assert len(memo) < 100
-    assert memo["long " * 1_000].startswith("LONG")
+    made.clear()
+    for _ in range(3):
+        for n in range(3):
+            assert memo[f"long {n} " * 1_000].startswith(f"LONG {n}")
+    assert len(made) == 3
+    assert memo["text 999"] == "TEXT 999"
+    for n in range(100):
+        memo[f"long {n} " * 1_000]
+    made.clear()
+    memo["long 0 " * 1_000]
+    assert len(made) == 1, "no more than a few are kept"
     assert memo.held_bytes <= 10_000
     memo.forget()
+    memo["long 0 " * 1_000]
+    assert len(made) == 2
     assert (len(memo), memo.held_bytes) == (0, 0)
 
 
@@ -145,8 +173,8 @@ def archive(tmp_path) -> Iterator[Archive]:
 
 
 def test_a_scope_keeps_the_passages_that_were_read_last(archive, monkeypatch):
-    monkeypatch.setattr(restore_entries, "MOST_READ", 40)
-    monkeypatch.setattr(restore_entries, "SMALL", 0)
+    monkeypatch.setattr(entries, "MOST_READ", 40)
+    monkeypatch.setattr(entries, "SMALL", 0)
     write(archive, 0, 300)
     scopes = Scopes()
     scope = scopes.use(ALL, 1.0)
@@ -196,7 +224,7 @@ def test_a_proxy_that_nobody_asks_keeps_no_texts_and_no_old_sessions(tmp_path):
             assert await proxy.finish(exchange, 200, told, streamed=False, complete=True)
         assert proxy.rereads.size_bytes > 0
         assert proxy.tenants.size_bytes > 0
-        await proxy_rest.rest(proxy)
+        await idle.rest(proxy)
         assert proxy.rereads.size_bytes == 0
         assert len(plain.__self__) == 0
         assert proxy.tenants.size_bytes > 0  # talked to just now

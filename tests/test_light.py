@@ -2,21 +2,21 @@
 
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from lantern_proxy.bench import light
-from lantern_proxy.bench.datasets import DataError
-from lantern_proxy.bench.labelled import labelled
+from lantern_proxy.bench.datasets import DataError, labelled
 from lantern_proxy.bench.pipelines import Query
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.cli import cli
+from lantern_proxy.cli.main import cli
 from lantern_proxy.config import load
-from lantern_proxy.restore_features import FEATURES, LEXICAL
-from lantern_proxy.restore_light import POOL, Light, open_light
+from lantern_proxy.restore.features import FEATURES, LEXICAL
+from lantern_proxy.restore.light import POOL, Light, open_light
 
 pytest.importorskip("lightgbm")
 
@@ -93,8 +93,8 @@ def test_a_model_changes_the_order_and_nothing_else_and_none_leaves_it_as_it_is(
 
 def test_a_model_that_needs_vectors_leaves_the_order_alone_where_there_are_none(data, settings):
     first = labelled(data)[0]
-    trees = light.grow([light.collect(Default(Resources(load(settings, {}))), first, lambda _: None)])
-    wants = Light(type(trees)(FEATURES, *(getattr(trees, n) for n in trees.__slots__ if n != "features")))
+    model = light.grow([light.collect(Default(Resources(load(settings, {}))), first, lambda _: None)])
+    wants = Light(replace(model, trees=replace(model.trees, features=FEATURES)))
     with Resources(load(settings, {})) as resources:
         archived = Default(resources).archived(first)
         before = archived.score(Query("When did I start with the piano?"))

@@ -10,8 +10,8 @@ from test_light import THINGS, conversation
 
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.bench import light
+from lantern_proxy.bench.datasets import labelled
 from lantern_proxy.bench.evidence import MINILM
-from lantern_proxy.bench.labelled import labelled
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.chunk import passages
@@ -20,10 +20,10 @@ from lantern_proxy.config import Config, EmbedConfig, RerankConfig, RestoreConfi
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.rerank_light import save
 from lantern_proxy.rerank_match import Matching
-from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_features import FEATURES
-from lantern_proxy.restore_light import open_light
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.features import FEATURES
+from lantern_proxy.restore.light import open_light
+from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Filed, Restored, item, message
 
 pytest.importorskip("lightgbm")

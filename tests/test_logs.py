@@ -201,7 +201,25 @@ def test_a_line_that_was_cut_off_costs_that_line_only(tmp_path):
     assert len(log.messages) == 4
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1, 2]", "not json", '{"messages": 3}', '{"mapping": {}}'])
+@pytest.mark.parametrize("time", ["1e400", "NaN", "1" * 400, "-1", "true", '"soon"', "{}"])
+def test_a_time_that_is_none_leaves_the_message_undated(tmp_path, time):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"messages": [{"role": "user", "content": "hi", "created_at": TIME}]}'.replace("TIME", time))
+    (log,) = logs.read(path)
+    assert log.times in ((0.0,), (1.0,))
+
+
+def test_a_folder_of_opencode_that_is_not_as_it_writes_it_is_refused(tmp_path):
+    storage = opencode_storage(tmp_path)
+    for file in tmp_path.rglob("message/*/*.json"):
+        file.write_text('{"id": "m", "time": 5}')
+    with pytest.raises(logs.LogError, match="looks like a log"):
+        list(logs.read(storage))
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[1, 2]", "not json", '{"messages": 3}', '{"mapping": {}}', "[" * 100_000]
+)
 def test_a_file_that_is_no_log_is_refused_by_name(tmp_path, content):
     path = tmp_path / "some.json"
     path.write_text(content)
@@ -252,6 +270,14 @@ def test_what_is_imported_keeps_its_time_and_is_found_once(tmp_path):
         hits = lantern.search("port 7461")
     assert {hit.passage.session for hit in hits} == {log.session}
     assert all(abs(hit.passage.created_at - AT) < 60 for hit in hits)
+
+
+def test_what_comes_before_the_first_time_has_that_one(tmp_path):
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "created_at": AT}]
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps({"messages": said}))
+    (log,) = logs.read(file)
+    assert log.times == (AT, AT)
 
 
 def test_times_that_are_not_one_a_message_are_refused(tmp_path):

@@ -1,6 +1,8 @@
 """Released schemas stay readable. `python tests/test_migrations.py` makes the archive of the newest in tests/data."""
 
+import contextlib
 import gzip
+import hmac
 import re
 from pathlib import Path
 from typing import Any
@@ -92,8 +94,10 @@ def fresh() -> Database:
 
 @pytest.mark.parametrize("packed", RELEASED, ids=lambda path: path.name)
 def test_every_released_archive_still_opens_with_all_it_holds(tmp_path: Path, packed: Path) -> None:
-    want = kept()
-    with Archive(unpack(packed, tmp_path)) as archive:
+    want, path = kept(), unpack(packed, tmp_path)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        (secret,) = db.execute("SELECT value FROM settings WHERE name = 'secret'").fetchone()
+    with Archive(path) as archive:
         mine = archive.of(TENANT)
         assert mine.sessions() == [want.session]
         assert mine.messages("s1") == list(want.messages)
@@ -111,7 +115,9 @@ def test_every_released_archive_still_opens_with_all_it_holds(tmp_path: Path, pa
         assert [finding.name for finding in archive.check() if not finding.ok] == (
             [] if archive.vectors else ["vectors"]
         )
-        assert archive.tenant_of("sk-test") == archive.tenant_of("sk-test")
+        assert (
+            archive.tenant_of("sk-test") == f"t_{hmac.digest(bytes.fromhex(secret), b'sk-test', 'sha256').hex()[:24]}"
+        )
         archive.write([want])
         assert len(mine.messages("s1")) == 1
         assert archive.version == len(STEPS)
@@ -188,8 +194,19 @@ def test_an_archive_of_a_newer_lantern_is_refused_and_left_as_it_is(tmp_path: Pa
 
 def test_an_archive_that_lacks_steps_is_not_migrated_by_reading(tmp_path: Path) -> None:
     path = tmp_path / "lantern.db"
-    path.touch()
+    path.write_bytes(gzip.decompress((DATA / "archive_v7.db.gz").read_bytes()))
+    before = path.read_bytes()
     with pytest.raises(ArchiveError, match="is of an older lantern; run `lantern migrate`"):
+        Archive(path, read_only=True)
+    assert path.read_bytes() == before
+    Archive(path).close()
+    Archive(path, read_only=True).close()
+
+
+def test_an_empty_file_is_not_made_an_archive_by_reading(tmp_path: Path) -> None:
+    path = tmp_path / "lantern.db"
+    path.touch()
+    with pytest.raises(ArchiveError, match="is an empty file; `lantern serve` makes an archive of it"):
         Archive(path, read_only=True)
     assert path.read_bytes() == b""
     Archive(path).close()

@@ -15,8 +15,8 @@ from scripted import Upstream, ask, body, completion, config_for, echo, http, sa
 
 from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig
 from lantern_proxy.follow import follow, reply
-from lantern_proxy.proxy_ledger import Ledgers, entry, replay
-from lantern_proxy.proxy_tenants import Tenants
+from lantern_proxy.proxy.ledger import Ledgers, entry, replay
+from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.turn import Answer, Identity, Restored
 from lantern_proxy.wire import chat
 
@@ -465,6 +465,18 @@ def test_a_block_stays_where_it_is_when_the_text_that_it_rides_in_is_said_again(
         assert [insert.at for _, insert in replay([block], request)] == [1]
 
 
+def test_a_block_stays_when_its_client_takes_back_what_it_wrote_beside_the_question(url, upstream):
+    """Clients put a time or their open files behind the text that waits for its answer, and leave them out later."""
+    messages, question = talk(url, "dress"), "Who keeps the dress relay number 1?"
+    asked = ask(url, body(*cut(messages, f"{question}\n\n<environment_details>\ntime: 10:05\n</environment_details>")))
+    assert int(told(asked)["restored"]) > 0
+    answer = asked.json()["choices"][0]["message"]["content"]
+    later = told(ask(url, body(*cut(messages, question), answer, "Thank you.")))
+    assert later["event"] == "turn"
+    assert (later["restored"], later["chars"]) == (told(asked)["restored"], told(asked)["chars"])
+    assert "Agent-dress-1" in upstream.got[-1].texts
+
+
 def test_ledgers_and_their_queues_do_not_grow_without_end():
     async def through() -> tuple[int, int]:
         ledgers = Ledgers(lambda key: [], kept=10)
@@ -511,6 +523,16 @@ def test_after_a_restart_a_conversation_goes_on_in_its_session(tmp_path):
         after = told(ask(url, body(*messages, "now?", "I heard: now?", "then?")))
     assert after["session"] == before["session"]
     assert after["event"] == "turn"
+
+
+def test_after_a_restart_a_text_that_two_conversations_share_takes_none_of_them_for_the_other(tmp_path):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        first, second = talk(url, "first", 3), talk(url, "second", 3)
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        one = told(ask(url, body(*first, "Please write down where we are.")))
+        other = told(ask(url, body(*second, "Please write down where we are.")))
+    assert one["event"] == other["event"] == "turn"
+    assert one["session"] != other["session"]
 
 
 def test_a_restore_that_is_turned_off_archives_all_the_same(tmp_path):

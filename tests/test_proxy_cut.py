@@ -4,12 +4,16 @@ import os
 import signal
 import time
 from dataclasses import replace
+from threading import Event
 
 from scripted import Upstream, ask, body, config_for, process, serving, told, wait_for
 
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow, Uncut
+from lantern_proxy.archive.file import WAL_PAGES
 from lantern_proxy.chunk import passages
-from lantern_proxy.proxy_cut import Cutter
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+from lantern_proxy.proxy.cut import Cutter, Wish
+from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Filed, item, message
 
 TENANT = "t_0123456789abcdef01234567"
@@ -20,12 +24,12 @@ def filed(n: int, text: str) -> Filed:
     return Filed(key=f"{n:032x}", position=n, turn=n + 1, message=made, created_at=1.0)
 
 
-def record(*messages: Filed, **more) -> Record:
-    session = SessionRow(id="s1", api="chat", family="", parent="", title="", created_at=1.0, last_seen_at=1.0,
+def record(*messages: Filed, session: str = "s1", **more) -> Record:
+    row = SessionRow(id=session, api="chat", family="", parent="", title="", created_at=1.0, last_seen_at=1.0,
                          system="", tools=())  # fmt: skip
     request = RequestRow(id="r1", at=1.0, api="chat", path="/", model="m", event="new", status=200, query="",
                          restored=0, chars=0, ms=0.0, degraded=(), gone=0, error="")  # fmt: skip
-    return Record(tenant=TENANT, session=session, request=request, messages=messages, **more)
+    return Record(tenant=TENANT, session=row, request=request, messages=messages, **more)
 
 
 def test_uncut_messages_are_noted_with_their_record_and_crossed_out_with_their_passages(tmp_path):
@@ -39,6 +43,74 @@ def test_uncut_messages_are_noted_with_their_record_and_crossed_out_with_their_p
         assert [p.message for p in archive.of(TENANT).passages()] == [said[0].key, said[2].key]
         assert archive.uncut() == []
         assert archive.add_passages([(left, passages(said[0], "s1"))]) == [0], "a passage is filed once"
+
+
+def test_the_session_that_somebody_waits_for_is_cut_first(tmp_path):
+    with Archive(tmp_path / "a.db") as archive:
+        cutter = Cutter()
+        for n in range(60):
+            said = filed(n, f"the port of service {n} is {8000 + n}")
+            written = record(said, session=f"s{n % 30}", uncut=(said.key,))
+            archive.write([written])
+            cutter.add(written, None)
+        own, every, stranger = Wish(TENANT, "s29"), Wish(TENANT, ""), Wish(f"{TENANT[:-1]}8", "")
+        cutter.want(own)
+        cutter.want(stranger)
+        assert cutter.is_due
+        assert not stranger.done.done(), "its turn may not be written yet"
+        cutter.tell()
+        assert stranger.done.result(0), "nothing of its tenant is left"
+        cutter.some(archive, None)
+        assert cutter.is_due is False
+        assert own.done.result(0)
+        assert {p.session for p in archive.of(TENANT).passages()} == {"s29"}
+        assert len(cutter) == 58
+        cutter.want(every)
+        while cutter.is_due:
+            assert not every.done.done()
+            cutter.some(archive, None)
+        assert every.done.result(0)
+        assert len(archive.of(TENANT).passages()) == 60
+
+
+def test_who_waits_is_told_after_the_turn_before_is_written_not_while_it_waits_to_be(tmp_path):
+    writer = Writer(Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off")))
+    come, told_early = Event(), []
+    said = filed(0, "the port of the gate is 8417")
+
+    def build():
+        told_early.append(wish.done())
+        return record(said, uncut=(said.key,))
+
+    def begin():
+        come.wait(10)
+        return record()
+
+    try:
+        writer.submit(Job(build=begin, file=writer.file))
+        written = writer.submit(Job(build=build, file=writer.file))
+        wish = writer.cut_up(TENANT, "s1")
+        come.set()
+        assert wish.result(10)
+        assert written.result(10)
+        assert told_early == [False]
+        assert [p.message for p in writer.archive.of(TENANT).passages()] == [said.key]
+    finally:
+        come.set()
+        writer.close()
+
+
+def test_who_waits_is_told_when_nothing_can_be_cut(tmp_path):
+    with Archive(tmp_path / "a.db") as archive:
+        cutter, said = Cutter(), filed(0, "the port is 8000")
+        written = record(said, uncut=(said.key,))
+        archive.write([written])
+        cutter.add(written, None)
+        wish = Wish(TENANT, "s1")
+        cutter.want(wish)
+        assert cutter.is_due
+        cutter.give_up()
+        assert not wish.done.result(0)
 
 
 def test_what_was_forgotten_meanwhile_gets_no_passages(tmp_path):
@@ -62,6 +134,16 @@ def test_a_passage_that_cannot_be_stored_costs_itself_alone(tmp_path):
         assert archive.uncut() == [], "nor is it tried again"
         assert [hit.passage.message for hit in archive.of(TENANT).search("8002")] == [said[2].key]
         assert next(finding for finding in archive.check() if finding.name == "fts").ok
+
+
+def test_a_turn_does_not_wait_for_a_checkpoint_and_its_passages_make_one(tmp_path):
+    said, path = filed(0, "the log is long: " + 5 * WAL_PAGES * 1_000 * "."), tmp_path / "a.db"
+    with Archive(path) as archive:
+        before = path.stat().st_size
+        archive.write([record(said, uncut=(said.key,))])
+        assert path.stat().st_size == before
+        archive.add_passages([(Uncut(TENANT, "", "s1", (said,)), [])])
+        assert path.stat().st_size > before + WAL_PAGES * 4_096
 
 
 def test_many_turns_at_once_are_cut_in_fewer_transactions(tmp_path):
@@ -176,3 +258,24 @@ def test_long_messages_are_cut_one_by_one_and_short_ones_together(tmp_path):
             cutter.some(archive, None)
             left.append(sum(len(each.messages) for each in archive.uncut()))
         assert left == [3, 2, 1, 0]
+
+
+def test_one_long_message_is_cut_in_portions_between_which_turns_are_written(tmp_path):
+    """And its passages are those that it has when it is cut in one go."""
+    long = filed(0, "\n\n".join(f"Gauge {n} stands at {n * 7} bar. " * 30 for n in range(200)))
+    written = replace(record(long), uncut=(long.key,))
+    with Archive(tmp_path / "a.db") as archive:
+        archive.write([written])
+        cutter, rounds = Cutter(), 0
+        cutter.add(written, None)
+        while cutter:
+            cutter.some(archive, None)
+            rounds += 1
+            archive.write([record(filed(rounds, f"meanwhile {rounds}"))])
+            held = len(archive.of(TENANT).passages())
+            assert bool(held) == (not cutter), "all of it or nothing, so that a killed process leaves no half of it"
+        whole = passages(long, "s1")
+        assert len(whole) > 150
+        assert len(whole) / rounds <= 32
+        found = archive.of(TENANT).passages()
+        assert [(p.part, p.text) for p in found] == [(p.part, p.text) for p in whole]

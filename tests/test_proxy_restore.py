@@ -2,7 +2,9 @@
 
 import json
 import re
+import threading
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -10,10 +12,12 @@ import pytest
 from scripted import Upstream, ask, body, completion, config_for, echo, http, say, serving, told, wait_for
 
 from lantern_proxy.config import RestoreConfig, RouteConfig
-from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_ask import Ask
+from lantern_proxy.proxy.writer import Writer
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import LOSSES, Restored
 
+PATIENT, QUICK = RestoreConfig(deadline_ms=5_000), RestoreConfig(deadline_ms=1_000)
 BLOCK = re.compile(r"<restored_context.*?</restored_context>", re.S)
 
 
@@ -56,6 +60,26 @@ class LateRestorer(Restorer):
             self.late = False
             time.sleep(0.6)
         return super().at_compaction(ask)
+
+
+def test_a_question_is_read_while_the_block_before_it_is_made(tmp_path):
+    expected, in_time = threading.Event(), []
+
+    class Expecting(Restorer):
+        def expect(self, question: str) -> None:
+            super().expect(question)
+            expected.set()
+
+        def at_compaction(self, ask: Ask) -> Restored | None:
+            in_time.append(expected.wait(10))
+            return super().at_compaction(ask)
+
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=20_000))
+        with serving(config, make_restorer=Expecting) as url:
+            messages = talk(url, 8)
+            ask(url, body(*messages[-4:], "Which gate does depot number 2 ship through?"))
+    assert in_time == [True]
 
 
 def test_a_loss_block_that_was_late_comes_with_the_next_question(tmp_path):
@@ -102,6 +126,54 @@ def test_a_loss_block_whose_message_is_edited_comes_with_the_edited_one(tmp_path
             assert (told(first)["event"], told(edited)["event"]) == ("window", "branch")
             assert blocks(upstream) == [block]
             assert "GATE-07919" in block
+
+
+@pytest.fixture
+def waits(monkeypatch) -> list[bool]:
+    """One for each time that a request waits for passages; what is true there at first is not answered."""
+    asked: list[bool] = [False]
+    cut_up = Writer.cut_up
+
+    def noted(writer: Writer, *of: str) -> Future[bool]:
+        asked.append(True)
+        return Future() if asked[0] else cut_up(writer, *of)
+
+    monkeypatch.setattr(Writer, "cut_up", noted)
+    return asked
+
+
+def test_a_request_that_lost_nothing_does_not_wait_for_the_passages_of_the_turn_before(tmp_path, waits):
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=PATIENT)) as url:
+        kept = [*talk(url, 8)[-4:], {"role": "user", "content": "Which gate does depot number 2 ship through?"}]
+        kept.append(ask(url, body(*kept)).json()["choices"][0]["message"])
+        assert len(waits) == 2
+        kept.append({"role": "user", "content": "Who is the keeper of depot number 3?"})
+        asked = ask(url, body(*kept))
+        assert "Keeper-314187" in blocks(upstream)[-1]
+        assert len(waits) == 2
+        again = [
+            *kept[4:],
+            asked.json()["choices"][0]["message"],
+            {"role": "user", "content": "And of depot number 6?"},
+        ]
+        assert told(ask(url, body(*again)))["event"] in LOSSES
+        assert len(waits) == 3
+
+
+def test_a_session_that_was_not_cut_up_in_time_is_waited_for_with_the_next_question(tmp_path, waits):
+    waits[0] = True
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=QUICK)) as url:
+        kept = [*talk(url, 8)[-4:], {"role": "user", "content": "Which gate does depot number 2 ship through?"}]
+        late = ask(url, body(*kept))
+        assert "restore:behind" in told(late)["degraded"]
+        waits[0] = False
+        kept += [
+            late.json()["choices"][0]["message"],
+            {"role": "user", "content": "Who is the keeper of depot number 3?"},
+        ]
+        ask(url, body(*kept))
+        assert len(waits) == 3
+        assert "Keeper-314187" in blocks(upstream)[-1]
 
 
 def test_what_the_client_took_back_is_not_restored(tmp_path):

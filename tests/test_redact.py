@@ -1,6 +1,7 @@
 """What is redacted, what is left alone, and what reaches the archive. Keys in here are made up, and cut in two."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,19 @@ def test_a_number_that_is_no_card_stays(text):
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_stays_as_it_is(text):
     assert Redactor(("secrets", "cards", "emails"), {}).text(text) == text
+
+
+@pytest.mark.parametrize("unit", ["/", "eyJ-", "eyJaaaaaaaa-", "sk-", "//registry.example/", ":_authToken="])
+def test_a_long_line_is_searched_in_linear_time(unit):
+    redactor = Redactor(("secrets",), {})
+
+    def seconds(chars: int) -> float:
+        began = time.process_time()
+        redactor.text(unit * (chars // len(unit)))
+        return time.process_time() - began
+
+    seconds(1_000)
+    assert min(seconds(160_000) for _ in range(3)) < 40 * max(0.002, min(seconds(10_000) for _ in range(3)))
 
 
 def test_emails_and_own_patterns_are_replaced():

@@ -3,7 +3,7 @@
 import pytest
 
 from lantern_proxy.analyze import key
-from lantern_proxy.reinforce import Rates, decay, prunable, retrievable, settle, used
+from lantern_proxy.reinforce import Rates, decay, retrievable, settle, used
 
 RATES = Rates()
 
@@ -27,7 +27,7 @@ def test_a_passage_that_is_never_used_ends_below_the_minimum_and_can_come_back()
     for _ in range(40):
         confidence, success = settle(confidence, success, False, RATES)
     assert not retrievable(confidence, RATES)
-    assert prunable(confidence, success, RATES)
+    assert confidence == RATES.floor
     assert retrievable(settle(confidence, success, True, RATES)[0], RATES)
 
 

@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
+from test_bench_datasets import BEAM
 
 from lantern_proxy.bench import restore, restore_score
 from lantern_proxy.bench.restore_chats import KEPT_TURNS, SHAPES, Probe, Said, chats, compacted, merged
@@ -58,6 +60,17 @@ def test_a_compaction_keeps_the_last_turns_and_loses_the_rest(data, at, shape):
     assert bool(cut.summary) == (shape != "window")
     gone = {said.id for said in cut.lost}
     assert all(set(probe.gold) <= gone for probe in cut.probes)
+
+
+def test_a_chat_of_beam_has_its_roles_turns_and_answers(tmp_path):
+    asked = {"question": "Which port?", "ideal_answer": "9444", "source_chat_ids": {"new": [[2]]}}
+    (tmp_path / "one.json").write_text(json.dumps(BEAM | {"probing_questions": {"update": [asked, {"question": "?"}]}}))
+    (chat,) = chats(tmp_path)
+    assert [(said.role, said.turn, said.text) for said in chat.said] == [
+        ("user", 1, "My port is 9443."), ("assistant", 1, "Noted ->-> as you say."), ("user", 2, "Now it is 9444."),
+    ]  # fmt: skip
+    assert chat.probes == (Probe("Which port?", ("2",), "9444", "update"),)
+    assert [later.at > said.at for said, later in pairwise(chat.said)] == [True, True]
 
 
 def test_merged_chats_are_one_session_whose_questions_keep_their_evidence(data):

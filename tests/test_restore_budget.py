@@ -7,8 +7,8 @@ from importlib.util import find_spec
 import pytest
 
 from lantern_proxy.config import RestoreConfig
-from lantern_proxy.restore_budget import SAMPLE_CHARS, budget_chars, chars_per_token, sample_of, window_of
-from lantern_proxy.restore_models import counter, tables
+from lantern_proxy.restore.budget import SAMPLE_CHARS, budget_chars, chars_per_token, sample_of
+from lantern_proxy.restore.models import counter, tables
 
 HEX = " ".join(f"{n * 7919:08x}-{n * 104729:012x}" for n in range(60))
 
@@ -38,6 +38,7 @@ def test_wide_characters_are_a_token_each():
 def test_windows_come_from_the_table_of_litellm_without_importing_it():
     if find_spec("litellm") is None:
         pytest.skip("the extra `litellm` is not installed")
+    window_of = tables(wait=True).window
     assert window_of("gpt-4") == 8_192
     assert window_of("openai/gpt-4") == 8_192
     assert window_of("gpt-4o-2024-08-06") == 128_000
@@ -68,8 +69,8 @@ def test_a_request_never_waits_for_a_table():
     code = (
         "import sys, time\n"
         "from lantern_proxy.config import RestoreConfig\n"
-        "from lantern_proxy import restore_models as models\n"
-        "from lantern_proxy.restore_budget import budget_chars\n"
+        "from lantern_proxy.restore import models\n"
+        "from lantern_proxy.restore.budget import budget_chars\n"
         "read, models._read_tables = models._read_tables, lambda: time.sleep(0.2) or read()\n"
         "print(budget_chars(6000, RestoreConfig(), 'gpt-4'), 'tiktoken' in sys.modules, 'litellm' in sys.modules)\n"
         "models.tables(wait=True)\n"

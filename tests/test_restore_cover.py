@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy.restore_cover import Candidate, Part, cover, parts, value
-from lantern_proxy.restore_lines import Present, lines
-from lantern_proxy.restore_salience import Place, likelihood
+from lantern_proxy.restore.cover import Candidate, Part, cover, parts, value
+from lantern_proxy.restore.lines import Present, lines
+from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.turn import Passage
 
 SMALL = st.lists(

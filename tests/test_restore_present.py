@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lantern_proxy.analyze import key, terms
-from lantern_proxy.analyze_held import Held
-from lantern_proxy.restore_present import Present, text_of
+from lantern_proxy.analyze.held import Held
+from lantern_proxy.restore.present import Present, text_of
 from lantern_proxy.wire import chat
 
 TEXTS = st.text(alphabet="aab19 .,_-'\n\u2014\u00e9\u0416\u4e2d\U0001f600", max_size=60)

@@ -11,10 +11,9 @@ from scripted import Upstream, ask, body, completion, config_for, echo, say, ser
 
 from lantern_proxy.config import Config, ConfigError, EmbedConfig, RerankConfig, RestoreConfig
 from lantern_proxy.pack import Offer
-from lantern_proxy.rerank_model import CANDIDATES, prompt, read_order
-from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_rerank import Rerankers, promoted
-from lantern_proxy.upstream_ask import ModelCall
+from lantern_proxy.restore.rerank import CANDIDATES, Rerankers, promoted, prompt, read_order
+from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.upstream.ask import ModelCall
 
 BLOCK = re.compile(r"<restored_context.*?</restored_context>", re.S)
 QUESTION = "Which keeper looks after which depot, and through which gate does it ship?"

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from lantern_proxy import restore_lines
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.chunk import passages
 from lantern_proxy.config import Config, EmbedConfig
-from lantern_proxy.restore import Restorer
-from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_loss import POOL_TIMES
-from lantern_proxy.restore_richest import richness
-from lantern_proxy.restore_scope import Key, Scope
+from lantern_proxy.restore import lines
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.loss import POOL_TIMES
+from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.restore.richest import richness
+from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.turn import Filed, Item, Passage, item, message
 
 
@@ -65,7 +65,7 @@ def test_the_order_follows_what_is_archived_corrected_and_pruned(archive):
 
 
 def test_a_deadline_leaves_an_order_of_all_rows(archive, monkeypatch):
-    monkeypatch.setattr("lantern_proxy.restore_richest.STEP", 50)
+    monkeypatch.setattr("lantern_proxy.restore.richest.STEP", 50)
     scope = Scope(Key("t", None, "s"))
     write(archive, 0, 200)
     scope.catch_up(archive, math.inf)
@@ -135,7 +135,7 @@ def test_what_a_user_said_comes_back_from_an_agents_session(archive):
         "I ran it: `KeyError: 'tenant_id'` in worker/queue.py.", "The ticket is BILL-2210.",
     )  # fmt: skip
     said: list[tuple[str, Item]] = []
-    for n, path in enumerate(sorted(Path(restore_lines.__file__).parent.glob("*.py"))[:100]):
+    for n, path in enumerate(sorted(Path(lines.__file__).parent.parent.rglob("*.py"))[:100]):
         said.append(("assistant", item("assistant", "text", f"Let me look at {path.name} next.")))
         said.append(("user", item("user", "result", path.read_text("utf-8")[:4_000], name="read_file")))
         if n % 10 == 0:
@@ -164,13 +164,13 @@ def test_a_slow_machine_still_gets_a_block_of_the_richest_in_time(archive, monke
     """The clock moves by 10 ms with every passage that is split, so that 15 of them would use all of the time."""
     write(archive, 0, 400)
     clock = [100.0]
-    monkeypatch.setattr("lantern_proxy.restore.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("lantern_proxy.restore.restorer.time.monotonic", lambda: clock[0])
 
     def slow(passage):
         clock[0] += 0.01
-        return restore_lines.lines(passage)
+        return lines.lines(passage)
 
-    monkeypatch.setattr("lantern_proxy.restore_entries.lines", slow)
+    monkeypatch.setattr("lantern_proxy.restore.entries.lines", slow)
     restorer = Restorer(archive, Config(embed=EmbedConfig(enabled="off")), None)
     ask = Ask(tenant="t", project="", session="s", present="-", budget_chars=6_000, now=1.8e9, deadline=100.15)
     block = restorer.at_compaction(ask)

@@ -5,7 +5,7 @@ import pytest
 
 from lantern_proxy.config_check import ConfigError
 from lantern_proxy.config_retrieval import RetrievalConfig
-from lantern_proxy.restore_routes import fused, mixture, threshold
+from lantern_proxy.restore.routes import fused, mixture, threshold
 
 SIGNALS = {"bm25": np.array([3.0, 0.0, 1.0, 0.0]), "vector": np.array([0.1, 0.9, 0.2, 0.3])}
 NOW = np.zeros(4)

@@ -8,14 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lantern_proxy import restore_scope, restore_snapshots
 from lantern_proxy.analyze import terms
 from lantern_proxy.archive import Archive, PruneRule, Record, RequestRow, SessionRow
-from lantern_proxy.archive_forget import ForgetRule
-from lantern_proxy.archive_snapshots import folder
+from lantern_proxy.archive.forget import ForgetRule
+from lantern_proxy.archive.snapshots import folder
 from lantern_proxy.bm25 import BUILT
-from lantern_proxy.restore_scope import Key, Scope
-from lantern_proxy.restore_scopes import Scopes, keep
+from lantern_proxy.restore import scope as restore_scope
+from lantern_proxy.restore import snapshots
+from lantern_proxy.restore.scope import Key, Scope
+from lantern_proxy.restore.scopes import Scopes, keep
 from lantern_proxy.turn import Passage
 
 native = pytest.mark.skipif(not BUILT, reason="the numpy twin makes no snapshots")
@@ -47,7 +48,7 @@ def archive(tmp_path):
 @pytest.fixture
 def few(monkeypatch):
     """Snapshots from 100 passages on."""
-    monkeypatch.setattr(restore_snapshots, "LEAST", 100)
+    monkeypatch.setattr(snapshots, "LEAST", 100)
 
 
 def test_a_long_message_is_open_to_its_neighbours_by_its_whole_length(archive):
@@ -220,7 +221,7 @@ def test_a_damaged_snapshot_or_one_of_another_archive_is_built_anew(archive, few
     assert state(again) == state(scope)
     with Archive(tmp_path / "c.db", vectors=False) as other:
         write(other, 0, 150, session="x")
-        snapshot = restore_snapshots.snapshot_path(other.path, "t", restore_snapshots.name_of(ALL))
+        snapshot = snapshots.snapshot_path(other.path, "t", snapshots.name_of(ALL))
         snapshot.write_bytes(whole)
         assert opened(other).kept == 0
 
@@ -249,12 +250,12 @@ def test_nothing_is_kept_in_the_clear_beside_an_encrypted_archive(archive, few):
 
 @native
 def test_small_scopes_sessions_and_summaries_of_turns_are_not_kept():
-    assert not restore_snapshots.is_due(ALL, 4_999, 0)
-    assert restore_snapshots.is_due(ALL, 5_000, 0)
-    assert not restore_snapshots.is_due(ALL, 6_000, 5_000)
-    assert restore_snapshots.is_due(ALL, 6_250, 5_000)
-    assert not restore_snapshots.is_due(Key("t", None, "s"), 50_000, 0)
-    assert not restore_snapshots.is_due(Key("t", None, None, "turn"), 50_000, 0)
+    assert not snapshots.is_due(ALL, 4_999, 0)
+    assert snapshots.is_due(ALL, 5_000, 0)
+    assert not snapshots.is_due(ALL, 6_000, 5_000)
+    assert snapshots.is_due(ALL, 6_250, 5_000)
+    assert not snapshots.is_due(Key("t", None, "s"), 50_000, 0)
+    assert not snapshots.is_due(Key("t", None, None, "turn"), 50_000, 0)
 
 
 def test_a_pruned_passage_reads_as_nothing(archive):

@@ -6,10 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from lantern_proxy.restore_routes import questions
-from lantern_proxy.route import asks, looks_back, margin, personal
+from lantern_proxy.restore.routes import questions
+from lantern_proxy.route import asks, looks_back, margin, personal, subject
 from lantern_proxy.route_soft import fit
-from lantern_proxy.route_subject import subject
 from lantern_proxy.route_types import TYPES, query_type
 
 
@@ -138,3 +137,8 @@ def test_a_subject_with_long_gaps_is_told_as_fast_as_one_without():
 
     words, gap = "so and now " * 54, "so." + " " * 590 + "x"
     assert min(seconds(gap) for _ in range(5)) < 10 * min(seconds(words) for _ in range(5))
+
+
+def test_a_greek_question_asks_with_its_semicolon_and_code_does_not():
+    assert asks("Πού είναι το κλειδί;")
+    assert not asks("int x = 1;")

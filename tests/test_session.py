@@ -1,9 +1,14 @@
 """Which session: conversations stay together, and apart from each other and from side calls."""
 
+import itertools
+import time
+
 import pytest
 from chats import CODER, SYSTEM, TOOLS, Chat, Lab, assistant, called, result, summary_of, transcript, turns, user
 
+from lantern_proxy import session_side
 from lantern_proxy.follow import Step
+from lantern_proxy.history import shared_ends, shared_front
 
 KINDS = [(named, tools) for named in (False, True) for tools in (False, True)]
 
@@ -217,12 +222,65 @@ def test_one_id_and_only_the_last_message_is_a_session_that_goes_on():
     assert len(lab.texts(ids.pop())) == 1 + 8  # the system prompt, four questions, four answers
 
 
+@pytest.mark.parametrize(("header", "sessions"), [("x-session-affinity", 1), ("x-session-id", 4)])
+def test_an_id_that_asks_for_the_same_server_may_change_within_a_session_and_one_that_names_it_may_not(
+    header, sessions
+):
+    lab, history, found = Lab(), [], set()
+    for n, (said, answer) in enumerate(turns("zephyr", 4)):
+        history.append(user(said))
+        step = lab.ask(history, tools=TOOLS, headers={header: f"start-{n}"})
+        lab.answer(step, assistant(answer))
+        history.append(assistant(answer))
+        found.add(step.session.id)
+    assert len(found) == sessions
+    step = lab.ask([user("Now for something else: which port is it?")], tools=TOOLS, headers={header: "start-9"})
+    assert step.event == "new"
+
+
+def test_chats_that_go_on_at_once_under_an_id_that_asks_for_the_same_server_stay_apart():
+    lab, headers, found = Lab(), {"x-session-affinity": "start-1"}, {}
+    chats = {project: [] for project in ("amber", "birch", "zephyr")}
+    for n in range(3):
+        for project, history in chats.items():
+            said, answer = turns(project, 1, start=n)[0]
+            history.append(user(said))
+            step = lab.ask([{"role": "system", "content": SYSTEM}, *history], headers=headers)
+            lab.answer(step, assistant(answer))
+            history.append(assistant(answer))
+            assert step.event == ("turn" if n else "new")
+            assert found.setdefault(project, step.session.id) == step.session.id
+    assert len({*found.values()}) == 3
+
+
 # --- side calls ----------------------------------------------------------------------------------------------------
 
 TITLE = "Write a short title for this chat, five words at most, no quotes, nothing else."
 FOLLOW_UP = "### Task:\nSuggest 3-5 questions that the user might ask next.\n<chat_history>\n{talk}\n</chat_history>"
 TITLE_OF = "### Task:\nGenerate a concise, 3-5 word title with an emoji.\n<chat_history>\n{talk}\n</chat_history>"
 GERMAN = "Nenne ein Thema für dieses Gespräch:\n{talk}"
+
+
+@pytest.mark.parametrize(
+    ("system", "event"),
+    [
+        (
+            "You compress what tools return, so that it takes less of the context. Keep numbers, dates and names.",
+            "side",
+        ),
+        ("Tool output comes in; shorten it, and keep numbers, dates and names.", "side"),
+        ("You help people who look after servers. Be brief.", "new"),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_result_that_shall_be_shortened_is_a_side_call_of_the_session_that_got_it(system, event, named):
+    lab = Lab()
+    chat = another(Chat(lab, named="x" if named else ""), "c", tools=True)
+    read = "retries = 4, backoff = 30 seconds, the burst is 12, and the docs tell more of it on page 7"
+    chat.turn("Read the settings, please.", "I have read them.", reads=read)
+    step = lab.ask([{"role": "system", "content": system}, user(f"Results to work on:\nread_file\n{read}\n")])
+    assert (step.event, step.session.parent == chat.session) == (event, event == "side")
+    goes_on(chat)
 
 
 @pytest.mark.parametrize("prompt", [FOLLOW_UP, TITLE_OF, GERMAN], ids=["follow-ups", "title", "German"])
@@ -245,6 +303,50 @@ def test_a_title_call_that_comes_before_its_conversation_is_a_side_call():
     task = "You are a title generator. You output ONLY a thread title. Nothing else."
     step = lab.ask([{"role": "system", "content": task}, user("Which port does the staging database use?")])
     assert step.event == "side"
+
+
+def test_a_title_call_in_any_words_is_a_side_call_where_there_was_no_system_prompt():
+    chat = Chat(Lab(), system="", named="one")
+    for n, (said, answer) in enumerate(turns("zephyr", 3)):
+        chat.turn(f"[10:0{n}] {said}", answer)
+    said = chat.history[0]["content"].partition("] ")[2]
+    step = chat.lab.ask([{"role": "system", "content": GERMAN}, user(said)], headers=chat.headers)
+    assert step.event == "side"
+    chat.lab.answer(step, assistant("Retry policy"))
+    goes_on(chat)
+
+
+def test_a_title_that_repeats_what_the_user_said_makes_no_side_call_of_the_conversation():
+    lab, said = Lab(), "Retry policy of the gateway. Please set its backoff to 4 and tell me why that is enough."
+    lab.answer(lab.ask([{"role": "system", "content": GERMAN}, user(said)]), assistant("Retry policy of the gateway."))
+    step = lab.ask([user(f"{SYSTEM}\n\n{said}")])
+    assert (step.event, step.session.side) == ("new", False)
+
+
+def test_a_word_of_assent_links_no_conversation_to_another():
+    lab = Lab()
+    chats = {project: Chat(lab) for project in ("amber", "zephyr")}
+    for project, chat in chats.items():
+        for said, answer in turns(project, 3):
+            chat.turn(said, answer)
+    chats["amber"].turn("That will do.", "OK.")
+    one = chats["zephyr"]
+    one.history = [user("Three things were set up for it so far."), assistant("OK."), one.history[-1]]
+    assert one.turn("go on", "going on").session.id == one.session
+
+
+def test_a_conversation_whose_title_came_first_goes_on_though_its_times_change():
+    chat = Chat(Lab(), system="", named="one")
+    said, answer = turns("zephyr", 1)[0]
+    chat.lab.answer(
+        chat.lab.ask([{"role": "system", "content": GERMAN}, user(said)], headers=chat.headers), assistant("Retry")
+    )
+    for n in range(4):
+        chat.history[:1] = [user(f"[{n} minutes ago] {SYSTEM}\n\n{said}")]
+        step = chat.send()
+        chat.lab.answer(step, assistant(f"{answer} {n}"))
+        chat.history += [assistant(f"{answer} {n}"), user(f"What of number {n}, and why?")]
+        assert n < 2 or step.event == "turn"
 
 
 @pytest.mark.parametrize("system", [
@@ -378,3 +480,94 @@ def test_a_date_in_a_short_system_prompt_does_not_make_it_another(system):
     chat.history, chat.system = [user(summary_of("zephyr", 5)), *chat.history[-2:]], system.format("2026-04-11 23:59")
     step = chat.turn("go on", "going on")
     assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+def test_a_short_answer_that_another_session_got_too_does_not_link_a_new_conversation(chat):
+    chat.turn("Is that fine with you?", "OK.")
+    example = [user("Great product, I would buy it again."), assistant("OK."), user("Do not buy this one.")]
+    step = another(chat).send(example)
+    assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
+    goes_on(chat)
+
+
+def test_texts_from_one_template_are_looked_for_once(monkeypatch):
+    template = "Classify this ticket by its product, and answer with one word. " * 8
+    looked_for = []
+    speakers = session_side._speakers
+    monkeypatch.setattr(
+        session_side, "_speakers", lambda pieces, text: looked_for.append(pieces) or speakers(pieces, text)
+    )
+    assert not session_side.is_pasted({f"{template} Ticket {n}": "user" for n in range(50)}, [f"{template} And this?"])
+    assert [len(pieces) for found in looked_for for pieces in found.values()] == [1]
+
+
+def test_speakers_are_those_of_whom_something_stands_in_no_text_of_another():
+    words = ["amber birch cedar drift ember flint", "birch cedar drift ember flint", "cedar drift ember flint grove"]
+    for whos in itertools.product(("user", "assistant", "tool"), repeat=3):
+        said = list(zip(words, whos, strict=True))
+        pieces: dict[str, list[tuple[str, str]]] = {}
+        for piece, who in said:
+            pieces.setdefault(piece[:20], []).append((piece, who))
+        for text in (*words, " ".join(words), f"{words[1]} {words[2]}", f"{words[0]} grove"):
+            spans = [(at, at + len(p), who) for p, who in said for at in range(len(text)) if text.startswith(p, at)]
+            apart = {w for a, b, w in spans if not any(c <= a and b <= d and w != v for c, d, v in spans)}
+            assert session_side._speakers(pieces, text) == apart
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shared"),
+    [
+        ("", "", 0),
+        ("", "a", 0),
+        ("a", "a", 1),
+        ("ab", "ac", 1),
+        ("abc", "abcd", 3),
+        ("xbc", "abc", 0),
+        ("aéb", "aéc", 2),
+    ],
+)
+def test_what_two_texts_have_in_common_is_counted_from_their_start(a, b, shared):
+    assert shared_front(a, b) == shared_front(b, a) == shared
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shared"),
+    [
+        ("", "", 0),
+        ("a", "a", 1),
+        ("aa", "a", 1),
+        ("axb", "ayb", 2),
+        ("abab", "ab", 2),
+        ("xa", "ya", 1),
+        ("ab", "ba", 0),
+    ],
+)
+def test_no_character_that_two_texts_share_at_both_ends_is_counted_twice(a, b, shared):
+    assert shared_ends(a, b) == shared_ends(b, a) == shared
+
+
+def test_a_new_conversation_is_not_held_up_by_hundreds_of_long_system_prompts():
+    """Programs put the time or a folder at the end of theirs, so that all of them begin alike."""
+    one, other = ("You are careful. " * 20_000 + end for end in ("It is 09:41.", "It is 10:05."))
+
+    def walked() -> int:
+        return next(n for n, (x, y) in enumerate(zip(one, other, strict=True)) if x != y)
+
+    def seconds(work) -> float:
+        begun = time.perf_counter()
+        assert work() == len("You are careful. ") * 20_000 + len("It is ")
+        return time.perf_counter() - begun
+
+    assert 10 * min(seconds(lambda: shared_front(one, other)) for _ in range(5)) < min(
+        seconds(walked) for _ in range(5)
+    )
+
+
+def test_a_title_call_that_no_word_tells_and_that_came_first_takes_nothing_of_its_conversation_for_lost():
+    lab, (said, answer), (more, _) = Lab(), *turns("zephyr", 2)
+    headers = {"x-session-id": "one"}
+    lab.answer(lab.ask([{"role": "system", "content": GERMAN}, user(said)], headers=headers), assistant("Zephyr"))
+    first = [{"role": "system", "content": SYSTEM}, user(said)]
+    lab.answer(lab.ask(first, headers=headers), assistant(answer))
+    step = lab.ask([*first, assistant(answer), user(more)], headers=headers)
+    assert (step.event, step.session.side) == ("new", False), step.link.why

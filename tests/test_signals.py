@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lantern_proxy import rerank_light, signals_late
-from lantern_proxy.rerank_light import LightError, Trees
+from lantern_proxy import rerank_light, rerank_linear, signals_late
+from lantern_proxy.rerank_light import LightError, Model, Trees
 from lantern_proxy.signals import keywords, said_by, speaker_name
 from lantern_proxy.signals_dates import closeness, spans
 from lantern_proxy.signals_form import ASKED, TRAITS, asked, fits, form_of, traits
@@ -141,12 +141,21 @@ def test_late_interaction_in_bytes_is_that_of_floats_to_two_digits():
     assert maxsim(found, weights) == pytest.approx(weights @ np.clip(found, 0, 1) ** 3 / weights.sum())
 
 
+@pytest.mark.parametrize("words", [0, 1, 7, 8, 9, 17])  # around the words that are compared together
+@pytest.mark.parametrize("kernel", signals_late.kernels())
+def test_all_kernels_of_late_interaction_agree_bit_for_bit(kernel, words):
+    question, told = units(words, 1), [pack(units(n, 10 + n)) for n in (0, 1, 7, 0, 30, 200, 1, 0)]
+    found = best_matches(question, told, kernel=kernel)
+    assert found.shape == (words, len(told))
+    assert found.tolist() == best_matches(question, told, kernel="numpy").tolist()
+
+
 @pytest.mark.parametrize("at_once", [1, 8, 9, 64])
 def test_passages_are_compared_a_few_at_a_time_with_the_same_result(monkeypatch, at_once):
     question, told = units(5, 1), [pack(units(n, 10 + n)) for n in (0, 1, 7, 0, 30, 8, 9, 1, 0)]
-    whole = best_matches(question, told)
+    whole = best_matches(question, told, kernel="numpy")
     monkeypatch.setattr(signals_late, "AT_ONCE", at_once)
-    assert best_matches(question, told) == pytest.approx(whole, abs=1e-6)
+    assert best_matches(question, told, kernel="numpy").tolist() == whole.tolist()
     assert (whole != 0).any(axis=0).tolist() == [len(tokens) > 0 for tokens in told]
 
 
@@ -161,7 +170,7 @@ def test_a_passage_without_tokens_scores_nothing():
     assert best_matches(units(2, 1), [pack(units(0, 2))]).tolist() == [[0.0], [0.0]]
 
 
-def learned(rounds: int = 20) -> tuple[Trees, np.ndarray, np.ndarray]:
+def learned(rounds: int = 20) -> tuple[Model, np.ndarray, np.ndarray]:
     """A model of 60 questions whose evidence is the candidate that is best in a and b together."""
     pytest.importorskip("lightgbm")
     table = np.random.default_rng(3).random((60 * 40, 3)).astype(np.float32)
@@ -230,7 +239,31 @@ def test_a_model_that_cannot_be_used_says_why(tmp_path):
     for name in ("torn.npz", "absent.npz"):
         with pytest.raises(LightError, match="train one"):
             rerank_light.load(tmp_path / name, ("a", "b", "noise"))
-    for fault in ({"depth": 10**9}, {"left": model.left + 10**6}, {"value": model.value[:-1]}):
-        rerank_light.save(replace(model, **fault), tmp_path / "m.npz", {})
-        with pytest.raises(LightError, match="damaged"):
+    trees, linear = model.trees, model.linear
+    for fault in ({"depth": 10**9}, {"left": trees.left + 10**6}, {"value": trees.value[:-1]}):
+        rerank_light.save(Model(replace(trees, **fault), linear), tmp_path / "m.npz", {})
+        with pytest.raises(LightError, match="trees are damaged"):
             rerank_light.load(tmp_path / "m.npz", ("a", "b", "noise"))
+    for fault in ({"weight": linear.weight[:-1]}, {"mean": linear.mean * np.nan}, {"spread": linear.spread * 0}):
+        rerank_light.save(Model(trees, replace(linear, **fault)), tmp_path / "m.npz", {})
+        with pytest.raises(LightError, match="weights are damaged"):
+            rerank_light.load(tmp_path / "m.npz", ("a", "b", "noise"))
+
+
+def test_a_sum_is_learned_from_questions_with_evidence_and_leaves_out_what_never_varies():
+    table = np.random.default_rng(9).random((30 * 20, 3)).astype(np.float32)
+    table[:, 2] = 7.0
+    gold = np.zeros(len(table), bool)
+    for start in range(0, len(table) - 20, 20):  # none for the last question
+        gold[start + np.argmax(table[start : start + 20, 0] - table[start : start + 20, 1])] = True
+    learnt = rerank_linear.fit(table, gold, [20] * 30)
+    assert learnt.weight[0] > 0.5
+    assert learnt.weight[1] < -0.5
+    assert learnt.weight[2] == 0
+    assert not rerank_linear.fit(table, np.zeros_like(gold), [20] * 30).scores(table).any()
+
+
+def test_a_feature_far_out_of_what_was_seen_does_not_drown_the_others():
+    linear = rerank_linear.Linear(np.zeros(2), np.ones(2), np.ones(2))
+    near, far = linear.scores(np.array([[5.0, 1.0], [1e9, 0.0]], np.float32))
+    assert near > far

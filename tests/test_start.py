@@ -14,12 +14,13 @@ from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, echo, http, serving, told, wait_for
 from starlette.testclient import TestClient
 
-from lantern_proxy import __version__, proxy_restorer, proxy_writer
+from lantern_proxy import __version__
 from lantern_proxy.app import create
 from lantern_proxy.bench import serve
 from lantern_proxy.config import RestoreConfig
-from lantern_proxy.proxy_restorer import LateRestorer
-from lantern_proxy.restore import Restorer
+from lantern_proxy.proxy import restorer, writer
+from lantern_proxy.proxy.restorer import LateRestorer
+from lantern_proxy.restore.restorer import Restorer
 
 HISTORY = ("My locker is number 4711.", "Noted.", "Which number was it?")
 LATER = {
@@ -32,13 +33,13 @@ LATER = {
     "lantern_proxy.bm25",
     "lantern_proxy.embed",
     "lantern_proxy.rank",
-    "lantern_proxy.restore",
+    "lantern_proxy.restore.restorer",
 }
 """What a request without a history needs nothing of: tens of milliseconds and of megabytes."""
 
 SERVE = """
 import sys, threading
-from lantern_proxy.cli import cli
+from lantern_proxy.cli.main import cli
 
 def tell():
     for line in sys.stdin:
@@ -83,7 +84,7 @@ def test_what_restores_is_imported_with_the_first_request_that_has_a_history(tmp
         assert http.get(f"{served.url}/lantern/health").json()["status"] == "ok"
         assert served.imported() & LATER == set()
         ask(served.url, body(*HISTORY))
-        assert wait_for(lambda: "lantern_proxy.restore" in served.imported())
+        assert wait_for(lambda: "lantern_proxy.restore.restorer" in served.imported())
 
 
 def test_an_archive_that_holds_something_has_its_restorer_before_the_first_request(tmp_path):
@@ -133,7 +134,7 @@ class Panic(BaseException):
 
 @pytest.mark.parametrize("error", [ImportError("no numpy here"), Panic("native code fell over"), SystemExit(2)])
 def test_a_restorer_that_cannot_be_made_costs_no_answer_is_told_and_is_made_later(tmp_path, monkeypatch, caplog, error):
-    monkeypatch.setattr(proxy_restorer, "AGAIN_S", 0.1)
+    monkeypatch.setattr(restorer, "AGAIN_S", 0.1)
     caplog.set_level("INFO", "lantern")
     errors = [error]
 
@@ -167,7 +168,7 @@ def test_a_restorer_that_cannot_be_made_costs_no_answer_is_told_and_is_made_late
 
 def test_a_start_does_not_wait_for_a_restorer_without_end(tmp_path, monkeypatch):
     may = threading.Event()
-    monkeypatch.setattr(proxy_writer, "MADE_S", 0.1)
+    monkeypatch.setattr(writer, "MADE_S", 0.1)
     with Upstream(echo) as upstream:
         config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=100))
         with serving(config) as url:

@@ -6,11 +6,12 @@ import json
 import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
 
-from lantern_proxy import proxy_keeper, restore_snapshots
 from lantern_proxy.archive import Archive
-from lantern_proxy.archive_snapshots import folder
+from lantern_proxy.archive.snapshots import folder
 from lantern_proxy.bm25 import BUILT
 from lantern_proxy.config import PrivacyConfig, RestoreConfig, TenantConfig
+from lantern_proxy.proxy import keeper as proxy_keeper
+from lantern_proxy.restore import snapshots
 
 PATIENT = RestoreConfig(scope="tenant", deadline_ms=20_000)
 ASK = "Who keeps the north gate's key, and what is its number?"
@@ -86,7 +87,7 @@ def test_a_tried_restore_stays_in_its_tenant_and_leaves_nothing_behind(tmp_path)
 @pytest.mark.skipif(not BUILT, reason="the numpy twin makes no snapshots")
 def test_retention_by_the_proxy_takes_the_snapshots_with_it(tmp_path, monkeypatch):
     """An index that was kept beside the archive holds the terms of what is too old."""
-    monkeypatch.setattr(restore_snapshots, "LEAST", 5)
+    monkeypatch.setattr(snapshots, "LEAST", 5)
     settings = {"restore": PATIENT}
     path = tmp_path / "lantern.db"
 

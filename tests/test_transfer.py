@@ -8,9 +8,10 @@ from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, serving
 from test_archive import MINE, NASTY, OTHER, block, passage, passed_over, record
 
-from lantern_proxy import chunk, cli
+from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ArchiveError
-from lantern_proxy.archive_transfer import take_in
+from lantern_proxy.archive.transfer import take_in
+from lantern_proxy.cli import main as cli
 from lantern_proxy.turn import Placed
 
 
@@ -103,7 +104,7 @@ def test_after_a_move_to_another_machine_a_conversation_goes_on_and_restores_wor
         (tmp_path / "new").mkdir()
         moved = config_for(upstream, tmp_path / "new", tenants={"alice": {"keys_sha256": [SHA_OF_SK_ONE]}})
         told = run("import", tmp_path / "out.jsonl", "--tenant", "alice", "--archive", moved.archive.path)
-        assert "alice: 1 sessions, 10 messages" in told.output
+        assert "alice: 1 session, 10 messages" in told.output
         with serving(moved) as url:
             ask(url, body(*said[-2:], "what is the vault number?"))
             assert "XYLOPHONE-42" in upstream.got[-1].texts

@@ -1,6 +1,7 @@
 """Who gets a request, and what becomes of a call that fails."""
 
 import asyncio
+import contextlib
 import time
 
 import httpx
@@ -10,7 +11,7 @@ from scripted import CHUNKED, Upstream, say
 from lantern_proxy.config import UpstreamConfig
 from lantern_proxy.upstream import Upstream as Client
 from lantern_proxy.upstream import UpstreamError, _Base
-from lantern_proxy.upstream_http1 import host_of
+from lantern_proxy.upstream.http1 import host_of
 
 DEFAULT = UpstreamConfig()
 DEEP = UpstreamConfig(openai="https://router.example/api/v1", anthropic="https://claude.example/proxy")
@@ -118,7 +119,9 @@ def test_nobody_there_is_a_502_and_comes_before_the_timeout():
     with Upstream() as upstream:
         pass
     started = time.monotonic()
-    with pytest.raises(UpstreamError, match=r"upstream 127\.0\.0\.1 cannot be reached") as failure:
+    with pytest.raises(
+        UpstreamError, match=r"upstream 127\.0\.0\.1:\d+ cannot be reached: connection refused"
+    ) as failure:
         call(upstream, connect_timeout_s=30)
     assert failure.value.status == 502
     assert time.monotonic() - started < 30
@@ -153,6 +156,25 @@ def test_connections_are_used_again_and_a_dead_one_is_replaced():
 
     with Upstream(answer=once) as upstream:
         assert asyncio.run(through(upstream)) == 6
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_answer_that_was_read_ahead_gives_its_connection_back(whole):
+    async def through(upstream: Upstream) -> int:
+        async with Client(UpstreamConfig(openai=f"{upstream.url}/v1", max_connections=1)) as client:
+            for _ in range(2):
+                answer = await client.send("GET", "/v1/models", b"", [], b"")
+                with contextlib.nullcontext() if whole else pytest.raises(UpstreamError):
+                    await answer.read()
+        return len(upstream.got)
+
+    async def breaks_off(got, wire):
+        await wire.head(400, ("content-length", "9"))
+        await wire.send(b"too")
+        wire.writer.close()
+
+    with Upstream(answer=say(400, b"too long") if whole else breaks_off) as upstream:
+        assert asyncio.run(asyncio.wait_for(through(upstream), 30)) == 2
 
 
 def test_an_answer_that_was_read_ahead_can_be_read_again():

@@ -12,10 +12,10 @@ import pytest
 import uvloop
 from scripted import CHUNKED, Upstream, say
 
-from lantern_proxy import upstream_errors
-from lantern_proxy.upstream_connection import _HIGH_BYTES
-from lantern_proxy.upstream_errors import TransportError
-from lantern_proxy.upstream_http1 import Answer, Http1, Origin
+from lantern_proxy.upstream import dial, errors
+from lantern_proxy.upstream.connection import _HIGH_BYTES
+from lantern_proxy.upstream.errors import TransportError
+from lantern_proxy.upstream.http1 import Answer, Http1, Origin
 
 BIG = bytes(range(256)) * 8_192
 
@@ -201,7 +201,7 @@ def test_what_a_new_connection_refuses_is_not_sent_again():
         async def work(ask, *_):
             await ask()
 
-        with pytest.raises(upstream_errors.RemoteProtocolError):
+        with pytest.raises(errors.RemoteProtocolError):
             run(upstream, work)
     assert len(upstream.got) == 1
 
@@ -221,7 +221,7 @@ def test_a_post_that_its_server_may_have_worked_on_is_not_sent_again():
         await ask()
         await ask()
 
-    with Upstream(answer=late) as upstream, pytest.raises(upstream_errors.RemoteProtocolError):
+    with Upstream(answer=late) as upstream, pytest.raises(errors.RemoteProtocolError):
         run(upstream, work)
     assert len(count) == 2
 
@@ -332,7 +332,7 @@ def test_silence_is_a_read_timeout_and_a_slow_stream_is_none():
         await wire.head(200, CHUNKED)
         await wire.closed()
 
-    with Upstream(answer=silent) as upstream, pytest.raises(upstream_errors.ReadTimeout):
+    with Upstream(answer=silent) as upstream, pytest.raises(errors.ReadTimeout):
         run(upstream, work, silence_s=0.3)
 
 
@@ -349,7 +349,7 @@ def test_a_server_that_takes_nothing_is_a_write_timeout():
         transport = ours(silence_s=0.5)
         origin = Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
         try:
-            with pytest.raises(upstream_errors.WriteTimeout):
+            with pytest.raises(errors.WriteTimeout):
                 await transport.ask(origin, b"POST", b"/", [], BIG * 20)
         finally:
             await transport.aclose()
@@ -385,6 +385,91 @@ def test_an_answer_that_comes_before_the_body_is_sent_is_the_answer():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_upstream_that_answers_or_goes_is_noticed_while_the_client_sends_nothing(answers):
+    async def stalled():
+        yield b"first"
+        await asyncio.Event().wait()
+
+    async def main():
+        async def hang_up(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            if answers:
+                writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig")
+                await writer.drain()
+            else:
+                writer.close()
+
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        transport = ours()
+        origin = Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
+        asking = transport.ask(origin, b"POST", b"/", [], stalled())
+        if answers:
+            answer = await asyncio.wait_for(asking, 30)
+            assert (answer.status, [c async for c in answer]) == (413, [b"big"])
+            answer.close()
+        else:
+            with pytest.raises(TransportError):
+                await asyncio.wait_for(asking, 30)
+        assert len(asyncio.all_tasks()) <= 2, "nobody waits for the client's next piece any more"
+        await transport.aclose()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_what_the_body_of_a_request_raises_reaches_who_asked():
+    async def broken():
+        yield b"first"
+        raise ValueError("the client left")
+
+    async def work(ask, *_):
+        with pytest.raises(ValueError, match="the client left"):
+            await ask(body=broken())
+
+    with Upstream(answer=say(200, b"{}")) as upstream:
+        run(upstream, work)
+
+
+def test_of_two_addresses_that_connect_at_once_one_socket_is_closed(monkeypatch):
+    opened = []
+
+    async def main():
+        together = asyncio.Event()
+
+        async def open_together(_):
+            opened.append(socket.socket())
+            own = opened[-1]
+            await together.wait()
+            return own
+
+        monkeypatch.setattr(dial, "_open", open_together)
+        monkeypatch.setattr(dial, "_AFTER_S", 0.001)
+        asyncio.get_running_loop().call_later(0.1, together.set)
+        kept = await dial._first([None, None])
+        await asyncio.sleep(0.01)
+        assert [sock.fileno() >= 0 for sock in opened].count(True) == 1
+        assert kept.fileno() >= 0
+        kept.close()
+
+    asyncio.run(main())
+
+
+def test_a_body_may_come_slowly_on_a_connection_that_was_used_before():
+    async def slowly():
+        for _ in range(10):
+            yield b"piece"
+            await asyncio.sleep(0.1)
+
+    async def work(ask, *_):
+        await ask()
+        return await ask(body=slowly())
+
+    with Upstream(answer=say(200, b"{}")) as upstream:
+        assert run(upstream, work, silence_s=0.5) == (200, b"{}")
+    assert upstream.connections == 1
+
+
 def test_more_requests_than_connections_wait_their_turn_and_all_are_answered():
     at_once = most = 0
 
@@ -413,7 +498,7 @@ def test_a_header_cannot_end_its_line(bad):
     async def work(ask, *_):
         await ask(headers=[bad])
 
-    with Upstream() as upstream, pytest.raises(upstream_errors.LocalProtocolError):
+    with Upstream() as upstream, pytest.raises(errors.LocalProtocolError):
         run(upstream, work)
     assert upstream.got == []
 
@@ -467,7 +552,7 @@ def test_tls_is_spoken_and_a_certificate_that_nobody_vouches_for_is_refused(tmp_
     if trusted:
         assert asyncio.run(main()) == [b"hi"]
     else:
-        with pytest.raises(upstream_errors.ConnectError, match=r"(?i)certificate"):
+        with pytest.raises(errors.ConnectError, match=r"(?i)certificate"):
             asyncio.run(main())
 
 
@@ -500,7 +585,7 @@ def test_a_server_that_takes_a_connection_and_ends_is_told_as_httpx_does(loop, b
 
         transport._dial = late
         for _ in range(3):  # each gives its place back
-            with pytest.raises(upstream_errors.ReadError):
+            with pytest.raises(errors.ReadError):
                 await transport.ask(origin, b"POST", b"/", [], body() if callable(body) else body)
         server.close()
         await transport.aclose()

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import httpx
 import pytest
 
-from lantern_proxy.upstream_litellm import LitellmTransport
+from lantern_proxy.upstream.litellm import LitellmTransport
 from lantern_proxy.wire import CHAT, RESPONSES
 
 pytestmark = pytest.mark.skipif(find_spec("litellm") is None, reason="the extra `litellm` is not installed")

@@ -1,14 +1,18 @@
 """What every protocol shares: headers, encodings, events, JSON with places."""
 
+import gc
 import gzip
 import json
 import random
+import time
 import zlib
+from functools import partial
 
 import pytest
 import zstandard
 
-from lantern_proxy.wire import protocol_of
+from lantern_proxy.turn import without_blocks
+from lantern_proxy.wire import CHAT, MESSAGES, RESPONSES, protocol_of
 from lantern_proxy.wire.headers import identity, user_id_session
 from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, accept_readable, decoded, outgoing, returning
 from lantern_proxy.wire.json import (
@@ -333,3 +337,53 @@ def test_the_session_within_a_user_id_is_found(user_id, session):
 )
 def test_memory_paths_are_told_by_how_they_end(path, known):
     assert (protocol_of(path) is not None) == known
+
+
+def seconds(work) -> float:
+    """The best of two, without the collector of garbage, whose work depends on what else is there."""
+
+    def once() -> float:
+        begun = time.perf_counter()
+        work()
+        return time.perf_counter() - begun
+
+    gc.disable()
+    try:
+        return min(once(), once())
+    finally:
+        gc.enable()
+
+
+def empty_members(n: int) -> None:
+    decoded(gzip.compress(b"") * 20 * n, "gzip")
+
+
+def sent_back(n: int) -> None:
+    block = b"<restored_context passages=1>x</restored_context> and "
+    assert without_blocks(b'"' + block * 40 * n + b'"') == b'"' + b" and " * 40 * n + b'"'
+
+
+@pytest.mark.parametrize("work", [empty_members, sent_back])
+def test_many_pieces_of_a_body_take_as_long_each_as_few(work):
+    few, many = (seconds(partial(work, n)) for n in (200, 3_200))
+    assert many < 100 * few, "sixteen times as many; the square of that is 256"
+
+
+PIECE = "word" * 2_000
+DELTAS = {
+    "citations": (MESSAGES, {"type": "content_block_delta", "delta": {"citation": {"cited_text": "x"}}}, 32_000),
+    "texts": (CHAT, {"choices": [{"delta": {"content": PIECE}}]}, 3_200),
+    "arguments": (CHAT, {"choices": [{"delta": {"tool_calls": [{"function": {"arguments": PIECE}}]}}]}, 3_200),
+    "inputs": (MESSAGES, {"type": "content_block_delta", "delta": {"partial_json": PIECE}}, 3_200),
+    "output": (RESPONSES, {"type": "response.output_text.delta", "item_id": "a", "delta": PIECE}, 3_200),
+}
+
+
+@pytest.mark.parametrize(("protocol", "event", "n"), DELTAS.values(), ids=DELTAS.keys())
+def test_a_long_answer_takes_hardly_longer_than_events_that_say_nothing(protocol, event, n):
+    def stream(each: dict) -> bytes:
+        return (b"data: %s\n\n" % json.dumps(each).encode()) * n
+
+    said, nothing = stream(event), stream({"type": "ping", "unknown": event})
+    read = partial(protocol.read_answer, streamed=True)
+    assert seconds(partial(read, said)) < 30 * seconds(partial(read, nothing))

@@ -84,6 +84,18 @@ def test_nothing_of_one_tenant_is_compared_with_anothers():
     assert rereads.read("a", CHAT.read, second) == CHAT.read(second)
 
 
+@pytest.mark.parametrize("where", ["opening", "message"])
+def test_a_body_that_goes_on_with_much_is_left_to_a_thread(where):
+    much, little = "x" * 300_000, "x" * LEAST_BYTES
+    first, then = (little, little) if where == "opening" else (little, much)
+    more = {"system": much} if where == "opening" else {}
+    bodies = [json.dumps({**more, **json.loads(chat(*texts))}).encode() for texts in ([first], [first, then])]
+    rereads = Rereads()
+    rereads.keep("a", seen(CHAT.read, "messages", bodies[0], CHAT.read(bodies[0])))
+    assert again(seen(CHAT.read, "messages", bodies[0], CHAT.read(bodies[0])), bodies[1]) is not None
+    assert rereads.read("a", CHAT.read, bodies[1]) is None
+
+
 def test_what_is_kept_is_bounded():
     rereads, big = Rereads(), "x" * 4_000_000
     for n in range(60):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from scripted import Upstream, body, config_for, process, told, wait_for
+from scripted import Upstream, ask, body, config_for, process, told, wait_for
 from test_durability import converse, texts_of
 
 from lantern_proxy.admin.metrics import merged
@@ -234,3 +234,21 @@ def test_samples_are_told_apart_by_worker():
         "# HELP lantern_worker_up U.", "# TYPE lantern_worker_up gauge",
         'lantern_worker_up{worker="0"} 1.0', 'lantern_worker_up{worker="1"} 1.0', 'lantern_worker_up{worker="2"} 0.0',
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_second_server_of_one_archive_is_told_of_the_first_and_one_that_follows_it_is_not(
+    upstream, tmp_path, workers
+):
+    config = config_for(upstream, tmp_path)
+    for _ in range(2):  # the second round comes after the first pair has ended
+        with process(config, "--workers", workers) as (first, url), process(config) as (second, other):
+            assert ask(url, body("To the first.")).status_code == ask(other, body("To the second.")).status_code == 200
+            for serve in (second, first):
+                serve.send_signal(signal.SIGTERM)
+                assert serve.wait(60) == 0
+            told = second.stderr.read()
+            assert f"(process {first.pid}) serves {config.archive.path}, too" in told
+            assert "--workers" in told
+            assert "serves" not in first.stderr.read()
+    assert not list(tmp_path.glob("*-serve"))

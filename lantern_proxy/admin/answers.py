@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from lantern_proxy.archive import Edit, Hit, Marked, PruneReport, Receipt, RequestRow, SessionRow, TenantSummary, Why
-from lantern_proxy.archive_overview import Counts, Overview, Shown, Timeline
+from lantern_proxy.archive.overview import Counts, Overview, Shown, Timeline
 from lantern_proxy.turn import Passage, Preview
 
 Schema = dict[str, Any]

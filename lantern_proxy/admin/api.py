@@ -98,7 +98,8 @@ def _sessions(archive: Archive, request: Request) -> Any:
     ]
     rows.sort(key=lambda pair: -pair[0].last_seen_at)
     page = rows[offset : offset + limit]
-    counts = {mine.tenant: mine.counts([row.id for row, of in page if of is mine]) for _, mine in page}
+    owners = {mine.tenant: mine for _, mine in page}
+    counts = {name: mine.counts([row.id for row, of in page if of is mine]) for name, mine in owners.items()}
     return [asdict(row) | {"tenant": mine.tenant} | asdict(counts[mine.tenant][row.id]) for row, mine in page]
 
 
@@ -180,7 +181,10 @@ def _why(archive: Archive, request: Request) -> Any:
 
 
 def _passage(archive: Archive, request: Request) -> Any:
-    id_ = int(request.path_params["passage"])
+    named = request.path_params["passage"]
+    if not named.isascii() or not named.isdigit():
+        raise ValueError(f"passage is {named}; use its number, which /lantern/api/search gives")
+    id_ = int(named)
     for mine in _mine(archive, request):
         passage = mine.passages_by_id([id_]).get(id_)
         if passage is not None:

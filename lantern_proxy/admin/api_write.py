@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 from lantern_proxy import chunk, reinforce
 from lantern_proxy.admin.shape import Endpoint, answer, error
 from lantern_proxy.archive import Archive, ArchiveError, PruneReport, PruneRule, TenantArchive
-from lantern_proxy.archive_forget import ForgetRule
+from lantern_proxy.archive.forget import ForgetRule
 from lantern_proxy.config import Config
 
 Body = dict[str, Any]

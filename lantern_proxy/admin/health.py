@@ -29,7 +29,7 @@ async def status_of(scope: Scope) -> dict[str, Any]:
     own, others = snapshot(scope["app"].state), scope["app"].state.others
     if others is None or scope.get(PASSED):
         return own
-    found = {n: json.loads(body) for n, body in (await others.told(scope)).items()} | {others.number: own}
+    found = {n: json.loads(body) for n, body in (await others.answers(scope)).items()} | {others.number: own}
     each = [found.get(number, {"status": "down"}) for number in others.numbers]
     sums = {
         name: dict(sum((Counter(one.get(name, {})) for one in each), Counter()))

@@ -18,7 +18,7 @@ async def prometheus(request: Request) -> Response:
 
     text, others = metrics_text.text(request.app.state), request.app.state.others
     if others is not None and not request.scope.get(PASSED):
-        found = {n: body.decode() for n, body in (await others.told(request.scope)).items()} | {others.number: text}
+        found = {n: body.decode() for n, body in (await others.answers(request.scope)).items()} | {others.number: text}
         text = merged(found, others.numbers)
     return Response(text, media_type=metrics_text.CONTENT_TYPE)
 

@@ -10,7 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 from prometheus_client.registry import Collector
 from starlette.datastructures import State
 
-from lantern_proxy.archive_file import size_bytes
+from lantern_proxy.archive.file import size_bytes
 
 __all__ = ["CONTENT_TYPE", "text"]
 

@@ -7,7 +7,7 @@ rebinds a name of its own to 127.0.0.1 does not.
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from lantern_proxy.admin import metrics
@@ -40,8 +40,10 @@ def attach(state: Any) -> None:
 
 
 async def nothing_here(request: Request) -> Response:
+    if request.scope["path"] in ("/lantern", "/lantern/") and request.method in ("GET", "HEAD"):  # what people type
+        return RedirectResponse("/lantern/ui")
     message = (
         f"lantern has nothing at {request.url.path}; see /lantern/ui, /lantern/health, /lantern/metrics and "
-        "/lantern/api/sessions"
+        "/lantern/api/openapi.json"
     )
     return JSONResponse({"error": {"message": message}}, 404)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from lantern_proxy.archive_rows import dumps
+from lantern_proxy.archive.rows import dumps
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")

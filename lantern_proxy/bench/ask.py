@@ -20,7 +20,7 @@ import click
 import httpx
 
 from lantern_proxy.config import default_cache_dir
-from lantern_proxy.restore_models import Price, counter, tables
+from lantern_proxy.restore.models import Price, counter, tables
 
 TRIES = 4
 WAIT_S, MOST_WAIT_S = 1.0, 60.0

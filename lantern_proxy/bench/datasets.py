@@ -1,9 +1,10 @@
-"""Readers of the published test collections, all into one form: conversations with questions whose evidence is known.
+"""Readers of test collections, all into one form: conversations with questions whose evidence is known.
 
     locomo(path)        LoCoMo (Maharana et al. 2024), the JSON that its authors publish
     beam(folder)        BEAM (long chats with probing questions), one JSON or JSON.gz file a chat
     longmemeval(path)   LongMemEval (Wu et al. 2024), longmemeval_s.json and its kin
     ir(folder)          any collection in BEIR's layout: corpus.jsonl, queries.jsonl, qrels.tsv
+    labelled(path)      conversations of your own, as JSON lines
 
 Nothing is downloaded: the files are the user's to fetch. What cannot be read is a DataError.
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 
 class DataError(ValueError):
@@ -48,6 +49,8 @@ class Asked:
     gold: frozenset[str]
     """Ids of candidates; never empty."""
     category: str
+    answer: str = ""
+    """What the data gives as one, where it does."""
     at: float = 0.0
     """Unix seconds when it is asked; 0 when the data does not say."""
     grades: Mapping[str, float] = field(default_factory=dict)
@@ -61,6 +64,14 @@ class Conversation:
     id: str
     candidates: tuple[Candidate, ...]
     questions: tuple[Asked, ...]
+
+
+def published(path: Path) -> Literal["locomo", "beam", ""]:
+    """Which of the two a file looks like. DataError when it is no JSON."""
+    raw = _json(path)
+    if isinstance(raw, list) and raw and isinstance(raw[0], dict) and "conversation" in raw[0]:
+        return "locomo"
+    return "beam" if isinstance(raw, dict) and "probing_questions" in raw else ""
 
 
 def locomo(path: Path) -> list[Conversation]:
@@ -80,7 +91,9 @@ def _locomo_sample(sample: Mapping[str, Any], path: Path) -> Conversation:
         known = {candidate.id for candidate in candidates}
         asked = [(qa, frozenset(qa["evidence"]) & known) for qa in sample["qa"]]
         questions = tuple(
-            Asked(text=qa["question"], gold=gold, category=str(qa["category"])) for qa, gold in asked if gold
+            Asked(text=qa["question"], gold=gold, category=str(qa["category"]), answer=_answer(qa, "answer"))
+            for qa, gold in asked
+            if gold
         )
         return Conversation(id=str(sample["sample_id"]), candidates=candidates, questions=questions)
     except (KeyError, TypeError, AttributeError) as error:
@@ -99,8 +112,15 @@ def _locomo_turns(conversation: Mapping[str, Any]) -> Iterator[Candidate]:
 
 
 def beam(folder: Path) -> list[Conversation]:
-    """Chats of BEAM, by name of file. A batch is a session; the generator's tag is cut off the users' messages."""
-    files = sorted(file for file in folder.glob("*") if file.name.endswith((".json", ".json.gz")))
+    """Chats of BEAM, by name of file. A batch is a session; the generator's tag is cut off the users' messages.
+
+    folder: with the chats, or the file of one
+    """
+    files = (
+        [folder]
+        if folder.is_file()
+        else sorted(file for file in folder.glob("*") if file.name.endswith((".json", ".json.gz")))
+    )
     if not files:
         raise DataError(f"{folder}: holds no .json or .json.gz file; name the folder with BEAM's chats")
     return [_beam_chat(file) for file in files]
@@ -110,13 +130,16 @@ _TAG = re.compile(r"\s*->->\s*[\d,.\s]+$")
 """What BEAM's generator left at the end of a message: `->-> 1,1`."""
 
 
+_BEAM_ANSWERS = ("answer", "ideal_answer", "ideal_summary")
+
+
 def _beam_chat(file: Path) -> Conversation:
     chat = _json(file)
     try:
         candidates = tuple(_beam_messages(chat["chat"]))
         known = {candidate.id for candidate in candidates}
         questions = tuple(
-            Asked(text=each["question"], gold=gold, category=category)
+            Asked(text=each["question"], gold=gold, category=category, answer=_answer(each, *_BEAM_ANSWERS))
             for category, asked in chat["probing_questions"].items()
             for each in asked
             if (gold := frozenset(map(str, _leaves(each.get("source_chat_ids")))) & known)
@@ -241,6 +264,10 @@ def _text(path: Path) -> str:
         raise DataError(f"{path}: cannot be read: {error}") from None
 
 
+def _answer(asked: Mapping[str, Any], *names: str) -> str:
+    return next((str(asked[name]) for name in names if asked.get(name) not in (None, "")), "")
+
+
 def _leaves(value: Any) -> Iterator[Any]:
     """Everything in nested lists and dicts that is neither."""
     if isinstance(value, Mapping):
@@ -263,3 +290,39 @@ def _time(text: str, form: str) -> float:
         return datetime.strptime(text.strip(), form).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return 0.0
+
+
+def labelled(path: Path) -> list[Conversation]:
+    """Conversations of your own, one a line; DataError names the line and the fault.
+
+    {"id": "a", "candidates": [{"id": "1", "session": "s1", "speaker": "user", "text": "...", "at": 1700000000}],
+     "questions": [{"text": "...", "gold": ["1"]}]}
+    """
+    found = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        if line.strip():
+            try:
+                found.append(_conversation(json.loads(line)))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                wanted = '{"id", "candidates": [{"id", "session", "speaker", "text"}], "questions": [{"text", "gold"}]}'
+                raise DataError(f"{path}:{number}: {error!r}; a line is {wanted}") from None
+    if not found:
+        raise DataError(f"{path}: holds no conversation; write one JSON object a line")
+    return found
+
+
+def _conversation(raw: dict[str, Any]) -> Conversation:
+    candidates = tuple(
+        Candidate(id=str(c["id"]), session=str(c["session"]), speaker=str(c["speaker"]), text=str(c["text"]),
+                  at=float(c.get("at", 0)))
+        for c in raw["candidates"]
+    )  # fmt: skip
+    known = {candidate.id for candidate in candidates}
+    questions = []
+    for asked in raw["questions"]:
+        gold = frozenset(map(str, asked["gold"]))
+        if not gold or not gold <= known:
+            raise ValueError(f"question {asked['text'][:40]!r} has evidence {sorted(gold - known)}, no candidate's id")
+        questions.append(Asked(text=str(asked["text"]), gold=gold, category=str(asked.get("category", "")),
+                               at=float(asked.get("at", 0))))  # fmt: skip
+    return Conversation(id=str(raw["id"]), candidates=candidates, questions=tuple(questions))

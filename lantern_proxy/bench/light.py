@@ -14,9 +14,9 @@ from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer
 from lantern_proxy.bench.pipelines_product import Archived, Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.rank import Ints
-from lantern_proxy.rerank_light import LightError, Trees
-from lantern_proxy.restore_features import FEATURES, LEXICAL, Ranked
-from lantern_proxy.restore_light import POOL, Light, examples, open_light
+from lantern_proxy.rerank_light import LightError, Model
+from lantern_proxy.restore.features import FEATURES, LEXICAL, Ranked
+from lantern_proxy.restore.light import POOL, Light, examples, open_light
 
 Progress = Callable[[int], None]
 
@@ -73,7 +73,7 @@ def collect(default: Default, conversation: Conversation, advance: Progress) -> 
     return Examples(conversation.id, *joined)
 
 
-def grow(parts: Sequence[Examples]) -> Trees:
+def grow(parts: Sequence[Examples]) -> Model:
     """Train on all of `parts`."""
     width = parts[0].table.shape[1]
     names = FEATURES if width == len(FEATURES) else LEXICAL

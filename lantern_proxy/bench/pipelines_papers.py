@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lantern_proxy.analyze import query_terms, specifics, terms
+from lantern_proxy.analyze import query_terms, terms
+from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer, refuse_unknown
 from lantern_proxy.bench.pipelines_single import Bm25, Dense, Fts5

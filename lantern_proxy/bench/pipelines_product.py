@@ -19,12 +19,12 @@ from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.config_retrieval import RetrievalConfig
 from lantern_proxy.embed import available
 from lantern_proxy.rank import Ints
-from lantern_proxy.restore_ask import Ask
-from lantern_proxy.restore_dense import Dense
-from lantern_proxy.restore_light import Reorder
-from lantern_proxy.restore_question import read_question
-from lantern_proxy.restore_scope import Key, Scope
-from lantern_proxy.restore_signals import WEIGHTS, gather
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.dense import Dense
+from lantern_proxy.restore.light import Reorder
+from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.scope import Key, Scope
+from lantern_proxy.restore.signals import WEIGHTS, gather
 from lantern_proxy.turn import Filed, Passage, Role, item, message
 
 TENANT = "bench"

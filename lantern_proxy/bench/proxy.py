@@ -20,12 +20,12 @@ from statistics import quantiles
 
 import click
 
+from lantern_proxy.archive import Archive
 from lantern_proxy.bench import proxy_process as processes
 from lantern_proxy.bench.numbers import NUMBERS, without_nan
 from lantern_proxy.bench.proxy_client import Connection, Reply, dial
 from lantern_proxy.bench.proxy_process import Gateway
-from lantern_proxy.bench.proxy_report import merged, table, write_report
-from lantern_proxy.bench.proxy_row import Row
+from lantern_proxy.bench.proxy_report import Row, merged, table, write_report
 from lantern_proxy.bench.proxy_talk import Talk, compacted, facts
 from lantern_proxy.bench.proxy_upstream import script
 
@@ -57,6 +57,8 @@ class Case:
     seconds: float = 2.0
     busy: bool = False
     """Passages wait for the embedder all the time."""
+    embedded: bool = False
+    """What was lost has its vectors before it is asked for, as after a conversation at the pace of people."""
 
 
 @dataclass(slots=True)
@@ -190,12 +192,13 @@ async def _restore_one(
         talk.say("assistant", f"Noted: {text[-40:]}")
     talk.say("user", "Thank you. What is next?")
     await connection.post(path, talk.body(), session)
-    if case.busy:
-        await asyncio.sleep(0.4)
-    questions: list[str] = []
-    carried = 0
+    if case.embedded and route.gateway.archive is not None:
+        await asyncio.to_thread(wait_for_vectors, route.gateway.archive)
+    turns: list[tuple[str, str]] = []
+    carried, answer = 0, "Noted."
     for _, _, question in known:
-        body = compacted(talk, [*questions, question])
+        turns.append((answer, question))
+        body = compacted(talk, turns)
         reply = await connection.post(path, body, session)
         beside = await plain.post(path, body)
         added = int(reply.headers.get(b"x-lantern-chars", b"0"))
@@ -204,8 +207,7 @@ async def _restore_one(
         elif added > carried:
             route.replies.append(reply)
             direct.replies.append(beside)
-        carried = added
-        questions.append(question)
+        carried, answer = added, said(reply.body, streamed=False)
 
 
 # --- cases ---------------------------------------------------------------------------------------------------------
@@ -251,6 +253,7 @@ def _row(case: Case, direct: Route, route: Route, cpu_s: float, rss_mb: float) -
         delay_p50_ms=their_lag[0] - lag[0], delay_p99_ms=their_lag[2] - lag[2],
         per_s=asked / route.busy_s if route.busy_s else math.nan,
         per_core_s=1000 / cpu_ms if cpu_ms else math.nan, cpu_ms=cpu_ms, rss_mb=rss_mb,
+        direct_delay_p99_ms=lag[2],
     )  # fmt: skip
 
 
@@ -265,10 +268,14 @@ def _quantiles(values: Sequence[float]) -> tuple[float, float, float]:
 def cases(
     sizes: Sequence[int], crowds: Sequence[int], memory: Sequence[str], seconds: float, *, dense: bool = False
 ) -> Iterator[Case]:
-    """Each size alone, by kind of memory and history; then many at once, streamed and not; then paced streams.
+    """Restores; each size alone, by kind of memory and history; many at once, streamed and not; paced streams.
 
-    dense: the passages of many at once are more than an embedder can follow
+    Restores come first: what they lose would wait for its vectors behind the passages of all other cases.
+
+    dense: with the embedder, which cannot follow the passages of many at once; lost ones have their vectors
     """
+    if "restore" in memory:
+        yield Case(memory="restore", seconds=seconds, embedded=dense)
     for size in sizes:
         for kind in memory:
             if kind == "restore":
@@ -276,8 +283,6 @@ def cases(
             yield Case(memory=kind, size_bytes=size, seconds=seconds)
             if kind == "on" and size > 10_000:
                 yield Case(memory=kind, size_bytes=size, growing=False, seconds=seconds)
-    if "restore" in memory:
-        yield Case(memory="restore", seconds=seconds)
     crowd_memory = "on" if "on" in memory else memory[0]
     for crowd in crowds:
         if crowd > 1:
@@ -332,13 +337,7 @@ def command(
         direct = stack.enter_context(processes.upstream(upstream_port))
         more = settings or ("{}" if dense else "embed: {enabled: 'off'}")
         gateways = [stack.enter_context(processes.lantern(direct, Path(folder), more))]
-        for peer in peers:
-            spawn = PEERS.get(peer)
-            try:
-                made = spawn(direct, Path(folder)) if spawn else processes.running(peer)
-                gateways.append(stack.enter_context(made))
-            except RuntimeError as error:
-                raise click.ClickException(str(error)) from None
+        gateways += [_peer(stack, peer, direct, Path(folder)) for peer in peers]
         if dense:
             _wait_for_embedder(gateways[0])
         for case in plan:
@@ -359,11 +358,31 @@ def command(
         click.echo(f"\n{table(rows)}")
 
 
+def _peer(stack: ExitStack, name: str, direct: str, folder: Path) -> Gateway:
+    """One of PEERS in front of the model at `direct`, or the gateway that runs at the URL `name`."""
+    spawn = PEERS.get(name)
+    try:
+        return stack.enter_context(spawn(direct, folder) if spawn else processes.running(name))
+    except RuntimeError as error:
+        raise click.ClickException(str(error)) from None
+
+
 def _asked_for() -> str:
     """The command as it was given, without where its lines go."""
     words = iter(sys.argv[sys.argv.index("proxy") + 1 :] if "proxy" in sys.argv else [])
     kept = [shlex.quote(word) for word in words if word not in ("--merge", "--write") or not next(words, None)]
     return " ".join(["lantern bench proxy", *kept])
+
+
+def wait_for_vectors(archive: Path, within_s: float = 60.0) -> None:
+    """Until everything is cut into passages and each has its vector. ClickException when some do not get theirs."""
+    until = time.monotonic() + within_s
+    with Archive(archive, read_only=True) as opened:
+        while opened.uncut(1) or opened.unembedded(1):
+            if time.monotonic() > until:
+                told = f"passages got no vectors within {within_s:g} s; `lantern doctor` says what the embedder lacks"
+                raise click.ClickException(told)
+            time.sleep(0.02)
 
 
 def _wait_for_embedder(gateway: Gateway) -> None:

@@ -27,6 +27,8 @@ class Gateway:
     headers: tuple[str, ...] = ()
     prefix: str = ""
     """What it wants in front of a model's name."""
+    archive: Path | None = None
+    """Lantern's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def lantern(upstream_url: str, folder: Path, settings: str = "", *arguments: str
         banner = process.stdout.readline()
         if not banner:
             raise RuntimeError("lantern did not start; see its message above")
-        yield Gateway("lantern", json.loads(banner)["url"], process.pid)
+        yield Gateway("lantern", json.loads(banner)["url"], process.pid, archive=folder / "lantern.db")
 
 
 @contextmanager

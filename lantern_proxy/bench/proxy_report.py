@@ -1,29 +1,30 @@
-"""The table and the plot of `lantern bench proxy`."""
+"""What `lantern bench proxy` says: its measured lines, their table and their plot."""
 
 import json
 import math
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from lantern_proxy.bench.numbers import without_nan
 from lantern_proxy.bench.plot import Line, lines
-from lantern_proxy.bench.proxy_row import Row
 
 _HEAD = (
     "gateway", "memory", "request", "at once", "added p50", "p95", "p99", "to first byte", "piece p99", "CPU ms",
     "per core and s", "RSS MB", "errors",
 )  # fmt: skip
-_TEXT = """# What the proxy adds
+_SECTION = "## All rows\n"
+_TEXT = """## All rows
 
 Milliseconds that a request takes longer than the same request sent to the model directly, at the same quantile. Direct
 and proxied requests take turns, from one lean client, on one machine, in front of a scripted model that answers at
 once. Requests are conversations that grow, as agents send them, unless they say *unrelated*: then each is new to
 Lantern from its first byte. *memory off* is a path that only passes through, *on* archives the turn before its last
 byte is given out, *restore* counts requests into which a new block went. *Piece p99*: how much later a piece of a
-stream is here than it is directly. CPU is the gateway's own, archiving included.
+stream is here than it is directly, and how late that is; all streams begin at the same moment. CPU is the gateway's
+own, archiving included.
 
 {table}
 
@@ -39,6 +40,60 @@ stream is here than it is directly. CPU is the gateway's own, archiving included
 _COLOURS = {
     "lantern": "#d9480f", "portkey": "#1971c2", "litellm": "#2f9e44", "nginx": "#868e96", "headroom": "#7048e8",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Times in milliseconds, proxied minus direct at the same quantile; first: until the first byte of the body;
+    delay: from the moment an event was sent until it was here; NaN: not measured."""
+
+    gateway: str
+    memory: str
+    size_bytes: int
+    growing: bool
+    chunks: int
+    gap_us: int
+    concurrency: int
+    busy: bool
+    asked: int
+    errors: int
+    direct_ms: float
+    added_p50_ms: float
+    added_p95_ms: float
+    added_p99_ms: float
+    first_p50_ms: float
+    first_p95_ms: float
+    delay_p50_ms: float
+    delay_p99_ms: float
+    per_s: float
+    per_core_s: float
+    """Requests that one second of the gateway's CPU time serves."""
+    cpu_ms: float
+    """Its CPU time a request, archiving included."""
+    rss_mb: float
+    direct_delay_p99_ms: float = math.nan
+    """How late a piece is here without a gateway: what the client and the model make themselves."""
+
+    @property
+    def kind(self) -> str:
+        """What was asked, for people."""
+        size = f"{self.size_bytes / 1000:g} KB" if self.size_bytes < 1_000_000 else f"{self.size_bytes / 1e6:g} MB"
+        answer = (
+            "" if not self.chunks else ", streamed" if not self.gap_us else f", a piece every {self.gap_us / 1000:g} ms"
+        )
+        history = "" if self.growing else ", unrelated"
+        return f"{size}{history}{answer}" + (", embedder busy" if self.busy else "")
+
+    def line(self) -> str:
+        """For a terminal, while it is measured."""
+        return (
+            f"{self.gateway:9} {self.memory:8} {self.kind:34} x{self.concurrency:<4} n={self.asked:<6} "
+            f"direct {self.direct_ms:7.2f}  added {self.added_p50_ms:7.2f} {self.added_p95_ms:7.2f} "
+            f"{self.added_p99_ms:7.2f}  first {self.first_p50_ms:6.2f}  delay p99 {self.delay_p99_ms:6.2f} "
+            f"(direct {self.direct_delay_p99_ms:.2f})  "
+            f"{self.per_s:7.0f}/s {self.per_core_s:7.0f}/core-s {self.cpu_ms:6.2f} ms cpu {self.rss_mb:5.0f} MB"
+            + (f"  {self.errors} ERRORS" if self.errors else "")
+        )
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -60,9 +115,11 @@ def _beside(row: Row, rows: Sequence[Row]) -> float:
 
 def _cells(row: Row, times: float) -> list[str]:
     added = _number(row.added_p50_ms) + (f" ({times:,.1f}x)" if times == times else "")
+    direct = "" if math.isnan(row.direct_delay_p99_ms) else f" ({row.direct_delay_p99_ms:,.2f})"
+    delay = _number(row.delay_p99_ms) + direct
     return [
         row.gateway, row.memory, row.kind, str(row.concurrency), added, _number(row.added_p95_ms),
-        _number(row.added_p99_ms), _number(row.first_p50_ms), _number(row.delay_p99_ms), _number(row.cpu_ms),
+        _number(row.added_p99_ms), _number(row.first_p50_ms), delay, _number(row.cpu_ms),
         "" if math.isnan(row.per_core_s) else f"{row.per_core_s:,.0f}",
         "" if math.isnan(row.rss_mb) else f"{row.rss_mb:,.0f}", str(row.errors),
     ]  # fmt: skip
@@ -117,12 +174,14 @@ def _what(row: Row) -> tuple[object, ...]:
 
 
 def write_report(folder: Path, rows: Sequence[Row], asked_for: Sequence[str]) -> None:
-    """latency.md and latency.svg; what somebody wrote below the first heading of the old page stays."""
+    """latency.md and latency.svg. Of a page that is there only the section `All rows` is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     text, drawing = report(rows, "\n".join(asked_for))
     page = folder / "latency.md"
-    _, heading, below = page.read_text("utf-8").partition("\n## ") if page.exists() else ("", "", "")
-    page.write_text(text.rstrip() + "\n" + heading + below, encoding="utf-8")
+    old = page.read_text("utf-8") if page.exists() else "# What the proxy adds\n"
+    above, _, rest = old.partition(_SECTION)
+    _, heading, below = rest.partition("\n## ")
+    page.write_text(above.rstrip() + "\n\n" + text.rstrip() + "\n" + heading + below, encoding="utf-8")
     (folder / "latency.svg").write_text(drawing, encoding="utf-8")
 
 

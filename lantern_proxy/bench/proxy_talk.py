@@ -89,13 +89,14 @@ def facts(serial: int, n: int) -> list[tuple[str, str, str]]:
     return found
 
 
-def compacted(talk: Talk, questions: list[str]) -> bytes:
-    """A request of `talk` after its compaction: a summary that holds none of the facts, and what was asked since."""
+def compacted(talk: Talk, turns: list[tuple[str, str]]) -> bytes:
+    """A request of `talk` after its compaction: a summary that holds none of the facts, and what was answered and asked
+    since."""
     summary = (
         "This session is being continued from a previous conversation that ran out of context. Summary: we noted a "
         "number of settings of the services and looked at the build of several modules; no decision is open."
     )
     messages = [talk.messages[0], _encoded("user", summary)]
-    for question in questions:
-        messages += [_encoded("assistant", f"Noted, {len(messages)}."), _encoded("user", question)]
+    for answer, question in turns:
+        messages += [_encoded("assistant", answer), _encoded("user", question)]
     return b'{"model":"%b","messages":[%b]}' % (talk.model.encode(), b",".join(messages))

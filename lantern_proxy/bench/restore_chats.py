@@ -3,17 +3,15 @@
 chats(Path("locomo10.json")) -> Chat, ...       compacted(chat, at=50, shape="window") -> Compacted
 """
 
-import gzip
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, sentences
+from lantern_proxy.bench.datasets import Conversation, DataError, beam, locomo, published
 
 Shape = Literal["extractive", "abstractive", "window"]
 SHAPES: tuple[Shape, ...] = ("extractive", "abstractive", "window")
@@ -38,7 +36,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question about a chat. gold: ids of the messages that hold the evidence; answer: "" when there is none."""
+    """A question about a chat. gold: ids of messages with its evidence, never empty; answer: "" when there is none."""
 
     text: str
     gold: tuple[str, ...]
@@ -68,77 +66,36 @@ class Compacted:
     def probes(self) -> list[Probe]:
         """Those whose evidence is lost, all of it."""
         gone = {said.id for said in self.lost}
-        return [probe for probe in self.chat.probes if probe.gold and gone.issuperset(probe.gold)]
+        return [probe for probe in self.chat.probes if gone.issuperset(probe.gold)]
 
 
 def chats(path: Path) -> list[Chat]:
-    """The chats of a file, or of all .json and .json.gz files of a folder, by name. ValueError for anything else."""
+    """The chats of a file, or of all .json and .json.gz files of a folder, by name. DataError for anything else."""
     if path.is_dir():
         files = sorted([*path.glob("*.json"), *path.glob("*.json.gz")])
         if not files:
-            raise ValueError(f"{path} holds no .json or .json.gz file")
+            raise DataError(f"{path} holds no .json or .json.gz file")
         return [chat for file in files for chat in chats(file)]
-    try:
-        raw = json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
-        if isinstance(raw, list) and raw and isinstance(raw[0], dict) and "conversation" in raw[0]:
-            return [_locomo(each) for each in raw]
-        if isinstance(raw, dict) and "probing_questions" in raw:
-            return [_beam(raw, path.name.partition(".")[0])]
-    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not LoCoMo or BEAM as published: {error!r}") from None
-    raise ValueError(f"{path} is neither LoCoMo (a list of conversations) nor BEAM (chat, probing_questions)")
+    kind = published(path)
+    if kind == "locomo":
+        return [_chat(each, f"locomo-{each.id}") for each in locomo(path)]
+    if kind == "beam":
+        return [_chat(each, each.id) for each in beam(path)]
+    raise DataError(f"{path} is neither LoCoMo (a list of conversations) nor BEAM (chat, probing_questions)")
 
 
-def _locomo(raw: Mapping[str, Any]) -> Chat:
-    """Both speakers are people: their turns are a user's, with the name in front and a picture's caption behind."""
-    talk: Mapping[str, Any] = raw["conversation"]
+def _chat(read: Conversation, name: str) -> Chat:
+    """Where both speakers are people, their turns are a user's, with the name in front. A message takes 30 s."""
     said: list[Said] = []
-    numbers = sorted(int(k.split("_")[1]) for k, v in talk.items() if re.fullmatch(r"session_\d+", k) and v)
-    for number in numbers:
-        begun = datetime.strptime(talk[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")
-        for n, turn in enumerate(talk[f"session_{number}"]):
-            picture = f" [picture: {turn['blip_caption']}]" if turn.get("blip_caption") else ""
-            text = f"{turn['speaker']}: {turn['text']}{picture}"
-            at = begun.replace(tzinfo=UTC).timestamp() + 30 * n
-            said.append(Said(turn["dia_id"], "user", text, len(said) + 1, at))
-    ids = {each.id for each in said}
-    probes = [
-        Probe(q["question"], tuple(e for e in q.get("evidence", ()) if e in ids), _answer(q), str(q["category"]))
-        for q in raw["qa"]
-    ]
-    return Chat(f"locomo-{raw['sample_id']}", tuple(said), tuple(probes))
-
-
-def _answer(raw: Mapping[str, Any]) -> str:
-    return "" if raw.get("answer") is None else str(raw["answer"])
-
-
-_TAG = re.compile(r"\s*->->\s*[\d,\s]+$")
-
-
-def _beam(raw: Mapping[str, Any], name: str) -> Chat:
-    said: list[Said] = []
-    turn, at = 0, 1.7e9
-    for message in (m for batch in raw["chat"] for turn_ in batch["turns"] for m in turn_):
-        if message.get("time_anchor"):
-            at = max(at, datetime.strptime(message["time_anchor"], "%B-%d-%Y").replace(tzinfo=UTC).timestamp())
-        turn += message["role"] == "user"
-        at += 30
-        said.append(Said(str(message["id"]), message["role"], _TAG.sub("", message["content"]), turn, at))
-    probes = []
-    for kind, questions in raw["probing_questions"].items():
-        for q in questions:
-            gold = tuple(dict.fromkeys(map(str, _flat(q.get("source_chat_ids")))))
-            told = q.get("answer") or q.get("ideal_answer") or q.get("ideal_summary") or ""
-            probes.append(Probe(q["question"], gold, str(told), kind))
+    turn, at = 0, 1.6e9
+    for each in read.candidates:
+        at = max(at + 30, each.at)
+        role, text = (each.speaker, each.text) if each.speaker in ("user", "assistant") else ("user", each.said)
+        turn += role == "user"
+        said.append(Said(each.id, "assistant" if role == "assistant" else "user", text, turn, at))
+    order = {each.id: n for n, each in enumerate(read.candidates)}
+    probes = [Probe(q.text, tuple(sorted(q.gold, key=order.__getitem__)), q.answer, q.category) for q in read.questions]
     return Chat(name, tuple(said), tuple(probes))
-
-
-def _flat(ids: Any) -> Iterator[Any]:
-    if isinstance(ids, Mapping):
-        ids = list(ids.values())
-    for each in ids if isinstance(ids, list) else () if ids is None else (ids,):
-        yield from _flat(each) if isinstance(each, list | dict) else (each,)
 
 
 def compacted(chat: Chat, at: int, shape: Shape) -> Compacted:

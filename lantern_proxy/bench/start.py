@@ -18,14 +18,15 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from lantern_proxy import bm25_file, restore_snapshots
+from lantern_proxy import bm25_file
 from lantern_proxy.analyze import terms
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
-from lantern_proxy.archive_snapshots import snapshot_path
+from lantern_proxy.archive.snapshots import snapshot_path
 from lantern_proxy.bench.bm25 import synthetic
 from lantern_proxy.bm25 import Index
-from lantern_proxy.restore_scope import Key, Scope
-from lantern_proxy.restore_scopes import keep
+from lantern_proxy.restore import snapshots
+from lantern_proxy.restore.scope import Key, Scope
+from lantern_proxy.restore.scopes import keep
 from lantern_proxy.turn import Passage
 
 TENANT, A_SESSION, TEXTS = "bench", 500, 20_000
@@ -97,7 +98,7 @@ def measure(archive: Archive, n: int, rounds: int) -> Start:
     write_s = time.perf_counter() - begun
     scope.index.close()
     snapshot_s = min(_opened(archive) for _ in range(rounds))
-    path = snapshot_path(archive.path, TENANT, restore_snapshots.name_of(KEY))
+    path = snapshot_path(archive.path, TENANT, snapshots.name_of(KEY))
     assert path is not None
     load_s, copy_s = (min(times) for times in zip(*(_loads(archive, path) for _ in range(rounds)), strict=True))
     each = _adds(list(texts(min(n, TEXTS))))
@@ -120,7 +121,7 @@ def _opened(archive: Archive) -> float:
 
 def _loads(archive: Archive, path: Path) -> tuple[float, float]:
     """Seconds to load the file mapped, and read and copied."""
-    stamp, name = restore_snapshots.stamp_of(archive), restore_snapshots.name_of(KEY)
+    stamp, name = snapshots.stamp_of(archive), snapshots.name_of(KEY)
     begun = time.perf_counter()
     first = bm25_file.read(path, archive=stamp, scope=name)
     mapped = time.perf_counter()
@@ -144,7 +145,7 @@ def _adds(of: list[str]) -> np.typing.NDArray[np.float64]:
 
 
 @click.command("start")
-@click.option("--records", default=100_000, show_default=True, type=click.IntRange(restore_snapshots.LEAST))
+@click.option("--records", default=100_000, show_default=True, type=click.IntRange(snapshots.LEAST))
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="The best of so many counts.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(records: int, rounds: int, as_json: bool) -> None:

@@ -201,8 +201,7 @@ def _merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
             for part in dicts(value):
                 _merge_call(calls.setdefault(_index(part), {}), part)
         elif isinstance(value, str) and key not in ("role", "id"):
-            before = into.get(key)
-            into[key] = (before if isinstance(before, str) else "") + value
+            sse.add_piece(into, key, value)
         elif value is not None:
             into[key] = value
 
@@ -213,14 +212,19 @@ def _merge_call(into: dict[str, Any], part: Mapping[str, Any]) -> None:
             inner = into.setdefault("function", {"name": "", "arguments": ""})
             name, more = value.get("name"), value.get("arguments")
             inner["name"] = inner["name"] or (name if isinstance(name, str) else "")
-            inner["arguments"] += more if isinstance(more, str) else ""
+            sse.add_piece(inner, "arguments", more if isinstance(more, str) else "")
         elif key != "index" and value is not None:
             into[key] = value
 
 
 def _settle(merged: dict[str, Any]) -> dict[str, Any]:
     calls = merged.get("tool_calls")
-    return {**merged, "tool_calls": [calls[index] for index in sorted(calls)]} if calls else merged
+    whole = [_settle_call(calls[index]) for index in sorted(calls)] if calls else []
+    return sse.joined({**merged, "tool_calls": whole} if calls else merged)
+
+
+def _settle_call(call: dict[str, Any]) -> dict[str, Any]:
+    return {**call, "function": sse.joined(call["function"])} if isinstance(call.get("function"), dict) else call
 
 
 # --- blocks --------------------------------------------------------------------------------------------------------
@@ -228,10 +232,10 @@ def _settle(merged: dict[str, Any]) -> dict[str, Any]:
 
 def inject(body: bytes, inserts: Sequence[Insert]) -> bytes:
     """`body` with each block added to its message; all else keeps its bytes. WireError when a place does not exist."""
-    return inject_into(body, "messages", inserts, part_type="text", new_message=_user_message)
+    return inject_into(body, "messages", inserts, part_type="text", new_message=user_message)
 
 
-def _user_message(text: str) -> bytes:
+def user_message(text: str) -> bytes:
     return b'{"role":"user","content":' + encode_string(text) + b"}"
 
 

@@ -1,15 +1,12 @@
 """A request before its body is read, and which of its headers go on."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from functools import lru_cache, partial
+from typing import Any
 
 from lantern_proxy.wire.json import WireError
-
-if TYPE_CHECKING:
-    import zstandard
 
 Header = tuple[bytes, bytes]
 
@@ -23,7 +20,7 @@ HOP_BY_HOP = frozenset(
     }
 )  # fmt: skip
 _NOT_OURS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
-_ZSTD_STEP = 4_096
+_STEP = 4_096
 READABLE_ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 
 
@@ -47,6 +44,11 @@ class Arrival:
             if key == wanted:
                 return value.decode("latin-1")
         return ""
+
+    def may_exceed(self, size_bytes: int) -> bool:
+        """Is the body longer than this, or of unknown length?"""
+        length = self.header("content-length")
+        return int(length) > size_bytes if length.isdigit() else bool(self.header("transfer-encoding"))
 
     def credential(self) -> str:
         """The client's key, wherever its SDK puts it; empty when there is none."""
@@ -112,51 +114,34 @@ def decoded(body: bytes, encoding: str, *, whole: bool = True) -> bytes:
 def _decode(body: bytes, name: str, whole: bool) -> bytes:
     if name == "identity":
         return body
-    try:
-        if name in ("gzip", "x-gzip", "deflate"):
-            return _inflate(body, name, whole)
-        if name == "zstd":
-            return _unzstd(body, whole)
-    except zlib.error as error:
-        raise WireError(f"content-encoding {name}: {error}") from error
+    if name in ("gzip", "x-gzip", "deflate"):
+        bare = name == "deflate" and body[:1] != b"\x78"  # servers send deflate with and without its zlib header
+        new = partial(zlib.decompressobj, -zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
+        return _unpacked(new, zlib.error, body, name, whole)
+    if name == "zstd":
+        import zstandard  # few clients and upstreams have it
+
+        return _unpacked(zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError, body, name, whole)
     raise WireError(f"content-encoding {name} is not known")
 
 
-def _inflate(body: bytes, name: str, whole: bool) -> bytes:
-    """gzip (of several members, too) or deflate (with or without its zlib header, as servers send both)."""
-    raw = name == "deflate" and body[:1] != b"\x78"
-    plain = b""
-    while body:
-        reader = zlib.decompressobj(-zlib.MAX_WBITS if raw else zlib.MAX_WBITS | 32)
-        plain += reader.decompress(body, MAX_DECODED_BYTES - len(plain) + 1)
+def _unpacked(new: Callable[[], Any], failure: type[Exception], body: bytes, name: str, whole: bool) -> bytes:
+    """All members of a gzip body, or frames of a zstd one.
+
+    In small steps: zstd can grow one thirty-thousandfold, and what stands in it behind a tiny member is copied.
+    """
+    plain, reader, at = bytearray(), None, 0
+    while at < len(body):
+        reader = reader or new()
+        try:
+            plain += reader.decompress(body[at : at + _STEP])
+        except failure as error:
+            raise WireError(f"content-encoding {name}: {error}") from error
+        at = min(at + _STEP, len(body))
         if len(plain) > MAX_DECODED_BYTES:
             raise WireError(f"a {name} body of more than {MAX_DECODED_BYTES} bytes")
-        if whole and not reader.eof:
-            raise WireError(f"a {name} body that breaks off")
-        body = reader.unused_data
-    return plain
-
-
-def _unzstd(body: bytes, whole: bool) -> bytes:
-    """zstd, of several frames too; fed in small steps, since one can grow thirty-thousandfold."""
-    import zstandard  # few clients and upstreams have it
-
-    try:
-        return _unzstd_all(zstandard.ZstdDecompressor(), body, whole)
-    except zstandard.ZstdError as error:
-        raise WireError(f"content-encoding zstd: {error}") from error
-
-
-def _unzstd_all(zstd: "zstandard.ZstdDecompressor", body: bytes, whole: bool) -> bytes:
-    plain, reader, at = bytearray(), zstd.decompressobj(), 0
-    while at < len(body):
-        plain += reader.decompress(body[at : at + _ZSTD_STEP])
-        at += _ZSTD_STEP
-        if len(plain) > MAX_DECODED_BYTES:
-            raise WireError(f"a zstd body of more than {MAX_DECODED_BYTES} bytes")
-        if reader.eof and (at < len(body) or reader.unused_data):
-            at = min(at, len(body)) - len(reader.unused_data)
-            reader = zstd.decompressobj()
-    if whole and not reader.eof:
-        raise WireError("a zstd body that breaks off")
+        if reader.eof:
+            at, reader = at - len(reader.unused_data), None
+    if whole and reader is not None:
+        raise WireError(f"a {name} body that breaks off")
     return bytes(plain)

@@ -10,7 +10,7 @@ import msgspec
 
 from lantern_proxy.turn import Answer, Item, Message, Request, Role, fingerprint, item, message
 from lantern_proxy.wire import sse
-from lantern_proxy.wire.chat import explicit_ids, inject_into, plain, tool_names
+from lantern_proxy.wire.chat import explicit_ids, inject_into, plain, tool_names, user_message
 from lantern_proxy.wire.headers import user_id_session
 from lantern_proxy.wire.json import (
     Insert,
@@ -18,9 +18,7 @@ from lantern_proxy.wire.json import (
     WireError,
     as_object,
     canonical_json,
-    dicts,
     elements,
-    encode_string,
     first_byte,
     members,
     parse,
@@ -142,15 +140,17 @@ def _merge(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
     """Texts append to their field; a call's input arrives as JSON text."""
     for key, value in delta.items():
         if key == "partial_json":
-            block["_json"] = block.get("_json", "") + str(value)
+            sse.add_piece(block, "_json", str(value))
         elif key == "citation":
-            block["citations"] = [*dicts(block.get("citations")), value]
+            if not isinstance(block.get("citations"), list):
+                block["citations"] = []
+            block["citations"].append(value)
         elif key != "type" and isinstance(value, str):
-            before = block.get(key)
-            block[key] = (before if isinstance(before, str) else "") + value
+            sse.add_piece(block, key, value)
 
 
 def _settle(block: dict[str, Any]) -> dict[str, Any]:
+    block = sse.joined(block)
     pieces = block.pop("_json", None)
     if not pieces:
         return block
@@ -167,11 +167,7 @@ def inject(body: bytes, inserts: Sequence[Insert]) -> bytes:
     """`body` with each block added to its message; all else keeps its bytes. WireError when a place does not exist."""
     offset = len(_system(members(body)))
     moved = [Insert(insert.at - offset, insert.place, insert.text) for insert in inserts]
-    return inject_into(body, "messages", moved, part_type="text", new_message=_user_message)
-
-
-def _user_message(text: str) -> bytes:
-    return b'{"role":"user","content":' + encode_string(text) + b"}"
+    return inject_into(body, "messages", moved, part_type="text", new_message=user_message)
 
 
 def settle_place(request: Request, at: int, place: Place) -> Place:

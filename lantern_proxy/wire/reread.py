@@ -17,6 +17,8 @@ from lantern_proxy.wire.json import WireError, elements, first_byte, members, sp
 
 LEAST_BYTES = 16_384
 """Shorter bodies are read as quickly as compared."""
+_MOST_NEW_BYTES = 262_144
+"""More than this is decoded in a thread with all of its body, since other streams would wait."""
 _MOST_BYTES, _MOST_BODIES = 64 << 20, 8
 """Kept of all tenants, and of one."""
 
@@ -78,7 +80,9 @@ class Rereads:
     def read(self, tenant: str, read: Reader, body: bytes) -> Request | None:
         """The request in `body`, when it goes on from one of `tenant`'s; None when it must be read whole."""
         for known in reversed(self._kept.get(tenant, ())) if len(body) >= LEAST_BYTES else ():
-            if known.read is read and (found := again(known, body)) is not None:
+            if known.read is not read or known.start + len(body) - len(known.prefix) > _MOST_NEW_BYTES:
+                continue
+            if (found := again(known, body)) is not None:
                 self._kept[tenant].remove(known)
                 self.size_bytes -= len(known.prefix)
                 self.keep(tenant, found[1])

@@ -158,7 +158,7 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
     """The final response's output; of a stream that broke off its finished items and the text of the unfinished one."""
     ids: dict[str, None] = {}
     done: list[dict[str, Any]] = []
-    deltas: dict[str, str] = {}
+    deltas: dict[str, Any] = {}
     final: list[dict[str, Any]] = []
     finished = False
     for event in events:
@@ -171,9 +171,9 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
             done.append(event["item"])
             deltas.pop(str(event["item"].get("id")), None)
         elif kind == "response.output_text.delta":
-            key = str(event.get("item_id"))
-            deltas[key] = deltas.get(key, "") + str(event.get("delta") or "")
-    halves = [{"type": "message", "role": "assistant", "id": key, "content": text} for key, text in deltas.items()]
+            sse.add_piece(deltas, str(event.get("item_id")), str(event.get("delta") or ""))
+    texts = sse.joined(deltas).items()
+    halves = [{"type": "message", "role": "assistant", "id": key, "content": text} for key, text in texts]
     raws = [msgspec.json.encode(i) for i in final or [*done, *([] if finished else halves)]]
     return Answer(messages=_produced(raws), ids=tuple(ids), complete=complete and finished)
 

@@ -4,7 +4,7 @@ The stream itself passes through untouched; this reads the copy that was kept, s
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lantern_proxy.wire.json import as_object
@@ -37,6 +37,23 @@ def payloads(stream: bytes) -> Iterator[bytes]:
 def objects(stream: bytes) -> list[dict[str, Any]]:
     """The JSON objects among the payloads."""
     return [each for data in payloads(stream) if (each := as_object(data)) is not None]
+
+
+class _Pieces(list[str]):
+    """A text that has come in pieces."""
+
+
+def add_piece(into: dict[str, Any], key: str, piece: str) -> None:
+    """Put `piece` behind the text at `key`. It is whole after `joined`: `+=` would copy all of it for each piece."""
+    before = into.get(key)
+    if not isinstance(before, _Pieces):
+        before = into[key] = _Pieces([before] if isinstance(before, str) else [])
+    before.append(piece)
+
+
+def joined(merged: Mapping[str, Any]) -> dict[str, Any]:
+    """`merged`, with its texts whole."""
+    return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in merged.items()}
 
 
 def is_stream(answer: bytes) -> bool:

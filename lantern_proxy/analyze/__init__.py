@@ -1,0 +1,271 @@
+"""Text -> terms for the lexical index, specific terms for tags, and sentences. Pure; stems are cached.
+
+A *term* is what the index holds: a Snowball stem of a word, or an identifier, path, number, version or URL kept whole
+with its parts beside it. A *specific term* is what a summary cannot paraphrase: `parse_config`, "port 9443", v2.1.3.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import Stemmer
+
+from lantern_proxy.analyze import native
+from lantern_proxy.analyze.languages import function_words
+from lantern_proxy.analyze.letters import MARKS, fold, light, of_apostrophe
+
+MAX_TERM_CHARS = 96
+_MAX_PARTS = 12
+_stem = Stemmer.Stemmer("english", 0).stemWord  # its own cache takes a lock and is slower than lru_cache below
+
+_RUN = re.compile(
+    r"https?://[^\s<>\"'`)\]]+|--?[a-zA-Z][\w-]*|~?\.{0,2}/?\w(?:[\w./:@+'\u2019\\"
+    rf"{MARKS}-]*[\w{MARKS}])?"
+)
+_PART = re.compile(rf"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+(?:[{MARKS}]+[^\W\d_A-Za-z]*)*")
+_WIDE = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+)
+
+_GRAMMAR = re.compile(
+    r"[\u3040-\u309f]{2}"  # Japanese writes its particles and endings in hiragana
+    r"|[的了是吗呢吧啊么在我你他她它们这那个哪什怎为和与就都也还把被请问谁几多少]{2}"
+)
+"""Two signs that carry no evidence of what is asked: what a stop word is where words stand apart."""
+_SIGNS_A_WORD = 2
+QUESTION_MARKS = ("?", "\uff1f", "\u061f")
+"""What ends a question, full-width and Arabic ones included."""
+
+_ODD_CASES = (("\u0130", "i"), ("\u0131", "i"), ("\u017f", "s"), ("\u212a", "k"))
+"""What `re.I` takes for an ASCII letter, beside the letter in both cases."""
+
+
+def length_in_words(pieces: int, wide: int) -> int:
+    """About how many words a text of so many pieces has; every two signs of scripts without spaces count as one."""
+    return pieces + wide // _SIGNS_A_WORD
+
+
+def wide_signs(text: str) -> int:
+    """How many signs of scripts without spaces a text has."""
+    return len(_WIDE.findall(text))
+
+
+STOP_WORDS = frozenset(
+    """
+    a about above after again against all also am an and any are aren't as at be because been before being below
+    between both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each
+    either else ever few for from further get gets getting got had hadn't has hasn't have haven't having he he'd
+    he'll he's her here hers herself him himself his how how's i i'd i'll i'm i've if in into is isn't it it'd
+    it'll it's its itself just let's like me more most much my myself no nor not now of off on once only or other
+    ought our ours ourselves out over own really same shall she she'd she'll she's should shouldn't so some such
+    than that that's the their theirs them themselves then there there's these they they'd they'll they're they've
+    this those through to too under until up upon us very was wasn't we we'd we'll we're we've were weren't what
+    what's when where where's which while who who's whom whose why will with won't would wouldn't you you'd you'll
+    you're you've your yours yourself yourselves im ive dont didnt doesnt cant wont isnt thats whats youre theyre
+    """.split()  # noqa: SIM905 - fifty lines of quotes read worse
+)
+"""Dropped from queries: they carry no evidence of what is asked."""
+
+CHAT_WORDS = frozenset(
+    """
+    ack noted ok okay yes yeah yep yup no nope sure thanks thank thx ty please pls great good nice cool perfect awesome
+    fine right alright hello hi hey bye goodbye morning evening welcome sorry continue proceed go goes going ahead next
+    keep do done do it that's well lgtm approved agree agreed correct exactly yay wow haha lol hmm oh ah great!
+    works work worked stop wait start resume retry try again lot much appreciated job step sounds look looks make
+    sense makes think say tell said told know remind remember recall mention mentioned question answer need want
+    help way thing things anything something everything nothing one ones time bit still already back earlier
+    previously before ask asked user assistant chat conversation message discussed talked talk discuss
+    """.split()  # noqa: SIM905 - fifty lines of quotes read worse
+)
+"""Words that steer a chat. A message made of nothing else asks for nothing that was lost."""
+
+LINKS = frozenset(
+    """
+    is was are were be to of at the a an for on in number no as now use using uses with and by
+    """.split()  # noqa: SIM905 - fifty lines of quotes read worse
+)
+
+
+@lru_cache(maxsize=1 << 14)
+def _expand(run: str) -> tuple[str, ...]:
+    """One run of characters -> its terms: the whole, lower-cased, and the stems of its parts."""
+    run = fold(run)
+    low = run.lower()
+    if not low:
+        return ()
+    if low.isascii() and low.isalpha() and (run.islower() or run.isupper() or run[1:].islower()):
+        return (_stem(low),)
+    if _WIDE.search(low):
+        return tuple(low[i : i + 2] for i in range(max(1, len(low) - 1)))
+    if "'" in low and low.replace("'", "").isalpha():
+        return (_stemmed(of_apostrophe(low)),)
+    found = _PART.findall(run)[:_MAX_PARTS]
+    if found == [run]:
+        return (_stemmed(low),)
+    whole = low.strip("./:@+'-\\")
+    parts = dict.fromkeys(_stemmed(part.lower()) for part in found)
+    if len(whole) > MAX_TERM_CHARS or whole in parts:
+        return tuple(parts)
+    return (whole, *parts)
+
+
+def _stemmed(word: str) -> str:
+    return _stem(word) if word.isascii() else light(word)
+
+
+def terms(text: str) -> list[str]:
+    """The terms of `text` in order, repeats kept, lower-cased and stemmed; what the lexical index holds."""
+    found = native.terms(text)
+    return terms_in_python(text) if found is None else found
+
+
+def terms_of_parts(parts: Sequence[str]) -> list[list[str]]:
+    """The terms of each of some texts: half of what they cost one by one."""
+    found = native.terms_of_parts(parts)
+    return [*map(terms, parts)] if found is None else found
+
+
+def terms_in_python(text: str) -> list[str]:
+    """The same without C: what native/analyze.c must equal, and what serves where it cannot."""
+    found: list[str] = []
+    for run in _RUN.findall(text):
+        found += _expand(run) if len(run) <= 4 * MAX_TERM_CHARS else _expand(run[:MAX_TERM_CHARS])
+    return found
+
+
+def sequence(text: str) -> str:
+    """The terms of `text` in order, a line break around each."""
+    joined = native.lines(text)
+    within = "\n".join(terms_in_python(text)) if joined is None else joined.decode()
+    return f"\n{within}\n"
+
+
+def query_terms(text: str) -> list[str]:
+    """The terms of a question without stop words; repeats dropped, order kept. Empty when nothing is asked for."""
+    found: dict[str, None] = {}
+    runs = _RUN.findall(text)
+    unasked = STOP_WORDS | function_words([run.lower() for run in runs], STOP_WORDS)
+    for run in runs:
+        if run.lower().replace("\u2019", "'") not in unasked:
+            found.update(dict.fromkeys(_expand(run[: 4 * MAX_TERM_CHARS])))
+    return [term for term in found if not _GRAMMAR.fullmatch(term)] or list(found)
+
+
+def is_content(term: str) -> bool:
+    """Is a term long enough to say something by itself? Of scripts without spaces every term is two signs."""
+    return len(term) > 2 or (len(term) == _SIGNS_A_WORD and _WIDE.match(term) is not None)
+
+
+_CHAT_STEMS = frozenset(_stem(word) for word in CHAT_WORDS)
+
+
+def informative(terms_of_query: list[str]) -> list[str]:
+    """Those of `query_terms` that name a thing rather than steer the chat."""
+    return [term for term in terms_of_query if term not in _CHAT_STEMS and (len(term) > 1 or term.isdigit())]
+
+
+_BREAKS = str.maketrans(dict.fromkeys("\"'`=:,;()[]{}<>", " "))
+_NOT_IN_KEYS = LINKS | {""}
+
+
+def key(term: str) -> str:
+    """The form in which two specific terms are the same: "Port: 9443" and "port is 9443" -> "port 9443"."""
+    return _key(term.lower().translate(_BREAKS))
+
+
+def keys(terms: Sequence[str]) -> list[str]:
+    """The key of each, for half the price."""
+    parts = "\0".join(terms).lower().translate(_BREAKS).split("\0") if terms else []
+    return [*map(_key, parts)] if len(parts) == len(terms) else [*map(key, terms)]
+
+
+def _key(low: str) -> str:
+    return " ".join([bare for word in low.split() if (bare := word.strip(".!?*")) not in _NOT_IN_KEYS])
+
+
+_CAPITALS = (
+    "A-Z\u00c0-\u00de"
+    + "".join(chr(c) for c in range(0x100, 0x180) if chr(c).isupper())
+    + "\u0391-\u03ab\u0400-\u042f\u0531-\u0556"
+)
+"""Latin, Greek, Cyrillic and Armenian. Scripts without capitals begin a sentence with any of their letters."""
+_UNCASED = "\u05d0-\u05ea\u0620-\u064a\u0671-\u06d3\u0904-\u0939\u0985-\u09b9"
+_ENDS = "\u061f\u06d4\u0964"
+"""Question mark and full stop of Arabic and Urdu, the danda of Hindi and Bengali."""
+_MAY_END = re.compile(rf"[.!?\u2026\u3002\uff01\uff1f{_ENDS}\n]")
+_SENTENCE_END = re.compile(
+    rf"[.!?\u2026{_ENDS}][\"')\]*_]{{0,3}}\s+(?=[\"'(\[*_`]{{0,3}}[{_CAPITALS}{_UNCASED}0-9`/~$#@-])|[\u3002\uff01\uff1f]"
+    rf"|[!?{_ENDS}]\s+|\n\s*"
+)
+_ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|approx|cf|[A-Z])\.$")
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of `text` stand: (start, end), in order, without the white space between them.
+
+    A line is a sentence of its own; numbers, versions and abbreviations do not end one. A ``` fence is one piece.
+    """
+    spans: list[tuple[int, int]] = []
+    for start, end, fenced in fences(text):
+        if fenced:
+            spans.append(_trim(text, start, end))
+            continue
+        within = text[start:end]
+        found = native.sentences(within)
+        found = sentences_in_python(within) if found is None else found
+        spans += [(start + a, start + b) for a, b in found] if start else found
+    return spans
+
+
+def sentences_in_python(text: str) -> list[tuple[int, int]]:
+    """The same of a text without fences, and without C: what native/sentences.c must equal."""
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for sign in _MAY_END.finditer(text):  # found fast; the pattern is tried nowhere else
+        border = _SENTENCE_END.match(text, sign.start()) if sign.start() >= at else None
+        if border is None:
+            continue
+        stop = border.start() + (sign.group() != "\n")
+        between = text[stop : border.end()]
+        if between and "\n" not in between and _ABBREVIATION.search(text, max(at, stop - 8), stop):
+            continue
+        spans.append((at, stop + len(between.rstrip())))
+        at = border.end()
+    spans.append((at, len(text)))
+    return [(start, end) for start, end in (_trim(text, a, b) for a, b in spans) if end > start]
+
+
+def _trim(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+_FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S)
+
+
+def fences(text: str) -> list[tuple[int, int, bool]]:
+    """`text` as consecutive spans (start, end, is it a fenced code block?)."""
+    spans, at = [], 0
+    for match in _FENCE.finditer(text) if "```" in text or "~~~" in text else ():
+        if match.start() > at:
+            spans.append((at, match.start(), False))
+        spans.append((match.start(), match.end(), True))
+        at = match.end()
+    if at < len(text):
+        spans.append((at, len(text), False))
+    return spans
+
+
+def folded(text: str) -> str:
+    """`text` in lower case: an ASCII word stands in it wherever the word's pattern would be found with `re.I`.
+
+    Cheap tests may so stand before patterns.
+    """
+    if not text.isascii():
+        for sign, letter in _ODD_CASES:
+            text = text.replace(sign, letter)
+    return text.lower()

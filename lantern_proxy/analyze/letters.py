@@ -1,0 +1,120 @@
+"""Letters that count as one, marks within words, and endings that inflect: words of other languages than English. Pure.
+
+What is done to a word depends on that word alone, so that a question and a passage always agree on it, whatever
+language stands around it: accents go ("Schlüssel" is "schlussel", "é" is "e"), and a word of another script loses the
+endings that its script has, by a light stemmer as those of Savoy (2006, "Light stemming approaches for the French,
+Portuguese, German and Hungarian languages") and Larkey et al. (2007, "Light stemming for Arabic information
+retrieval").
+"""
+
+# ruff: noqa: RUF001 - letters of other scripts are meant
+
+import unicodedata
+
+LEAST_LEFT = 3
+"""Letters of a word that its endings leave."""
+MOST_ENDING = 7
+"""Letters of the longest ending."""
+
+MARKS = (
+    "".join(
+        chr(point)
+        for first, last in ((0x300, 0x370), (0x483, 0x488), (0x591, 0x700), (0x900, 0x1100), (0x17B4, 0x17D4))
+        for point in range(first, last)
+        if unicodedata.category(chr(point)) in ("Mn", "Mc")
+    )
+    + "\u200c\u200d"
+)
+"""Accents and vowel signs: they go on with a word, and begin none."""
+
+_SINGLE = {
+    "ß": "ss", "ẞ": "SS", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "đ": "d", "Đ": "D", "ð": "d",
+    "Ð": "D", "ł": "l", "Ł": "L", "ı": "i", "ħ": "h", "Ħ": "H", "\u2019": "'",
+    "Σ": "σ", "ς": "σ",
+    "ё": "е", "Ё": "Е", "й": "и", "Й": "И", "і": "и", "І": "И", "ї": "и", "Ї": "И", "є": "е", "Є": "Е", "ґ": "г",
+    "Ґ": "Г", "ў": "у", "Ў": "У",
+    "ך": "כ", "ם": "מ", "ן": "נ", "ף": "פ", "ץ": "צ",
+    "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ی": "ي", "ة": "ه", "ک": "ك", "ـ": "",
+    "\u0901": "\u0902", "\u093c": "",
+}  # fmt: skip
+"""Letters without a decomposition that says so, and those that are written in more ways than one."""
+_BASES = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyzΑΕΗΙΟΥΩαεηιουω"
+
+
+def _folds() -> dict[int, str]:
+    """Code point -> the letters that stand for it in terms: none for accents and vowel points."""
+    found = {point: "" for point in map(ord, MARKS) if point < 0x700 or point > 0x2000}
+    for first, last in ((0xC0, 0x250), (0x386, 0x3CF), (0x958, 0x960), (0x1E00, 0x2000)):
+        for point in range(first, last):
+            base = unicodedata.normalize("NFD", chr(point))[0]
+            if base != chr(point) and (base in _BASES or first == 0x958):
+                found[point] = base
+    return found | {ord(letter): others for letter, others in _SINGLE.items()}
+
+
+FOLDS = _folds()
+_NO_MARKS = dict.fromkeys(map(ord, MARKS))
+
+_ENDINGS = """
+а я ы и у ю о е ь ов ев ив ом ем ои еи ою ею ью ам ям ами ями ах ях ия ие ии ию ием ием иям иями иях ови еви
+ыи ая яя ое ее ые ого его ому ему ым им ую юю ых их ыми ими
+ет ит ут ют ат ят ешь ишь ете ите ем им ает ают яет яют ует уют ал ала ало али ять ать ить еть ил ила
+ило или ел ела ели ан ана ано аны ани ен ена ено ены ени ав ив ила ае ають уе ують ить ять яе яють ав ила вать
+ется ются ится ятся аться иться яться ался алась ались ился илась илось ились ается
+аются уется уются аеться аються уеться уються
+анныи енныи анная енная анное енное анные енные анного енного анных енных
+ος ου ο ον οι ους ων α ας ες η ης ην ι ις ια ιου ιων ιας ιες μα ματος ματα ματων ω εις ει ουμε ετε ουν αν ε αω αμε ατε
+ησα ησε ησαν ηθηκε ηθηκαν ισα ισε ισαν ιστηκε ιστηκαν θηκε θηκαν εται ονται αται ουνται
+ها ان ات ون ين يه ه ي تها اتها اته ياته يات يون يين هم نا كم
+ימ ות ה י יו יה נו יכ ית
+ों ो े ू ु ी ि ा ं ाओं ुओं ियों ियां ियो ें ाएं ुएं एं ेगा ेगी ेंगे ओं ए
+"""
+_BEGINNINGS = "ال وال بال كال فال لل و ה ו"
+
+ENDINGS = frozenset(_ENDINGS.translate(FOLDS).split())
+"""Cyrillic (Russian, Ukrainian), Greek, Arabic, Hebrew and Devanagari (Hindi); no two scripts share a letter."""
+BEGINNINGS = frozenset(_BEGINNINGS.translate(FOLDS).split())
+"""Articles and what is written together with them, of Arabic and Hebrew: one after the other is taken off."""
+ELIDED = frozenset("l d j n s c m t qu jusqu lorsqu puisqu dell nell all sull dall un quest quell".split())  # noqa: SIM905
+"""What stands before an apostrophe, and is no part of the word, in French and Italian."""
+ATTACHED = frozenset(
+    "a e i u da de ta te dan den tan ten in un nin nun ya ye yi yu la le yla yle na ne nda nde".split()  # noqa: SIM905
+)
+"""What stands behind an apostrophe, and is no part of the word, in Turkish."""
+
+
+def fold(run: str) -> str:
+    """A run of characters with letters that count as one written as one."""
+    return run if run.isascii() else run.translate(FOLDS)
+
+
+def bare(text: str) -> str:
+    """`text` without its MARKS: letters alone."""
+    return text if text.isascii() else text.translate(_NO_MARKS)
+
+
+def of_apostrophe(word: str) -> str:
+    """A folded lower-case word without what an apostrophe joins to it: "l'erreur", "Lizbon'da"."""
+    head, _, tail = word.partition("'")
+    if tail and head in ELIDED:
+        return tail
+    return head if head and tail in ATTACHED else word
+
+
+def light(word: str) -> str:
+    """A folded lower-case word that is not ASCII without its endings, in at least LEAST_LEFT letters.
+
+    One ending after the other: a word without an ending may look as if it had one ("отдел"), and loses it in all of
+    its forms.
+    """
+    for n in range(min(MOST_ENDING, len(word) - LEAST_LEFT), 0, -1):
+        if word[-n:] in ENDINGS:
+            return light(word[:-n])
+    return _begun(word)
+
+
+def _begun(word: str) -> str:
+    for n in range(min(LEAST_LEFT, len(word) - LEAST_LEFT), 0, -1):
+        if word[:n] in BEGINNINGS:
+            return _begun(word[n:])
+    return word

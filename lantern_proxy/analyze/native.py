@@ -1,0 +1,257 @@
+"""Terms, specific terms and counts of a text, from C: what the references give, many times as fast.
+
+By native/analyze.c, specifics.c and facts.c, where these were built; the references are in this package,
+analyze/specific.py, analyze/facts.py and signals_words.py.
+
+Unicode is that of this Python: C gets what the code points are from here. The stems are Snowball 3's; with a PyStemmer
+of another version C stays off.
+"""
+
+import re
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import Stemmer
+
+from lantern_proxy.analyze.letters import ATTACHED, BEGINNINGS, ELIDED, ENDINGS, FOLDS, MARKS
+
+try:
+    from lantern_proxy._bm25 import ffi, lib
+except ImportError:
+    _BUILT = False
+else:
+    _BUILT = hasattr(lib, "sentences_of")  # the newest of its functions: one that was built before has not all
+    _new = ffi.new_allocator(should_clear_after_alloc=False)
+
+_TELLING = {"dying": "die", "evening": "evening", "geologist": "geolog", "internal": "internal", "pasted": "paste"}
+"""Words that the versions of Snowball stem differently."""
+_KNOWN = 0x20000
+"""Code points below this are looked up; a text with others is left to the reference."""
+
+_stem = Stemmer.Stemmer("english", 0).stemWord
+SERVES = _BUILT and all(_stem(word) == stem for word, stem in _TELLING.items())
+"""False: the reference serves everything."""
+
+
+def terms(text: str) -> list[str] | None:
+    """What analyze.terms_in_python gives for `text`, or None: only that one can do it."""
+    joined = lines(text)
+    if joined is None:
+        return None
+    return joined.decode().split("\n") if joined else []
+
+
+def lines(text: str) -> bytes | None:
+    """The terms of `text` in UTF-8, one a line; b"" when there are none. None as above."""
+    data = _utf8(text)
+    if data is None:
+        return None
+    tables = unicode_of(text, data)
+    return _written(
+        lambda room, out: lib.analyze_terms(tables, ffi.NULL, len(data), data, b"\n", room, out, ffi.NULL), data
+    )
+
+
+def terms_of_parts(parts: Sequence[str]) -> list[list[str]] | None:
+    """The terms of each of some texts, for the price of one call. None: only the reference can do all of them."""
+    text = "".join(parts)
+    data = _utf8(text)
+    if data is None:
+        return None
+    tables, sizes = unicode_of(text, data), [*map(len, parts if len(data) == len(text) else map(str.encode, parts))]
+    joined = _written(lambda room, out: lib.analyze_parts(tables, len(sizes), sizes, data, room, out), data, len(sizes))
+    if joined is None:
+        return None
+    return [each.split("\n") if each else [] for each in joined.decode().split("\0")[:-1]]
+
+
+def specifics(text: str, words: Any) -> list[str] | None:
+    """What specific.specifics_in_python gives for `text`, or None: only that one can do it."""
+    data = _utf8(text)
+    if data is None:
+        return None
+    tables = unicode_of(text, data)
+    joined = _written(lambda room, out: lib.specifics_of(tables, words, len(data), data, room, out), data)
+    if joined is None:
+        return None
+    return [*dict.fromkeys(joined.decode().split("\0"))] if joined else []
+
+
+def facts(parts: Sequence[str], stems: Any) -> list[tuple[int, int, int, int, int, int, list[str]]] | None:
+    """Of each text the numbers of facts.Facts, in its order, and its content words, some more than once.
+
+    None: only facts.Stems.facts_in_python can do all of them. stems: a lexicon
+    """
+    text = "".join(parts)
+    data = _utf8(text)
+    if data is None:
+        return None
+    tables, sizes = unicode_of(text, data), [*map(len, parts if len(data) == len(text) else map(str.encode, parts))]
+    found = _new("facts[]", len(sizes))
+    joined = _written(
+        lambda room, out: lib.facts_of(tables, stems, len(sizes), sizes, data, found, room, out), data, len(sizes)
+    )
+    if joined is None:
+        return None
+    numbers = iter(ffi.unpack(ffi.cast("uint32_t *", found), 6 * len(sizes)) if sizes else ())
+    words = [each.split("\n") if each else [] for each in joined.decode().split("\0")[:-1]]
+    return [*zip(numbers, numbers, numbers, numbers, numbers, numbers, words, strict=True)]
+
+
+def counts(parts: Sequence[str], words: Any) -> list[tuple[int, ...]] | None:
+    """Of each text the numbers of facts.h's facts_counts, in their order. None: only Python can. words: a lexicon"""
+    text = "".join(parts)
+    data = _utf8(text)
+    if data is None:
+        return None
+    sizes = [*map(len, parts if len(data) == len(text) else map(str.encode, parts))]
+    found = _new("facts_counts[]", len(sizes))
+    if lib.facts_count(unicode_of(text, data), words, len(sizes), sizes, data, found) < 0:
+        return None
+    numbers = ffi.unpack(ffi.cast("uint32_t *", found), _COUNTS * len(sizes)) if sizes else ()
+    return [*zip(*[iter(numbers)] * _COUNTS, strict=True)]
+
+
+_COUNTS = 8
+"""Numbers in a facts_counts."""
+
+
+def sentences(text: str) -> list[tuple[int, int]] | None:
+    """What analyze.sentences_in_python gives for `text`, or None: only that one can do it."""
+    data = _utf8(text)
+    if data is None:
+        return None
+    spans = _new("uint32_t[]", len(data) + 2)
+    n = lib.sentences_of(unicode_of(text, data), len(data), data, spans)
+    if n < 0:
+        return None
+    numbers = iter(ffi.unpack(spans, 2 * n) if n else ())
+    return [*zip(numbers, numbers, strict=True)]
+
+
+def lexicon(sorts: Iterable[tuple[int | str, Iterable[str]]]) -> Any:
+    """Words for C, with the flags that they have: numbers, or names of constants there."""
+    made = ffi.new("lexicon *")
+    for sort, words in sorts:
+        flag = getattr(lib, sort) if isinstance(sort, str) else sort
+        for word in words:
+            data = word.encode()
+            if not lib.lexicon_add(made, len(data), data, flag):
+                raise ValueError(f"{word!r} is too long for native/lexicon.c, or there are too many words")
+    return made
+
+
+def _utf8(text: str) -> bytes | None:
+    """None: it has half a surrogate pair, or C does not serve."""
+    try:
+        return text.encode() if SERVES else None
+    except UnicodeEncodeError:
+        return None
+
+
+def _written(write: Callable[[int, Any], int], data: bytes, more: int = 0) -> bytes | None:
+    """What `write` writes into the room that it gets; it is called again while that was too little."""
+    room = 3 * len(data) + 64 + more
+    while True:
+        out = _new("char[]", room)
+        size: int = write(room, out)
+        if size >= 0:
+            return bytes(ffi.buffer(out, size))
+        if size != lib.ANALYZE_ROOM:
+            return None
+        room *= 6
+
+
+def stem(word: str) -> str:
+    """The stem of a word in lower case. For tests: PyStemmer's, one call at a time, is as good."""
+    letters = ffi.new("uint8_t[]", [min(ord(c), 0x80) for c in word])
+    kept = bytes(ffi.buffer(letters, lib.analyze_stem(letters, len(word))))
+    others = iter([c for c in word if c >= "\x80"])
+    return "".join(chr(byte) if byte < 0x80 else next(others) for byte in kept)
+
+
+def unicode_of(text: str, data: bytes) -> Any:
+    """The tables that a text needs. data: the text in UTF-8"""
+    return unicode(0x80 if len(data) == len(text) else _KNOWN)
+
+
+@lru_cache(maxsize=2)
+def unicode(n: int) -> Any:
+    """analyze.h's tables for the first n code points. Takes 5 ms for 0x20000, so ASCII texts do without."""
+    points = array("I", range(n)).tobytes().decode(f"utf-32-{sys.byteorder[0]}e", "surrogatepass")
+    lower = _lowered(points)
+    kinds = _sorted(points)
+    kinds[ord("_")] |= lib.ANALYZE_WORD
+    wide = bytes(kind | lib.ANALYZE_WIDE for kind in range(256))
+    for first, last in _WIDE:
+        kinds[first : last + 1] = kinds[first : last + 1].translate(wide)
+    for point in lower:
+        kinds[point] |= lib.ANALYZE_UPPER
+    for mark in MARKS:
+        if ord(mark) < n:
+            kinds[ord(mark)] |= lib.ANALYZE_MARK
+    for point in (*_SIGMAS, *(upper for upper, plain in lower.items() if upper >= 0x80 > plain)):
+        if point < n:
+            kinds[point] = lib.ANALYZE_OTHER
+    tables = (
+        ffi.new("uint8_t[]", bytes(kinds)),
+        ffi.new("uint32_t[]", list(lower)),
+        ffi.new("uint32_t[]", list(lower.values())),
+        ffi.new("uint32_t[]", sorted(FOLDS)),
+        ffi.new("uint32_t[]", [ord(c) for _, others in sorted(FOLDS.items()) for c in others.ljust(2, "\0")]),
+        lexicon(_ENDINGS),
+    )
+    made = ffi.new("analyze_unicode *", (n, tables[0], len(lower), *tables[1:3], len(FOLDS), *tables[3:]))
+    _kept.append(tables)
+    return made
+
+
+def _sorted(points: str) -> bytearray:
+    """A byte for each code point: what str.isalpha(), isalnum(), isspace() and isdecimal() say of it. Whole runs at
+    once where they agree: asked one by one, that takes ten times as long."""
+    kinds = bytearray(len(points))
+    alpha, word, digit = lib.ANALYZE_ALPHA, lib.ANALYZE_WORD, lib.ANALYZE_DIGIT
+    for run in _WORDS.finditer(points):
+        start, text = run.start(), run.group()
+        if text.isalpha():
+            kinds[start : run.end()] = bytes((alpha | word,)) * len(text)
+            continue
+        for at, c in enumerate(text, start):
+            kinds[at] = alpha * c.isalpha() | word * c.isalnum() | digit * c.isdecimal()
+    for run in _SPACES.finditer(points):
+        kinds[run.start()] |= lib.ANALYZE_SPACE
+    return kinds
+
+
+_WORDS, _SPACES = re.compile(r"\w+"), re.compile(r"\s")
+"""What str.isalnum() accepts, and "_"; what str.isspace() accepts."""
+
+
+def _lowered(points: str) -> dict[int, int]:
+    """The code points that have another lower case, ascending -> that. Those of _SIGMAS count as having none."""
+    plain = "".join(" " if ord(c) in _SIGMAS else c for c in points[:0x400]) + points[0x400:]
+    low = plain.lower()
+    found: dict[int, int] = {}
+    for first in range(0, len(plain), _BLOCK):
+        before, after = plain[first : first + _BLOCK], low[first : first + _BLOCK]
+        if before != after:
+            both = enumerate(zip(before, after, strict=True), first)
+            found |= {at: ord(small) for at, (each, small) in both if each != small}
+    return found
+
+
+_BLOCK = 64
+"""Code points that are compared at once with their lower case: most blocks have no other."""
+_ENDINGS = (
+    ("ANALYZE_ENDING", ENDINGS), ("ANALYZE_BEGINNING", BEGINNINGS),
+    ("ANALYZE_ELIDED", ELIDED), ("ANALYZE_ATTACHED", ATTACHED),
+)  # fmt: skip
+_WIDE = ((0xE00, 0xEFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF), (0x3400, 0x9FFF), (0xAC00, 0xD7AF))
+_SIGMAS = (0x130, 0x3A3)
+"""A dotted capital I, whose lower case is two characters, and the sigma, whose lower case depends on its place."""
+_kept: list[Any] = []
+"""C memory that the tables point into, and is never freed: of two threads that make the same tables at once, those of
+either may stay in the cache."""

@@ -1,0 +1,68 @@
+"""What somebody lays down for all that follows: rules ("Always ...", "from now on ...") and preferences. Pure.
+
+They hold until they are taken back, seldom come up again, and are what a user misses first when a history was
+compacted. Rules of other languages than English are in standing_languages.py; preferences are told in English only.
+"""
+
+import re
+from typing import Literal
+
+from lantern_proxy.analyze import folded
+from lantern_proxy.analyze.standing_languages import is_rule_elsewhere, may_be_rule_elsewhere
+
+_RULE = re.compile(
+    r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
+    r"(?:always(?! (?:here|up|happy|glad|good|great|nice|fun|a|the|so|been|\w+ing)\b)"
+    r"|never(?! (?:mind|say|give|had|been|let|met|saw|knew|know|thought|\w+ed)\b)"
+    r"|from (?:now|here) on|going forward|when(?:ever)? i ask|whenever you|(?:every|each) ?time you"
+    r"|make sure (?:to |that you |you )?(?:always|never|only)"
+    r"|(?:do not|don['\u2019]t)(?: ever)? (?!worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need|see"
+    r"|understand|really|you|i|give|stop|let|ever|quit|miss|say)\w+)\b"
+    r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
+    r"|\bwe (?:always|never)\b|\byou must not\b|\buse \S+(?: \S+){0,3},? (?:not|never|instead of|rather than)\b",
+    re.I,
+)
+_PREFERENCE = re.compile(
+    r"\b(?:i|we) (?:\w+ly |always )?prefer\b|\bmy preferences?\b|\b(?:i|we)(?:['\u2019]d| would) rather\b", re.I
+)
+_OF_RULES = (
+    "always", "never", "now on", "here on", "going forward", "i ask", "whenever you", "time you", "make sure ",
+    "do not", "don'", "don\u2019", "must not",
+)  # fmt: skip
+_OTHERS = ("not", "instead of", "rather than")
+"""What a rule holds one of: the patterns cost a hundred times as much as to look for it."""
+_OF_PREFERENCES = ("prefer", "rather")
+
+
+def is_rule(text: str) -> bool:
+    """Does a sentence of it say how things are always to be done, or never?"""
+    low = folded(text)
+    return (_may_be_english(low) and _RULE.search(text) is not None) or is_rule_elsewhere(text, low)
+
+
+def is_preference(text: str) -> bool:
+    """Does it say what somebody would rather have?"""
+    return _may_be_preference(folded(text)) and _PREFERENCE.search(text) is not None
+
+
+def may_lay_down(text: str) -> bool:
+    """False: neither is in `text`, nor in any piece of it."""
+    low = folded(text)
+    return _may_be_rule(low) or _may_be_preference(low)
+
+
+def _may_be_rule(low: str) -> bool:
+    return _may_be_english(low) or may_be_rule_elsewhere(low)
+
+
+def _may_be_english(low: str) -> bool:
+    return any(sign in low for sign in _OF_RULES) or ("use " in low and any(other in low for other in _OTHERS))
+
+
+def _may_be_preference(low: str) -> bool:
+    return any(sign in low for sign in _OF_PREFERENCES)
+
+
+def laid_down(text: str) -> Literal["rule", "preference"] | None:
+    """Which of the two it holds; a rule comes first."""
+    return "rule" if is_rule(text) else "preference" if is_preference(text) else None

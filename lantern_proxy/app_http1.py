@@ -1,0 +1,270 @@
+"""HTTP/1.1 from clients at the least cost: what uvicorn's server runs in place of a protocol of its own.
+
+    uvicorn.Config(app, http=ClientConnection, ...)
+
+Requests of one connection are taken apart with httptools and given to the application (ASGI), one after another. What
+it answers within one step goes out in one write: a client that waits for it is woken once. A connection has one timer,
+and not one for each of its requests.
+
+Two old habits of clients get their answer. One of HTTP/1.0 knows no chunks: a body without a length ends with its
+connection (RFC 9112, section 6.3). One may say that it has sent all, and still wait (section 9.6), as `nc` does.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+import httptools
+from starlette.types import ASGIApp, Scope
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+
+from lantern_proxy.app_http1_call import CONTINUE, Call
+
+if TYPE_CHECKING:
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+log = logging.getLogger("lantern.http")
+
+_ASKED_AFTER_S = (0.05, 0.1, 1.0)
+"""Seconds after a client's last byte: the first question tells its machine, the second learns what that said."""
+_MOST_HEAD_BYTES = 1 << 20
+"""A head that is longer, with what came with it, is not waited for: it would grow until the memory is full."""
+_REFUSED = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
+    b"connection: close\r\n\r\nInvalid HTTP request received."
+)
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection of a client; its requests are answered in turn, also when they come all at once."""
+
+    def __init__(
+        self, config: "Config", server_state: "ServerState", app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:  # fmt: skip
+        if not config.loaded:
+            config.load()
+        self.loop = _loop or asyncio.get_running_loop()
+        self._app = cast(ASGIApp, config.loaded_app)
+        self._server, self._app_state = server_state, app_state
+        self._connections: set[Any] = server_state.connections
+        self._idle_s, self._idle_since = config.timeout_keep_alive, 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._asgi = {"version": config.asgi_version, "spec_version": "2.3"}
+        self._parser = self._new_parser()
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._wished: list[tuple[bytes, bytes]] = []
+        """The headers of a request that wished for another protocol, until it is read without its wish."""
+        self._calls: deque[Call] = deque()
+        """Requests that came and are not answered, the one that is being answered first."""
+        self._coming: Call | None = None
+        """The one whose body is still coming."""
+        self._paused = self._refused = False
+        self._unread_bytes = 0
+        """What came since the last head or piece of a body: a head, or what stands behind the last piece, that does not
+        end yet."""
+        self.room: asyncio.Event | None = None
+        """Set as soon as the transport takes more; None while it does."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+        self._ends = get_local_addr(self.transport), get_remote_addr(self.transport)
+        self._scheme = "https" if is_ssl(self.transport) else "http"
+        self._rest()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self.resume_writing()
+        for call in self._calls:
+            call.leave()
+        self._calls.clear()
+        self._coming = None
+        del self._parser  # they hold each other, and what came of bodies: the collector of garbage may take minutes
+
+    def eof_received(self) -> bool:
+        """True leaves our side open. With TLS nobody can half-close; and amid an answer of unknown length, which may
+        take minutes, it is a client that leaves."""
+        call = self._calls[-1] if self._calls else None
+        if call is None or call is self._coming or self._scheme == "https" or call.is_amid_an_unknown_length:
+            return False
+        call.keep_alive = False
+        if call.version != "1.0":  # which has no interim answers
+            for after_s in _ASKED_AFTER_S:
+                self.loop.call_later(after_s, self._ask, call)
+        return True
+
+    def _ask(self, call: "Call") -> None:
+        """Is it still there? A machine where nobody listens any more refuses what is said to it, which ends the
+        request; one that waits takes it for what it is, which changes nothing (RFC 9110, section 15.2)."""
+        if self._calls and call is self._calls[0] and not call.started and not self.transport.is_closing():
+            self.transport.write(CONTINUE)
+
+    def shutdown(self) -> None:
+        """The server ends: so does this connection, as soon as nothing is asked by it."""
+        if not self._calls:
+            self.transport.close()
+        for call in self._calls:
+            call.keep_alive = False
+
+    # --- a request ---
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)  # a request behind the last is not read
+        return parser
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._unread_bytes += len(data)
+        try:
+            rest: bytes | memoryview = data
+            while rest:
+                rest = self._read(rest)
+        except httptools.HttpParserError:
+            self._refuse()
+            return
+        if self._unread_bytes > _MOST_HEAD_BYTES:
+            self._refuse()
+
+    def _read(self, data: bytes | memoryview) -> bytes | memoryview:
+        """Returns what stands behind a head that wished for another protocol. Raises HttpParserError."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as wish:
+            self._read_without_wish()
+            return memoryview(data)[wish.args[0] :]
+        return b""
+
+    def _read_without_wish(self) -> None:
+        """Nothing is upgraded here, so that a body or the next request follows (RFC 9110, section 7.8). The parser
+        takes it for another protocol, or worse, a body for the next request; hence another one reads the head anew."""
+        method, version = self._parser.get_method(), self._parser.get_http_version().encode()
+        if method == b"CONNECT":
+            self._refuse()
+            return
+        lines = [b"%b: %b\r\n" % header for header in self._headers if header[0] != b"upgrade"]
+        self._wished, self._parser = self._headers, self._new_parser()
+        self._parser.feed_data(b"%b %b HTTP/%b\r\n%b\r\n" % (method, self._url, version, b"".join(lines)))
+
+    def _refuse(self) -> None:
+        """What came is not HTTP. Not a word of that goes amid an answer: those who asked before get theirs."""
+        log.warning("a request that is not HTTP, or whose head never ends, is refused")
+        self._refused = True
+        if self._coming is not None and len(self._calls) > 1:
+            self._calls.pop()  # its body is not HTTP, and it had not begun
+            self._coming = None
+        first = self._calls[0] if self._calls else None
+        if first is not None and first is not self._coming:
+            self._calls[-1].keep_alive = False
+            return
+        if first is None or not first.started:
+            self.transport.write(_REFUSED)
+        self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers = b"", []
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        if self._parser.should_upgrade():
+            return
+        self._unread_bytes = 0
+        self._headers, self._wished = self._wished or self._headers, []
+        version = self._parser.get_http_version()
+        call = Call(self, self._scope(version), version != "1.0" and self._parser.should_keep_alive())
+        self._coming = call
+        self._calls.append(call)
+        if len(self._calls) == 1:
+            self._begin(call)
+        else:
+            self.pause_reading()
+
+    def _scope(self, version: str) -> Scope:
+        raw, _, query = self._url.partition(b"?")
+        if raw[:1] != b"/" or b"#" in self._url:
+            parsed = httptools.parse_url(self._url)
+            raw, query = parsed.path, parsed.query or b""
+        path, (server, client) = raw.decode("ascii"), self._ends
+        return {
+            "type": "http", "asgi": self._asgi, "http_version": version, "server": server, "client": client,
+            "scheme": self._scheme, "root_path": "", "headers": self._headers, "state": self._app_state.copy(),
+            "method": self._parser.get_method().decode("ascii"), "path": unquote(path) if "%" in path else path,
+            "raw_path": raw, "query_string": query,
+        }  # fmt: skip
+
+    def _begin(self, call: "Call") -> None:
+        task = self.loop.create_task(call.run(self._app))
+        task.add_done_callback(self._server.tasks.discard)
+        self._server.tasks.add(task)
+
+    def on_body(self, body: bytes) -> None:
+        self._unread_bytes = 0
+        if self._coming is not None:
+            self._coming.take(body)
+
+    def on_message_complete(self) -> None:
+        self._unread_bytes = 0
+        if self._coming is not None:
+            self._coming.end()
+            self._coming = None
+
+    def finished(self, call: "Call") -> None:
+        """The first call is answered: the next one's turn, or the client's."""
+        self._server.total_requests += 1
+        self._calls.popleft()
+        if not call.keep_alive:
+            self.transport.close()
+        if self.transport.is_closing():
+            return
+        if self._calls:
+            self._begin(self._calls[0])
+            return
+        self.resume_reading()
+        self._rest()
+
+    def _rest(self) -> None:
+        """Nothing is asked: the time of a connection that is not used begins."""
+        self._idle_since = self.loop.time()
+        if self._timer is None:
+            self._timer = self.loop.call_later(self._idle_s, self._on_time)
+
+    def _on_time(self) -> None:
+        """Close it when nothing was asked for so long."""
+        self._timer = None
+        left_s = self._idle_since + self._idle_s - self.loop.time()
+        if not self._calls and left_s > 0:
+            self._timer = self.loop.call_later(left_s, self._on_time)
+        elif not self._calls:
+            self.transport.close()
+
+    # --- flow ---
+
+    def pause_reading(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._paused:
+            self._paused = False
+            self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self.room = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        if self.room is not None:
+            self.room.set()
+            self.room = None

@@ -1,0 +1,389 @@
+"""All the SQL of Lantern: one SQLite file that holds every turn verbatim, and what was made of it.
+
+    with Archive(Path("lantern.db")) as archive:
+        archive.write([record])                 # one transaction; on disk when it returns
+        mine = archive.of(archive.tenant_of("sk-..."))
+        mine.search("connection reset", limit=3)
+
+`Archive` writes and looks after the file; `TenantArchive` (archive.of) reads, and binds its tenant in every query.
+Nothing of SQLite leaves these modules: scores are larger-is-better, errors are ArchiveError, times Unix seconds.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive import check
+from lantern_proxy.archive import vectors as archive_vectors
+from lantern_proxy.archive.connections import Connections
+from lantern_proxy.archive.feedback import VERDICTS, Edit, Marked, Verdict
+from lantern_proxy.archive.file import (
+    ArchiveError,
+    drop_snapshots_of,
+    occurrences,
+    secret_of,
+    spoils_all,
+    sqlite_faults,
+)
+from lantern_proxy.archive.forget import (
+    ForgetRule,
+    Marks,
+    Receipt,
+    Verified,
+    forget_in,
+    generation,
+    present,
+    without_forgotten,
+)
+from lantern_proxy.archive.prune import told_at
+from lantern_proxy.archive.record import Uncut, add_passages, add_record, left_uncut, take_cut
+from lantern_proxy.archive.rows import (
+    Finding,
+    Hit,
+    Mark,
+    PruneReport,
+    PruneRule,
+    Record,
+    RequestRow,
+    SessionRow,
+    TenantSummary,
+    Why,
+    name,
+)
+from lantern_proxy.archive.scope import large, newest
+from lantern_proxy.archive.tenant import TenantArchive
+from lantern_proxy.archive.vectors import add_tokens, embedding_model
+from lantern_proxy.migrations.archive import migrations
+from lantern_proxy.turn import Passage
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive.vectors import Tokens, Vector
+
+__all__ = [
+    "VERDICTS", "Archive", "ArchiveError", "Edit", "Finding", "ForgetRule", "Hit", "Mark", "Marked", "PruneReport",
+    "PruneRule", "Receipt", "Record", "RequestRow", "SessionRow", "TenantArchive", "TenantSummary", "Uncut", "Verdict",
+    "Verified", "Why",
+]  # fmt: skip
+
+log = logging.getLogger("lantern.archive")
+T = TypeVar("T")
+
+_RECORD_FAULTS = (ValueError, TypeError, OverflowError, AttributeError)
+"""What a record with a value that cannot be stored raises, besides SQLite's own."""
+
+_TENANTS = """SELECT s.tenant, count(*), min(s.created_at), max(s.last_seen_at),
+        (SELECT count(*) FROM messages m WHERE m.tenant = s.tenant),
+        (SELECT count(*) FROM passages p WHERE p.tenant = s.tenant AND p.unit = 'passage')
+    FROM sessions s GROUP BY s.tenant ORDER BY max(s.last_seen_at) DESC"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work(Generic[T]):
+    """Something to write as one. write: returns what of it is new"""
+
+    what: str
+    write: Callable[[Database], Sequence[T]]
+    give_up: Callable[[Database], None] = lambda _: None
+    """What is done in its place when it cannot be stored."""
+
+
+class Archive:
+    """The archive file. Safe to share between threads: each reads through its own connection, writes take turns.
+
+    path:        made with mode 0600 when it is not there; its folder must exist
+    synchronous: "full": a write is on disk when it returns; "normal": a power cut may take the last ones (a crash not)
+    vectors:     False leaves sqlite-vec out
+    read_only:   nothing is made, migrated or written
+    busy_s:      how long to wait for another process that writes
+    key:         64 hex digits of an encrypted archive; empty for a plain one
+    Raises ArchiveError when the file cannot be used; the file is left as it is.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        synchronous: Literal["full", "normal"] = "full",
+        vectors: bool = True,
+        read_only: bool = False,
+        busy_s: float = 5.0,
+        key: str = "",
+    ) -> None:
+        self.path = Path(path)
+        self._connections = Connections(
+            self.path, synchronous, vectors=vectors, read_only=read_only, busy_s=busy_s, key=key
+        )
+        lacking = self._connections.lacking
+        self.encrypted = bool(key)
+        self.vectors = not lacking
+        """Whether vectors can be kept and searched here."""
+        self.degraded: tuple[str, ...] = (f"vectors: {lacking}",) if lacking and vectors else ()
+        """What does not work here, and why."""
+        self.faults: Counter[str] = Counter()
+        """What went wrong since it was opened: kind -> how often."""
+        try:
+            with self._connections.reading() as db:
+                self._secret = secret_of(db, self.path)
+        except BaseException:
+            self._connections.close()
+            raise
+        self._marks = Marks(self._secret)
+
+    def __enter__(self) -> "Archive":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """May be called twice. Every later call raises ArchiveError."""
+        self._connections.close()
+
+    @property
+    def version(self) -> int:
+        """Schema steps that this archive has seen."""
+        with self._connections.reading() as db:
+            return len(migrations.applied(db))
+
+    @property
+    def model(self) -> tuple[str, int] | None:
+        """Name and dimension of the model that its vectors are of; None before the first vector."""
+        with self._connections.reading() as db:
+            return embedding_model(db)
+
+    @property
+    def stamp(self) -> str:
+        """Tells this archive from every other one, and nothing else."""
+        return hmac.new(self._secret, b"stamp", hashlib.sha256).hexdigest()[:32]
+
+    @property
+    def is_there(self) -> bool:
+        """False when its file was deleted or replaced since."""
+        return self._connections.is_there()
+
+    def newest_passage(self) -> int:
+        """The largest id that a passage ever had: it grows when any process has archived something."""
+        with self._connections.reading() as db:
+            return newest(db)
+
+    def large_scopes(self, least: int, *, by_project: bool) -> list[tuple[str, str | None, str, int]]:
+        """(tenant, project, unit, passages) of tenants, or projects, with `least` passages or more, largest first."""
+        with self._connections.reading() as db:
+            return large(db, least, by_project=by_project)
+
+    def tenant_of(self, credential: str) -> str:
+        """The tenant that a credential stands for in this archive. The credential cannot be found from it."""
+        digest = hmac.digest(self._secret, credential.encode("utf-8", "surrogatepass"), "sha256")
+        return f"t_{digest.hex()[:24]}"
+
+    def of(self, tenant: str) -> TenantArchive:
+        """What belongs to one tenant. Everything that is read goes through here."""
+        if not tenant:
+            raise ArchiveError("tenant is empty; name one, as Archive.tenant_of does")
+        return TenantArchive(self._connections, name(tenant), vectors=self.vectors)
+
+    def tenants(self) -> list[TenantSummary]:
+        """All tenants, last seen first."""
+        with self._connections.reading() as db:
+            rows = db.execute(_TENANTS).fetchall()
+        return [
+            TenantSummary(id=i, sessions=n, messages=messages, passages=passages, first_at=first, last_at=last)
+            for i, n, first, last, messages, passages in rows
+        ]
+
+    def write(self, records: Sequence[Record]) -> list[Sequence[Passage]]:
+        """Archive `records` in one transaction; when it returns they are on disk. Writing one twice changes nothing.
+
+        returns: for each record the passages that are new, with their ids. A passage of unit "turn" takes the place of
+                 the one its turn had before, under a new id; the old id is then unknown.
+        A record that cannot be stored is left out whole, logged and counted in `faults`; it does not touch the others.
+        Raises ArchiveError when the file is at fault; then nothing was written, and all of it may be written again.
+        """
+        try:
+            with self._connections.writing() as db:
+                return self._together(db, [self._of_record(record) for record in records])
+        except ArchiveError:
+            self.faults["write"] += 1
+            raise
+
+    def _together(self, db: Database, works: Sequence[_Work[T]]) -> list[Sequence[T]]:
+        """All of it, without a savepoint; when some of it cannot be stored, all of it anew, each inside one."""
+        try:
+            return [work.write(db) for work in works]
+        except sqlite_faults(*_RECORD_FAULTS) as error:
+            if _is_of_file(error):
+                raise
+        db.conn.execute("ROLLBACK")
+        db.conn.execute("BEGIN IMMEDIATE")
+        return [self._apart(db, work) for work in works]
+
+    def _apart(self, db: Database, work: _Work[T]) -> Sequence[T]:
+        """Inside a savepoint of its own: what cannot be stored does not touch what is written beside it."""
+        db.conn.execute("SAVEPOINT apart")
+        added: Sequence[T] = ()
+        try:
+            added = work.write(db)
+        except sqlite_faults(*_RECORD_FAULTS) as error:
+            if _is_of_file(error):
+                raise
+            db.conn.execute("ROLLBACK TO apart")
+            self._count("record", f"{work.what} not archived: {error}")
+            work.give_up(db)
+        db.conn.execute("RELEASE apart")
+        return added
+
+    def uncut(self, limit: int = 256) -> list[Uncut]:
+        """Messages, at most `limit`, that were archived and not cut into passages: their process was killed before."""
+        with self._connections.reading() as db:
+            return left_uncut(db, limit)
+
+    def add_passages(self, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> list[int]:
+        """File what messages were cut into; returns for each how many of its passages are new.
+
+        Messages that are gone by now get none. Raises ArchiveError when the file is at fault; then nothing was written.
+        """
+        with self._connections.writing(again=True) as db:
+            return [*map(len, self._together(db, [self._cut(cut, passages) for cut, passages in cuts]))]
+
+    def _cut(self, cut: Uncut, passages: Sequence[Passage]) -> _Work[tuple[int, Passage]]:
+        def write(db: Database) -> Sequence[tuple[int, Passage]]:
+            held = take_cut(db, cut)
+            mine = [passage for passage in passages if passage.message in held]
+            return add_passages(db, name(cut.tenant), cut.project, mine, vectors=self.vectors)
+
+        def give_up(db: Database) -> None:  # what cannot be stored is not tried again
+            take_cut(db, cut)
+
+        return _Work(f"passages of session {cut.session} are", write, give_up)
+
+    def _count(self, fault: str, message: str) -> None:
+        self.faults[fault] += 1
+        log.log(logging.ERROR if self.faults[fault] == 1 else logging.DEBUG, "archive %s: %s", self.path, message)
+
+    def _of_record(self, record: Record) -> _Work[Passage]:
+        def write(db: Database) -> Sequence[Passage]:
+            return add_record(db, without_forgotten(db, self._marks, record), vectors=self.vectors)
+
+        return _Work(f"record of session {record.session.id} is", write)
+
+    def forget(self, tenant: str, rule: ForgetRule, *, now: float, dry_run: bool = False) -> Receipt:
+        """Remove what `rule` names of one tenant, everywhere in the file and its log; the receipt is signed.
+
+        A running proxy drops what it remembers within a second. A dry run reports the same counts, but 0 vectors.
+        """
+        own = name(tenant)
+        if not own:
+            raise ArchiveError("tenant is empty; name one, as `lantern status` lists them")
+        with self._connections.writing() as db:
+            vectors = self.vectors and bool(embedding_model(db))
+            receipt = forget_in(db, own, rule, self._marks, now=now, dry_run=dry_run, vectors=vectors)
+        if not dry_run:
+            drop_snapshots_of(self.path, own)
+            self._connections.empty_log()
+            if rule.match is not None:
+                receipt = replace(receipt, left_over=occurrences(self.path, rule.match))
+        return receipt.signed(self._secret)
+
+    def verify(self, receipt: Receipt) -> Verified:
+        """Was it this archive that gave the receipt, unchanged, and is anything that it lists here again?"""
+        with self._connections.reading() as db:
+            return Verified(receipt.is_genuine(self._secret), present(db, receipt, self._marks))
+
+    @property
+    def used_bytes(self) -> int:
+        """Size of the file without its free pages."""
+        with self._connections.reading() as db:
+            pages, free, size = (
+                db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+            )
+        return int((pages - free) * size)
+
+    def oldest_share(self, share: float) -> float | None:
+        """The time before which `share` (0 to 1) of all messages came; None when there are none."""
+        with self._connections.reading() as db:
+            count = db.execute("SELECT count(*) FROM messages").fetchone()[0]
+            at = min(count - 1, int(count * share) + 1)
+            row = db.execute(
+                f"SELECT {told_at('messages')} AS at FROM messages ORDER BY at LIMIT 1 OFFSET ?", (at,)
+            ).fetchone()
+        return float(row[0]) if count and row else None
+
+    @property
+    def forgets(self) -> str:
+        """Changes whenever something was forgotten, by whichever process."""
+        with self._connections.reading() as db:
+            return generation(db)
+
+    def writing(self) -> contextlib.AbstractContextManager[Database]:
+        """One transaction, for the other modules of the archive."""
+        return self._connections.writing()
+
+    def unembedded(self, limit: int) -> list[tuple[str, int, str]]:
+        """Passages that wait for a vector: (tenant, id, text), at most `limit`, tenants getting equal shares.
+
+        Within a tenant passages come before summaries of turns, old before new. Empty where vectors cannot be kept.
+        """
+        if not self.vectors:
+            return []
+        with self._connections.reading() as db:
+            return archive_vectors.pending(db, limit)
+
+    def add_vectors(
+        self,
+        model: str,
+        dim: int,
+        rows: "Sequence[tuple[str, str, int, Vector]]",
+        *,
+        recipe: str = "",
+        tokens: "Sequence[tuple[str, int, Tokens]]" = (),
+    ) -> int:
+        """Keep vectors of passages, each (tenant, session, passage id, float32 (dim,)); returns how many were new.
+
+        recipe, tokens: how token vectors were made, and those of passages, each (tenant, passage id, int8 (n, numbers))
+
+        Passages that are gone by now, or have a vector, are skipped. Raises ArchiveError when `model` is not the one
+        that this archive's vectors are of: two models' vectors cannot be compared.
+        """
+        if not self.vectors:
+            return 0
+        packed = archive_vectors.pack(dim, [(name(t), name(session), id_, vector) for t, session, id_, vector in rows])
+        with self._connections.writing(again=True) as db:
+            known = embedding_model(db) or archive_vectors.start(db, model, dim)
+            if known != (model, dim):
+                raise ArchiveError(
+                    f"archive {self.path} has vectors of {known[0]} ({known[1]}), not of {model} ({dim}); "
+                    "run `lantern reindex`"
+                )
+            added = archive_vectors.add(db, packed)
+            add_tokens(db, recipe, [(name(tenant), id_, vectors) for tenant, id_, vectors in tokens])
+        return added
+
+    def drop_vectors(self) -> None:
+        """Forget all vectors and their model; every passage waits for a new one."""
+        if not self.vectors:
+            return
+        with self._connections.writing() as db:
+            archive_vectors.drop(db)
+
+    def rebuild_fts(self) -> None:
+        """Make the full-text index anew from the passages."""
+        with self._connections.writing() as db:
+            db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('rebuild')")
+
+    def check(self) -> list[Finding]:
+        """Look at everything that can be wrong with the archive. Reads all of it: seconds for a large one."""
+        without = "" if self.vectors else "; ".join(self.degraded) or "turned off"
+        return check.check(self._connections, without, self.faults)
+
+
+def _is_of_file(error: Exception) -> bool:
+    """Is the file at fault, and not what was to be written?"""
+    return isinstance(error, sqlite_faults()) and spoils_all(error)

@@ -1,0 +1,230 @@
+"""Copies of an archive: one of a sound file while it is being written, one of what a damaged file still gives.
+
+    backup(path, target)     SQLite's online backup: a whole archive as of one moment, and the writer waits for nothing
+    recover(path, target)    row by row, around whatever cannot be read, into a new archive with new indexes
+
+Neither changes `path`, and neither writes over anything: `target` must not exist, and appears whole or not at all.
+"""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive.file import (
+    ArchiveError,
+    companions,
+    connect,
+    prepare,
+    refuse_strangers,
+    secret_of,
+    sqlite_faults,
+    telling,
+)
+
+Progress = Callable[[int, int], None]
+"""(done, of): pages of a backup, rows of a recovery (of which there may be more or fewer)."""
+
+_PAGES = 2_000
+"""Copied at once: some 8 MB, after which other processes have their turn."""
+_FURTHEST = 1 << 20
+"""Rows that are passed over at once, at most, in search of one that can be read."""
+_KEPT = (
+    "settings", "sessions", "heads", "messages", "ids", "passages", "requests", "blocks", "placed", "marks", "edits",
+    "forgotten", "uncut",
+)  # fmt: skip
+"""Tables that hold what cannot be made again, those first to which others point. Indexes are made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What became of one table."""
+
+    table: str
+    rows: int
+    faults: int
+    """Places where the file could not be read; each may have cost several rows."""
+
+
+def backup(path: Path, target: Path, progress: Progress = lambda done, of: None, *, key: str = "") -> int:
+    """Copy the archive at `path` to `target`, also while it is written. Returns its size in bytes.
+
+    key: of an encrypted archive (64 hex digits); the copy has the same
+    The copy is checked before it gets its name. Raises ArchiveError.
+    """
+    with telling(path), _appearing(target) as partial, contextlib.closing(_open(path, "ro", key)) as source:
+        refuse_strangers(source, path)
+        with contextlib.closing(_open(partial, "rw", key)) as copy:
+            source.conn.backup(copy.conn, pages=_PAGES, progress=lambda _, left, of: progress(of - left, of))
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+            found = str(copy.execute("PRAGMA quick_check(1)").fetchone()[0])
+        if found != "ok":
+            raise ArchiveError(f"archive {path} is damaged ({found}); `lantern recover` saves what can be read")
+    return target.stat().st_size
+
+
+def recover(path: Path, target: Path, progress: Progress = lambda done, of: None, *, key: str = "") -> list[Salvaged]:
+    """Save what can be read of a damaged archive into a new one at `target`. Raises ArchiveError when nothing can be.
+
+    Stop the proxy first. Full-text and vector indexes are made anew, vectors by the proxy or `lantern reindex`. A file
+    whose list of tables is damaged gives nothing.
+    key: of an encrypted archive (64 hex digits); the new one has the same
+    """
+    with (
+        _appearing(target) as partial,
+        telling(path),
+        contextlib.closing(_open(path, "ro", key)) as source,
+        telling(partial),
+        contextlib.closing(_open(partial, "rw", key, vectors=True)) as copy,
+    ):
+        prepare(copy, partial, "normal", 5.0)
+        copy.execute("PRAGMA foreign_keys = OFF")
+        salvaged = [_salvage(source, copy, table, progress) for table in _KEPT]
+        if not any(each.rows for each in salvaged if each.table != "settings"):
+            raise ArchiveError(f"archive {path} gives nothing back; restore a backup of it")
+        _mend(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
+    return salvaged
+
+
+def _open(path: Path, access: Literal["ro", "rw"], key: str, *, vectors: bool = False) -> Database:
+    return connect(path, access, vectors=vectors, busy_s=5.0, key=key)[0]
+
+
+@contextlib.contextmanager
+def _appearing(target: Path) -> Iterator[Path]:
+    """A file beside `target`, mode 0600, that takes its name when the block ends well."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        if target.exists():
+            raise ArchiveError(f"{target} exists; remove it first, or name another file")
+        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise ArchiveError(
+            f"{target} cannot be written ({error.strerror}); name a file in a folder that takes one"
+        ) from None
+    try:
+        yield partial
+        partial.replace(target)
+    finally:
+        for left in companions(partial):
+            left.unlink()
+
+
+def _salvage(source: Database, copy: Database, table: str, progress: Progress) -> Salvaged:
+    """Copy the rows of one table, in the order of their rowids, around what cannot be read."""
+    columns = _shared(source, copy, table)
+    rows = faults = 0
+    if columns:
+        listed = ", ".join(columns)
+        # the secret of the damaged archive takes the place of the new one's: tenants are named under it
+        verb = "REPLACE" if table == "settings" else "IGNORE"
+        into = f"INSERT OR {verb} INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"
+        reads = _in_order(source, table, listed) if _has_rowid(copy, table) else _in_one(source, table, listed)
+        copy.execute("BEGIN")
+        for row in reads:
+            if row is None:
+                faults += 1
+                continue
+            with contextlib.suppress(*sqlite_faults()):  # a row whose damage the schema refuses
+                rows += copy.conn.execute(into, row).rowcount
+            progress(rows, rows)
+        copy.execute("COMMIT")
+    return Salvaged(table, rows, faults)
+
+
+def _shared(source: Database, copy: Database, table: str) -> list[str]:
+    """Columns that both have; none when the damaged schema does not show the table."""
+    wanted = [row[1] for row in copy.execute(f"PRAGMA table_info({table})")]
+    try:
+        held = {row[1] for row in source.execute(f"PRAGMA table_info({table})")}
+    except sqlite_faults():
+        return []
+    return [column for column in wanted if column in held]
+
+
+def _has_rowid(copy: Database, table: str) -> bool:
+    sql = copy.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone()[0]
+    return "WITHOUT ROWID" not in sql.upper()
+
+
+def _in_order(source: Database, table: str, listed: str) -> Iterator[tuple[Any, ...] | None]:
+    """Rows by rowid; None for each place that cannot be read, after which the search goes on further up.
+
+    The index that a filter would use may be damaged, too: `+rowid`'s order is the table's own.
+    """
+    at, step = -(1 << 62), 1
+    last = _last(source, table)
+    while True:
+        try:
+            cursor = source.conn.execute(f"SELECT rowid, {listed} FROM {table} WHERE rowid > ? ORDER BY rowid", (at,))
+            for row in cursor:
+                at, step = row[0], 1
+                yield row[1:]
+            return
+        except sqlite_faults():
+            yield None
+            if at < 0:
+                at = 0
+            if last is not None and at > last:
+                return
+            at += step
+            step *= 2
+            if step > _FURTHEST:
+                return
+
+
+def _last(source: Database, table: str) -> int | None:
+    try:
+        found = source.execute(f"SELECT max(rowid) FROM {table}").fetchone()[0]
+    except sqlite_faults():
+        return None
+    return int(found) if found is not None else 0
+
+
+def _in_one(source: Database, table: str, listed: str) -> Iterator[tuple[Any, ...] | None]:
+    """A table without rowids: from its start to the first fault."""
+    try:
+        yield from source.conn.execute(f"SELECT {listed} FROM {table}")
+    except sqlite_faults():
+        yield None
+
+
+_ORPHANS = (
+    # A session whose own row could not be read lives on under its id: its messages were what mattered.
+    """INSERT OR IGNORE INTO sessions (tenant, id, project, api, family, parent, title, created_at, last_seen_at,
+        system, tools) SELECT tenant, session, ifnull((SELECT max(p.project) FROM passages p WHERE p.tenant = m.tenant
+        AND p.session = m.session), ''), 'chat', '', '', substr(max(text), 1, 80), min(created_at), max(created_at), '',
+        '' FROM messages m GROUP BY tenant, session""",
+    *(
+        f"DELETE FROM {table} WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.tenant = {table}.tenant "
+        f"AND s.id = {table}.session)"
+        for table in ("heads", "messages", "ids", "passages", "requests", "blocks", "edits", "uncut")
+    ),
+    """DELETE FROM placed WHERE NOT EXISTS (
+        SELECT 1 FROM blocks b WHERE b.tenant = placed.tenant AND b.id = placed.block)""",
+    # vectors are not copied
+    "UPDATE passages SET embedded = 0",
+    "DELETE FROM settings WHERE tenant = '' AND name = 'embedding'",
+)
+
+
+_ANOTHER_SECRET = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'secret', ?)"
+
+
+def _mend(copy: Database) -> None:
+    """What points at nothing goes, indexes are made anew; a secret that cannot be read is replaced."""
+    copy.execute("BEGIN")
+    try:
+        secret_of(copy, Path())
+    except ArchiveError:
+        copy.execute(_ANOTHER_SECRET, (secrets.token_hex(32),))
+    for statement in _ORPHANS:
+        copy.execute(statement)
+    copy.execute("INSERT INTO passages_fts (passages_fts) VALUES ('rebuild')")
+    copy.execute("COMMIT")

@@ -1,0 +1,82 @@
+"""What can be wrong with an archive, and the way out of each: what `lantern doctor` says of it."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from lantern_proxy.archive.connections import Connections
+from lantern_proxy.archive.file import WAL_LEFT_BYTES, ArchiveError, companions, size_bytes
+from lantern_proxy.archive.rows import Finding
+from lantern_proxy.archive.vectors import embedding_model
+from lantern_proxy.migrations.archive import migrations
+
+_FTS_ROWS = """SELECT (SELECT count(*) FROM passages WHERE id NOT IN (SELECT id FROM passages_fts_docsize)),
+    (SELECT count(*) FROM passages_fts_docsize WHERE id NOT IN (SELECT id FROM passages))"""
+
+
+def check(connections: Connections, without_vectors: str, faults: Mapping[str, int]) -> list[Finding]:
+    """Look at everything. Reads the whole file: seconds for a large one.
+
+    without_vectors: why none can be kept here, empty when they can; faults: what went wrong so far -> how often
+    """
+    looks: dict[str, Callable[[Connections], Finding]] = {
+        "schema": _schema, "pages": _pages, "fts": _fts,
+        "vectors": partial(_vectors, without=without_vectors),
+    }  # fmt: skip
+    findings = check_file(connections.path)
+    for name, look in looks.items():
+        try:
+            findings.append(look(connections))
+        except ArchiveError as error:
+            findings.append(_finding(name, False, str(error), "see the message"))
+    lost = ", ".join(f"{kind}: {count}" for kind, count in sorted(faults.items()))
+    return [*findings, _finding("faults", not lost, lost or "none since it was opened", "see the log")]
+
+
+def _schema(connections: Connections) -> Finding:
+    with connections.reading() as db:
+        return Finding("schema", True, f"version {len(migrations.applied(db))}")
+
+
+def _pages(connections: Connections) -> Finding:
+    with connections.reading(), connections.apart() as db:
+        result = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+    remedy = "stop lantern, then save what can be read: `lantern recover NEW.db`"
+    return _finding("pages", result == "ok", result, remedy)
+
+
+def _fts(connections: Connections) -> Finding:
+    """FTS5's own check would hold up the writer; that of the pages looks inside the index, this one at its rows."""
+    with connections.reading() as db:
+        missing, extra = db.execute(_FTS_ROWS).fetchone()
+    amiss = f"lacks {missing} passages, has {extra} that are gone" if missing or extra else ""
+    return _finding("fts", not amiss, amiss or "has every passage", "run `lantern reindex`")
+
+
+def _vectors(connections: Connections, *, without: str) -> Finding:
+    if without:
+        return Finding("vectors", False, without, "pip install pysqlite3 sqlite-vec")
+    with connections.reading() as db:
+        model = embedding_model(db)
+        waiting = db.execute("SELECT count(*) FROM passages WHERE embedded = 0").fetchone()[0]
+    kind = f"{model[0]} ({model[1]})" if model else "no model yet"
+    return Finding("vectors", True, f"{kind}; {waiting} passages wait for the embedder")
+
+
+def check_file(path: Path) -> list[Finding]:
+    """Mode, size and free disk, without opening the file."""
+    if not path.exists():
+        return [Finding("file", False, f"{path} is gone", "restart lantern: it makes a new archive")]
+    size, free = size_bytes(path), shutil.disk_usage(path.parent).free
+    modes = {part.name: part.stat().st_mode & 0o777 for part in companions(path)}
+    open_to_others = [f"{part} {mode:o}" for part, mode in modes.items() if mode & 0o077]
+    return [
+        _finding("mode", not open_to_others, ", ".join(open_to_others) or "0600", f"chmod 600 {path}*"),
+        Finding("size", True, f"{size:,} bytes"),
+        _finding("disk", free > 2 * WAL_LEFT_BYTES, f"{free:,} bytes free", "free some space"),
+    ]
+
+
+def _finding(name: str, ok: bool, detail: str, remedy: str) -> Finding:
+    return Finding(name, ok, detail, "" if ok else remedy)

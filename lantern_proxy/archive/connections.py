@@ -1,0 +1,204 @@
+"""Connections to the archive's file: one that writes, in turns, and one to read with for each thread."""
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive.file import (
+    WAL_PAGES,
+    WAL_PAGES_WAITED,
+    ArchiveError,
+    connect,
+    make,
+    prepare,
+    refuse_strangers,
+    secure,
+    sqlite_faults,
+    telling,
+)
+from lantern_proxy.migrations.archive import migrations
+
+
+class _Reader:
+    """A thread's connection, and how many blocks use it now."""
+
+    __slots__ = ("__weakref__", "db", "uses")
+
+    def __init__(self, db: Database) -> None:
+        self.db, self.uses = db, 0
+        weakref.finalize(self, db.conn.close).atexit = False  # when its thread ends
+
+
+class Connections:
+    """The writer's connection and one reader for each thread. Close it.
+
+    Readers cannot write (query_only). One write at a time; another process that holds the lock is waited for `busy_s`.
+    """
+
+    def __init__(
+        self, path: Path, synchronous: Literal["full", "normal"], *, vectors: bool, read_only: bool, busy_s: float,
+        key: str = "",
+    ) -> None:  # fmt: skip
+        self._key = key
+        self.path, self.read_only, self._vectors, self._busy_s = path, read_only, vectors, busy_s
+        self._closed, self._immutable = False, False
+        self._local, self._lock = threading.local(), threading.RLock()
+        self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
+        self._gate = threading.Lock()
+        """Held for moments only: around `uses` and `_closed`."""
+        if read_only and not path.exists():
+            raise ArchiveError(f"archive {path} does not exist; check archive.path")
+        if not read_only:
+            make(path)
+        self._writer: Database | None = None
+        self._full = self._waits = synchronous == "full"
+        with telling(path):
+            self.lacking = self._open(synchronous)
+        self._inode = path.stat().st_ino
+
+    def _open(self, synchronous: Literal["full", "normal"]) -> str:
+        if self.read_only:
+            return self._open_read_only()
+        self._writer, lacking = self._connect("rw")
+        try:
+            prepare(self._writer, self.path, synchronous, self._busy_s)
+        except BaseException:
+            self._writer.close()
+            raise
+        secure(self.path)
+        return lacking
+
+    def _connect(self, access: Literal["ro", "rw"]) -> tuple[Database, str]:
+        return connect(
+            self.path, access, vectors=self._vectors, busy_s=self._busy_s, immutable=self._immutable, key=self._key
+        )
+
+    def _open_read_only(self) -> str:
+        """A folder that may not be written holds no WAL index; then the file is read as it stands, if no WAL waits."""
+        db, lacking = self._connect("ro")
+        wal = Path(f"{self.path}-wal")
+        try:
+            db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        except sqlite_faults() as error:
+            blocked = str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
+            if not blocked or (wal.exists() and wal.stat().st_size):
+                raise
+            db.close()
+            self._immutable = True
+            db, lacking = self._connect("ro")
+        with contextlib.closing(db):
+            refuse_strangers(db, self.path)
+            if not db.table_names():
+                raise ArchiveError(f"archive {self.path} is an empty file; `lantern serve` makes an archive of it")
+            if migrations.pending(db):
+                raise ArchiveError(
+                    f"archive {self.path} is of an older lantern; run `lantern migrate` to bring it up to date"
+                )
+        return lacking
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Database]:
+        """This thread's reader. It stays open to the end of the block, even when the archive is closed meanwhile."""
+        with telling(self.path):
+            reader = self._reader()
+            try:
+                yield reader.db
+            finally:
+                with self._gate:
+                    reader.uses -= 1
+                    last = self._closed and not reader.uses
+                if last:
+                    reader.db.close()
+
+    def _reader(self) -> _Reader:
+        """This thread's, in use."""
+        reader: _Reader | None = getattr(self._local, "reader", None)
+        if reader is None and not self._closed:
+            reader = self._local.reader = _Reader(self._new_reader())
+        with self._gate:
+            if reader is None or self._closed:
+                raise ArchiveError(f"archive {self.path} is closed; open it again")
+            self._readers.add(reader)
+            reader.uses += 1
+        return reader
+
+    def _new_reader(self) -> Database:
+        db, _ = self._connect("ro" if self.read_only else "rw")
+        db.execute("PRAGMA query_only = ON")
+        return db
+
+    def apart(self) -> contextlib.closing[Database]:
+        """A reader that has cached nothing: FTS5 checks itself against what its connection remembers of the index."""
+        with self.reading():
+            return contextlib.closing(self._new_reader())
+
+    @contextlib.contextmanager
+    def writing(self, *, again: bool = False) -> Iterator[Database]:
+        """One transaction: committed at the end of the block, undone when an error leaves it.
+
+        again: it can be made again from what the archive holds, so the commit does not wait for the disk; a power cut
+               may undo all of it, but nothing that was written before
+        """
+        with self._lock, telling(self.path):
+            db = self._ready_writer()
+            self._wait_for_disk(db, self._full and not again)
+            db.conn.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.conn.execute("COMMIT")
+            except BaseException:
+                db.rollback()
+                raise
+
+    def _wait_for_disk(self, db: Database, full: bool) -> None:
+        """Does the next commit return when it is on disk? Not to be changed within a transaction.
+
+        One that does has somebody waiting for it, so it leaves the checkpoint to those that do not.
+        """
+        if full != self._waits:
+            db.conn.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            db.conn.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED if full else WAL_PAGES}")
+            self._waits = full
+
+    def empty_log(self) -> None:
+        """Move all of the write-ahead log into the file and cut it to nothing, waiting for readers as for writers."""
+        with self._lock, telling(self.path):
+            db, until = self._ready_writer(), time.monotonic() + self._busy_s
+            while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] and time.monotonic() < until:
+                time.sleep(0.02)
+
+    def _ready_writer(self) -> Database:
+        if self._closed:
+            raise ArchiveError(f"archive {self.path} is closed; open it again")
+        if self._writer is None:
+            raise ArchiveError(f"archive {self.path} was opened read-only; open it for writing")
+        self._refuse_ghost()
+        return self._writer
+
+    def is_there(self) -> bool:
+        """False when the file was deleted or replaced while it was open."""
+        try:
+            return os.stat(self.path).st_ino == self._inode
+        except OSError:
+            return False
+
+    def _refuse_ghost(self) -> None:
+        """SQLite goes on writing into a file that was deleted, and all of it would be lost at the end."""
+        if not self.is_there():
+            raise ArchiveError(f"archive {self.path} was deleted or replaced while it was open; restart lantern")
+
+    def close(self) -> None:
+        """Readers that are in use close themselves: SQLite must not lose a connection in the middle of a step."""
+        with self._lock:
+            with self._gate:
+                idle = [] if self._closed else [reader.db for reader in self._readers if not reader.uses]
+                self._closed = True
+            for db in [*idle, *([self._writer] if self._writer else [])]:
+                db.close()

@@ -1,0 +1,352 @@
+"""The archive's file: make it, open it, look after its health. Every SQLite error leaves here as an ArchiveError.
+
+A file is never repaired, replaced or removed: whatever is wrong with it, its bytes stay for the user to save.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlite_utils import utils
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive.snapshots import drop_snapshots, folder
+from lantern_proxy.migrations.archive import APPLICATION_ID, migrations
+
+_STATEMENTS = 256
+_SQLCIPHER = "sqlcipher3.dbapi2"
+WAL_LEFT_BYTES = 64 << 20
+WAL_PAGES = 4_000  # 16 MB between checkpoints: four times SQLite's own, as each costs two fsyncs and many page writes
+WAL_PAGES_WAITED = 12_000  # the same after a commit that somebody waits for: one that nobody waits for comes before
+_CACHE_KB = 8_000
+_SECRET = "SELECT value FROM settings WHERE tenant = '' AND name = 'secret'"
+_NEW_SECRET = "INSERT OR IGNORE INTO settings (tenant, name, value) VALUES ('', 'secret', ?)"
+_NEWEST_HAS_WORDS = """SELECT ifnull((SELECT max(id) FROM passages) IN (SELECT id FROM passages_fts_docsize), 1)"""
+_WORDLESS = """INSERT INTO passages_fts (rowid, text)
+    SELECT id, text FROM passages WHERE id NOT IN (SELECT id FROM passages_fts_docsize)"""
+
+fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
+sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 where it is installed, which brings its own SQLite
+
+
+def sqlite_faults(*more: type[Exception]) -> tuple[type[Exception], ...]:
+    """What SQLite raises, whichever library brought it; and `more`."""
+    loaded = sys.modules.get(_SQLCIPHER)
+    return (*more, sqlite3.Error, loaded.Error) if loaded else (*more, sqlite3.Error)
+
+
+class ArchiveError(Exception):
+    """The archive cannot do what was asked: the place, what is wrong, and the way out.
+
+    retry: the same call may succeed later (another process holds the lock, the disk is full)
+    """
+
+    def __init__(self, message: str, *, retry: bool = False) -> None:
+        super().__init__(message)
+        self.retry = retry
+
+
+_REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
+    (
+        "SQLITE_NOTADB",
+        "is not a lantern archive, or the key is not its own",
+        "check archive.path, and archive.key_env if it is encrypted (the file was not touched)",
+        False,
+    ),
+    ("SQLITE_CORRUPT", "is damaged", "stop lantern, then save what can be read: `lantern recover NEW.db`", False),
+    ("SQLITE_BUSY", "is locked by another process", "stop the other program that writes to it, or wait", True),
+    ("SQLITE_LOCKED", "is locked by another process", "stop the other program that writes to it, or wait", True),
+    ("SQLITE_READONLY", "cannot be written", "give this user write access to the file and its folder", True),
+    ("SQLITE_FULL", "has no room: the disk is full", "free some space; what waits is written then", True),
+    ("SQLITE_CANTOPEN", "cannot be opened", "check that the folder exists and this user may write to it", True),
+    ("SQLITE_IOERR", "could not be read or written", "check the disk (full, quota, unplugged)", True),
+    ("SQLITE_NOMEM", "needs more memory than there is", "free some memory", True),
+)
+
+
+def told(path: Path, error: Exception) -> ArchiveError:
+    """The ArchiveError that stands for `error`, with the place, the value and the remedy."""
+    code = getattr(error, "sqlite_errorname", "") or ""
+    for prefix, wrong, remedy, retry in _REMEDIES:
+        if code.startswith(prefix):
+            return ArchiveError(f"archive {path} {wrong} ({error}); {remedy}", retry=retry)
+    return ArchiveError(f"archive {path} failed: {error}; run `lantern doctor`")
+
+
+def spoils_all(error: Exception) -> bool:
+    """True when the file is at fault, so that every other record would fail too; False when the record is."""
+    code = getattr(error, "sqlite_errorname", "") or ""
+    return any(code.startswith(prefix) for prefix, *_ in _REMEDIES)
+
+
+@contextlib.contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """SQLite's errors inside the block leave it as ArchiveError."""
+    try:
+        yield
+    except sqlite_faults() as error:
+        raise told(path, error) from error
+
+
+def make(path: Path) -> None:
+    """Make sure that a file is there, with mode 0600 before SQLite or anyone else sees it.
+
+    What a deleted archive left beside itself goes first: this very process may still have that open, and SQLite would
+    let both archives share one WAL index.
+    """
+    try:
+        with _folder_locked(path.parent):
+            if not path.exists():
+                for left in companions(path):
+                    left.unlink()
+                drop_snapshots(path)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        remedy = "make the folder" if not path.parent.is_dir() else "set archive.path to a file this user may write"
+        raise ArchiveError(f"archive {path} cannot be opened ({error.strerror}); {remedy}", retry=True) from error
+
+
+@contextlib.contextmanager
+def _folder_locked(folder: Path) -> Iterator[None]:
+    """One process at a time may make files in `folder` (where the system knows such locks)."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def connect(
+    path: Path, access: Literal["ro", "rw"], *, vectors: bool, busy_s: float, immutable: bool = False, key: str = ""
+) -> tuple[Database, str]:
+    """A connection, and why it has no vectors ("" when it has). Nothing is read or written yet.
+
+    access: "ro" opens the file read-only; "rw" is for the writer and for readers beside it, which share its WAL
+    key:    64 hex digits: the file is encrypted (SQLCipher). Raises ArchiveError when that is not installed.
+    """
+    library = _library(key)
+    uri = f"{path.absolute().as_uri()}?mode={access}{'&immutable=1' if immutable else ''}"
+    conn = library.connect(
+        uri, uri=True, timeout=busy_s, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+    )
+    if key:
+        conn.execute("PRAGMA cipher_log_level = NONE")
+        conn.execute(f"PRAGMA key = \"x'{key}'\"")
+    conn.text_factory = _decode
+    lacking = _load_vec(conn) if vectors else "vectors are turned off"
+    return Database(conn, execute_plugins=False), lacking
+
+
+def _library(key: str) -> Any:
+    """The SQLite that opens such a file."""
+    if not key:
+        return sqlite3
+    try:
+        sqlcipher = importlib.import_module(_SQLCIPHER)  # the extra `encrypted`: 5 MB that others do without
+    except ImportError:
+        told = 'archive.key_env is set, but SQLCipher is not here; pip install "lantern-proxy[encrypted]"'
+        raise ArchiveError(told) from None
+    if not re.fullmatch("[0-9a-fA-F]{64}", key):
+        raise ArchiveError("the archive's key is not 64 hex digits; make one: openssl rand -hex 32")
+    return sqlcipher
+
+
+def encrypt(path: Path, key: str) -> None:
+    """Write the archive anew under `key`, in its place; nobody else may have it open. The plain file is removed.
+
+    Raises ArchiveError, and leaves the plain file where it is.
+    """
+    beside = path.with_name(path.name + ".encrypting")
+    beside.unlink(missing_ok=True)
+    os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with telling(path):
+        conn = _library(key).connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+        try:
+            _load_vec(conn)
+            conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            conn.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+            conn.execute("BEGIN EXCLUSIVE")
+            conn.execute("COMMIT")
+            conn.execute(f"ATTACH DATABASE ? AS encrypted KEY \"x'{key}'\"", (str(beside),))
+            conn.execute("PRAGMA encrypted.auto_vacuum = INCREMENTAL")
+            conn.execute("SELECT sqlcipher_export('encrypted')").fetchall()
+            for pragma in ("application_id", "user_version"):
+                value = conn.execute(f"PRAGMA main.{pragma}").fetchone()[0]
+                conn.execute(f"PRAGMA encrypted.{pragma} = {int(value)}")
+            conn.execute("DETACH DATABASE encrypted")
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+        finally:
+            conn.close()
+    for part in companions(path):
+        if part != path:
+            part.unlink()
+    drop_snapshots(path)
+    os.replace(beside, path)
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def _load_vec(conn: Any) -> str:
+    """Load sqlite-vec into `conn`; why it did not work, or ""."""
+    if not hasattr(conn, "enable_load_extension"):
+        return "this Python's sqlite3 cannot load extensions"
+    try:
+        sqlite_vec = importlib.import_module("sqlite_vec")
+        conn.enable_load_extension(True)
+        try:
+            sqlite_vec.load(conn)
+        finally:
+            conn.enable_load_extension(False)
+    except sqlite_faults(ImportError) as error:
+        return f"sqlite-vec did not load: {error}"
+    return ""
+
+
+def prepare(db: Database, path: Path, synchronous: Literal["full", "normal"], busy_s: float) -> None:
+    """Make `db`, the writer's connection, ready: refuse what is not ours, then bring the schema up to date.
+
+    All steps are one transaction, so a process killed inside leaves the archive as it was.
+    """
+    refuse_strangers(db, path)
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on an empty file only
+    _use_wal(db, busy_s)
+    db.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED if synchronous == 'full' else WAL_PAGES}")
+    db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
+    db.execute(f"PRAGMA journal_size_limit = {WAL_LEFT_BYTES}")
+    db.execute("PRAGMA foreign_keys = ON")
+    if migrations.pending(db):
+        _migrate(db)
+    _add_words(db)
+
+
+def _migrate(db: Database) -> None:
+    db.execute("BEGIN IMMEDIATE")  # a second process that starts now waits here, then finds the work done
+    try:
+        migrations.apply(db)
+        db.execute(_NEW_SECRET, (secrets.token_hex(32),))
+        db.execute("COMMIT")
+    except BaseException:
+        db.rollback()
+        raise
+
+
+def secret_of(db: Database, path: Path) -> bytes:
+    """What tenants are named under. ArchiveError when it is damaged: nobody's key would find its own any more."""
+    with contextlib.suppress(TypeError, ValueError):
+        return bytes.fromhex(db.execute(_SECRET).fetchone()[0])
+    raise ArchiveError(
+        f"archive {path} is damaged: its secret, which tells whose key is whose, cannot be read; restore a backup, or "
+        "stop lantern and save what is archived under a new secret: `lantern recover NEW.db`"
+    )
+
+
+def _add_words(db: Database) -> None:
+    """Words for the newest passages where they have none in the full-text index.
+
+    A process of a release before m008 that was open when this one brought the schema up to date filed them: it relies
+    on a trigger that is gone. What else that index can lack is for `lantern doctor` to tell.
+    """
+    with contextlib.suppress(*sqlite_faults()):  # a damaged index keeps nobody from the archive
+        if db.execute(_NEWEST_HAS_WORDS).fetchone()[0]:
+            return
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            db.execute(_WORDLESS)
+            db.execute("COMMIT")
+        except BaseException:
+            db.rollback()
+            raise
+
+
+def refuse_strangers(db: Database, path: Path) -> None:
+    """ArchiveError unless the file is empty or an archive that this program can read. Reads only."""
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    applied = [step.name for step in migrations.applied(db)] if migrations.migrations_table in tables else []
+    known = {step.name for step in migrations.pending(Database(memory=True, execute_plugins=False))}
+    unknown = [step for step in applied if step not in known]
+    if unknown:
+        raise ArchiveError(
+            f"archive {path} was written by a newer lantern (it has schema step {unknown[-1]}); upgrade lantern-proxy"
+        )
+    ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+    if tables and not (ours and applied):
+        raise ArchiveError(f"archive {path} is another program's database; set archive.path to another file")
+
+
+def _use_wal(db: Database, busy_s: float) -> None:
+    """WAL stays set in the file. SQLite does not wait for locks here, so wait ourselves."""
+    until = time.monotonic() + busy_s
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL").fetchone()
+            return
+        except sqlite_faults() as error:
+            if "SQLITE_BUSY" not in str(getattr(error, "sqlite_errorname", "")) or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def drop_snapshots_of(path: Path, tenant: str) -> None:
+    """Remove a tenant's snapshots once passages of it are gone from the archive at `path`.
+
+    After the commit: whoever writes a snapshot looks at the archive again when it is in place.
+    """
+    try:
+        drop_snapshots(path, tenant)
+    except OSError as error:
+        raise ArchiveError(
+            f"the passages are gone from {path}, but {folder(path)} still holds terms of them ({error.strerror}); "
+            "remove that folder"
+        ) from error
+
+
+def secure(path: Path) -> None:
+    """Mode 0600 for the file and its companions, when they are ours to change."""
+    for part in companions(path):
+        with contextlib.suppress(OSError):
+            if part.stat().st_mode & 0o077:
+                part.chmod(0o600)
+
+
+def companions(path: Path) -> list[Path]:
+    """The archive and what SQLite keeps beside it, as far as they exist."""
+    return [p for p in (path, Path(f"{path}-wal"), Path(f"{path}-shm")) if p.exists()]
+
+
+def size_bytes(path: Path) -> int:
+    return sum(part.stat().st_size for part in companions(path))
+
+
+def occurrences(path: Path, text: str) -> int:
+    """How often the raw bytes of the archive's files hold `text`, as it is or as JSON writes it."""
+    spellings = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    wanted = [spelling.encode("utf-8", "surrogatepass") for spelling in spellings]
+    overlap = max(map(len, wanted)) - 1
+    found = 0
+    for part in companions(path):
+        with part.open("rb") as file:
+            tail = b""
+            while piece := file.read(1 << 22):
+                data = tail + piece
+                found += sum(data.count(each) for each in wanted)
+                tail = data[-overlap:] if overlap else b""
+                found -= sum(tail.count(each) for each in wanted)
+            found += sum(tail.count(each) for each in wanted)
+    return found

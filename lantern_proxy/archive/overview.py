@@ -1,0 +1,230 @@
+"""What one tenant's archive looks like from above: sums over requests, a session as a timeline. TenantArchive inherits.
+
+Read from indexes that hold all of it, so that 100,000 requests are summed in some ten milliseconds.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lantern_proxy.archive.reads import Reads
+from lantern_proxy.archive.rows import name, texts
+from lantern_proxy.turn import LOSSES, BlockKind
+
+_NEWEST = 5_000
+"""Requests whose milliseconds the percentiles are of."""
+_LOSS = "event IN ('compacted', 'window', 'cleared')"
+_SUMS = """SELECT CAST((at - :since) / :width AS INTEGER), event, count(*), sum(restored > 0), sum(chars)
+    FROM requests INDEXED BY requests_summed WHERE tenant = :tenant AND at >= :since GROUP BY 1, 2"""
+_MS = """SELECT ms FROM requests INDEXED BY requests_summed
+    WHERE tenant = ? AND at >= ? AND event NOT IN ('side', 'passthrough') ORDER BY at DESC LIMIT ?"""
+_DEGRADED = """SELECT degraded, count(*) FROM requests INDEXED BY requests_summed
+    WHERE tenant = ? AND at >= ? AND degraded <> '[]' GROUP BY degraded"""
+# A message that was lost is one that each later request of its session need not hold.
+_UNSENT = f"""SELECT ifnull(sum(l.lost * (SELECT count(*) FROM requests r INDEXED BY requests_told
+        WHERE r.tenant = l.tenant AND r.session = l.session AND r.at >= l.at
+        AND r.event NOT IN ('side', 'passthrough'))), 0)
+    FROM requests l INDEXED BY requests_lost WHERE l.tenant = ? AND l.at >= ? AND l.{_LOSS}"""
+_FIRST = "SELECT ifnull(min(at), 0) FROM requests INDEXED BY requests_summed WHERE tenant = ?"
+_SEEN = "SELECT count(*) FROM sessions WHERE tenant = ? AND last_seen_at >= ?"
+_PLACED = "SELECT count(*) FROM placed WHERE tenant = ?"
+_OF_SESSIONS = f"""SELECT v.value,
+        (SELECT count(*) FROM requests r WHERE r.tenant = :tenant AND r.session = v.value),
+        (SELECT count(*) FROM requests r WHERE r.tenant = :tenant AND r.session = v.value AND r.{_LOSS}),
+        (SELECT count(*) FROM blocks b WHERE b.tenant = :tenant AND b.session = v.value)
+    FROM json_each(:sessions) v"""
+_STEPS = """SELECT id, at, event, size, restored, chars, ms, gone, lost, status FROM (
+        SELECT rowid AS n, * FROM requests WHERE tenant = ? AND session = ? ORDER BY at DESC LIMIT ?) ORDER BY at, n"""
+_BRIDGES = """SELECT b.request, b.kind, p.passage, p.rank, p.score, p.origin, substr(p.text, 1, 160), p.used, p.verdict
+    FROM blocks b CROSS JOIN placed p ON p.tenant = b.tenant AND p.block = b.id
+    WHERE b.tenant = ? AND b.session = ? ORDER BY b.id, p.slot LIMIT ?"""
+_MESSAGES = """SELECT position, turn, role, side, partial, created_at, length(text), substr(text, 1, :shown)
+    FROM messages WHERE tenant = :tenant AND session = :session AND position >= :first
+    ORDER BY position, id LIMIT :limit"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """What happened in one stretch of time."""
+
+    at: float
+    requests: int = 0
+    losses: int = 0
+    restores: int = 0
+    """Requests that carried restored passages."""
+    chars: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Sums since `since` (Unix seconds)."""
+
+    since: float
+    width_s: float
+    """Of a bucket."""
+    buckets: tuple[Bucket, ...]
+    events: dict[str, int]
+    sessions: int
+    requests: int
+    losses: int
+    restores: int
+    chars: int
+    placed: int
+    """Passages in blocks, of all time."""
+    unsent_bytes: int
+    """Bytes of lost messages, once for each later request of their session, less what was added."""
+    ms_p50: float
+    ms_p95: float
+    degraded: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Of one session."""
+
+    requests: int = 0
+    losses: int = 0
+    blocks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A request on its session's timeline."""
+
+    id: str
+    at: float
+    event: str
+    size: int
+    restored: int
+    chars: int
+    ms: float
+    gone: int
+    lost: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bridge:
+    """A passage on its way from the turn it was said in to the request it was restored into."""
+
+    request: str
+    kind: BlockKind
+    passage: int
+    rank: int
+    score: float
+    session: str
+    turn: int
+    speaker: str
+    said_at: float
+    text: str
+    """Its first 160 characters."""
+    used: bool | None
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """The newest requests of a session, oldest first, and the passages restored into it."""
+
+    steps: tuple[Step, ...]
+    bridges: tuple[Bridge, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """The beginning of a message, as a page shows it."""
+
+    position: int
+    turn: int
+    role: str
+    side: bool
+    partial: bool
+    at: float
+    length: int
+    """Characters of all of it."""
+    text: str
+
+
+class Summaries(Reads):
+    """The part of TenantArchive that sums up."""
+
+    def overview(self, since: float, now: float, buckets: int = 48) -> Overview:
+        """since: Unix seconds; 0 begins with the first request"""
+        with self._connections.reading() as db:
+            execute = db.conn.execute
+            if since <= 0:
+                since = execute(_FIRST, (self.tenant,)).fetchone()[0] or now - 86_400
+            width = max(1.0, (now - since) / buckets)
+            rows = execute(_SUMS, {"tenant": self.tenant, "since": since, "width": width}).fetchall()
+            ms = sorted(row[0] for row in execute(_MS, (self.tenant, since, _NEWEST)))
+            degraded: Counter[str] = Counter()
+            for reasons, count in execute(_DEGRADED, (self.tenant, since)):
+                degraded.update(dict.fromkeys(texts(reasons), count))
+            unsent = execute(_UNSENT, (self.tenant, since)).fetchone()[0]
+            sessions = execute(_SEEN, (self.tenant, since)).fetchone()[0]
+            placed = execute(_PLACED, (self.tenant,)).fetchone()[0]
+        events: Counter[str] = Counter()
+        for _, event, count, *_ in rows:
+            events[event] += count
+        chars = sum(row[4] for row in rows)
+        return Overview(
+            since=since, width_s=width, buckets=_buckets(rows, since, width), events=dict(events), sessions=sessions,
+            requests=sum(events.values()), losses=sum(events[event] for event in LOSSES),
+            restores=sum(row[3] for row in rows), chars=chars, placed=placed, unsent_bytes=max(0, unsent - chars),
+            ms_p50=_quantile(ms, 0.5), ms_p95=_quantile(ms, 0.95), degraded=dict(degraded),
+        )  # fmt: skip
+
+    def counts(self, sessions: Sequence[str]) -> dict[str, Counts]:
+        """Requests, losses and blocks of each of `sessions`."""
+        values = {"tenant": self.tenant, "sessions": json.dumps([name(session) for session in sessions])}
+        rows = self._rows(_OF_SESSIONS, values)
+        return {id_: Counts(requests=requests, losses=losses, blocks=blocks) for id_, requests, losses, blocks in rows}
+
+    def timeline(self, session: str, limit: int = 2_000) -> Timeline:
+        values = (self.tenant, name(session), limit)
+        with self._connections.reading() as db:
+            steps = db.conn.execute(_STEPS, values).fetchall()
+            bridges = db.conn.execute(_BRIDGES, values).fetchall()
+        return Timeline(steps=tuple(_step(row) for row in steps), bridges=tuple(_bridge(row) for row in bridges))
+
+    def shown(self, session: str, first: int = 0, limit: int = 50, chars: int = 2_000) -> list[Shown]:
+        """Messages from position `first` on, each with its first `chars` characters."""
+        values: dict[str, Any] = {"tenant": self.tenant, "session": name(session), "first": first, "limit": limit}
+        rows = self._rows(_MESSAGES, values | {"shown": chars})
+        return [
+            Shown(position=position, turn=turn, role=role, side=bool(side), partial=bool(partial), at=at,
+                  length=length, text=text)
+            for position, turn, role, side, partial, at, length, text in rows
+        ]  # fmt: skip
+
+
+def _buckets(rows: Sequence[Sequence[Any]], since: float, width: float) -> tuple[Bucket, ...]:
+    """Those in which something happened, in order."""
+    found: dict[int, Counter[str]] = {}
+    for at, event, count, restores, chars in rows:
+        sums = found.setdefault(at, Counter())
+        sums.update(requests=count, losses=count if event in LOSSES else 0, restores=restores, chars=chars)
+    return tuple(Bucket(at=since + at * width, **found[at]) for at in sorted(found))
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """values: sorted; 0 when there are none"""
+    return float(values[min(len(values) - 1, int(share * len(values)))]) if values else 0.0
+
+
+def _step(row: Sequence[Any]) -> Step:
+    (id_, at, event, size, restored, chars, ms, gone, lost, status) = row
+    return Step(id=id_, at=at, event=event, size=size, restored=restored, chars=chars, ms=ms, gone=gone, lost=lost,
+                status=status)  # fmt: skip
+
+
+def _bridge(row: Sequence[Any]) -> Bridge:
+    (request, kind, passage, rank, score, origin, text, used, verdict) = row
+    said = json.loads(origin)
+    return Bridge(
+        request=request, kind=kind, passage=passage, rank=rank, score=score, session=said["session"],
+        turn=said["turn"], speaker=said["speaker"], said_at=said["created_at"], text=text,
+        used=None if used is None else bool(used), verdict=verdict,
+    )  # fmt: skip

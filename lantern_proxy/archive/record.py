@@ -1,0 +1,166 @@
+"""How a record becomes rows: one session, its request, messages, passages and blocks. Each statement may run twice."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive.feedback import corrected, has_edits
+from lantern_proxy.archive.rows import (
+    Record,
+    dumps,
+    exact,
+    from_block,
+    from_filed,
+    from_passage,
+    from_placed,
+    from_request,
+    from_session,
+    lines,
+    name,
+    to_filed,
+)
+from lantern_proxy.archive.vectors import embedding_model
+from lantern_proxy.turn import Block, Filed, Passage, fingerprint
+
+_UNCUT = "INSERT INTO uncut (tenant, project, session, key) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_CUT = """DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ? RETURNING EXISTS (
+        SELECT 1 FROM messages m WHERE m.tenant = uncut.tenant AND m.session = uncut.session AND m.key = uncut.key)"""
+_LEFT = """SELECT u.tenant, u.project, m.session, m.key, m.position, m.turn, m.role, m.text, m.items, m.raw, m.print,
+        m.side, m.partial, m.created_at
+    FROM uncut u JOIN messages m ON m.tenant = u.tenant AND m.session = u.session AND m.key = u.key
+    ORDER BY u.tenant, m.session, m.position LIMIT ?"""
+
+
+_SESSION = """INSERT INTO sessions (tenant, id, project, api, family, parent, title, created_at, last_seen_at,
+        system, tools)
+    VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
+    ON CONFLICT (tenant, id) DO UPDATE SET
+        last_seen_at = max(last_seen_at, excluded.last_seen_at), system = excluded.system, tools = excluded.tools,
+        family = CASE excluded.family WHEN '' THEN family ELSE excluded.family END,
+        parent = CASE excluded.parent WHEN '' THEN parent ELSE excluded.parent END,
+        title = CASE excluded.title WHEN '' THEN title ELSE excluded.title END"""
+_REQUEST = """INSERT OR REPLACE INTO requests (tenant, id, session, at, api, path, model, event, status, query,
+        restored, chars, ms, degraded, gone, error, size, passed)
+    VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, CAST(? AS TEXT),
+        ?, ?)"""
+_LOST = """UPDATE requests SET lost = (
+        SELECT ifnull(sum(size), 0) FROM (
+            SELECT max(length(CAST(m.raw AS BLOB))) AS size FROM json_each(?) k
+            CROSS JOIN messages m ON m.tenant = requests.tenant AND m.key = k.value GROUP BY m.key))
+    WHERE tenant = ? AND id = ?"""
+_MESSAGE = """INSERT INTO messages (tenant, session, key, position, turn, role, text, items, raw, print, side, partial,
+        created_at)
+    VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?)
+    ON CONFLICT (tenant, key, session) DO NOTHING"""
+_HEAD = """INSERT INTO heads (tenant, session, keys) VALUES (?, ?, ?)
+    ON CONFLICT (tenant, session) DO UPDATE SET keys = excluded.keys"""
+_ID = "INSERT INTO ids (tenant, value, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_PASSAGE = """INSERT INTO passages (tenant, project, session, message, position, part, turn, speaker, text, unit, kind,
+        tags, tools, terms, created_at, confidence, success, accesses, accessed_at, hash)
+    VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (tenant, session, unit, hash) DO NOTHING"""
+_WORDS = "INSERT INTO passages_fts (rowid, text) VALUES (?, CAST(? AS TEXT))"
+_TURN = """SELECT id, hash, confidence, success, accesses, accessed_at FROM passages
+    WHERE tenant = ? AND session = ? AND turn = ? AND unit = 'turn'"""
+_BLOCK = """INSERT INTO blocks (tenant, session, request, anchor, chain, place, kind, text, considered, ms, degraded,
+        created_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
+    ON CONFLICT (tenant, session, request, kind, anchor, chain) DO NOTHING RETURNING id"""
+_PLACED = """INSERT INTO placed (tenant, block, slot, passage, origin, text, rank, score, signals)
+    VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncut:
+    """Messages of one session that are archived and not yet cut into passages, in order.
+
+    A turn is on disk before its client has the end of it; cutting, tagging and indexing take longer and may come after.
+    """
+
+    tenant: str
+    project: str
+    session: str
+    messages: tuple[Filed, ...]
+
+
+def left_uncut(db: Database, limit: int) -> list[Uncut]:
+    """At most `limit` messages, by session."""
+    found: dict[tuple[str, str, str], list[Filed]] = {}
+    for tenant, project, session, *filed in db.execute(_LEFT, (limit,)):
+        found.setdefault((tenant, project, session), []).append(to_filed(tuple(filed)))
+    return [Uncut(*key, tuple(messages)) for key, messages in found.items()]
+
+
+def take_cut(db: Database, cut: Uncut) -> frozenset[str]:
+    """Keys of those messages of `cut` that are noted, and still there; none of them is uncut from now on."""
+    tenant, session = name(cut.tenant), name(cut.session)
+    done = [db.conn.execute(_CUT, (tenant, session, name(filed.key))).fetchone() for filed in cut.messages]
+    return frozenset(filed.key for filed, row in zip(cut.messages, done, strict=True) if row and row[0])
+
+
+def add_record(db: Database, record: Record, *, vectors: bool) -> tuple[Passage, ...]:
+    """Its passages that are new, with their ids. vectors: can there be some that have to go? ValueError: no tenant"""
+    if not record.tenant:
+        raise ValueError("its tenant is empty")
+    conn, tenant, session = db.conn, name(record.tenant), name(record.session.id)
+    conn.execute(_SESSION, from_session(tenant, record.project, record.session))
+    if record.request is not None:
+        conn.execute(_REQUEST, from_request(tenant, session, record.request, record.passed))
+    conn.executemany(_MESSAGE, [from_filed(tenant, session, filed) for filed in record.messages])
+    if record.head:
+        conn.execute(_HEAD, (tenant, session, name(lines(record.head))))
+    conn.executemany(_ID, [(tenant, name(value), session) for value in record.ids])
+    if record.lost and record.request is not None:
+        conn.execute(_LOST, (dumps([name(key) for key in record.lost]), tenant, name(record.request.id)))
+    conn.executemany(_UNCUT, [(tenant, record.project, session, name(key)) for key in record.uncut])
+    added = add_passages(db, tenant, record.project, record.passages, vectors=vectors)
+    for block in record.blocks:
+        _add_block(db, tenant, session, block)
+    return tuple(replace(passage, id=id_) for id_, passage in added)
+
+
+def add_passages(
+    db: Database, tenant: str, project: str, passages: Sequence[Passage], *, vectors: bool
+) -> list[tuple[int, Passage]]:
+    """Those that are new, with their ids."""
+    tried = [_add_passage(db, tenant, project, passage, vectors=vectors) for passage in passages]
+    added = [each for each in tried if each]
+    if not added or not has_edits(db, tenant):
+        return added
+    return [(id_, corrected(db, tenant, project, replace(passage, id=id_))) for id_, passage in added]
+
+
+def _add_passage(
+    db: Database, tenant: str, project: str, passage: Passage, *, vectors: bool
+) -> tuple[int, Passage] | None:
+    if passage.unit == "turn":
+        known = db.conn.execute(_TURN, (tenant, name(passage.session), passage.turn)).fetchone()
+        if known and known[1] == fingerprint(passage.text):
+            return None
+        if known:
+            passage = _take_over(db, tenant, known, passage, vectors=vectors)
+    filed = db.conn.execute(_PASSAGE, from_passage(tenant, project, passage))
+    if not filed.rowcount:
+        return None
+    # by no trigger: a statement that fires one is undone by itself, for which FTS5 writes out all it holds, each time
+    id_ = filed.lastrowid or 0
+    db.conn.execute(_WORDS, (id_, exact(passage.text)))
+    return id_, passage
+
+
+def _take_over(db: Database, tenant: str, known: Sequence[Any], passage: Passage, *, vectors: bool) -> Passage:
+    """Remove what the turn had before; what was learned of it goes on with its heir."""
+    id_, _, confidence, success, accesses, accessed_at = known
+    if vectors and embedding_model(db):
+        db.conn.execute("DELETE FROM vectors WHERE passage_id = ?", (id_,))
+    db.conn.execute("DELETE FROM passages WHERE tenant = ? AND id = ?", (tenant, id_))
+    return replace(passage, confidence=confidence, success=success, accesses=accesses, accessed_at=accessed_at)
+
+
+def _add_block(db: Database, tenant: str, session: str, block: Block) -> None:
+    row = db.conn.execute(_BLOCK, from_block(tenant, session, block)).fetchone()
+    if row:
+        placed = enumerate(block.restored.placed)
+        db.conn.executemany(_PLACED, [from_placed(tenant, row[0], slot, one) for slot, one in placed])

@@ -1,0 +1,397 @@
+"""Records to rows of the archive and back, value by value. No SQL and no connection here.
+
+Free text is kept exactly, lone surrogates included (JSON can carry them, UTF-8 cannot): it is bound as UTF-8 with
+surrogates passed through, and read the same way. Ids with lone surrogates are escaped instead, so that one spelling is
+written and looked up.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lantern_proxy.turn import Block, Filed, Item, Message, Passage, PassedOver, Placed, Restored, fingerprint, why_not
+
+Row = Sequence[Any]
+PASSAGE = (
+    "p.id, p.session, p.message, p.position, p.part, p.turn, p.speaker, p.text, p.unit, p.kind, p.tags, p.tools, "
+    "p.terms, p.created_at, p.confidence, p.success, p.accesses, p.accessed_at, "
+    + ", ".join(
+        f"(SELECT k.{column} FROM marks k WHERE k.tenant = p.tenant AND k.project = p.project AND k.hash = p.hash)"
+        for column in ("verdict", "pinned")
+    )
+)
+"""The columns that to_passage reads, of `passages p`: its own, and what somebody said of its text."""
+_SHOWN = ("text", "result", "compaction")
+"""Item kinds whose text stands in the message's own text, in order: see turn.Message.text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """One session. `project`, `messages` and `passages` are filled by reads and ignored by writes."""
+
+    id: str
+    api: str
+    family: str = ""
+    """Explicit id that the client sent, or empty."""
+    parent: str = ""
+    """The session that this one branched from, or empty."""
+    title: str = ""
+    created_at: float
+    last_seen_at: float
+    system: str = ""
+    """Hex fingerprint of the system prompt."""
+    tools: tuple[str, ...] = ()
+    project: str = ""
+    messages: int = 0
+    passages: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRow:
+    """What became of one request. `session` is filled by reads and ignored by writes."""
+
+    id: str
+    at: float
+    api: str
+    path: str
+    model: str = ""
+    event: str
+    status: int = 0
+    """HTTP status that the client got; 0: none came."""
+    query: str = ""
+    """Text of the last user message, first 2,000 characters."""
+    restored: int = 0
+    chars: int = 0
+    ms: float = 0.0
+    degraded: tuple[str, ...] = ()
+    gone: int = 0
+    """Messages that the session held and this request lacks."""
+    error: str = ""
+    size: int = 0
+    """Bytes of the client's request, without what we added."""
+    lost: int = 0
+    """Bytes of the messages behind `gone`. Filled by reads and ignored by writes."""
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """All that one request adds to the archive, written as one: everything of it or nothing."""
+
+    tenant: str
+    project: str = ""
+    session: SessionRow
+    request: RequestRow | None
+    """None where rows come from an export, and not from a request."""
+    messages: tuple[Filed, ...] = ()
+    """New ones only, the answer included. Those already archived are skipped."""
+    head: tuple[str, ...] = ()
+    """Keys of everything the session shows now; empty leaves the head as it was (a side call)."""
+    lost: tuple[str, ...] = ()
+    """Keys of messages that a compaction took from the request."""
+    ids: tuple[str, ...] = ()
+    """Ids minted by the upstream that name this session."""
+    passages: tuple[Passage, ...] = ()
+    uncut: tuple[str, ...] = ()
+    """Keys of messages whose passages follow by Archive.add_passages: at once, or when the next process opens it."""
+    blocks: tuple[Block, ...] = ()
+    passed: tuple[PassedOver, ...] = ()
+    """What the restores of this request left out."""
+    unkept: tuple[Filed, ...] = ()
+    """Messages of which only a keyed hash is kept, so that they stay out when the client sends them again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantSummary:
+    """What one tenant has archived. Times are 0 when it has no session."""
+
+    id: str
+    sessions: int
+    messages: int
+    passages: int
+    first_at: float
+    last_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage that full-text search found. Larger scores are better; `snippet` marks matches with [ ]."""
+
+    passage: Passage
+    score: float
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What became of a restored passage: `used` in the answer (None: not known), and a person's `verdict`."""
+
+    passage: int
+    used: bool | None
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """Everything known of one request: what it was, which blocks it brought, and what became of their passages."""
+
+    request: RequestRow
+    blocks: tuple[Block, ...]
+    marks: tuple[Mark, ...]
+    passed: tuple[PassedOver, ...] = ()
+    """The best of what was left out, by score, and why; also when there is no block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneRule:
+    """Which passages to remove: those that every given condition names. At least one must be given."""
+
+    older_than_s: float | None = None
+    below_confidence: float | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneReport:
+    """Rows removed (or, in a dry run, that would be), and the bytes of their text."""
+
+    passages: int = 0
+    messages: int = 0
+    sessions: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "PruneReport") -> "PruneReport":
+        return PruneReport(
+            passages=self.passages + other.passages, messages=self.messages + other.messages,
+            sessions=self.sessions + other.sessions, bytes=self.bytes + other.bytes,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that `lantern doctor` looked at. `remedy` is empty when there is nothing to do."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+def exact(text: str) -> str | bytes:
+    """`text` as it can be bound to CAST(? AS TEXT): itself, or its bytes when it holds lone surrogates."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def name(text: str) -> str:
+    """`text` as an id: lone surrogates escaped, everything else itself."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def lines(values: Iterable[str]) -> str:
+    """Terms or keys, one a line: read back ten times faster than JSON. A line break inside a value becomes a space."""
+    held = tuple(values)
+    text = "\n".join(held)
+    return text if text.count("\n") < max(1, len(held)) else "\n".join(value.replace("\n", " ") for value in held)
+
+
+def unlines(text: str) -> tuple[str, ...]:
+    return tuple(text.split("\n")) if text else ()
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def dumps(value: Any) -> str:
+    """Compact ASCII JSON, which any SQLite can store."""
+    return _encode(value) if value or not isinstance(value, tuple | list) else "[]"
+
+
+def texts(value: str) -> tuple[str, ...]:
+    """A stored JSON list of strings."""
+    return () if value == "[]" else tuple(json.loads(value))
+
+
+def finite(value: float) -> float:
+    """A float that SQLite and JSON can both hold (also from numpy): NaN and infinities become 0."""
+    number = float(value)
+    return number if math.isfinite(number) else 0.0
+
+
+def from_session(tenant: str, project: str, row: SessionRow) -> Row:
+    return (
+        name(tenant), name(row.id), name(project), row.api, name(row.family), name(row.parent), exact(row.title),
+        row.created_at, row.last_seen_at, row.system, dumps(row.tools),
+    )  # fmt: skip
+
+
+def to_session(row: Row) -> SessionRow:
+    (id_, project, api, family, parent, title, created_at, last_seen_at, system, tools, messages, passages) = row
+    return SessionRow(
+        id=id_, api=api, family=family, parent=parent, title=title, created_at=created_at, last_seen_at=last_seen_at,
+        system=system, tools=texts(tools), project=project, messages=messages, passages=passages,
+    )  # fmt: skip
+
+
+def from_request(tenant: str, session: str, row: RequestRow, passed: Sequence[PassedOver] = ()) -> Row:
+    return (
+        name(tenant), name(row.id), name(session), row.at, row.api, exact(row.path), exact(row.model), row.event,
+        int(row.status), exact(row.query), int(row.restored), int(row.chars), finite(row.ms), dumps(row.degraded),
+        int(row.gone), exact(row.error), int(row.size),
+        dumps([_from_passed(each) for each in passed]),
+    )  # fmt: skip
+
+
+def to_request(row: Row) -> RequestRow:
+    (
+        id_,
+        session,
+        at,
+        api,
+        path,
+        model,
+        event,
+        status,
+        query,
+        restored,
+        chars,
+        ms,
+        degraded,
+        gone,
+        error,
+        size,
+        lost,
+    ) = row
+    return RequestRow(
+        id=id_, at=at, api=api, path=path, model=model, event=event, status=status, query=query, restored=restored,
+        chars=chars, ms=ms, degraded=texts(degraded), gone=gone, error=error, size=size, lost=lost,
+        session=session,
+    )  # fmt: skip
+
+
+def from_filed(tenant: str, session: str, filed: Filed) -> Row:
+    message = filed.message
+    return (
+        name(tenant), name(session), name(filed.key), filed.position, filed.turn, message.role, exact(message.text),
+        dumps([_from_item(item) for item in message.items]), message.raw, message.print, int(filed.side),
+        int(filed.partial), filed.created_at,
+    )  # fmt: skip
+
+
+def _from_item(item: Item) -> list[Any]:
+    """Text that the message's own text holds too is kept as its length, not twice."""
+    text: str | int = len(item.text) if item.kind in _SHOWN else item.text
+    return [item.role, item.kind, text, item.name, item.ids, item.print.hex()]
+
+
+def to_filed(row: Row) -> Filed:
+    (key, position, turn, role, text, items, raw, print_, side, partial, created_at) = row
+    message = Message(role, _to_items(json.loads(items), text), raw, print_)
+    return Filed(
+        key=key,
+        position=position,
+        turn=turn,
+        message=message,
+        side=bool(side),
+        partial=bool(partial),
+        created_at=created_at,
+    )
+
+
+def _to_items(stored: Sequence[Row], text: str) -> tuple[Item, ...]:
+    items, at = [], 0
+    for role, kind, own, name_, ids, print_ in stored:
+        if isinstance(own, int):
+            start, at = at, at + own + (own > 0)  # a line break stands between two texts, and none for an empty one
+            own = text[start : start + own]
+        items.append(Item(role, kind, own, name_, tuple(ids), bytes.fromhex(print_)))
+    return tuple(items)
+
+
+def from_passage(tenant: str, project: str, passage: Passage) -> Row:
+    return (
+        name(tenant), name(project), name(passage.session), name(passage.message), passage.position, passage.part,
+        passage.turn, exact(passage.speaker), exact(passage.text), passage.unit, passage.kind, dumps(passage.tags),
+        dumps(passage.tools), exact(lines(passage.terms)), passage.created_at, passage.confidence, passage.success,
+        passage.accesses, passage.accessed_at, fingerprint(passage.text),
+    )  # fmt: skip
+
+
+def to_passage(row: Row) -> Passage:
+    """From a row of the columns in PASSAGE."""
+    (id_, session, message, position, part, turn, speaker, text, unit, kind, tags, tools, terms, created_at, confidence,
+     success, accesses, accessed_at, verdict, pinned) = row  # fmt: skip
+    return Passage(
+        id=id_, session=session, message=message, position=position, part=part, turn=turn, speaker=speaker, text=text,
+        unit=unit, kind=kind, tags=texts(tags), tools=texts(tools), terms=unlines(terms), created_at=created_at,
+        confidence=confidence, success=success, accesses=accesses, accessed_at=accessed_at,
+        verdict=verdict or "", pinned=bool(pinned),
+    )  # fmt: skip
+
+
+def from_block(tenant: str, session: str, block: Block) -> Row:
+    restored = block.restored
+    return (
+        name(tenant), name(session), name(block.request), block.anchor, block.chain, block.place, restored.kind,
+        exact(restored.text), int(restored.considered), finite(restored.ms), dumps(restored.degraded), block.created_at,
+    )  # fmt: skip
+
+
+_ORIGIN = ("session", "message", "position", "part", "turn", "speaker", "unit", "kind", "created_at")
+
+
+def from_placed(tenant: str, block: int, slot: int, placed: Placed) -> Row:
+    origin = {field: getattr(placed.passage, field) for field in _ORIGIN}
+    signals = {signal: finite(score) for signal, score in placed.signals.items()}
+    return (
+        name(tenant), block, slot, int(placed.passage.id), dumps(origin), exact(placed.text), int(placed.rank),
+        finite(placed.score), dumps(signals),
+    )  # fmt: skip
+
+
+def to_placed(row: Row, passages: Mapping[int, Passage]) -> Placed:
+    """row: passage, origin, text, rank, score, signals. A passage that is gone is made again of what the row kept."""
+    (id_, origin, text, rank, score, signals) = row
+    passage = passages.get(id_) or Passage(id=id_, text=text, **json.loads(origin))
+    return Placed(passage=passage, text=text, rank=rank, score=score, signals=json.loads(signals))
+
+
+def _from_passed(passed: PassedOver) -> dict[str, Any]:
+    """Without a word of the passage: what is forgotten leaves its number here, no more."""
+    signals = {signal: finite(score) for signal, score in passed.signals.items()}
+    return {
+        "kind": passed.kind, "passage": int(passed.passage.id), "reason": passed.reason, "other": int(passed.other),
+        "value": finite(passed.value), "rank": int(passed.rank), "score": finite(passed.score), "signals": signals,
+    }  # fmt: skip
+
+
+def to_passed(stored: Sequence[dict[str, Any]], passages: Mapping[int, Passage]) -> tuple[PassedOver, ...]:
+    """Those whose passage is still there."""
+    kept = [one for one in stored if one["passage"] in passages]
+    return tuple(
+        PassedOver(
+            **(one | {"passage": passages[one["passage"]]}), why=why_not(one["reason"], one["other"], one["value"])
+        )
+        for one in kept
+    )
+
+
+def to_block(row: Row, placed: tuple[Placed, ...]) -> Block:
+    (session, request, anchor, chain, place, kind, text, considered, ms, degraded, created_at) = row
+    restored = Restored(kind=kind, text=text, placed=placed, considered=considered, ms=ms, degraded=texts(degraded))
+    return Block(
+        session=session,
+        anchor=anchor,
+        chain=chain,
+        place=place,
+        restored=restored,
+        request=request,
+        created_at=created_at,
+    )

@@ -1,0 +1,78 @@
+"""Where the snapshots of open indexes lie beside an archive, and how they go.
+
+    lantern.db
+    lantern.db.bm25/          mode 0700
+        salt                  random; names are made with it, so that they tell nothing of a tenant
+        1f6...-9ac....index   mode 0600; one of a tenant's or a project's passages (restore/scope.py)
+
+Snapshots are copies: without them an index is built anew from the archive. They hold terms of what was said, so
+whatever removes passages calls `drop_snapshots`.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+from lantern_proxy import mapped
+
+_SUFFIX = ".index"
+
+
+def folder(archive: Path) -> Path:
+    return Path(f"{archive}.bm25")
+
+
+def snapshot_path(archive: Path, tenant: str, scope: str, *, make: bool = True) -> Path | None:
+    """Where the snapshot of one scope of a tenant lies. Raises OSError.
+
+    make: make the folder when it is not there; else None says that it is not
+    """
+    home = folder(archive)
+    if make:
+        home.mkdir(mode=0o700, exist_ok=True)
+    elif not home.is_dir():
+        return None
+    salt = _salt(home)
+    whose, which = _name(salt, tenant), _name(salt, f"{tenant}\0{scope}")
+    return home / f"{whose}-{which}{_SUFFIX}"
+
+
+def drop_snapshots(archive: Path, tenant: str | None = None) -> int:
+    """Remove the snapshots of one tenant, None: of all; returns how many there were.
+
+    Their bytes are overwritten first, or as soon as no process has them mapped (mapped.py). Raises OSError when one
+    of them cannot be removed.
+    """
+    home = folder(archive)
+    if not home.is_dir():
+        return 0
+    start = "" if tenant is None else f"{_name(_salt(home), tenant)}-"
+    found = [path for path in home.iterdir() if path.name.startswith(start) and path.name != "salt"]
+    for path in found:
+        mapped.remove(path)
+    return len(found)
+
+
+def _name(salt: bytes, what: str) -> str:
+    return hashlib.blake2b(what.encode("utf-8", "surrogatepass"), key=salt, digest_size=12).hexdigest()
+
+
+def _salt(home: Path) -> bytes:
+    """Made on the first call; another process may make it at the same time, and the first one counts."""
+    path = home / "salt"
+    with contextlib.suppress(FileNotFoundError):
+        if len(salt := path.read_bytes()) == 32:
+            return salt
+    made = home / f"salt.{secrets.token_hex(8)}"
+    made.touch(mode=0o600)
+    made.write_bytes(secrets.token_bytes(32))
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        pass
+    except OSError:  # no hard links here
+        os.replace(made, path)
+    made.unlink(missing_ok=True)
+    return path.read_bytes()

@@ -1,0 +1,396 @@
+"""What one tenant has archived: the only way to read the archive, with the tenant bound in every query."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive.connections import Connections
+from lantern_proxy.archive.feedback import Feedback
+from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of
+from lantern_proxy.archive.forget import count_up
+from lantern_proxy.archive.ledger import Ledger
+from lantern_proxy.archive.overview import Summaries
+from lantern_proxy.archive.prune import prune, told_at
+from lantern_proxy.archive.reads import given, json_ids
+from lantern_proxy.archive.rows import (
+    PASSAGE,
+    Hit,
+    PruneReport,
+    PruneRule,
+    SessionRow,
+    dumps,
+    name,
+    to_filed,
+    to_passage,
+    to_session,
+    unlines,
+)
+from lantern_proxy.archive.scope import Outline, count, outline, plain, shapes
+from lantern_proxy.archive.vectors import TokenVectors, embedding_model
+from lantern_proxy.turn import Filed, Passage
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive.vectors import Vector
+
+MOST_TERMS = 64
+"""Terms of one full-text query that count; more would only slow it down."""
+_MOST_NEIGHBOURS = 4_096
+"""vec0's own limit."""
+_MOST_LOADED = 4_096
+"""Vectors that are loaded one by one (6 us each) rather than scanned for (2 us, but all of the tenant)."""
+
+_SESSION = """SELECT s.id, s.project, s.api, s.family, s.parent, s.title, s.created_at, s.last_seen_at, s.system,
+        s.tools,
+        (SELECT count(*) FROM messages m WHERE m.tenant = s.tenant AND m.session = s.id),
+        (SELECT count(*) FROM passages p WHERE p.tenant = s.tenant AND p.session = s.id AND p.unit = 'passage')
+    FROM sessions s WHERE s.tenant = ?"""
+_MESSAGES = """SELECT key, position, turn, role, text, items, CAST(raw AS BLOB), print, side, partial, created_at
+    FROM messages WHERE tenant = ? AND session = ? ORDER BY position, id"""
+# CROSS JOIN: what is asked for comes first. Else SQLite, which knows nothing of its numbers, walks through the tenant.
+_HOLDERS = """SELECT s.id FROM (
+        SELECT i.session FROM json_each(:values) v CROSS JOIN ids i ON i.tenant = :tenant AND i.value = v.value
+        UNION SELECT m.session FROM json_each(:values) v
+            CROSS JOIN messages m ON m.tenant = :tenant AND m.key = v.value) found
+    CROSS JOIN sessions s ON s.tenant = :tenant AND s.id = found.session
+    ORDER BY s.last_seen_at DESC, s.rowid DESC"""
+_FTS = """FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
+    WHERE passages_fts MATCH ? AND p.tenant = ? AND p.unit = ?"""
+_SNIPPETS = """SELECT p.id, snippet(passages_fts, 0, '[', ']', '...', 24)
+    FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
+    WHERE passages_fts MATCH ? AND f.rowid IN (SELECT value FROM json_each(?)) AND p.tenant = ?"""
+_VECTORS = """SELECT v.passage_id, v.embedding FROM json_each(?) j
+    CROSS JOIN passages p ON p.id = j.value AND p.tenant = ? CROSS JOIN vectors v ON v.passage_id = p.id"""
+# The tenant is bound twice: in vec0's partition, and in the passage that the vector must belong to.
+_NEAREST = """SELECT p.id, 1 - v.distance
+    FROM (SELECT passage_id, distance FROM vectors WHERE embedding MATCH ? AND k = ? AND tenant = ?{among}) v
+    CROSS JOIN passages p ON p.id = v.passage_id AND p.tenant = ? ORDER BY v.distance, p.id DESC"""
+_LISTED = " AND passage_id IN (SELECT value FROM json_each(?))"
+_REINFORCE = """UPDATE passages SET confidence = ?, success = ?, accesses = ?, accessed_at = ?
+    WHERE tenant = ? AND id = ?"""
+_USED = """UPDATE placed SET used = ? WHERE tenant = ? AND passage = ?
+    AND block IN (SELECT id FROM blocks WHERE tenant = ? AND request = ?)"""
+
+
+class Filters(TypedDict, total=False):
+    """Which passages a search may find; all that are given must hold."""
+
+    speaker: str | None
+    project: str | None
+    kind: str | None
+    since: float | None
+    """Unix seconds, of what was said."""
+    until: float | None
+
+
+class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
+    """One tenant's part of an archive. Make it with Archive.of; nothing in it sees another tenant.
+
+    Every method raises ArchiveError when the file is at fault. Ids, sessions and requests of others read as unknown.
+    """
+
+    def __init__(self, connections: Connections, tenant: str, *, vectors: bool) -> None:
+        self._connections, self.tenant, self._vectors = connections, tenant, vectors
+
+    # sessions and their messages
+
+    def sessions(
+        self, limit: int = 50, project: str | None = None, *, offset: int = 0, titled: str = ""
+    ) -> list[SessionRow]:
+        """The sessions last seen, newest first. titled: only those with this in their title or id, in any case"""
+        where, values = given(("s.project", project))
+        if titled:
+            where, values = f"{where} AND instr(lower(s.title || ' ' || s.id), lower(?))", [*values, titled]
+        rows = self._rows(
+            f"{_SESSION}{where} ORDER BY s.last_seen_at DESC LIMIT ? OFFSET ?", (self.tenant, *values, limit, offset)
+        )
+        return [to_session(row) for row in rows]
+
+    def session(self, id: str) -> SessionRow | None:
+        rows = self._rows(f"{_SESSION} AND s.id = ?", (self.tenant, name(id)))
+        return to_session(rows[0]) if rows else None
+
+    def messages(self, session: str) -> list[Filed]:
+        """Everything the session ever held, side calls and abandoned branches included, in order of position."""
+        return [to_filed(row) for row in self._rows(_MESSAGES, (self.tenant, name(session)))]
+
+    def head(self, session: str) -> tuple[str, ...]:
+        """Keys of what the session shows now, in order."""
+        rows = self._rows("SELECT keys FROM heads WHERE tenant = ? AND session = ?", (self.tenant, name(session)))
+        return unlines(rows[0][0]) if rows else ()
+
+    def ids(self, session: str) -> list[str]:
+        """Ids that the upstream minted, and other names of the session, sorted."""
+        rows = self._rows(
+            "SELECT value FROM ids WHERE tenant = ? AND session = ? ORDER BY value", (self.tenant, name(session))
+        )
+        return [row[0] for row in rows]
+
+    def holders(self, values: Sequence[str]) -> list[str]:
+        """Sessions that hold any of these minted ids or message keys, last seen first."""
+        named = {"tenant": self.tenant, "values": dumps([name(v) for v in values])}
+        return [row[0] for row in self._rows(_HOLDERS, named)]
+
+    # passages
+
+    def passages(
+        self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0,
+        limit: int | None = None,
+    ) -> list[Passage]:  # fmt: skip
+        """Passages with ids above `after_id`, in order of id."""
+        where, values = _scope("p.", session, project)
+        named = f"p.tenant = ? AND p.unit = ? AND p.id > ?{where}"
+        sql = f"SELECT {PASSAGE} FROM passages p WHERE {named} ORDER BY p.id LIMIT ?"
+        rows = self._rows(sql, (self.tenant, unit, after_id, *values, -1 if limit is None else limit))
+        return [to_passage(row) for row in rows]
+
+    def terms(
+        self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0
+    ) -> Iterator[tuple[int, float, list[str]]]:
+        """(passage id, created_at, terms) in order of id: what a lexical index is built from, without the rest."""
+        where, values = _scope("", session, project)
+        sql = f"SELECT id, created_at, terms FROM passages WHERE tenant = ? AND unit = ? AND id > ?{where} ORDER BY id"
+        with self._connections.reading() as db:
+            for id_, created_at, terms in db.conn.execute(sql, (self.tenant, unit, after_id, *values)):
+                yield id_, created_at, terms.split("\n") if terms else []
+
+    def outline(
+        self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0,
+        limit: int = -1,
+    ) -> Outline:  # fmt: skip
+        """What a lexical index is built from, without the rest, for passages with ids above `after_id`."""
+        with self._connections.reading() as db:
+            return outline(db, self.tenant, unit, after_id, limit, _scope("", session, project))
+
+    def shapes(
+        self, session: str | None, project: str | None, unit: str, after_id: int, limit: int
+    ) -> list[tuple[int, str, str, int, int]]:
+        """(id, speaker, kind, tags, characters) of at most `limit` passages with ids above `after_id`, by id."""
+        with self._connections.reading() as db:
+            return shapes(db, self.tenant, unit, after_id, limit, _scope("", session, project))
+
+    def count(
+        self, up_to_id: int, session: str | None = None, project: str | None = None, unit: str = "passage"
+    ) -> int:
+        """How many passages with ids up to `up_to_id` there are: fewer than once means that some were pruned."""
+        with self._connections.reading() as db:
+            return count(db, self.tenant, unit, up_to_id, _scope("", session, project))
+
+    def plain_passages(self, ids: Iterable[int]) -> dict[int, Passage]:
+        """Those of `ids` that are there, without their terms."""
+        with self._connections.reading() as db:
+            return plain(db, self.tenant, json_ids(ids))
+
+    # full text
+
+    def search(
+        self, query: str, limit: int = 10, session: str | None = None, unit: str = "passage", *, offset: int = 0,
+        **filters: Unpack[Filters],
+    ) -> list[Hit]:  # fmt: skip
+        """Passages with all words of `query` ("quoted words" as one phrase), else those with any; best first.
+
+        offset: how many of the best to leave out, for the next page
+        """
+        phrases = _phrases(query)
+        for operator in (" ", " OR ") if phrases else ():
+            match = operator.join(phrases)
+            hits = self._hits(match, limit, offset, session, unit, filters)
+            if hits or (offset and self._ranking(match, 1, session, unit, filters=filters)):
+                return hits
+        return []
+
+    def _hits(
+        self, match: str, limit: int, offset: int, session: str | None, unit: str, filters: Filters
+    ) -> list[Hit]:  # fmt: skip
+        """Best first. Ranked by id alone before anything long is read: a common word is in thousands of passages."""
+        ranking = self._ranking(match, limit, session, unit, offset=offset, filters=filters)
+        ids = json_ids(id_ for id_, _ in ranking)
+        snippets = dict(self._rows(_SNIPPETS, (match, ids, self.tenant)))
+        passages = self.passages_by_id(id_ for id_, _ in ranking)
+        return [
+            Hit(passages[id_], score, snippets[id_]) for id_, score in ranking if id_ in passages and id_ in snippets
+        ]
+
+    def _ranking(
+        self, match: str, k: int, session: str | None, unit: str, *, offset: int = 0, filters: Filters | None = None
+    ) -> list[tuple[int, float]]:
+        wanted = filters or {}
+        where, values = given(
+            ("p.session", session), ("p.speaker", wanted.get("speaker")), ("p.project", wanted.get("project")),
+            ("p.kind", wanted.get("kind")),
+        )  # fmt: skip
+        times = [(sign, at) for sign, at in ((">=", wanted.get("since")), ("<", wanted.get("until"))) if at is not None]
+        where += "".join(f" AND p.created_at {sign} ?" for sign, _ in times)
+        sql = f"SELECT p.id, -bm25(passages_fts) AS score {_FTS}{where} ORDER BY score DESC, p.id DESC LIMIT ? OFFSET ?"
+        return self._rows(sql, (match, self.tenant, unit, *values, *(at for _, at in times), k, offset))
+
+    def fts(
+        self, query_terms: Sequence[str], k: int, session: str | None = None, unit: str = "passage"
+    ) -> list[tuple[int, float]]:
+        """The k passages with the best BM25 for any of the terms (the first 64): (id, score), best first.
+
+        A term of several words is a phrase. Terms are stemmed by FTS5's porter, as the passages are.
+        """
+        phrases = list(dict.fromkeys(filter(None, map(_quoted, query_terms))))[:MOST_TERMS]
+        return self._ranking(" OR ".join(phrases), k, session, unit) if phrases else []
+
+    # vectors
+
+    def nearest(
+        self,
+        vector: "Vector",
+        k: int,
+        ids: Iterable[int] | None = None,
+        session: str | None = None,
+        unit: str = "passage",
+    ) -> list[tuple[int, float]]:
+        """The k (at most 4,096) passages nearest to `vector`, (dim,): (id, cosine), best first. Exact.
+
+        ids: only these count, whatever their session and unit; None searches the tenant, or one session of it
+        Empty when there are no vectors, or vectors cannot be searched here.
+        """
+        with self._connections.reading() as db:
+            if not self._embedded(db, len(vector)):
+                return []
+            wanted = None if ids is None else list(ids)
+            if wanted is not None and len(wanted) <= _MOST_LOADED:
+                return _by_cosine(vector, self.vectors(wanted))[:k]
+            among = given(("session", session), ("unit", unit)) if wanted is None else (_LISTED, [json_ids(wanted)])
+            values = (vector.astype("float32", copy=False).tobytes(), max(0, min(k, _MOST_NEIGHBOURS)), self.tenant)
+            return db.conn.execute(_NEAREST.format(among=among[0]), (*values, *among[1], self.tenant)).fetchall()
+
+    def vectors(self, ids: Iterable[int]) -> "dict[int, Vector]":
+        """float32 (dim,) of each of `ids` that has one."""
+        import numpy as np
+
+        with self._connections.reading() as db:
+            if not self._embedded(db):
+                return {}
+            rows = db.conn.execute(_VECTORS, (json_ids(ids), self.tenant)).fetchall()
+        return {id_: np.frombuffer(packed, dtype=np.float32) for id_, packed in rows}
+
+    def _embedded(self, db: Database, dim: int | None = None) -> bool:
+        """Whether there are vectors; ArchiveError when they are not of `dim` floats."""
+        known = embedding_model(db) if self._vectors else None
+        if known and dim not in (None, known[1]):
+            raise ArchiveError(
+                f"vector has {dim} numbers, this archive's have {known[1]} ({known[0]}); run `lantern reindex`"
+            )
+        return known is not None
+
+    # what changes, and everything as rows
+
+    def reinforce(
+        self, updates: Mapping[int, tuple[float, float, int, float]], *, request: str = "",
+        used: Mapping[int, bool] | None = None,
+    ) -> None:  # fmt: skip
+        """Keep what an answer taught. Unknown ids are skipped.
+
+        updates: passage id -> (confidence, success, accesses, accessed_at), all new values
+        used:    passage id -> did the answer use it? Noted in the blocks that `request` brought
+        """
+        rows = [(float(c), float(s), int(n), float(at), self.tenant, int(i)) for i, (c, s, n, at) in updates.items()]
+        known = [(int(was), self.tenant, int(i), self.tenant, name(request)) for i, was in (used or {}).items()]
+        with self._connections.writing() as db:
+            db.conn.executemany(_REINFORCE, rows)
+            db.conn.executemany(_USED, known)
+
+    def since_newest(self, count: int) -> float | None:
+        """The time of the oldest of the newest `count` messages; None when there are no more than that."""
+        sql = f"SELECT {told_at('messages')} AS at FROM messages WHERE tenant = ? ORDER BY at DESC LIMIT 2 OFFSET ?"
+        rows = self._rows(sql, (self.tenant, max(0, count - 1)))
+        return float(rows[0][0]) if len(rows) == 2 else None
+
+    def drop_blocks(self, before: float) -> None:
+        """Remove blocks that were restored before a time; running proxies let go of them."""
+        with self._connections.writing() as db:
+            db.execute("PRAGMA secure_delete = ON")
+            try:
+                gone = db.conn.execute(
+                    "DELETE FROM blocks WHERE tenant = ? AND created_at < ?", (self.tenant, before)
+                ).rowcount
+                if gone:
+                    count_up(db)
+            finally:
+                db.execute("PRAGMA secure_delete = OFF")
+
+    def prune(self, rule: PruneRule, *, now: float, dry_run: bool = False) -> PruneReport:
+        """Remove what `rule` names; a dry run reports the same and removes nothing.
+
+        By age: also older messages that no passage is left of, and sessions not seen since in which nothing is left.
+        By session alone: the session with all that belongs to it. By confidence: passages only, messages stay.
+        """
+        if rule == PruneRule():
+            raise ArchiveError(
+                "prune rule is empty and would remove everything; give an age, a confidence or a session"
+            )
+        with self._connections.writing() as db:
+            report = prune(
+                db, self.tenant, rule, now=now, dry_run=dry_run, vectors=self._vectors and bool(embedding_model(db))
+            )
+        if report.passages and not dry_run:
+            drop_snapshots_of(self._connections.path, self.tenant)
+        return report
+
+    def export(self) -> Iterator[dict[str, Any]]:
+        """All rows, by session: {"type": "session" | "message" | "passage" | "edit" | ...}, JSON-able."""
+        for session in sorted(self.sessions(limit=-1), key=lambda s: s.created_at):
+            yield {"type": "session", **asdict(session), "head": self.head(session.id), "ids": self.ids(session.id)}
+            for filed in self.messages(session.id):
+                yield {"type": "message", "session": session.id, **_plain(filed)}
+            for unit in ("passage", "turn"):
+                for passage in self.passages(session.id, unit=unit):
+                    yield {"type": "passage", **asdict(passage)}
+            for edit in self.edits(session.id):
+                yield {"type": "edit", **asdict(edit)}
+            requests = self.requests(session.id, limit=-1)
+            passed = self.passed(request.id for request in requests)
+            for request in requests:
+                left_out = [asdict(each) for each in passed.get(request.id, ())]
+                yield {"type": "request", **asdict(request), "passed": left_out}
+            for block in self.blocks(session.id):
+                yield {"type": "block", **asdict(block)}
+
+
+def _scope(table: str, session: str | None, project: str | None) -> tuple[str, list[str]]:
+    """As given(). The + keeps SQLite from going through a whole project for one session of it."""
+    return given((f"{table}session", session), (f"{'+' if session is not None else ''}{table}project", project))
+
+
+_PHRASE = re.compile(r'"([^"]*)"|(\S+)')
+
+
+def _phrases(query: str) -> list[str]:
+    """What FTS5 is to look for: the quoted phrases and the words of a person's query, each quoted, none twice."""
+    found = (_quoted(phrase or word) for phrase, word in _PHRASE.findall(query))
+    return list(dict.fromkeys(filter(None, found)))[:MOST_TERMS]
+
+
+def _quoted(text: str) -> str:
+    """`text` as an FTS5 string, in which nothing is an operator; "" when there is no word in it."""
+    clean = text.replace("\0", " ").encode("utf-8", "replace").decode()
+    return f'"{clean.replace(chr(34), chr(34) * 2)}"' if any(map(str.isalnum, clean)) else ""
+
+
+def _by_cosine(vector: "Vector", vectors: "Mapping[int, Vector]") -> list[tuple[int, float]]:
+    """All of `vectors` by cosine, best first, the newer of two equals first."""
+    import numpy as np
+
+    if not vectors:
+        return []
+    ids, matrix = np.array(list(vectors), dtype=np.int64), np.stack(list(vectors.values()))
+    scores = (matrix @ vector) / np.maximum(np.linalg.norm(matrix, axis=1) * np.linalg.norm(vector), 1e-12)
+    return [(int(ids[i]), float(scores[i])) for i in np.lexsort((-ids, -scores))]
+
+
+def _plain(filed: Filed) -> dict[str, Any]:
+    """A message as export shows it: bytes as text and hex."""
+    message = filed.message
+    items = [{**asdict(item), "print": item.print.hex()} for item in message.items]
+    return {
+        "key": filed.key, "position": filed.position, "turn": filed.turn, "role": message.role, "text": message.text,
+        "items": items, "raw": message.raw.decode("utf-8", "surrogateescape"), "print": message.print.hex(),
+        "side": filed.side, "partial": filed.partial, "created_at": filed.created_at,
+    }  # fmt: skip

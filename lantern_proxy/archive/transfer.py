@@ -1,0 +1,192 @@
+"""Take one tenant's export in: docs/archive-format.md says what its lines hold.
+
+    counts = take_in(archive, "alice", rows)        # rows: dicts, in the order in which export() gave them
+
+Ids of passages are an archive's own, so they are given anew, and blocks follow. Vectors are made anew by the embedder.
+What is there already is left as it is: taking the same export in twice changes nothing.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from lantern_proxy.archive import Archive
+from lantern_proxy.archive.file import ArchiveError
+from lantern_proxy.archive.rows import Record, RequestRow, SessionRow, name
+from lantern_proxy.turn import Block, Filed, Item, Message, Passage, PassedOver, Placed, Restored, fingerprint
+
+_TYPES = ("session", "message", "passage", "edit", "request", "block")
+_GROUP = 500
+_ID = "SELECT id FROM passages WHERE tenant = ? AND session = ? AND unit = ? AND hash = ?"
+_LOST = "UPDATE requests SET lost = ? WHERE tenant = ? AND id = ?"
+_NUMBERS = "UPDATE passages SET confidence = ?, success = ?, accesses = ?, accessed_at = ? WHERE tenant = ? AND id = ?"
+
+Row = Mapping[str, Any]
+
+
+def take_in(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float) -> Counter[str]:
+    """Archive `rows` for `tenant`; how many of each type there were.
+
+    Raises ArchiveError, with the number of the line, for a row that is none of an export; sessions before it are kept.
+    """
+    counts: Counter[str] = Counter()
+    for session in _sessions(rows):
+        for kind, found in session.items():
+            counts[kind] += len(found)
+        faults = archive.faults["record"]
+        _take_session(archive, tenant, session, now)
+        if archive.faults["record"] > faults:
+            raise ArchiveError(f"session {session['session'][0]['id']} cannot be stored; see the log for its fault")
+    return counts
+
+
+def _sessions(rows: Iterable[Row]) -> Iterator[dict[str, list[Any]]]:
+    """The rows of each session by type, parsed."""
+    held: dict[str, list[Any]] = {}
+    for line, row in enumerate(rows, start=1):
+        kind = row.get("type") if isinstance(row, Mapping) else None
+        if kind not in _TYPES or (kind != "session" and not held):
+            raise ArchiveError(
+                f"line {line} is no row of an export: its type is {kind!r}, or no session came before it"
+            )
+        if kind == "session":
+            if held:
+                yield held
+            held = {each: [] for each in _TYPES}
+        try:
+            held[str(kind)].append(row if kind == "session" else _PARSE[str(kind)](row))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            told = f"line {line} is no {kind} of an export: {type(error).__name__} {error}"
+            raise ArchiveError(f"{told}; take the file as `lantern export` wrote it") from None
+    if held:
+        yield held
+
+
+def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], now: float) -> None:
+    [row] = held["session"]
+    session = _of(SessionRow, row, tools=tuple(row["tools"]))
+    first = {edit["passage"]: edit["before"] for edit in reversed(held["edit"])}
+    passages = [dataclasses.replace(p, text=first.get(p.id, p.text)) for p in held["passage"]]
+
+    def record(request: RequestRow | None, **more: Any) -> Record:
+        return Record(tenant=tenant, project=session.project, session=session, request=request, **more)
+
+    archive.write(
+        [record(None, head=tuple(row["head"]), ids=tuple(row.get("ids", ())))]
+        + [record(None, messages=group) for group in _groups(held["message"])]
+        + [record(None, passages=group) for group in _groups(passages)]
+    )
+    ids = _ids(archive, tenant, passages)
+    blocks = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in held["block"]]
+    requests = [(request, tuple(_moved(each, ids) for each in passed)) for request, passed in reversed(held["request"])]
+    archive.write([record(request, passed=passed) for request, passed in requests])
+    archive.write([record(None, blocks=(block,)) for block in blocks])
+    _what_was_learned(archive, tenant, held, ids, now)
+
+
+def _what_was_learned(
+    archive: Archive, tenant: str, held: Mapping[str, list[Any]], ids: Mapping[int, int], now: float
+) -> None:
+    """Corrections, verdicts, pins and numbers."""
+    mine, last = archive.of(tenant), {p.id: p for p in held["passage"]}
+    known = {(edit.after, edit.at) for edit in mine.edits(held["session"][0]["id"])}
+    for edit in held["edit"]:
+        if (edit["after"], edit["at"]) not in known and (id_ := ids.get(edit["passage"])) and edit["passage"] in last:
+            told = dataclasses.replace(last[edit["passage"]], id=id_, text=edit["after"])
+            mine.edit(told, now=edit["at"])
+    for old, passage in last.items():
+        if id_ := ids.get(old):
+            if passage.verdict:
+                mine.feedback("", id_, passage.verdict, now=now)
+            if passage.pinned:
+                mine.pin(id_, now=now)
+    with archive.writing() as db:
+        numbers = [
+            (p.confidence, p.success, p.accesses, p.accessed_at, tenant, ids[p.id])
+            for p in last.values()
+            if p.id in ids
+        ]
+        db.conn.executemany(_NUMBERS, numbers)
+        lost = [(request.lost, tenant, name(request.id)) for request, _ in held["request"] if request.lost]
+        db.conn.executemany(_LOST, lost)
+
+
+def _groups(found: list[Any]) -> Iterator[tuple[Any, ...]]:
+    waiting = iter(found)
+    while group := tuple(islice(waiting, _GROUP)):
+        yield group
+
+
+def _ids(archive: Archive, tenant: str, passages: list[Passage]) -> dict[int, int]:
+    """Number of a passage in the export -> its id here."""
+    ids = {}
+    with archive.writing() as db:
+        for passage in passages:
+            given = (name(tenant), name(passage.session), passage.unit, fingerprint(passage.text))
+            found = db.conn.execute(_ID, given).fetchone()
+            if found:
+                ids[passage.id] = found[0]
+    return ids
+
+
+def _renumbered(restored: Restored, ids: Mapping[int, int]) -> Restored:
+    """A passage that is not here any more gets an id that no passage has."""
+    placed = tuple(
+        dataclasses.replace(p, passage=dataclasses.replace(p.passage, id=ids.get(p.passage.id, 0)))
+        for p in restored.placed
+    )
+    return dataclasses.replace(restored, placed=placed)
+
+
+def _moved(passed: PassedOver, ids: Mapping[int, int]) -> PassedOver:
+    """The same with the ids of here."""
+    other = ids.get(passed.other, 0) if passed.reason in ("similar", "echo") else passed.other
+    return dataclasses.replace(
+        passed, passage=dataclasses.replace(passed.passage, id=ids.get(passed.passage.id, 0)), other=other
+    )
+
+
+# rows -> records
+
+
+def _of(kind: Any, row: Row, **more: Any) -> Any:
+    """The dataclass `kind` of the fields that `row` has, lists made tuples."""
+    known = {f.name for f in dataclasses.fields(kind)}
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items() if key in known}
+    return kind(**(given | more))
+
+
+def _message(row: Row) -> Filed:
+    items = tuple(_of(Item, each, print=bytes.fromhex(each["print"])) for each in row["items"])
+    raw = row["raw"].encode("utf-8", "surrogateescape")
+    message = Message(row["role"], items, raw, bytes.fromhex(row["print"]))
+    return Filed(
+        key=row["key"], position=row["position"], turn=row["turn"], message=message, side=bool(row["side"]),
+        partial=bool(row["partial"]), created_at=row["created_at"],
+    )  # fmt: skip
+
+
+def _passage(row: Row) -> Passage:
+    found: Passage = _of(Passage, row)
+    return found
+
+
+def _edit(row: Row) -> Row:
+    return {key: row[key] for key in ("passage", "before", "after", "at")}
+
+
+def _request(row: Row) -> tuple[RequestRow, tuple[PassedOver, ...]]:
+    found: RequestRow = _of(RequestRow, row)
+    return found, tuple(_of(PassedOver, each, passage=_passage(each["passage"])) for each in row.get("passed", ()))
+
+
+def _block(row: Row) -> Block:
+    told = row["restored"]
+    placed = tuple(_of(Placed, each, passage=_passage(each["passage"])) for each in told["placed"])
+    found: Block = _of(Block, row, restored=_of(Restored, told, placed=placed))
+    return found
+
+
+_PARSE = {"message": _message, "passage": _passage, "edit": _edit, "request": _request, "block": _block}

@@ -1,0 +1,1 @@
+"""The terminal: `lantern`, a command a module, with click and rich."""

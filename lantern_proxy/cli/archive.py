@@ -1,0 +1,262 @@
+"""The commands that look into an archive and clear it out: sessions, show, search, prune."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lantern_proxy.cli.forget import drop_snapshots
+from lantern_proxy.cli.frame import Settings, limit_option, plain, settled, tenant_option, tenants
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive import Archive, PruneRule, TenantArchive
+    from lantern_proxy.archive.tenant import Filters
+
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+@click.command()
+@settled
+@tenant_option
+@limit_option(20, "sessions")
+@click.option("--project", help="Only sessions of this project.")
+def sessions(settings: Settings, tenant: str | None, limit: int, project: str | None) -> None:
+    """List sessions, last seen first.
+
+    \b
+    Example: lantern sessions --limit 5
+    """
+    from lantern_proxy.cli import render
+
+    with settings.open() as archive:
+        rows = [(each.tenant, row) for each in tenants(archive, tenant) for row in each.sessions(limit, project)]
+    rows = sorted(rows, key=lambda pair: -pair[1].last_seen_at)[:limit]
+    if settings.as_json:
+        for owner, row in rows:
+            settings.tell({"tenant": owner, **plain(row)})
+    else:
+        render.sessions(rows)
+
+
+@click.command()
+@settled
+@tenant_option
+@click.argument("session")
+@click.option("--turn", type=int, help="Only this turn.")
+@click.option("--brief", is_flag=True, help="One line a message.")
+@click.option("--passages", is_flag=True, help="What it was cut into, with what use has taught about each.")
+def show(
+    settings: Settings, tenant: str | None, session: str, turn: int | None, brief: bool, passages: bool
+) -> None:  # fmt: skip
+    """Show a SESSION as a timeline: everything it held, where the client cut it, what was put back.
+
+    The start of its id is enough. `----` is a compaction, `++++` a restore; `lantern why` explains either by its id.
+    With --passages: confidence and success of each, and how often it was restored, the most restored first.
+
+    \b
+    Example: lantern show 7f3a --brief
+    """
+    from lantern_proxy.cli import render
+
+    with settings.open() as archive:
+        owner, row = _session(archive, tenant, session)
+        messages = [filed for filed in owner.messages(row.id) if turn in (None, filed.turn)]
+        if turn is not None and not messages:
+            raise click.ClickException(f"session {row.id} has no turn {turn}; `lantern show {row.id}` shows all")
+        if passages:
+            _passages(settings, owner, row.id, turn)
+            return
+        requests = owner.requests(row.id, limit=-1) if turn is None else []
+    if not settings.as_json:
+        render.timeline(messages, requests, brief=brief)
+        return
+    for filed in messages:
+        message = {"role": filed.message.role, "text": filed.message.text}
+        raw = filed.message.raw.decode("utf-8", "surrogateescape")
+        rest = {name: getattr(filed, name) for name in ("key", "position", "turn", "side", "partial", "created_at")}
+        settings.tell({"tenant": owner.tenant, "session": row.id, **rest, **message, "raw": raw})
+
+
+def _passages(settings: Settings, owner: "TenantArchive", session: str, turn: int | None) -> None:
+    """What reinforcement knows of the passages of a session."""
+    from lantern_proxy.cli import render
+
+    found = [p for p in owner.passages(session=session) if turn in (None, p.turn)]
+    found.sort(key=lambda p: (-p.accesses, -p.confidence, p.id))
+    if not settings.as_json:
+        render.passages(found)
+        return
+    names = ("id", "turn", "speaker", "kind", "confidence", "success", "accesses", "accessed_at", "verdict", "pinned")
+    for each in found:
+        figures = {name: getattr(each, name) for name in names}
+        settings.tell({"tenant": owner.tenant, "session": session, **figures, "text": each.text})
+
+
+@click.command()
+@settled
+@tenant_option
+@click.argument("query")
+@limit_option(10, "passages")
+@click.option("--session", help="Only this session.")
+@click.option("--project", help="Only this project.")
+@click.option("--speaker", help="Only what they said: user, assistant, tool, or a name.")
+@click.option("--kind", type=click.Choice(["episodic", "semantic", "procedural"]), help="Only passages of this kind.")
+@click.option("--newer-than", help="Only what was said in this time: 90d, 12h, 30m, 2w.")
+@click.option("--older-than", help="Only what was said before.")
+def search(
+    settings: Settings,
+    tenant: str | None,
+    query: str,
+    limit: int,
+    session: str | None,
+    newer_than: str | None,
+    older_than: str | None,
+    project: str | None,
+    speaker: str | None,
+    kind: str | None,
+) -> None:
+    """Show archived passages that match QUERY, best first. "Quoted words" are looked for as a phrase.
+
+    \b
+    Example: lantern search 'retry policy' --speaker user --newer-than 2w
+    """
+    import time
+
+    from lantern_proxy.cli import render
+
+    since = None if newer_than is None else time.time() - _seconds("--newer-than", newer_than)
+    until = None if older_than is None else time.time() - _seconds("--older-than", older_than)
+    filters: Filters = {"project": project, "speaker": speaker, "kind": kind, "since": since, "until": until}
+    with settings.open() as archive:
+        id = _session(archive, tenant, session)[1].id if session else None
+        hits = [
+            (each.tenant, hit) for each in tenants(archive, tenant) for hit in each.search(query, limit, id, **filters)
+        ]
+    hits = sorted(hits, key=lambda pair: -pair[1].score)[:limit]
+    for owner, hit in hits:
+        if settings.as_json:
+            rest = {"passage": hit.passage.id, "session": hit.passage.session, "turn": hit.passage.turn}
+            told = {"speaker": hit.passage.speaker, "created_at": hit.passage.created_at, "text": hit.passage.text}
+            settings.tell({"tenant": owner, **rest, **told, "score": hit.score, "snippet": hit.snippet})
+        else:
+            render.hit(hit)
+    if not hits and not settings.as_json:
+        click.echo("nothing matches; fewer or other words find more")
+
+
+@click.command()
+@settled
+@tenant_option
+@click.option("--older-than", help="Passages and messages older than this: 90d, 12h, 30m, 2w.")
+@click.option("--below-confidence", type=click.FloatRange(0, 1), help="Passages with less confidence than this.")
+@click.option("--session", help="Only this session; alone: all of it.")
+@click.option("--keep-mb", type=click.IntRange(1), help="The oldest, until about so many megabytes are left.")
+@click.option("--retention", is_flag=True, help="What privacy.keep_days, keep_mb and keep_messages no longer want.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def prune(
+    settings: Settings,
+    tenant: str | None,
+    older_than: str | None,
+    below_confidence: float | None,
+    session: str | None,
+    keep_mb: int | None,
+    retention: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Remove what is old, or what never helped. Conditions add up: all of them must hold.
+
+    \b
+    Example: lantern prune --older-than 180d --below-confidence 0.2 --dry-run
+    """
+    import time
+
+    from lantern_proxy.archive import PruneRule
+
+    conditions = (older_than, below_confidence, session, keep_mb)
+    if retention and (any(condition is not None for condition in (*conditions, tenant)) or dry_run):
+        raise click.UsageError("--retention takes its rules from the config; give it alone, with --yes or without")
+    if retention:
+        _retain(settings, yes=yes)
+        return
+    if all(condition is None for condition in conditions):
+        raise click.UsageError("prune needs --older-than, --below-confidence, --session, --keep-mb or --retention")
+    age_s = None if older_than is None else _seconds("--older-than", older_than)
+    with settings.open(write=True) as archive:
+        if keep_mb is not None:
+            age_s = _age_beyond(archive, keep_mb, age_s)
+        owners = tenants(archive, tenant)
+        if session:
+            owner, row = _session(archive, tenant, session)
+            owners, session = [owner], row.id
+        rule = PruneRule(older_than_s=age_s, below_confidence=below_confidence, session=session)
+        now = time.time()
+        if not dry_run and not yes:
+            _confirm(archive.path, owners, rule, now)
+        for owner in owners:
+            report = owner.prune(rule, now=now, dry_run=dry_run)
+            if settings.as_json:
+                settings.tell({"tenant": owner.tenant, "dry_run": dry_run, **plain(report)})
+            else:
+                click.echo(f"{owner.tenant}: {'would remove' if dry_run else 'removed'} {_amount(report)}")
+
+
+def _retain(settings: Settings, *, yes: bool) -> None:
+    """Remove what the config no longer wants."""
+    import time
+
+    from lantern_proxy.archive.retention import retain
+
+    config = settings.load()
+    keep = config.privacy
+    if not (keep.keep_days or keep.keep_mb or keep.keep_messages):
+        raise click.ClickException("nothing is to go: set privacy.keep_days, keep_mb or keep_messages")
+    if not yes:
+        click.confirm(f"Remove from {config.archive.path} what they no longer want?", abort=True, err=True)
+    with settings.open(write=True) as archive:
+        report = retain(archive, keep, now=time.time())
+    drop_snapshots(config)
+    settings.tell(report) if settings.as_json else click.echo(f"removed {_amount(report)}")
+
+
+def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
+    """The age beyond which passages go so that about `keep_mb` are left; the larger of it and `age_s`."""
+    import time
+
+    from lantern_proxy.archive.retention import cutoff_of_size
+
+    cutoff = cutoff_of_size(archive, keep_mb)
+    if cutoff is None:
+        raise click.ClickException(f"{archive.path} holds {archive.used_bytes / 1e6:,.1f} MB, no more than --keep-mb")
+    return max(age_s or 0.0, time.time() - cutoff, 0.0)
+
+
+def _confirm(path: Path, owners: list["TenantArchive"], rule: "PruneRule", now: float) -> None:
+    for owner in owners:
+        click.echo(f"{owner.tenant}: {_amount(owner.prune(rule, now=now, dry_run=True))}", err=True)
+    click.confirm(f"Remove this from {path}? It cannot be undone.", abort=True, err=True)
+
+
+def _amount(report: Any) -> str:
+    rows = f"{report.passages:,} passages, {report.messages:,} messages, {report.sessions:,} sessions"
+    return f"{rows}, {report.bytes:,} bytes"
+
+
+def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["TenantArchive", Any]:
+    """The session whose id is `start` or, alone, begins with it."""
+    owners = tenants(archive, tenant)
+    exact = [(owner, row) for owner in owners if (row := owner.session(start))]
+    found = exact or [(o, row) for o in owners for row in o.sessions(limit=-1) if row.id.startswith(start)]
+    if len(found) != 1:
+        wrong = f"{len(found)} sessions begin with {start}" if found else f"no session begins with {start}"
+        raise click.ClickException(f"{wrong}; `lantern sessions` lists them")
+    return found[0]
+
+
+def _seconds(option: str, text: str) -> float:
+    """90d -> 7,776,000."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _SECONDS or not number.isascii() or not number.replace(".", "", 1).isdigit():
+        raise click.UsageError(f"{option} is {text!r}; use a number and a unit: 90d, 12h, 30m, 2w")
+    return float(number) * _SECONDS[unit]

@@ -1,0 +1,227 @@
+"""`lantern doctor`: everything that can be wrong on this machine, each with its remedy.
+
+examine(file, config) yields Diagnosis("bm25", "warn", "the numpy twin serves ...", "install a C compiler ...")
+"""
+
+import os
+import platform
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from lantern_proxy.config import Config
+
+State = Literal["ok", "warn", "bad"]
+_CONNECT_S = 3.0
+_HEALTH_S = 2.0
+_CLOCK_S = 300.0
+"""So far ahead of the clock the archive's newest turn may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One thing that was looked at. warn: Lantern serves, but less well. bad: it does not do its work."""
+
+    name: str
+    state: State
+    detail: str
+    remedy: str = ""
+
+
+def examine(file: Path | None, config: Config, *, offline: bool, deep: bool) -> Iterator[Diagnosis]:
+    """All findings, from the machine up to the running proxy. deep: opens the archive for writing."""
+    yield Diagnosis("python", "ok", f"{platform.python_version()} at {sys.executable}")
+    yield Diagnosis("config", "ok", str(file) if file else "defaults and environment; no --config was given")
+    yield _sqlite()
+    yield _bm25()
+    yield _embedder(config)
+    yield from _archive(config, deep=deep)
+    if not offline:
+        yield _upstream("openai", config.upstream.openai)
+        yield _upstream("anthropic", config.upstream.anthropic)
+    yield from _trust()
+    yield from _proxy(config)
+
+
+def _sqlite() -> Diagnosis:
+    """Can the SQLite that archive/ uses load sqlite-vec?"""
+    from sqlite_utils import utils
+
+    sqlite3: Any = utils.sqlite3  # type: ignore[attr-defined]  # pysqlite3 where it is installed
+    library = f"SQLite {sqlite3.sqlite_version} of {sqlite3.__name__.partition('.')[0]}"
+    connection = sqlite3.connect(":memory:")
+    try:
+        import sqlite_vec
+
+        connection.enable_load_extension(True)
+        sqlite_vec.load(connection)
+        found = connection.execute("SELECT vec_version()").fetchone()[0]
+    except (AttributeError, ImportError, sqlite3.Error) as error:
+        wrong = f"{library} loads no extensions ({error}); everything but vectors works"
+        return Diagnosis("sqlite", "warn", wrong, "pip install pysqlite3 sqlite-vec")
+    finally:
+        connection.close()
+    return Diagnosis("sqlite", "ok", f"{library} loads sqlite-vec {found}")
+
+
+def _bm25() -> Diagnosis:
+    from lantern_proxy import bm25
+
+    kernel = bm25.best_kernel()
+    if kernel == "numpy":
+        return Diagnosis(
+            "bm25", "warn", bm25.WHY, "install a C compiler, then pip install --force-reinstall lantern-proxy"
+        )
+    return Diagnosis("bm25", "ok", f"C kernel {kernel}" + (f"; {bm25.WHY}" if bm25.WHY else ""))
+
+
+def _embedder(config: Config) -> Diagnosis:
+    from lantern_proxy import embed
+
+    settings = config.embed
+    if settings.enabled == "off":
+        return Diagnosis("embedder", "ok", "turned off (embed.enabled)")
+    if not embed.available():
+        state: State = "bad" if settings.enabled == "on" else "ok"
+        wanted = "embed.enabled is on, but the" if settings.enabled == "on" else "the"
+        wrong = f"{wanted} extra `dense` is not installed; restores work without the vector signal"
+        return Diagnosis("embedder", state, wrong, 'pip install "lantern-proxy[dense]"')
+    if not embed.folder_of(settings.model, settings.cache_dir).is_dir():
+        return Diagnosis(
+            "embedder", "ok", f"{settings.model} is compiled at the first start, into {settings.cache_dir}"
+        )
+    return Diagnosis("embedder", "ok", f"{settings.model} is compiled, in {settings.cache_dir}")
+
+
+def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
+    from lantern_proxy.archive import Archive, ArchiveError
+
+    path = config.archive.path
+    if not path.exists():
+        yield _to_come(path)
+        return
+    try:
+        with Archive(
+            path, synchronous=config.archive.synchronous, read_only=not deep, key=config.archive.key()
+        ) as archive:
+            yield Diagnosis("archive", "ok", str(path.absolute()))
+            yield _clock(max((tenant.last_at for tenant in archive.tenants()), default=0.0))
+            for found in archive.check():
+                state: State = "ok" if found.ok else "warn" if found.name in ("vectors", "mode", "disk") else "bad"
+                yield Diagnosis(found.name, state, found.detail, found.remedy)
+    except ArchiveError as error:
+        wrong, _, remedy = str(error).rpartition("; ")
+        yield Diagnosis("archive", "bad", wrong or remedy, remedy if wrong else "")
+
+
+def _clock(newest: float) -> Diagnosis:
+    """Was something archived in the future of this clock?"""
+    ahead_s = newest - time.time()
+    if ahead_s < _CLOCK_S:
+        return Diagnosis("clock", "ok", f"{time.strftime('%Y-%m-%d %H:%M:%S %z')}, not before what was archived last")
+    wrong = f"the archive's newest turn is {ahead_s / 3_600:,.1f} hours in the future of this machine's clock"
+    return Diagnosis("clock", "warn", wrong, "set the clock (timedatectl); dates and recency of passages are wrong")
+
+
+def _to_come(path: Path) -> Diagnosis:
+    if path.absolute().parent.is_dir():
+        return Diagnosis("archive", "ok", f"none at {path.absolute()} yet; `lantern serve` makes it")
+    return Diagnosis("archive", "bad", f"{path.absolute().parent} is not a folder", "make it, or change archive.path")
+
+
+def _upstream(name: str, url: str) -> Diagnosis:
+    """Does a TCP connection come about? Nothing is sent."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_S).close()
+    except OSError as error:
+        wrong = f"{url} cannot be reached: {error.strerror or error}"
+        return Diagnosis(name, "warn", wrong, f"check the network, or set upstream.{name}")
+    return Diagnosis(name, "ok", f"{url} can be reached")
+
+
+def _trust() -> Iterator[Diagnosis]:
+    """Whose certificates are believed, where the environment says so."""
+    from lantern_proxy.upstream.dial import trusting
+    from lantern_proxy.upstream.errors import ConnectError
+
+    named = [f"{name} is {os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
+    if not named:
+        return
+    try:
+        trusting()
+    except ConnectError as error:
+        wrong, _, remedy = str(error).partition("; ")
+        yield Diagnosis("certificates", "bad", wrong, remedy)
+    else:
+        yield Diagnosis("certificates", "ok", named[0])
+
+
+def health(config: Config) -> dict[str, Any] | None:
+    """What a running proxy says of itself at the configured address; None when nobody answers there."""
+    import httpx
+
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
+    scheme = "https" if config.server.tls_cert else "http"
+    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.server.port}/lantern/health"
+    try:
+        with httpx.Client(timeout=_HEALTH_S, trust_env=False, verify=_trusted(config.server.tls_cert)) as http:
+            told = http.get(url).json()
+    except (httpx.HTTPError, ValueError, OSError):
+        return None
+    return told if isinstance(told, dict) and "status" in told else None
+
+
+def _trusted(cert: str) -> "ssl.SSLContext | bool":
+    """Trust for one certificate, under whatever name it was made out to."""
+    if not cert:
+        return True
+    context = ssl.create_default_context(cafile=cert)
+    context.check_hostname = False
+    return context
+
+
+def _proxy(config: Config) -> Iterator[Diagnosis]:
+    told = health(config)
+    if told is None:
+        yield Diagnosis("proxy", "ok", f"none runs at port {config.server.port}; `lantern serve` starts one")
+        return
+    running = f"version {told.get('version')} runs for {told.get('uptime_s', 0):,.0f} s: {told.get('status')}"
+    yield Diagnosis("proxy", "ok", running)
+    if (ours := _installed()) != told.get("version"):
+        yield Diagnosis("proxy", "warn", f"the installed version is {ours}", "restart the proxy")
+    if not (told.get("archive") or {}).get("ok", True):
+        yield Diagnosis("proxy", "bad", "it cannot use its archive; answers pass, nothing is kept", "see its log")
+    for reason, count in (told.get("degraded") or {}).items():
+        if count:
+            yield Diagnosis("degraded", "warn", f"{reason}: {count:,} requests since the start", _remedy(reason))
+    for kind, count in (told.get("faults") or {}).items():
+        yield Diagnosis("faults", "warn", f"{kind}: {count:,} times since the start", "see the proxy's log")
+
+
+def _remedy(reason: str) -> str:
+    """What helps against a reason of x-lantern-degraded."""
+    remedies = {
+        "dense:warming": "wait half a minute after the first start",
+        "dense:": "see the embedder above",
+        "restore:deadline": "raise restore.deadline_ms",
+        "restore:warming": "wait a moment: what restores is being imported",
+        "restore:opening": "wait a moment: the index of a large archive is being opened",
+        "archive": "see the archive above, and the proxy's log",
+    }
+    return next((remedy for start, remedy in remedies.items() if reason.startswith(start)), "see the proxy's log")
+
+
+def _installed() -> str:
+    try:
+        return version("lantern-proxy")
+    except PackageNotFoundError:
+        return "unknown"

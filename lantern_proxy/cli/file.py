@@ -1,0 +1,164 @@
+"""The commands for the archive as a file: export, recover, migrate, reindex."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lantern_proxy.cli.frame import Settings, plain, settled, tenant_option, tenants
+
+
+@click.command()
+@settled
+@tenant_option
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file; standard output by default."
+)
+@click.option(
+    "--backup", type=click.Path(path_type=Path, dir_okay=False), help="Copy the whole archive to this file instead."
+)
+def export(settings: Settings, tenant: str | None, output: Path | None, backup: Path | None) -> None:
+    """Write everything that is archived as JSON lines: sessions, messages, passages, requests, blocks.
+
+    With --backup, copy the archive itself, also while a proxy writes it; the copy is checked. Name such copies in
+    archive.backups, so that `lantern forget` finds them.
+
+    \b
+    Example: lantern export --backup nightly.db
+    """
+    from lantern_proxy.cli import render
+
+    if backup is not None:
+        if output is not None or tenant is not None:
+            raise click.UsageError("--backup copies the whole archive; leave --output and --tenant out")
+        _back_up(settings, backup)
+        return
+
+    with settings.open() as archive:
+        owners = tenants(archive, tenant)
+        rows = ({"tenant": owner.tenant, **row} for owner in owners for row in owner.export())
+        if output is None:
+            for row in rows:
+                settings.tell(row)
+            return
+        with render.counting(f"writing {output}") as advance, _private(output) as file:
+            count = 0
+            for row in rows:
+                file.write(json.dumps(row, default=plain) + "\n")
+                advance(1)
+                count += 1
+    summary = {"output": output, "rows": count}
+    settings.tell(summary) if settings.as_json else click.echo(f"wrote {count:,} rows to {output}")
+
+
+def _back_up(settings: Settings, target: Path) -> None:
+    from lantern_proxy.archive.backup import backup
+
+    archive = settings.file()
+    with _steps("copying pages", settings) as progress:
+        size = backup(archive.path, target, progress, key=archive.key())
+    summary = {"backup": target, "size_bytes": size}
+    settings.tell(summary) if settings.as_json else click.echo(
+        f"copied {size:,} bytes to {target}; its pages are sound"
+    )
+
+
+@contextmanager
+def _steps(what: str, settings: Settings) -> Iterator[Any]:
+    """A progress bar that is told how far it is, instead of how much further."""
+    from lantern_proxy.cli import render
+
+    with render.counting(what, quiet=settings.as_json) as advance:
+        reached = 0
+
+        def progress(done: int, of: int) -> None:
+            nonlocal reached
+            advance(done - reached)
+            reached = done
+
+        yield progress
+
+
+@click.command()
+@settled
+@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+def recover(settings: Settings, target: Path) -> None:
+    """Save what can be read of a damaged archive into a new one, TARGET. Stop the proxy first; the old file stays.
+
+    \b
+    Example: lantern recover saved.db --archive lantern.db
+    """
+    from lantern_proxy.archive.backup import recover as salvage
+
+    archive = settings.file()
+    with _steps("reading rows", settings) as progress:
+        saved = salvage(archive.path, target, progress, key=archive.key())
+    if settings.as_json:
+        settings.tell({"target": target, "tables": [plain(each) for each in saved]})
+        return
+    for each in saved:
+        faults = f", {each.faults} places could not be read" if each.faults else ""
+        click.echo(f"{each.table:<10} {each.rows:>9,} rows{faults}")
+    click.echo(f"written to {target}; put it in the place of the archive, then run `lantern reindex`")
+
+
+@contextmanager
+def _private(path: Path) -> Iterator[Any]:
+    """A new text file with mode 0600: an export holds as much as the archive. An existing file is refused."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise click.ClickException(f"{path} exists; remove it first, or name another file") from None
+    with open(descriptor, "w", encoding="utf-8") as file:
+        yield file
+
+
+@click.command()
+@settled
+@click.option("--encrypt", is_flag=True, help="Encrypt a plain archive with the configured key; stop lantern first.")
+def migrate(settings: Settings, encrypt: bool) -> None:
+    """Bring the archive's schema up to date. `serve` does this by itself at its start.
+
+    \b
+    Example: lantern migrate --archive old.db
+    """
+    if encrypt:
+        _encrypt(settings)
+    with settings.open(write=True) as archive:
+        summary = {"archive": archive.path, "version": archive.version}
+    settings.tell(summary) if settings.as_json else click.echo(f"{archive.path} is at version {summary['version']}")
+
+
+def _encrypt(settings: Settings) -> None:
+    from lantern_proxy.archive import file as archive_file
+
+    config = settings.file()
+    if not config.key():
+        raise click.ClickException("there is no key: set archive.key_env or archive.key_file")
+    archive_file.encrypt(config.path, config.key())
+
+
+@click.command()
+@settled
+@click.option("--vectors", is_flag=True, help="Forget all vectors first: after a change of embed.model.")
+def reindex(settings: Settings, vectors: bool) -> None:
+    """Make the indexes anew: full text, snapshots of large BM25 indexes, and vectors for passages that have none
+    (with --vectors, for all).
+
+    \b
+    Example: lantern reindex --vectors
+    """
+    from lantern_proxy.cli import reindex as cli_reindex
+
+    with settings.open(write=True) as archive:
+        summary = cli_reindex.run(archive, settings.load(), vectors=vectors, quiet=settings.as_json)
+    if settings.as_json:
+        settings.tell(summary)
+    else:
+        skipped = f"; no vectors: {summary['skipped']}" if summary["skipped"] else ""
+        made = f"full-text index and {summary['snapshots']} snapshots of large indexes made anew"
+        click.echo(f"{made}, {summary['embedded']:,} passages embedded{skipped}")

@@ -1,0 +1,162 @@
+"""What all commands share: their options, how they open the archive, and how an error is told."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive import Archive, TenantArchive
+    from lantern_proxy.config import ArchiveConfig, Config
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_EXITS = {"ConfigError": 2, "ArchiveError": 1, "ModelError": 1, "OSError": 1}
+"""Errors that are told in one line, and their exit codes. By name, so that telling one imports nothing."""
+
+
+class Terminal(click.Group):
+    """A group whose errors are one lower-case line."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        options["standalone_mode"] = False
+        _ready_outputs()
+        try:
+            code = super().main(*args, **options)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.UsageError as error:
+            wrong = error.format_message().rstrip(".")
+            command = error.ctx.command_path if error.ctx else "lantern"
+            self._end(f"{wrong[:1].lower()}{wrong[1:]}; see `{command} --help`", error.exit_code)
+        except click.ClickException as error:
+            self._end(error.format_message(), error.exit_code)
+        except click.Abort:
+            self._end("stopped", 1)
+        except Exception as error:
+            if os.environ.get("LANTERN_DEBUG"):
+                raise
+            exits = [_EXITS[each.__name__] for each in type(error).__mro__ if each.__name__ in _EXITS]
+            fault = f"a fault in lantern itself, {type(error).__name__}: {error}; LANTERN_DEBUG=1 shows where"
+            self._end(_told(error) if exits else fault, exits[0] if exits else 1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def _end(self, message: str, code: int) -> None:
+        click.echo(f"lantern: {' '.join(message.split())}", err=True)
+        sys.exit(code)
+
+
+def _ready_outputs() -> None:
+    """Let what is printed go nowhere when whoever started us closed an output (`>&-`): Python has None for it then.
+    What a terminal that is not UTF-8 has no sign for is shown as \\xe4."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+        elif stream.errors == "strict" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _told(error: Exception) -> str:
+    """Its message; of one from the system the file and what is wrong with it, without the number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
+    return str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What --config, --archive and --json of a command say."""
+
+    config: Path | None
+    archive: Path | None
+    as_json: bool
+
+    def load(self) -> "Config":
+        """The settings: file < environment < command line. Raises ConfigError."""
+        from dataclasses import replace
+
+        from lantern_proxy.config import load
+
+        config = load(self.config, os.environ)
+        if self.archive:
+            config = replace(config, archive=replace(config.archive, path=self.archive))
+        return config
+
+    def file(self) -> "ArchiveConfig":
+        """Where the archive is, which must exist, and its key."""
+        settings = self.load().archive
+        if not settings.path.exists():
+            raise click.ClickException(
+                f"archive {settings.path} does not exist; name it with --archive PATH (`lantern serve` makes one)"
+            )
+        return settings
+
+    @contextmanager
+    def open(self, *, write: bool = False) -> Iterator["Archive"]:
+        """The archive, which must exist. Only `write` may change it."""
+        from lantern_proxy.archive import Archive
+
+        settings = self.file()
+        with Archive(
+            settings.path, synchronous=settings.synchronous, read_only=not write, key=settings.key()
+        ) as archive:
+            yield archive
+
+    def tell(self, row: Any) -> None:
+        """One JSON line."""
+        click.echo(json.dumps(row, default=plain))
+
+
+def plain(value: Any) -> Any:
+    """What json does not know: dataclasses, bytes, paths, sets."""
+    from dataclasses import asdict, is_dataclass
+
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)
+
+
+def settled(command: Command) -> Command:
+    """Give a command --config, --archive and --json, and hand them to it as one Settings."""
+    from functools import wraps
+
+    @wraps(command)
+    def run(config: Path | None, archive: Path | None, as_json: bool, **others: Any) -> Any:
+        return command(Settings(config, archive, as_json), **others)
+
+    file = click.Path(path_type=Path, dir_okay=False)
+    options = [
+        click.option("--json", "as_json", is_flag=True, help="One JSON object a line."),
+        click.option("--archive", type=file, help="The archive, instead of the configured one (./lantern.db)."),
+        click.option("--config", type=file, envvar="LANTERN_CONFIG", help="A settings file; see config.example.yaml."),
+    ]
+    for option in options:
+        run = option(run)
+    return run  # type: ignore[return-value]
+
+
+tenant_option = click.option("--tenant", help="Only this tenant; all by default.")
+
+
+def limit_option(default: int, what: str) -> Callable[[Command], Command]:
+    """--limit of a command that lists `what`."""
+    most = click.IntRange(1, 1_000_000)  # SQLite takes no number beyond 64 bits
+    return click.option("-n", "--limit", default=default, show_default=True, type=most, help=f"Most {what} to show.")
+
+
+def tenants(archive: "Archive", only: str | None) -> list["TenantArchive"]:
+    """What each tenant has, last seen first; one of them when `only` names it."""
+    known = [each.id for each in archive.tenants()]
+    if only is not None and only not in known:
+        raise click.ClickException(f"tenant {only} has nothing in {archive.path}; `lantern status` lists the tenants")
+    return [archive.of(each) for each in known if only in (None, each)]

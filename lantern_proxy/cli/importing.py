@@ -1,0 +1,190 @@
+"""`lantern import`: conversations that you have elsewhere, or exported, become part of the archive."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lantern_proxy.cli.frame import Settings, settled
+
+if TYPE_CHECKING:
+    from lantern_proxy.config import Config
+    from lantern_proxy.embed import Embedder
+    from lantern_proxy.logs import Log
+    from lantern_proxy.memory import Lantern
+
+SOURCES = ("claude-code", "codex", "opencode", "chatgpt", "claude", "jsonl")
+
+
+@click.command("import")
+@settled
+@click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--tenant", help="Whose they become, as `lantern status` shows them.")
+@click.option("--key-env", help="Whose they become: the client with the API key in this environment variable.")
+@click.option("--project", default="", help="A partition of the archive, as x-lantern-project names it.")
+@click.option("--source", type=click.Choice(SOURCES), help="Only logs of this kind.")
+@click.option("--dry-run", is_flag=True, help="Say what would be imported, write nothing.")
+def import_(
+    settings: Settings,
+    paths: Sequence[Path],
+    tenant: str | None,
+    key_env: str | None,
+    project: str,
+    source: str | None,
+    dry_run: bool,
+) -> None:
+    """Archive conversations from PATHS: logs of Claude Code, Codex, opencode, exports of ChatGPT, Claude, JSON lines.
+
+    What `lantern export` wrote comes back as it was, for --tenant or the tenants that it names.
+
+    Folders are searched. What was imported before is not written twice. They are found by questions when
+    restore.scope is `project` or `tenant`, by `lantern search` always.
+
+    \b
+    Example: lantern import ~/.claude/projects --key-env ANTHROPIC_API_KEY
+    """
+    from lantern_proxy.cli import render
+
+    exports = [path for path in paths if _is_export(path)]
+    if exports and len(exports) < len(paths):
+        raise click.UsageError("some of the PATHS are exports of lantern, not all; import them one after the other")
+    if exports and (key_env or project or source or dry_run):
+        raise click.UsageError("an export of lantern takes --tenant alone: it says itself what its rows are")
+    if exports:
+        for path in exports:
+            _take_in(settings, path, tenant)
+        return
+    config = settings.load()
+    found = _logs(paths, source)
+    if dry_run:
+        for log in found:
+            _tell(settings, log, len(log.messages), "would import")
+        return
+    found = chain([next(found)], found)  # where there is none no archive is made
+    done: list[tuple[Log, int]] = []
+    with opened(config, tenant, key_env, project) as lantern:
+        with render.counting("importing", quiet=settings.as_json) as advance:
+            for log in found:
+                count = lantern.archive(log.session, log.messages, times=log.times, title=log.title)
+                done.append((replace(log, messages=(), times=()), count))
+                advance(1)
+        for log, count in done:
+            _tell(settings, log, count, "imported")
+    if not settings.as_json:
+        added = f"{_counted(sum(count for _, count in done), 'message')} of {_counted(len(done), 'conversation')}"
+        click.echo(f"new in {config.archive.path}: {added}")
+
+
+def _logs(paths: Sequence[Path], source: str | None) -> "Iterator[Log]":
+    """The conversations that are there, one file in memory at a time.
+
+    A ClickException where there is none, or one cannot be read: those before it were given.
+    """
+    from lantern_proxy import logs
+
+    found = False
+    try:
+        for log in chain.from_iterable(map(logs.read, paths)):
+            if source in (None, log.source):
+                found = True
+                yield log
+    except logs.LogError as error:
+        raise click.ClickException(str(error)) from None
+    if not found:
+        raise click.ClickException(f"no conversation in {', '.join(map(str, paths))}; see `lantern import --help`")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _tell(settings: Settings, log: "Log", count: int, verb: str) -> None:
+    from lantern_proxy.cli.render import short
+
+    if settings.as_json:
+        settings.tell({"session": log.session, "source": log.source, "title": log.title, "messages": count})
+    else:
+        click.echo(f"{verb} {count:>5,} messages  {log.session}  {short(log.title, 60)}")
+
+
+def opened(
+    config: "Config", tenant: str | None, key_env: str | None, project: str, *, embedder: "Embedder | None" = None
+) -> "Lantern":
+    """The archive of the one tenant that is meant; a UsageError where it cannot be told."""
+    from lantern_proxy.memory import Lantern
+
+    if tenant and key_env:
+        raise click.UsageError("--tenant and --key-env both say whose they become; give one")
+    if key_env:
+        key = os.environ.get(key_env, "")
+        if not key:
+            raise click.UsageError(f"--key-env is {key_env}, which is not set")
+        digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+        named = next((name for name, group in config.tenants.items() if digest in group.keys_sha256), "")
+        return Lantern(config, user=key, tenant=named, project=project, embedder=embedder)
+    lantern = Lantern(config, project=project, tenant=tenant or "", embedder=embedder)
+    known = lantern.tenants()
+    if tenant is None and known:
+        lantern.tenant = known[0]
+    wrong = ""
+    if tenant is None and len(known) > 1:
+        wrong = f"{len(known)} tenants are in {config.archive.path}; say whose is meant: --tenant or --key-env"
+    if tenant and tenant not in known and tenant not in config.tenants:
+        wrong = f"tenant {tenant} is not known; `lantern status` lists the tenants, or use --key-env"
+    if wrong:
+        lantern.close()
+        raise click.UsageError(wrong)
+    return lantern
+
+
+def _is_export(path: Path) -> bool:
+    """Does `lantern export` write such a file? Its first line is a session with its head."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        try:
+            first = json.loads(file.readline(10_000_000))
+        except (ValueError, RecursionError):
+            return False
+    return isinstance(first, dict) and first.get("type") == "session" and "head" in first
+
+
+def _take_in(settings: Settings, file: Path, tenant: str | None) -> None:
+    """Archive what the export holds, for `tenant` or those that it names, and tell how much that was."""
+    import time
+
+    from lantern_proxy.archive import Archive, ArchiveError, transfer
+
+    config = settings.load().archive
+    counts: dict[str, dict[str, int]] = {}
+    with Archive(config.path, synchronous=config.synchronous, key=config.key()) as archive:
+        for owner, rows in groupby(_rows(file), key=lambda row: str(row.get("tenant", ""))):
+            whose = tenant or owner
+            if not whose:
+                raise ArchiveError("the export names no tenant; name one with --tenant")
+            counts[whose] = dict(transfer.take_in(archive, whose, rows, now=time.time()))
+    for whose, found in counts.items():
+        if settings.as_json:
+            settings.tell({"tenant": whose, **found})
+        else:
+            click.echo(f"{whose}: " + ", ".join(_counted(count, kind) for kind, count in found.items()))
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    from lantern_proxy.archive import ArchiveError
+
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict):
+                raise ArchiveError(f"line {number} of {file} is no JSON object; take a file of `lantern export`")
+            yield row

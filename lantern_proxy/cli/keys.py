@@ -1,0 +1,112 @@
+"""`lantern keys`: proxy keys for deployments that other machines can reach."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lantern_proxy.cli.frame import Settings, settled
+
+if TYPE_CHECKING:
+    from lantern_proxy.doors_keys import Keyring, ProxyKey
+
+
+@click.group()
+def keys() -> None:
+    """Make, list and revoke proxy keys. As soon as there is one, nobody uses the proxy without one.
+
+    \b
+    Example: lantern keys add alice --upstream-key-env OPENAI_API_KEY
+    """
+
+
+@keys.command()
+@settled
+@click.argument("name")
+@click.option("--tenant", default="", help="Whose archive it opens; the NAME by default. Several keys may share one.")
+@click.option(
+    "--upstream-key-env",
+    "variables",
+    multiple=True,
+    help="Variable in which `lantern serve` finds the upstream's key: VAR, openai=VAR or anthropic=VAR.",
+)
+@click.option(
+    "--upstream-key-file", "files", multiple=True, help="The same from a file: PATH, openai=PATH, anthropic=PATH."
+)
+def add(settings: Settings, name: str, tenant: str, variables: tuple[str, ...], files: tuple[str, ...]) -> None:
+    """Make a key for NAME, a person or a program, and print it: the only time that it is shown.
+
+    With an upstream key it is all that its holder needs. Without one the holder sends it in x-lantern-key, besides the
+    provider's key. To replace a key, add one with the same --tenant, then revoke the old one: the memory stays.
+
+    \b
+    Example: lantern keys add alice-2 --tenant alice --upstream-key-env anthropic=ANTHROPIC_API_KEY
+    """
+    import time
+
+    upstream = dict(_mapped("env", text) for text in variables) | dict(_mapped("file", text) for text in files)
+    secret = _keyring(settings).add(name, tenant=tenant, upstream=upstream, now=time.time())
+    if settings.as_json:
+        settings.tell({"name": name, "tenant": tenant or name, "upstream": upstream, "key": secret})
+    else:
+        click.echo(secret)
+        way = "as its API key" if upstream else "in the header x-lantern-key, besides its provider's key"
+        click.echo(f"{name} sends this {way}; it is not shown again, and Lantern keeps its hash alone", err=True)
+
+
+@keys.command("list")
+@settled
+def list_keys(settings: Settings) -> None:
+    """List all keys, without the keys.
+
+    \b
+    Example: lantern keys list --json
+    """
+    from lantern_proxy.cli import render
+
+    known = _keyring(settings).all()
+    if settings.as_json:
+        for key in known:
+            settings.tell(_shown(key))
+        return
+    made = render.table("key", "tenant", "made", "revoked", "upstream key")
+    for key in known:
+        mapped = ", ".join(f"{provider}: {source}" for provider, source in key.upstream.items()) or "the client's own"
+        revoked = render.when(key.revoked_at) if key.revoked_at else ""
+        made.add_row(key.name, key.tenant, render.when(key.created_at), revoked, mapped)
+    render.console().print(
+        made if known else "no keys: the proxy asks nobody who they are, and serves this machine only"
+    )
+
+
+@keys.command()
+@settled
+@click.argument("name")
+def revoke(settings: Settings, name: str) -> None:
+    """Let the holder of key NAME in no more; a running proxy knows within a second. What it archived stays.
+
+    \b
+    Example: lantern keys revoke alice
+    """
+    import time
+
+    key = _keyring(settings).revoke(name, now=time.time())
+    settings.tell(_shown(key)) if settings.as_json else click.echo(f"{name} is revoked")
+
+
+def _keyring(settings: Settings) -> "Keyring":
+    from lantern_proxy.doors_keys import Keyring, keys_file
+
+    return Keyring(keys_file(settings.load()))
+
+
+def _shown(key: "ProxyKey") -> dict[str, object]:
+    told = {"name": key.name, "tenant": key.tenant, "upstream": dict(key.upstream)}
+    return {**told, "created_at": key.created_at, "revoked_at": key.revoked_at or None}
+
+
+def _mapped(kind: str, text: str) -> tuple[str, str]:
+    """openai=VAR -> ("openai", "env:VAR"); VAR is for any upstream."""
+    provider, equals, place = text.partition("=")
+    if kind == "file" and provider not in ("any", "openai", "anthropic"):
+        provider, equals, place = "any", "=", text
+    return (provider, f"{kind}:{place}") if equals else ("any", f"{kind}:{text}")

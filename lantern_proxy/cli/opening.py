@@ -1,0 +1,71 @@
+"""Large indexes, opened or written before they are used, with a bar where there is a terminal."""
+
+import contextlib
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from lantern_proxy.config import Config
+
+if TYPE_CHECKING:
+    from lantern_proxy.app import App
+    from lantern_proxy.archive import Archive
+    from lantern_proxy.restore.restorer import Restorer
+
+log = logging.getLogger("lantern.serve")
+
+_WAIT_S = 30.0
+"""For the archive to be open."""
+
+
+def make_snapshots(archive: "Archive", config: Config, *, quiet: bool) -> int:
+    """Make the snapshots of all large tenants or projects anew; returns how many there are now. Raises OSError."""
+    from lantern_proxy.archive.snapshots import drop_snapshots
+    from lantern_proxy.cli.render import counting
+    from lantern_proxy.restore.scopes import large_scopes, make_snapshot
+
+    if archive.encrypted:  # nothing is kept in the clear beside it
+        return 0
+    drop_snapshots(archive.path)
+    scopes = large_scopes(archive, config.restore.scope)
+    with counting("indexing passages", sum(n for _, n in scopes), quiet=quiet or not scopes) as advance:
+        return sum(make_snapshot(archive, key, advance) for key, _ in scopes)
+
+
+def open_in_background(app: "App") -> None:
+    """Open the large indexes of a server that starts. A request that comes meanwhile waits for none of it."""
+    threading.Thread(target=_open, args=(app,), name="lantern-ahead", daemon=True).start()
+
+
+def _open(app: "App") -> None:
+    try:
+        restorer = _restorer(app)
+        if restorer is not None:
+            restorer.open_large(_bar)
+    except Exception as error:  # this thread has no caller; what is not open is opened by the restore that needs it
+        log.debug("large indexes are not open yet: %s", error)
+
+
+def _restorer(app: "App") -> "Restorer | None":
+    """The restorer, once there is one; None when nothing is archived that it could restore, when there is none in time,
+    or it cannot open ahead."""
+    until = time.monotonic() + _WAIT_S
+    while time.monotonic() < until:
+        proxy = getattr(app.state, "proxy", None)
+        if proxy is not None and proxy.writer.archive is not None:
+            restorer: Restorer | None = proxy.writer.making.result(_WAIT_S) if proxy.writer.making else None
+            return restorer if hasattr(restorer, "open_large") else None
+        time.sleep(0.1)
+    return None
+
+
+def _bar(total: int) -> AbstractContextManager[Callable[[int], None]]:
+    if not sys.stderr.isatty():
+        return contextlib.nullcontext(lambda _: None)
+    from lantern_proxy.cli.render import counting
+
+    return counting("opening indexes", total)

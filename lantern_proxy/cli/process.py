@@ -1,0 +1,134 @@
+"""How the process of `lantern serve` is set up: for short waits and little memory."""
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+log = logging.getLogger("lantern.serve")
+
+_FILES, _FEW_FILES = 65_536, 1_024
+"""How many files and connections a server asks for, each stream being two, and how few are worth telling."""
+_SWITCH_S = 0.0005
+"""A stream waits no longer than this for a thread that cuts passages; Python's own value is ten times as much."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+"""As in malloc.h of glibc."""
+
+
+def before_imports() -> None:
+    """To be called before anything heavy is imported."""
+    gc.disable()  # until all is imported: nothing of it is garbage
+    sys.setswitchinterval(_SWITCH_S)
+    with _hidden("numpy", "pandas"), contextlib.suppress(ImportError):  # imported for values that are none of ours
+        import_module("sqlite_utils.db")
+        import_module("sqlite_vec")
+    _leave_out("uvicorn.main", "Server", "main", "run")  # its terminal brings supervisors and multiprocessing
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # httpx's terminal brings rich and pygments
+    _set_malloc()
+
+
+def after_imports() -> None:
+    """What is here now stays for ever, so that no collection looks at it again; hardly any of it is garbage."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    gc.enable()
+
+
+def raise_limits() -> None:
+    """Let as many connections be open as this user may have; the usual limit is made for a terminal. POSIX only."""
+    try:
+        import resource
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        for wanted in (most, 10_240):  # the most that macOS gives, whatever it says
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, most), hard))
+                break
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
+        log.warning("only %d files may be open (ulimit -n): beyond %d streams connections are refused", soft, soft // 2)
+
+
+def on_hangup(stop: Callable[[], object]) -> None:
+    """Call `stop` when the terminal is closed (SIGHUP), unless that is ignored, as nohup has it."""
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is signal.SIG_DFL:
+        signal.signal(hangup, lambda *_: stop())
+
+
+@contextlib.contextmanager
+def claimed(archive: Path) -> Iterator[None]:
+    """Tell when another server has this archive, too, and let the next one know of us. POSIX only.
+
+    Each knows of its own requests at once, but of another's only what it once read (proxy/tenants.py): a loss whose
+    history went to the other would not be seen. To go on is right all the same: most clients keep to one of them.
+    """
+    place = Path(f"{archive}-serve")
+    try:
+        import fcntl
+
+        file = os.fdopen(os.open(place, os.O_RDWR | os.O_CREAT, 0o600), "r+")
+    except (ImportError, OSError):  # the folder may not be written: the archive says so itself
+        yield
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            log.warning(
+                "another lantern (process %s) serves %s, too: a conversation that reaches both is not understood; use "
+                "one of them (`lantern serve --workers N` is several processes), or another --archive",
+                file.read(20).strip() or "unknown", archive,
+            )  # fmt: skip
+            yield
+            return
+        file.truncate()
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        try:
+            yield
+        finally:
+            place.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _hidden(*packages: str) -> Iterator[None]:
+    """Let an import find none of these; others find them afterwards."""
+    hidden = [package for package in packages if package not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for package in hidden:
+            del sys.modules[package]
+
+
+def _leave_out(module: str, *names: str) -> None:
+    """Let a package's own import of one of its modules find empty names."""
+    package = module.partition(".")[0]
+    if package not in sys.modules:
+        stub = sys.modules.setdefault(module, ModuleType(module))
+        for name in names:
+            setattr(stub, name, None)
+
+
+def _set_malloc() -> None:
+    """Bodies of a megabyte come from the heap: to map and unmap each costs more than to read it. glibc only."""
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, 16 << 20)
+        mallopt(_M_TRIM_THRESHOLD, 32 << 20)
+        mallopt(_M_ARENA_MAX, 2)

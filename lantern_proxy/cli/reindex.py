@@ -1,0 +1,65 @@
+"""`lantern reindex`: make the lexical indexes anew, and give passages the vectors that they lack."""
+
+from typing import Any
+
+from lantern_proxy import embed
+from lantern_proxy.archive import Archive
+from lantern_proxy.cli.opening import make_snapshots
+from lantern_proxy.cli.render import counting
+from lantern_proxy.config import Config
+from lantern_proxy.embed import Embedder, ModelError
+from lantern_proxy.restore.vectors import embed_some
+
+_AT_ONCE = 64
+"""Passages between two commits: about 2 s of work, so that stopping loses little."""
+
+
+def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict[str, Any]:
+    """Rebuild the full-text index and the snapshots of large BM25 indexes, then embed all passages that wait.
+
+    vectors: forget the vectors that are there first, and fail rather than leave them away
+    Raises ModelError and ArchiveError.
+    """
+    archive.rebuild_fts()
+    snapshots = make_snapshots(archive, config, quiet=quiet)
+    lacking = _lacking(archive, config)
+    if lacking and vectors:
+        raise ModelError(lacking)
+    embedded = 0 if lacking else _embed_all(archive, config, vectors=vectors, quiet=quiet)
+    return {
+        "archive": archive.path,
+        "model": archive.model,
+        "embedded": embedded,
+        "skipped": lacking,
+        "snapshots": snapshots,
+    }
+
+
+def _lacking(archive: Archive, config: Config) -> str:
+    """Why there can be no vectors, or ""."""
+    if not archive.vectors:
+        return f"{'; '.join(archive.degraded)}; pip install pysqlite3 sqlite-vec"
+    if config.embed.enabled == "off":
+        return "the embedder is turned off (embed.enabled)"
+    return "" if embed.available() else 'the extra `dense` is not installed; pip install "lantern-proxy[dense]"'
+
+
+def _embed_all(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> int:
+    """How many passages got a vector."""
+    done = 0
+    settings = config.embed
+    with (
+        Embedder(
+            settings.model, settings.cache_dir, settings.threads, late_interaction=settings.late_interaction
+        ) as embedder,
+        counting("embedding passages", quiet=quiet) as advance,
+    ):
+        embedder.start()
+        if not embedder.wait():
+            raise ModelError(embedder.detail)
+        if vectors:
+            archive.drop_vectors()
+        while (new := embed_some(archive, embedder, _AT_ONCE)) is not None:
+            done += new
+            advance(new)
+    return done

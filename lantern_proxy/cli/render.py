@@ -1,0 +1,212 @@
+"""What the commands print for people. Archived text is foreign: its control characters are shown, never sent."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, JustifyMethod
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive import Hit, RequestRow, SessionRow
+    from lantern_proxy.archive.feedback import Edit, Marked
+    from lantern_proxy.cli.doctor import Diagnosis
+    from lantern_proxy.turn import Filed, Passage
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+_DATES = ("last seen", "last", "made", "revoked")
+"""Columns of dates."""
+_MEANS = {
+    "compacted": "the client put a summary in the place of",
+    "window": "the client dropped",
+    "cleared": "the client emptied",
+}
+"""Event of a compaction -> what was done to the messages that it took."""
+_STATES = {"ok": "green", "warn": "yellow", "bad": "red"}
+
+
+def console(*, err: bool = False) -> Console:
+    """A console that leaves the words alone; 100 columns where there is no terminal to ask."""
+    stream = sys.stderr if err else sys.stdout
+    return Console(file=stream, highlight=False, markup=False, width=None if stream.isatty() else 100)
+
+
+def clean(text: str) -> str:
+    """`text` with nothing in it that a terminal would obey or could not print."""
+    return text.translate(_CONTROLS).encode("utf-8", "replace").decode()
+
+
+def short(text: str, most: int = 120) -> str:
+    """One line of at most `most` characters."""
+    line = clean(" ".join(text.split()))
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def when(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "never"
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def counted(count: int, word: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{count:,} {word}" + ("" if count == 1 else "s")
+
+
+def table(*columns: str, numbers: Sequence[str] = ()) -> Table:
+    """A table whose first column, the id that people copy or grep for, is never folded; a date only at its space."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for column in columns:
+        justify: JustifyMethod = "right" if column in numbers else "left"
+        least = 10 if column in _DATES else None
+        made.add_column(column, justify=justify, overflow="fold", no_wrap=column == columns[0], min_width=least)
+    return made
+
+
+def sessions(rows: Sequence[tuple[str, "SessionRow"]]) -> None:
+    """(tenant, session): of several tenants a table each, under its name."""
+    owners = list(dict.fromkeys(owner for owner, _ in rows))
+    for owner in owners:
+        made = table("session", "last seen", "api", "messages", "passages", "title", numbers=("messages", "passages"))
+        for row in (row for whose, row in rows if whose == owner):
+            cells = [row.id, when(row.last_seen_at), row.api, f"{row.messages:,}", f"{row.passages:,}"]
+            made.add_row(*(Text(clean(c)) for c in [*cells, short(row.title, 60)]))
+        if len(owners) > 1:
+            console().print(Text(f"tenant {clean(owner)}", style="bold cyan"))
+        console().print(made)
+    if not rows:
+        console().print("no sessions")
+
+
+def passages(found: Sequence["Passage"]) -> None:
+    """What use has taught about them."""
+    made = table(
+        "id", "turn", "speaker", "confidence", "success", "restored", "last", "text",
+        numbers=("id", "turn", "confidence", "success", "restored"),
+    )  # fmt: skip
+    for each in found:
+        state = "".join(f" [{word}]" for word in (each.verdict, "pinned" if each.pinned else "") if word)
+        last = when(each.accessed_at) if each.accesses else ""
+        figures = [f"{each.confidence:.2f}", f"{each.success:.2f}", str(each.accesses), last]
+        cells = [str(each.id), str(each.turn), each.speaker, *figures, short(each.text, 60) + state]
+        made.add_row(*(Text(clean(cell)) for cell in cells))
+    console().print(made if found else "no passages")
+
+
+def message(filed: "Filed") -> None:
+    out = console()
+    marks = [mark for mark, is_so in (("side call", filed.side), ("broke off", filed.partial)) if is_so]
+    head = f"turn {filed.turn}  {filed.message.role}  {when(filed.created_at)}  {', '.join(marks)}".rstrip()
+    out.print(Text(head, style="bold cyan"))
+    for item in filed.message.items:
+        label = {"call": f"[call {item.name}] ", "result": f"[result {item.name}] ", "media": f"[{item.name}] "}
+        out.print(Text(clean(label.get(item.kind, "") + item.text)), soft_wrap=True)
+    out.print()
+
+
+def hit(found: "Hit") -> None:
+    out = console()
+    passage = found.passage
+    place = f"{passage.session}  turn {passage.turn}  passage {passage.id}"
+    head = f"{place}  {passage.speaker}  {when(passage.created_at)}  {found.score:.2f}"
+    out.print(Text(clean(head), style="bold cyan"), soft_wrap=True)
+    out.print(Text("  " + short(found.snippet, 400)), soft_wrap=True)
+
+
+def judged(passage: "Passage") -> None:
+    """A passage as it stands after a person said something of it."""
+    state = ", ".join(filter(None, (passage.verdict, "pinned" if passage.pinned else ""))) or "no mark"
+    line = Text(f"passage {passage.id}: {state}", style="bold")
+    line.append(f"  confidence {passage.confidence:.2f}, success {passage.success:.2f}", style="default")
+    console().print(line)
+    console().print(Text("  " + short(passage.text, 300)), soft_wrap=True)
+
+
+def marks(found: Sequence["Marked"]) -> None:
+    if not found:
+        console().print("nothing is judged, pinned or corrected; `lantern feedback --help` shows how")
+    for each in found:
+        judged(each.passage)
+        if each.edits:
+            console().print(Text(f"  corrected {times(each.edits)}, last {when(each.changed_at)}", style="yellow"))
+
+
+def correction(past: "Edit") -> None:
+    out = console()
+    out.print(Text(when(past.at), style="bold"))
+    out.print(Text(f"  - {clean(past.before)}", style="red"), soft_wrap=True)
+    out.print(Text(f"  + {clean(past.after)}", style="green"), soft_wrap=True)
+
+
+def diagnosis(finding: "Diagnosis") -> None:
+    out = console()
+    line = Text(f"{finding.state:<5}", style=_STATES[finding.state])
+    line.append(f"{finding.name:<12} {clean(finding.detail)}", style="default")
+    out.print(line, soft_wrap=True)
+    if finding.remedy:
+        out.print(Text(f"     {'':<12} -> {clean(finding.remedy)}", style="bold"), soft_wrap=True)
+
+
+def timeline(messages: Sequence["Filed"], requests: Sequence["RequestRow"], *, brief: bool) -> None:
+    """Messages in their order, and between them the requests that lost or restored something.
+
+    brief: one line a message, side calls left out
+    """
+    marks = deque(sorted((r for r in requests if r.event in _MEANS or r.restored), key=lambda r: r.at))
+    shown = set[str]()
+    for filed in messages:
+        while marks and marks[0].at < filed.created_at:
+            _mark(marks.popleft(), shown)
+        if not brief:
+            message(filed)
+        elif not filed.side:
+            _brief(filed)
+    for rest in marks:
+        _mark(rest, shown)
+
+
+def _brief(filed: "Filed") -> None:
+    said = " ".join(item.text or f"[{item.kind} {item.name}]" for item in filed.message.items)
+    line = Text(f"{filed.turn:>4}  {filed.message.role:<9} ", style="cyan")
+    line.append(short(said, 80), style="default")
+    console().print(line, soft_wrap=True)
+
+
+def _mark(request: "RequestRow", shown: set[str]) -> None:
+    """One line for a loss; one for a restore, unless the same blocks only rode along."""
+    out = console()
+    if request.event in _MEANS:
+        what = f"{_MEANS[request.event]} {request.gone:,} messages ({request.lost:,} bytes)"
+        out.print(
+            Text(f"---- {when(request.at)}  {request.event}: {what}  {request.id}", style="bold red"), soft_wrap=True
+        )
+    riding = f"{request.restored}/{request.chars}"
+    if request.restored and riding not in shown:
+        shown.add(riding)
+        restored = f"{request.restored} passages put back, {request.chars:,} characters"
+        asked = f", asked: {clean(short(request.query, 60))}" if request.query else ""
+        out.print(Text(f"++++ {when(request.at)}  {restored}{asked}  {request.id}", style="bold green"), soft_wrap=True)
+
+
+@contextmanager
+def counting(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr, where that is a terminal; the block gets a function that moves it on."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    out = console(err=True)
+    with Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda steps: progress.advance(task, steps)

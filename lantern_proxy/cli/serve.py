@@ -1,0 +1,251 @@
+"""`lantern serve`: listen, say where, and run uvicorn until a signal; or several workers that do (cli/workers.py)."""
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lantern_proxy.cli import opening, process
+from lantern_proxy.config import Config
+from lantern_proxy.config_check import ConfigError
+from lantern_proxy.doors import refuse_open_door
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from types import FrameType
+
+    import uvicorn
+
+    from lantern_proxy.app_place import Place
+
+
+def serve(config: Config, host: str | None, port: int | None, workers: int | None, *, as_json: bool) -> None:
+    """Serve until SIGINT or SIGTERM. The banner is printed once connections are accepted."""
+    server = config.server
+    server = replace(
+        server, host=server.host if host is None else host, port=server.port if port is None else port,
+        workers=workers or server.workers,
+    )  # fmt: skip
+    config = replace(config, server=server)
+    refuse_open_door(config)
+    _check_tls(server.tls_cert, server.tls_key)
+    _check_trust(config)
+    log_to_stderr(config)
+    process.raise_limits()
+    listener = _listen(server.host, server.port)
+    config = replace(config, server=replace(server, port=listener.getsockname()[1]))  # 0 asks for any
+    banner = partial(_banner, config, listener, as_json=as_json)
+    with process.claimed(config.archive.path):
+        if server.workers > 1:
+            from lantern_proxy.cli import workers as cli_workers
+
+            cli_workers.supervise(config, listener, banner)
+        else:
+            run(config, listener, banner=banner)
+
+
+def run(
+    config: Config, listener: socket.socket, *, banner: Callable[[], None] | None = None, place: "Place | None" = None,
+    inner: socket.socket | None = None, link: "Connection | None" = None,
+) -> None:  # fmt: skip
+    """Serve in this process until a signal. Raises what kept the app from starting.
+
+    place, inner: which worker this is, and where it listens for the others
+    link:         is told when it serves; ends the serving, too, when its other end is closed
+    """
+    server = config.server
+    process.before_imports()
+
+    import uvicorn
+
+    from lantern_proxy.app import create
+    from lantern_proxy.app_http1 import ClientConnection
+
+    app = create(config, place=place)
+    settings = uvicorn.Config(
+        app,
+        http=ClientConnection,
+        loop="uvloop" if find_spec("uvloop") else "auto",
+        ws="none",  # upgrades reach the app as plain requests, which answers 426
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # nothing here asks for the scheme; who calls is told by the connection alone
+        server_header=False,  # the upstream's own headers pass; none are added to them
+        date_header=False,
+        timeout_keep_alive=620,  # longer than clients and load balancers keep theirs, which may ask as we hang up
+        timeout_graceful_shutdown=round(server.drain_s),
+        ssl_certfile=server.tls_cert or None,
+        ssl_keyfile=server.tls_key or None,
+    )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again once it has drained
+    if banner is not None:
+        banner()
+    process.after_imports()
+    if place is None:  # one of several opens what its own tenants ask for, not what all could
+        opening.open_in_background(app)
+    serving = _server(settings, inner, link)
+    process.on_hangup(lambda: serving.handle_exit(signal.SIGTERM, None))
+    if link is not None:
+        threading.Thread(target=_await_stop, args=(link, serving), name="lantern-stop", daemon=True).start()
+    try:
+        serving.run(sockets=[listener])
+    except KeyboardInterrupt:
+        sys.exit(0)
+    except SystemExit:
+        if app.failure is not None:
+            raise app.failure from None
+        raise
+
+
+def _await_stop(link: "Connection", serving: "uvicorn.Server") -> None:
+    with suppress(EOFError, OSError):
+        link.recv_bytes()
+    serving.handle_exit(signal.SIGTERM, None)
+
+
+def _server(settings: "uvicorn.Config", inner: socket.socket | None, link: "Connection | None") -> "uvicorn.Server":
+    """A server that lets open pages go when it is told to stop: their event streams would hold it up.
+
+    inner: other workers ask there, without TLS, until this one has nothing left to do
+    """
+    import asyncio
+
+    from uvicorn.server import Server as Uvicorn
+
+    class Server(Uvicorn):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if inner is not None:
+                protocol: Any = settings.http_protocol_class
+                make = partial(protocol, config=settings, server_state=self.server_state, app_state=self.lifespan.state)
+                self.inner = await asyncio.get_running_loop().create_server(make, sock=inner, backlog=settings.backlog)
+            if link is not None:
+                with suppress(OSError):  # a parent that has gone meanwhile: `_await_stop` sees it, and ends this
+                    link.send_bytes(b"serving")
+
+        def handle_exit(self, sig: int, frame: "FrameType | None") -> None:
+            live = getattr(getattr(settings.app, "state", None), "events", None)
+            if live is not None:
+                live.stop()
+            super().handle_exit(sig, frame)
+
+    return Server(settings)
+
+
+def _check_tls(cert: str, key: str) -> None:
+    """ConfigError unless the certificate can be used."""
+    if not cert:
+        return
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key or None, password=lambda: "")
+    except (OSError, ssl.SSLError) as error:
+        told = f"is {cert}, which cannot be used ({error.strerror or error}); use PEM files that this user may read"
+        raise ConfigError("server.tls_cert", told) from None
+
+
+def _check_trust(config: Config) -> None:
+    """ConfigError when an upstream speaks TLS, and nobody can be trusted since a variable names what is not there."""
+    routes = (route.url for route in config.upstream.routes)
+    urls = (config.upstream.openai, config.upstream.anthropic, *routes)
+    if not os.environ.keys() & {"SSL_CERT_FILE", "SSL_CERT_DIR"} or not any(u.startswith("https:") for u in urls):
+        return
+    from lantern_proxy.upstream.dial import trusting
+    from lantern_proxy.upstream.errors import ConnectError
+
+    try:
+        trusting()
+    except ConnectError as error:
+        variable, told = str(error).split(" ", 1)
+        raise ConfigError(variable, told) from None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket; one line when the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # the address follows, which is told here
+        raise click.ClickException(
+            f"cannot listen on {host} port {port} ({reason.lower()}); choose another with --port or LANTERN_PORT"
+        ) from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def _banner(config: Config, listener: socket.socket, *, as_json: bool) -> None:
+    """Where it listens and what to paste. In the backlog a connection waits for the first moment of serving."""
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    scheme = "https" if config.server.tls_cert else "http"
+    url = f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"
+    archive = config.archive.path.absolute()
+    if as_json:
+        click.echo(json.dumps({"url": url, "archive": str(archive), "embedder": _embedder(config)}))
+    else:
+        click.echo(
+            f"lantern listens on {url}\n"
+            f"  archive   {archive}\n"
+            f"  upstream  {config.upstream.openai}  {config.upstream.anthropic}\n"
+            f"  embedder  {_embedder(config)}\n"
+            f"  page      {url}/lantern/ui\n\n"
+            f"  export OPENAI_BASE_URL={url}/v1\n"
+            f"  export ANTHROPIC_BASE_URL={url}\n\n"
+            f"Paste the line for your client into the shell that starts it. `lantern status` shows what is archived; "
+            f"Ctrl-C stops the proxy."
+        )
+    sys.stdout.flush()
+
+
+def _embedder(config: Config) -> str:
+    if config.embed.enabled == "off":
+        return "off (embed.enabled)"
+    from lantern_proxy.compiled import available
+
+    if not available():
+        return 'not installed: pip install "lantern-proxy[dense]" adds the vector signal'
+    from lantern_proxy import embed
+
+    compiled = embed.folder_of(config.embed.model, config.embed.cache_dir).is_dir()
+    return f"{config.embed.model}, " + ("compiled" if compiled else "compiling once in the background")
+
+
+def log_to_stderr(config: Config) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if config.log.json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=config.log.level.upper(), handlers=[handler], force=True)
+    for noisy in ("httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    for noisy in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(noisy).setLevel(logging.WARNING if config.log.level != "debug" else logging.DEBUG)
+    # the command ends with the reason
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "startup failed" not in record.getMessage())
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a record: time (Unix seconds), level, name, message, and error when there is a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        row: dict[str, Any] = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "name": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            row["error"] = self.formatException(record.exc_info)
+        return json.dumps(row)

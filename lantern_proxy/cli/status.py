@@ -1,0 +1,86 @@
+"""`lantern status`: what is archived, for whom, what was done in the last day, and whether a proxy runs."""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from lantern_proxy.cli import doctor
+from lantern_proxy.cli.frame import Settings
+from lantern_proxy.cli.render import clean, console, table, when
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive import Archive
+
+_DAY_S = 86_400.0
+_EVERY_S = 2.0
+_KEPT = ("sessions", "messages", "passages")
+_DONE = ("requests", "losses", "restores")
+
+
+def run(settings: Settings, *, watch: bool) -> None:
+    """Tell it once, or again and again until Ctrl-C."""
+    if settings.as_json or not watch:
+        told = _gather(settings)
+        settings.tell(told) if settings.as_json else console().print(_shown(told), soft_wrap=True)
+        return
+    with Live(_shown(_gather(settings)), console=console(), auto_refresh=False) as live:
+        try:
+            while True:
+                time.sleep(_EVERY_S)
+                live.update(_shown(_gather(settings)), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def _gather(settings: Settings) -> dict[str, Any]:
+    health = doctor.health(settings.load())
+    with settings.open() as archive:
+        return {
+            "archive": archive.path,
+            "version": archive.version,
+            "size_bytes": archive.path.stat().st_size,
+            "vectors": archive.model,
+            "degraded": archive.degraded,
+            "tenants": archive.tenants(),
+            "day": _day(archive),
+            "proxy": health,
+        }
+
+
+def _day(archive: "Archive") -> dict[str, dict[str, Any]]:
+    """tenant -> what happened to its requests in the last 24 hours."""
+    now = time.time()
+    found = {}
+    for tenant in archive.tenants():
+        sums = archive.of(tenant.id).overview(now - _DAY_S, now, buckets=1)
+        names = ("requests", "losses", "restores", "chars", "ms_p50", "ms_p95", "degraded")
+        found[tenant.id] = {name: getattr(sums, name) for name in names}
+    return found
+
+
+def _shown(told: Mapping[str, Any]) -> RenderableType:
+    size = f"{told['size_bytes'] / 1e6:,.1f} MB, version {told['version']}"
+    health, vectors = told["proxy"], told["vectors"]
+    lines: list[RenderableType] = [
+        Text(f"archive  {told['archive']} ({size})"),
+        Text(f"proxy    {'running: ' + str(health.get('status')) if health else 'not running'}"),
+        Text(f"vectors  {vectors[0] if vectors else 'none yet'}"),
+        *(Text(f"lacking  {lacking}", style="yellow") for lacking in told["degraded"]),
+    ]
+    if not told["tenants"]:
+        return Group(*lines, Text("nothing is archived yet: point a client at the proxy"))
+    kept = table("tenant", *_KEPT, "last seen", numbers=_KEPT)
+    done = table("in the last 24 hours", *_DONE, "ms p95", numbers=(*_DONE, "ms p95"))  # beside the rest: too wide
+    for each in told["tenants"]:
+        day, name = told["day"][each.id], clean(each.id)
+        kept.add_row(Text(name), *(f"{getattr(each, count):,}" for count in _KEPT), when(each.last_at))
+        done.add_row(Text(name), *(f"{day[count]:,}" for count in _DONE), f"{day['ms_p95']:.1f}")
+        lines += [
+            Text(f"degraded {clean(reason)}: {count:,} requests today, {name}", style="yellow")
+            for reason, count in day["degraded"].items()
+        ]
+    return Group(*lines, kept, done)

@@ -1,0 +1,223 @@
+"""`lantern train`: models that Lantern learns from labelled conversations of yours. None is needed to serve."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lantern_proxy.cli.frame import Settings, settled
+from lantern_proxy.cli.render import counting
+
+if TYPE_CHECKING:
+    from lantern_proxy.bench.datasets import Conversation
+    from lantern_proxy.rerank_train import Outcome
+
+_FOLDS = 5
+
+conversations = click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True),
+    multiple=True,
+    required=True,
+    help="Labelled conversations as JSON lines, LoCoMo's or LongMemEval's JSON file, or BEAM's folder; repeatable.",
+)
+
+
+@click.command("reranker")
+@settled
+@conversations
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File for the model; none: only measure.")
+def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None:
+    """Train the light reranker and tell what it gains over the untrained ranking, on conversations it has not seen.
+
+    It reorders the best 100 passages of a question. Use it with `rerank.light: FILE`.
+
+    \b
+    Example: lantern train reranker --data labelled.jsonl --out reranker.npz
+    """
+    import numpy as np
+
+    from lantern_proxy.bench import light
+    from lantern_proxy.bench.pipelines_product import Default
+    from lantern_proxy.bench.resources import Resources
+    from lantern_proxy.rerank_light import save
+
+    try:
+        found = [conversation for path in data for conversation in read(path)]
+        if len(found) < 2:
+            raise ValueError("one conversation is not enough: what was learned is measured on others; give two or more")
+        with Resources(settings.load()) as resources:
+            default = Default(resources)
+            asked = sum(len(c.questions) for c in found)
+            with counting("ranking the candidates", asked, quiet=settings.as_json) as advance:
+                parts = [light.collect(default, c, advance) for c in found]
+        runs = list(light.cross_validated(parts, min(_FOLDS, len(parts))))
+        told = light.compared(np.concatenate([b for b, _ in runs]), np.concatenate([a for _, a in runs]))
+        row: dict[str, Any] = {"conversations": len(parts), "n": sum(len(p.groups) for p in parts), **told}
+        row["helps"] = _helps(told)
+        if out is not None:
+            save(light.grow(parts), out, row)
+            row["out"] = str(out)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    settings.tell(row) if settings.as_json else click.echo(_text(row))
+
+
+def _helps(told: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Is the first good hit higher, by more than chance?"""
+    return bool(told["mrr"]["ci"][0] > 0)
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    lines = [f"{row['n']} questions of {row['conversations']} conversations, each measured unseen:"]
+    for name in ("mrr", "hit@1", "recall@10"):
+        found = row[name]
+        lines.append(f"  {name:<10} {found['before']:.3f} -> {found['after']:.3f}  (p {found['p']:.3f})")
+    if not row["helps"]:
+        lines.append("It does not help on conversations it has not seen: leave rerank.light empty, or label more.")
+    elif "out" in row:
+        lines.append(f"Written to {row['out']}. Use it with `rerank: {{light: {row['out']}}}`.")
+    return "\n".join(lines)
+
+
+def read(path: Path) -> "list[Conversation]":
+    """Whatever of the known collections `path` is. Raises ValueError."""
+    from lantern_proxy.bench import datasets
+
+    if path.is_dir():
+        return datasets.beam(path)
+    if path.suffix == ".jsonl":
+        return datasets.labelled(path)
+    if '"haystack_sessions"' in path.read_text("utf-8", "replace")[:1_000_000]:
+        return datasets.longmemeval(path)
+    return datasets.locomo(path)
+
+
+@click.command("evidence-reranker")
+@settled
+@conversations
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the model.")
+@click.option(
+    "--base",
+    default="sentence-transformers/all-MiniLM-L6-v2",
+    show_default=True,
+    help="Model to start from: a folder, or a name on the hub.",
+)
+@click.option(
+    "--layers",
+    type=click.IntRange(0, 48),
+    default=3,
+    show_default=True,
+    help="Layers of the base to keep; 0: all. Fewer are faster.",
+)
+@click.option(
+    "--tokens",
+    type=click.IntRange(24, 256),
+    default=64,
+    show_default=True,
+    help="Most to read of a question and a memory together; fewer are faster, a long memory is cut.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=2e-5,
+    show_default=True,
+    help="Learning rate; the default is for a base that scores pairs already, 1e-4 suits MiniLM, which starts anew.",
+)
+@click.option(
+    "--held-out",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Conversations to measure on; the model never sees them.",
+)
+@click.option("--seed", type=int, default=7, show_default=True, help="Of the split, the order and the model's head.")
+@click.option("--arms/--no-arms", default=True, show_default=True, help="Also measure with what it reads destroyed.")
+def evidence_reranker(
+    settings: Settings, data: Sequence[Path], out: Path, base: str, layers: int, tokens: int, rate: float,
+    held_out: int, seed: int, arms: bool,
+) -> None:  # fmt: skip
+    """Train the evidence reranker (ConvMemory v2) and show whether it reads.
+
+    It reorders the ten best candidates of a question and nothing else. Use it with `rerank.evidence: FOLDER`.
+
+    \b
+    Example: lantern train evidence-reranker --data locomo10.json --out models/evidence
+    """
+    from lantern_proxy.bench import evidence
+    from lantern_proxy.bench.datasets import DataError
+    from lantern_proxy.bench.pipelines_product import Default
+    from lantern_proxy.bench.resources import Resources
+    from lantern_proxy.rerank_train import ARMS, destroyed, evaluate, scorer, train
+    from lantern_proxy.rerank_train import Settings as Training
+
+    try:
+        learn, test = _split([c for path in data for c in read(path)], held_out, seed)
+        with Resources(settings.load()) as resources:
+            first = Default(resources)
+            asked = sum(len(c.questions) for c in learn + test)
+            with counting("ranking the candidates", asked, quiet=settings.as_json) as advance:
+                seen, _ = evidence.examples(learn, first, advance)
+                unseen, golds = evidence.examples(test, first, advance)
+        how = Training(evidence.base_of(base), layers=layers, tokens=tokens, rate=rate, seed=seed)
+        model = _with_progress(settings, train, seen, how)
+        model.save_pretrained(str(out))
+        for arm in ARMS if arms else ARMS[:1]:
+            found = evaluate(destroyed(unseen, arm, seed), golds, scorer(model), evidence.prior_of(model))
+            row = {"arm": arm, "n": len(unseen), "held_out": [c.id for c in test]} | _told(found)
+            settings.tell(row) if settings.as_json else click.echo(_line(row))
+    except (DataError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    if not settings.as_json:
+        click.echo(f"written to {out}; to use it, set rerank.evidence: {out}")
+
+
+COMMANDS: Mapping[str, click.Command] = {"evidence-reranker": evidence_reranker, "reranker": reranker}
+
+
+def _split(
+    all_of_them: "list[Conversation]", held_out: int, seed: int
+) -> "tuple[list[Conversation], list[Conversation]]":
+    """(to learn from, to measure on): whole conversations, so that no text is in both. Raises ValueError."""
+    import random
+
+    if len(all_of_them) <= held_out:
+        raise ValueError(
+            f"--held-out is {held_out} of {len(all_of_them)} conversations; none would be left to learn from"
+        )
+    mixed = sorted(all_of_them, key=lambda c: c.id)
+    random.Random(seed).shuffle(mixed)
+    return mixed[held_out:], mixed[:held_out]
+
+
+def _with_progress(settings: Settings, train: Any, seen: Any, how: Any) -> Any:
+    steps = 0
+    with counting("training", None, quiet=settings.as_json) as advance:
+
+        def progress(done: int, of: int) -> None:
+            nonlocal steps
+            advance(done - steps)
+            steps = done
+
+        return train(seen, how, progress)
+
+
+def _told(found: "Outcome") -> dict[str, Any]:
+    import numpy as np
+
+    from lantern_proxy.bench.metrics import paired
+
+    row: dict[str, Any] = {}
+    for name, (before, after) in {"mrr": found.mrr, "hit@1": found.hit_at_1, "recall@10": found.recall_at_10}.items():
+        _, low, high, p = paired(np.array(after), np.array(before))
+        row[name] = {"before": float(np.mean(before)), "after": float(np.mean(after)), "ci": [low, high], "p": p}
+    return row
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    parts = [
+        f"{name} {row[name]['before']:.3f} -> {row[name]['after']:.3f} (p {row[name]['p']:.3f})"
+        for name in ("mrr", "hit@1", "recall@10")
+    ]
+    return f"{row['arm']:<12} {row['n']} questions: " + ", ".join(parts)

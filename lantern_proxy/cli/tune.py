@@ -1,0 +1,117 @@
+"""`lantern tune`: settings for the questions that are asked here, and whether they are worth having."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lantern_proxy.cli.frame import Settings, settled, tenant_option, tenants
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive import Archive
+    from lantern_proxy.config import Config
+    from lantern_proxy.embed import Embedder
+    from lantern_proxy.tune import Labelled, Validated
+    from lantern_proxy.tune_label import Label
+
+
+@click.command("tune")
+@settled
+@tenant_option
+@click.option("--data", type=click.Path(path_type=Path, dir_okay=False), help="Labelled questions, one a line.")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the settings there.")
+@click.option("--force", is_flag=True, help="Tell the settings even when they do not help.")
+def command(settings: Settings, tenant: str | None, data: Path | None, output: Path | None, force: bool) -> None:
+    """Fit fusion, weights and the cascade to ~50 labelled questions, and say whether that helps.
+
+    A line of --data is {"question": "Which port?", "relevant": ["port 9443"]}: words that stand in the passages, or
+    passage ids. What was called useful (`lantern feedback`) counts, too. Exits with 1 when nothing helps.
+
+    \b
+    Example: lantern tune --data labelled.jsonl --output retrieval.yaml
+    """
+    from lantern_proxy import tune, tune_label
+
+    config = settings.load()
+    try:
+        with settings.open() as archive, _embedder(config) as embedder:
+            own = _one(archive, tenant)
+            labels = [*(tune_label.read(data) if data else ()), *tune_label.of_feedback(archive, own)]
+            found = _measured(archive, own, labels, config, embedder, quiet=settings.as_json)
+        start = tune_label.start(config)
+        told = tune.validate(found, start)
+        fitted = tune.fragment(tune.fit(found, start))
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    useful = told.helps or force
+    if output is not None and useful:
+        output.write_text(_yaml(fitted), "utf-8")
+    row = asdict(told) | {"labels": len(labels), "helps": told.helps, "settings": fitted if useful else None}
+    settings.tell(row) if settings.as_json else _show(told, len(labels), fitted if useful else None, output)
+    if not useful:
+        raise SystemExit(1)
+
+
+def _yaml(part: dict[str, Any]) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(part, sort_keys=False))
+
+
+def _one(archive: "Archive", tenant: str | None) -> str:
+    """The tenant whose questions these are."""
+    found = [each.tenant for each in tenants(archive, tenant)]
+    if len(found) != 1:
+        raise ValueError(f"{archive.path} has {len(found)} tenants; choose one with --tenant (`lantern status`)")
+    return found[0]
+
+
+@contextmanager
+def _embedder(config: "Config") -> Iterator["Embedder | None"]:
+    from lantern_proxy import embed
+    from lantern_proxy.embed import Embedder
+
+    if config.embed.enabled == "off" or not embed.available():
+        yield None
+        return
+    with Embedder(config.embed.model, config.embed.cache_dir, config.embed.threads) as embedder:
+        embedder.start()
+        yield embedder if embedder.wait() else None
+
+
+def _measured(
+    archive: "Archive",
+    tenant: str,
+    labels: "list[Label]",
+    config: "Config",
+    embedder: "Embedder | None",
+    *,
+    quiet: bool,
+) -> "list[Labelled]":
+    from lantern_proxy import tune_label
+    from lantern_proxy.cli.render import counting
+
+    found = []
+    with counting("ranking for each question", len(labels), quiet=quiet) as advance:
+        for each in tune_label.measure(archive, tenant, labels, config, embedder):
+            found.append(each)
+            advance(1)
+    return found
+
+
+def _show(told: "Validated", labels: int, fitted: dict[str, Any] | None, output: Path | None) -> None:
+    difference, low, high, p = told.gain
+    click.echo(
+        f"{told.n} of {labels} labelled questions, {told.folds} folds; quality on unseen ones {told.before:.3f} -> "
+        f"{told.after:.3f} ({difference:+.3f}, {low:+.3f} to {high:+.3f}, p {p:.3f})"
+    )
+    click.echo(f"vectors are skipped for {told.skipped:.0%} of them, which changes quality by {told.cost[0]:+.3f}")
+    if fitted is None:
+        click.echo("this does not help: keep the settings, or label more questions (--force tells what was fitted)")
+    elif output is not None:
+        click.echo(f"written to {output}; put it into your config file")
+    else:
+        click.echo("put this into your config file:\n\n" + _yaml(fitted).rstrip())

@@ -1,0 +1,105 @@
+"""`lantern why`: what was restored into a request, or would be into one that nobody has sent."""
+
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from lantern_proxy.cli.frame import Settings, plain, settled, tenant_option, tenants
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive import TenantArchive
+    from lantern_proxy.turn import Preview
+
+_WARM_S = 30.0
+"""Most seconds to wait for the embedder: a person waits, no client."""
+
+
+@click.command()
+@settled
+@tenant_option
+@click.argument("request", default="last")
+@click.option(
+    "--dry-run", "file", type=click.File("rb"), help="A request body (- for standard input): what would it get?"
+)
+@click.option("--session", help="With --dry-run: of which session it is the next request; found by itself otherwise.")
+def why(settings: Settings, tenant: str | None, request: str, file: BinaryIO | None, session: str | None) -> None:
+    """Explain a REQUEST (x-lantern-request): what was restored, and why. `last`: the newest that got a block.
+
+    With --dry-run, say what a request body would get, without sending or archiving it.
+
+    \b
+    Example: lantern why last
+             lantern why --dry-run request.json
+    """
+    from lantern_proxy.cli import render_why
+
+    if file is not None:
+        would = _dry_run(settings, file.read(), tenant, session)
+        settings.tell(plain(would)) if settings.as_json else render_why.preview(would)
+        return
+    with settings.open() as archive:
+        owners = tenants(archive, tenant)
+        if request == "last":
+            request = newest_restored(owners)
+        found = next((told for owner in owners if (told := owner.why(request))), None)
+    if found is None:
+        raise click.ClickException(
+            f"request {request} is not in the archive; x-lantern-request of an answer has its id"
+        )
+    settings.tell(found) if settings.as_json else render_why.why(found)
+
+
+def newest_restored(owners: list["TenantArchive"]) -> str:
+    """The newest request that brought a block of its own."""
+    latest = [(row.at, row.id, owner) for owner in owners for row in owner.requests(limit=500) if row.restored]
+    for _, id, owner in sorted(latest, key=lambda found: -found[0]):
+        told = owner.why(id)
+        if told and told.blocks:
+            return id
+    raise click.ClickException("no request got a block yet; `lantern why ID` explains any request")
+
+
+def _dry_run(settings: Settings, body: bytes, tenant: str | None, session: str | None) -> "Preview":
+    """What `body`, the JSON of a request of any of the three protocols, would get through the proxy's own code."""
+    import asyncio
+
+    with settings.open() as archive:
+        owners = tenants(archive, tenant)
+        held = [(owner, row) for owner in owners if session and (row := owner.session(session))]
+        if session and not held:
+            raise click.ClickException(f"session {session} is not in {archive.path}; `lantern sessions` lists them")
+        asked = [(owner.tenant, row.project) for owner, row in held] or [(owner.tenant, "") for owner in owners]
+    if not asked:
+        raise click.ClickException(f"nothing is archived in {archive.path}; there is nothing that could come back")
+    try:
+        found = asyncio.run(_ask(settings.load(), body, asked, session or ""))
+    except ValueError as error:
+        raise click.ClickException(f"this is no request: {error}") from None
+    return _meant(found)
+
+
+def _meant(found: "list[Preview]") -> "Preview":
+    """The one whose session it continues; of several the one that lacks most of it, and that is said."""
+    fitting = sorted((told for told in found if told.session), key=lambda told: -told.gone)
+    if len(fitting) > 1:
+        others = ", ".join(told.tenant for told in fitting[1:])
+        click.echo(
+            f"taken as a request of tenant {fitting[0].tenant}; it fits {others}, too: --tenant says whose", err=True
+        )
+    return (fitting or found)[0]
+
+
+async def _ask(config: Any, body: bytes, tenants: list[tuple[str, str]], session: str) -> "list[Preview]":
+    import asyncio
+
+    from lantern_proxy.proxy import Proxy
+
+    proxy = Proxy(config)
+    try:
+        if proxy.embedder is not None:
+            await asyncio.to_thread(proxy.embedder.wait, _WARM_S)
+        return [
+            await proxy.preview(body, tenant=tenant, project=project, session=session) for tenant, project in tenants
+        ]
+    finally:
+        await asyncio.to_thread(proxy.close)

@@ -1,0 +1,132 @@
+"""`lantern serve --workers 4`: a parent that starts workers, starts them again when they die, and ends them.
+
+All workers accept on one listener. Each has another one on loopback, where the others hand it what is its own
+(app_workers.py). The parent holds them all open and accepts nothing: what arrives while a worker is away waits there.
+"""
+
+import contextlib
+import logging
+import multiprocessing
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+
+import click
+
+from lantern_proxy.app_place import Place
+from lantern_proxy.cli import process as cli_process
+from lantern_proxy.config import Config
+from lantern_proxy.config_check import ConfigError
+
+log = logging.getLogger("lantern.serve")
+
+_PATIENCE = 5
+"""So often in a row a worker may end before it serves; then there is no use in it."""
+_LATEST_S = 5.0
+"""Most seconds before a worker is started again."""
+_LONGER_S = 15.0
+"""Seconds beyond server.drain_s in which a worker writes what waits; then it is killed."""
+
+
+@dataclass(slots=True)
+class _Worker:
+    number: int
+    inner: socket.socket
+    process: SpawnProcess
+    link: Connection
+    """It says something here when it serves, and stops when this end is closed."""
+    failures: int
+    """How often in a row it ended before it served."""
+
+
+def supervise(config: Config, listener: socket.socket, banner: Callable[[], None]) -> None:
+    """Serve by `server.workers` processes until SIGINT or SIGTERM."""
+    inner = [socket.create_server(("127.0.0.1", 0), backlog=2048) for _ in range(config.server.workers)]
+    ports, secret = tuple(each.getsockname()[1] for each in inner), secrets.token_hex(16)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    cli_process.on_hangup(lambda: sys.exit(0))
+
+    def start(number: int, failures: int = 0) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        theirs, ours = context.Pipe()
+        place = Place(number, ports, secret)
+        arguments = (config, listener, inner[number], place, theirs)
+        process = context.Process(target=_work, args=arguments, name=f"lantern-worker-{number}")
+        process.start()
+        theirs.close()
+        return _Worker(number, inner[number], process, ours, failures)
+
+    workers: list[_Worker] = []
+    try:
+        workers += map(start, range(config.server.workers))
+        banner()
+        _watch(workers, start)
+    except KeyboardInterrupt:
+        sys.exit(0)
+    finally:
+        _end(workers, config.server.drain_s + _LONGER_S)
+
+
+def _work(config: Config, listener: socket.socket, inner: socket.socket, place: Place, link: Connection) -> None:
+    """A worker's whole life."""
+    from lantern_proxy.cli import serve
+
+    serve.log_to_stderr(config)
+    try:
+        serve.run(config, listener, place=place, inner=inner, link=link)
+    except Exception as error:  # the parent starts it again, and gives up in the end
+        is_known = isinstance(error, (ConfigError, OSError))
+        log.error("worker %d cannot serve: %s", place.number, error, exc_info=not is_known)
+        sys.exit(1)
+
+
+def _watch(workers: list[_Worker], start: Callable[[int, int], _Worker]) -> None:
+    """Start every worker again that ends. ClickException when one does nothing but end."""
+    while True:
+        wait([worker.process.sentinel for worker in workers])
+        for at, worker in enumerate(workers):
+            if worker.process.is_alive():
+                continue
+            worker.process.join()
+            failures = 0 if worker.link.poll() and _said(worker.link) else worker.failures + 1
+            worker.link.close()
+            how = _how(worker.process.exitcode or 0)
+            if failures >= _PATIENCE:
+                raise click.ClickException(
+                    f"worker {worker.number} {how} whenever it is started; see its message above"
+                )
+            log.warning("worker %d (process %d) %s; it is started again", worker.number, worker.process.pid, how)
+            time.sleep(min(_LATEST_S, 0.1 * (2**failures - 1)))
+            workers[at] = start(worker.number, failures)
+
+
+def _said(link: Connection) -> bool:
+    """Did a worker that is gone say that it serves?"""
+    try:
+        return bool(link.recv_bytes())
+    except EOFError:
+        return False
+
+
+def _how(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+
+
+def _end(workers: list[_Worker], within_s: float) -> None:
+    """Let all drain and write at once; also when the parent dies, since then its end of each pipe is closed, too."""
+    until = time.monotonic() + within_s
+    for worker in workers:
+        worker.link.close()
+    with contextlib.suppress(KeyboardInterrupt, SystemExit):  # a second one: enough waited
+        for worker in workers:
+            worker.process.join(max(0.0, until - time.monotonic()))
+    for worker in workers:
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()

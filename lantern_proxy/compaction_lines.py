@@ -1,0 +1,51 @@
+"""Does a text stand within another that was made of many, though its client wrote it a little otherwise?
+
+A history that is written into one text names who speaks: in front of each text, or behind the orders with which the
+first one began. What stood behind the last text may be left out there.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from lantern_proxy.history import plain
+
+_LEAST_CHARS = 8
+"""What is shorter may stand anywhere."""
+_NAME_CHARS = 40
+"""Between two lines of a text that is written into another stands who speaks, or nothing."""
+_PLACES = 100
+"""At so many places at most the first line is looked for."""
+
+
+def stands_in(whole: str, text: str, *, notes: bool) -> bool:
+    """Does `text` stand in `whole`, in one piece or line by line, with no more than names in between?
+
+    notes: its client may have taken back what it had put behind its first lines
+    """
+    if plain(text) in whole:
+        return True
+    lines = [line for line in map(plain, text.splitlines()) if line]
+    chars = 0
+    for at in islice(_found(whole, lines[0]), _PLACES) if lines else ():
+        last, end = _run(whole, lines, at)
+        chars = max(chars, end - at if notes or last == len(lines) else 0)
+    return chars >= _LEAST_CHARS
+
+
+def _found(whole: str, line: str) -> Iterator[int]:
+    """Each place at which `line` stands in `whole`."""
+    at = whole.find(line)
+    while at >= 0:
+        yield at
+        at = whole.find(line, at + 1)
+
+
+def _run(whole: str, lines: Sequence[str], at: int) -> tuple[int, int]:
+    """(how many of `lines` stand one behind the other in `whole`, the first of them at `at`; where they end)"""
+    end = at + len(lines[0])
+    for n, line in enumerate(lines[1:], start=1):
+        following = whole.find(line, end, end + _NAME_CHARS + len(line))
+        if following < 0:
+            return n, end
+        end = following + len(line)
+    return len(lines), end

@@ -1,0 +1,197 @@
+"""A history that its client writes into one text, with what its user says last at the end: a script.
+
+    Human: ...            the only message of the request, again with every turn
+    AI: ...
+    Human: ...
+    AI:
+
+Memories of prompt templates do so. Such a request is read as the messages of which it is made: those that the session
+holds already, and one with the new lines.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from lantern_proxy.history import Entry, Session, before_answer, shows_system_of
+from lantern_proxy.turn import SYSTEM, Message, Request, item, message
+
+_GAP_CHARS = 60
+"""Between two lines stands no more than who speaks."""
+_LEAST_CHARS, _LEAST_LINE = 20, 8
+"""Of all lines that are known, and of the first of them."""
+_GREETING = 4
+"""Messages, with the new one and a system prompt: chats of one program may all begin with as many."""
+_NAMED = re.compile(r"[^\W_]")
+_SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
+_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_SPEAKS = (":", ">", "]")
+
+
+def lines_of(session: Session, request: Request) -> Request | None:
+    """`request` as if its text had come in messages; None when it is no script of this session.
+
+    What is new in it is said in the name in which the user spoke last; and an answer of the session stands right behind
+    what it answers, with a name in between. A transcript of messages has neither, a task behind a script no such name.
+    """
+    written = script_of(request)
+    text = _squeezed(written)
+    if not text or request.tools != session.tools or not shows_system_of(session, request):
+        return None
+    head = [e for e in session.head if e.message.role not in SYSTEM]
+    lines = [_line(e) for e in head]
+    if not head or head[0].produced or not all(lines):
+        return None
+    moved = [_moved(line, text) for line, e in zip(lines, head, strict=True) if not e.produced]
+    tail = min(filter(None, moved), key=len, default="")
+    text, lines = text.removesuffix(tail), [line.removesuffix(tail) for line in lines]
+    first, last, end = _known(text, head, lines)
+    new = text[end:].strip()
+    users = [line for line, e in zip(lines[first:last], head[first:last], strict=True) if not e.produced]
+    asked = new or (users.pop() if last > first and not head[last - 1].produced else "")
+    if last - first < 2 or not users or not _SPEAKER.match(asked):
+        return None
+    if not _is_one_speaker(users[-1], asked):
+        return None
+    told = [*(m for m in request.messages if m.role in SYSTEM), *(e.message for e in head[first:last])]
+    return replace(request, messages=(*told, *([_said(_as_written(written, new, tail))] if new else [])))
+
+
+def teller_of(sessions: Iterable[Session], request: Request, *, named: bool) -> Session | None:
+    """The session whose script this is: of several the one with most of its lines, then whose last are there, then the
+    first.
+
+    named: an id says whose it may be. Otherwise its end must be there, or more than how many begin: a greeting. Where
+    the session holds more than the request shows, both must, and no other session may be as like: who says what many
+    say must not get what was said to one of them.
+    """
+    if not script_of(request):
+        return None
+    told = [(s, lines) for s in sessions if (lines := lines_of(s, request))]
+    found = [(len(lines.messages), _shows_end(s, lines), s, lines) for s, lines in told]
+    if not named:
+        found = [each for each in found if each[1] or each[0] > _GREETING]
+    best = max(found, key=lambda each: each[:2], default=None)
+    if best is None:
+        return None
+    count, is_whole, session, lines = best
+    rivals = [s for n, _, s, _ in found if n == count]
+    hides = not named and any(_hides(s, own) for n, _, s, own in found if n == count)
+    alone = is_whole and count > _GREETING and len(rivals) == 1 and _is_one_line(lines)
+    return session if alone or not hides else None
+
+
+def _shows_end(session: Session, lines: Request) -> bool:
+    """Is the session's last answer there, or, sent again, the text that waited for it?"""
+    asked = before_answer(session)[-1:]
+    return any(m is session.head[-1].message for m in lines.messages) or any(
+        e.message is lines.messages[-1] for e in asked
+    )
+
+
+def _hides(session: Session, lines: Request) -> bool:
+    """Did the session hold more than its first messages up to those that are there?"""
+    first = next((m for m in lines.messages if m.role not in SYSTEM), None)
+    opened = next((e.message for e in session.head if e.message.role not in SYSTEM), None)
+    return session.lost or first is not opened
+
+
+def _is_one_line(lines: Request) -> bool:
+    """Is no more new than what one speaker says?"""
+    named = _SPEAKER.match(lines.messages[-1].text)
+    return named is not None and f"\n{named[0].strip()}" not in lines.messages[-1].text
+
+
+def script_of(request: Request) -> str:
+    """The only text of a request, beside its system prompt; empty when it has more."""
+    spoken = [m for m in request.messages if m.role not in SYSTEM]
+    only = spoken[0] if len(spoken) == 1 and not request.delta else None
+    is_text = only is not None and only.role == "user" and len(only.items) == 1 and only.items[0].kind == "text"
+    return only.items[0].text if only and is_text else ""
+
+
+def _squeezed(text: str) -> str:
+    """Without empty lines: templates leave one where there is no history yet."""
+    return _EMPTY_LINES.sub("\n", text).strip()
+
+
+def _as_written(text: str, squeezed: str, tail: str) -> str:
+    """The part of a text of which `squeezed` was made; behind it stands no more than `tail`."""
+    end = _before(text, len(text), _count(tail))
+    return text[_before(text, end, _count(squeezed)) : end].strip()
+
+
+def _before(text: str, end: int, count: int) -> int:
+    """Where so many signs begin that stand before `end`, white space not counted."""
+    while count:
+        end -= 1
+        count -= not text[end].isspace()
+    return end
+
+
+def _count(text: str) -> int:
+    return len("".join(text.split()))
+
+
+def _line(e: Entry) -> str:
+    """What a message says; empty when it is more than text."""
+    shown = [i for i in e.message.items if i.kind != "reasoning"]
+    return _squeezed(shown[0].text) if len(shown) == 1 and shown[0].kind == "text" else ""
+
+
+def _moved(line: str, text: str) -> str:
+    """The last lines of a prompt, which stand behind the history: those that end a text of before and this one."""
+    start = len(line) - _shared(line[::-1], text[: -len(line) - 1 : -1])
+    at = max(start, _shared(line, text))
+    found = line.rfind("\n", start, at + 1)
+    found = found if found >= 0 else line.find("\n", at)
+    return line[found:] if found >= 0 else ""
+
+
+def _shared(a: str, b: str) -> int:
+    """How many characters two texts have in common from their start."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _known(text: str, head: Sequence[Entry], lines: Sequence[str]) -> tuple[int, int, int]:
+    """(first, last + 1) of the messages that stand in `text` one behind the other, and where there they end."""
+    first = next((n for n, line in enumerate(lines) if _is_begun(text, head[n], line, is_first=n == 0)), None)
+    if first is None:
+        return 0, 0, 0
+    end = text.find(lines[first]) + len(lines[first])
+    last, chars = first + 1, len(lines[first])
+    while last < len(lines):
+        line = lines[last]
+        at = text.find(line, end, end + _GAP_CHARS + len(line))
+        if not _follows(text, end, at, line, produced=head[last].produced):
+            break
+        end, last, chars = at + len(line), last + 1, chars + len(line)
+    return (first, last, end) if chars >= _LEAST_CHARS else (0, 0, 0)
+
+
+def _is_begun(text: str, e: Entry, line: str, *, is_first: bool) -> bool:
+    """Do the known lines of `text` begin with this one?"""
+    if is_first and line and text.startswith(line):
+        return True
+    return not e.produced and len(line) >= _LEAST_LINE and bool(_SPEAKER.match(line)) and line in text
+
+
+def _follows(text: str, end: int, at: int, line: str, *, produced: bool) -> bool:
+    """Does a line go on where the one before ended? A script names who speaks within the user's, which it wrote."""
+    if at < 0 or not line:
+        return False
+    if not produced:
+        return not text[end:at].strip()
+    return text[:end].rstrip().endswith(_SPEAKS) or bool(_NAMED.search(text, end, at))
+
+
+def _is_one_speaker(before: str, now: str) -> bool:
+    """Does the name with which `now` begins stand at the beginning of a line of `before`, too?"""
+    named = _SPEAKER.match(now)
+    return named is not None and any(line.strip().startswith(named[0].strip()) for line in before.splitlines())
+
+
+def _said(text: str) -> Message:
+    raw = json.dumps({"role": "user", "content": text}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return message("user", [item("user", "text", text)], raw)

@@ -1,0 +1,292 @@
+"""One request's story: read it, find its session, put back what was lost, forward it, archive what came.
+
+    exchange = await proxy.prepare(arrival)          # exchange.body is what goes upstream; never raises
+    ...the answer passes through proxy/relay.py...
+    await proxy.finish(exchange, status, answer)     # true when the turn is on disk; never raises
+
+Whatever fails in here costs the restore or the record, never the answer: it is told in `degraded`.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from lantern_proxy import history, history_same, turn_memo
+from lantern_proxy.bm25_kernel import best_kernel
+from lantern_proxy.config import Config
+from lantern_proxy.follow import Step, follow, reply
+from lantern_proxy.proxy.exchange import Exchange, FailingOpen, Once, Tallies
+from lantern_proxy.proxy.gate import Gate
+from lantern_proxy.proxy.preview import preview_of
+from lantern_proxy.proxy.record import Answered, Privacy, record_of
+from lantern_proxy.proxy.restore import Restoring
+from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
+from lantern_proxy.proxy.tenants import Tenants
+from lantern_proxy.proxy.writer import Job, Writer
+from lantern_proxy.turn import Answer, Preview, Request
+from lantern_proxy.wire import Protocol, protocol_of, reread
+from lantern_proxy.wire.headers import identity, telling
+from lantern_proxy.wire.http import Arrival, accept_readable, decoded, outgoing
+
+if TYPE_CHECKING:
+    from lantern_proxy.embed import Embedder
+
+log = logging.getLogger("lantern.proxy")
+
+INLINE_BYTES = 262_144
+"""Bodies and answers beyond this, and compressed ones beyond an eighth, are read in a thread: other streams go on."""
+_LOOK_S = 0.1
+"""Most seconds that a request waits for a new archive when the old one was deleted."""
+
+_DOOR_S = 0.1
+"""Seconds in which a proxy that starts has opened its door: what others do in the background waits for that."""
+
+T = TypeVar("T")
+
+
+class Proxy:
+    """What is known of every tenant's sessions, the ledgers and the one writer. Close it.
+
+    embedder, make_restorer: other ones than the config's; these are the seams for whoever embeds or restores in another
+                             way. An embedder that is given has been started, and is closed with the proxy.
+    keeper:                  as in Writer
+    """
+
+    def __init__(
+        self, config: Config, embedder: "Embedder | None" = None, *, make_restorer: MakeRestorer = make_restorer,
+        keeper: bool = True,
+    ) -> None:  # fmt: skip
+        self.config = config
+        self.embedder = embedder or _embedder(config)
+        self.tallies = Tallies()
+        self.privacy = Privacy(config.privacy)
+        self.kernel = best_kernel()
+        self.listeners: list[Callable[[Exchange, int], None]] = []
+        """Called with each exchange and its status when its answer has passed; they must not wait."""
+        self._once = Once(log)
+        self._random = _endless()
+        """For the event loop alone."""
+        self.gate = Gate()
+        """Before a request or an answer is read in the event loop."""
+        self.rereads = reread.Rereads()
+        self._file = (0, 0)
+        self.came_at = time.monotonic()
+        """When the last request came."""
+        self.tenants = Tenants(config)
+        self.writer = Writer(config, self.embedder, make_restorer, keeper=keeper)
+        self.tenants.writer = self.writer
+        self._restoring = Restoring(config, self.writer, self._failing_open)
+        if self.embedder is not None and embedder is None:
+            self.embedder.start(after_s=_DOOR_S)
+
+    def close(self) -> None:
+        """Writes what waits; takes as long as that."""
+        self.writer.close()
+        self._restoring.close()
+        if self.embedder is not None:
+            self.embedder.close()
+
+    @property
+    def degraded(self) -> Counter[str]:
+        """What was skipped and why -> how often."""
+        return self.tallies.degraded
+
+    @property
+    def hold_s(self) -> float:
+        """How long the last bytes of an answer wait for their turn to be on disk; not at all when that is no use."""
+        hold_s = self.config.archive.hold_ms / 1000
+        return 0.0 if self.writer.is_stuck(hold_s) else hold_s
+
+    def _failing_open(self, exchange: Exchange, stage: str) -> FailingOpen:
+        return FailingOpen(exchange, stage, self._once)
+
+    # --- before the upstream ---------------------------------------------------------------------------------------
+
+    async def prepare(self, arrival: Arrival) -> Exchange:
+        """Everything up to the moment when the request goes out. Never raises."""
+        started = self.came_at = time.monotonic()
+        exchange = Exchange(
+            id=f"req_{next(self._random)}", arrival=arrival, body=arrival.body, at=time.time(),
+            headers=accept_readable(outgoing(arrival.headers)),
+        )  # fmt: skip
+        with self._failing_open(exchange, "session"):
+            await self._understand(exchange)
+        exchange.lap("session")
+        step, request = exchange.step, exchange.request
+        if step is not None and request is not None and self._may_restore(exchange):
+            with self._failing_open(exchange, "restore"):
+                deadline = started + self.config.restore.deadline_ms / 1000
+                await self._restoring.put_back(exchange, request, step, deadline)
+            exchange.lap("restore")
+        exchange.ms = (time.monotonic() - started) * 1000
+        self.tallies.count(exchange)
+        return exchange
+
+    def _may_restore(self, exchange: Exchange) -> bool:
+        wanted = exchange.arrival.header("x-lantern-restore").strip().lower() != "off"
+        return self.config.restore.enabled and wanted and exchange.event != "side"
+
+    async def _understand(self, exchange: Exchange) -> None:
+        """Read the request and find its session."""
+        arrival = exchange.arrival
+        exchange.wire = protocol_of(arrival.path)
+        if exchange.wire is None:
+            return
+        await self._look_at_the_archive(exchange)
+        exchange.tenant = arrival.tenant or self.tenants.of(arrival.credential())
+        exchange.plain = arrival.body
+        await self.gate.enter()
+        request = exchange.request = await self._request(exchange, exchange.wire)
+        exchange.project = arrival.header("x-lantern-project")[:200]
+        who = identity(telling(arrival.headers))
+        known, found = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)
+        step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{next(self._random)}", found=found)
+        exchange.step, exchange.event, exchange.session = step, step.event, step.session.id
+
+    async def _request(self, exchange: Exchange, wire: Protocol) -> Request:
+        """What the body says. Raises WireError."""
+        body, encoding = exchange.arrival.body, exchange.arrival.header("content-encoding")
+        exchange.plain = body
+        found = None if encoding else self.rereads.read(exchange.tenant, wire.read, body)
+        if found is not None:
+            return found
+        size_bytes = len(body) * (8 if encoding else 1)
+        exchange.plain, request, seen = await _aside(size_bytes, partial(_read, wire, body, encoding))
+        self.rereads.keep(exchange.tenant, seen)
+        return request
+
+    async def _look_at_the_archive(self, exchange: Exchange) -> None:
+        """Is it still there? A new file is made before the request is read, so that all of it is filed there."""
+        writer = self.writer
+        if writer.is_gone() or writer.archive is None:
+            patience_s = _LOOK_S if writer.archive or writer.is_opening else 0
+            await asyncio.wait([asyncio.wrap_future(writer.look())], timeout=patience_s)
+        if writer.archive is None or writer.problem:
+            exchange.degraded.append("archive:unavailable")
+        if (writer.file, writer.forgets) != self._file:  # what is remembered is not in the file: it is filed anew
+            self._file = writer.file, writer.forgets
+            self._restoring.forget_all()
+            self.tenants.forget_all()
+            self.let_go_of_texts()
+        exchange.file = writer.file if writer.archive is not None else -1
+
+    def let_go_of_texts(self) -> None:
+        """They are read again when they are sent again."""
+        self.rereads.clear()
+        history_same.forget_all()
+        turn_memo.forget_all()
+
+    async def preview(self, body: bytes, **asked: str) -> Preview:
+        """What would be restored for a request; see preview.py."""
+        return await preview_of(self, body, **asked)
+
+    # --- after the answer ------------------------------------------------------------------------------------------
+
+    def take_back(self, exchange: Exchange, why: str) -> None:
+        """The upstream refused the request for its length: let it go as it came, and do not repeat what was new."""
+        self._restoring.strike(exchange)
+        exchange.drop_blocks(why)
+        self.degraded[why] += 1
+
+    async def finish(
+        self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str = ""
+    ) -> bool:
+        """Archive the exchange; true when it is on disk, false when it must wait. Never raises.
+
+        body: the answer, decoded, as far as it came
+        """
+        filing = self.file(exchange, status, body, streamed=streamed, complete=complete, error=error)
+        writing = await filing
+        return writing is None or await asyncio.wrap_future(writing)
+
+    async def file(
+        self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str = ""
+    ) -> "Future[bool] | None":
+        """The same without waiting for the disk: the future of it, None when there is nothing to archive.
+
+        Waits only for an answer that is so long that it is read in a thread.
+        """
+        exchange.lap("answer")
+        exchange.answered = body
+        asyncio.get_running_loop().call_soon(self._tell, exchange, status)
+        with self._failing_open(exchange, "record"):
+            if exchange.step is None or exchange.wire is None:
+                return None
+            answer = Answer(messages=())
+            with self._failing_open(exchange, "answer"):  # what was asked is kept whatever the answer is
+                if 200 <= status < 300 and body:
+                    read = partial(exchange.wire.read_answer, body, streamed=streamed, complete=complete)
+                    answer = await _aside(len(body), read)
+            return self._submit(exchange, exchange.step, answer, status, error)
+        self.degraded["record:error"] += 1
+        lost: Future[bool] = Future()
+        lost.set_result(False)
+        return lost
+
+    def _tell(self, exchange: Exchange, status: int) -> None:
+        with self._failing_open(exchange, "listen"):
+            self.tallies.settle(exchange)
+            for listen in self.listeners:
+                listen(exchange, status)
+
+    def _submit(self, exchange: Exchange, step: Step, answer: Answer, status: int, error: str) -> "Future[bool]":
+        known = self.tenants.remembered((exchange.tenant, exchange.project))
+        session, filed = reply(known, exchange.session, answer, now=time.time()) if known else (None, ())
+        main = known.sessions.get(session.parent) if known and session is not None and session.side else session
+        answered = Answered(step, session or step.session, answer, filed, status, error)
+        job = Job(
+            build=partial(record_of, exchange, answered, self.config, self.privacy),
+            file=exchange.file, answer=answer.text, at=exchange.at,
+            restored=tuple(p.passage.id for block in exchange.blocks for p in block.restored.placed),
+        )  # fmt: skip
+        submitted = time.monotonic()
+        writing = self.writer.submit(job)
+
+        def written(_: object) -> None:  # on the writer's thread, which alone times this stage and warms sessions
+            self.tallies.time("archive", time.monotonic() - submitted)
+            if session is not None:
+                self._restoring.warm(exchange, session, main or session)
+
+        writing.add_done_callback(written)
+        return writing
+
+
+def _endless() -> Iterator[str]:
+    """16 random hex digits at a time. Drawn in advance: to ask the system lets other threads go first."""
+    while True:
+        drawn = secrets.token_hex(512)
+        yield from (drawn[at : at + 16] for at in range(0, len(drawn), 16))
+
+
+def _read(wire: Protocol, body: bytes, encoding: str) -> tuple[bytes, Request, reread.Seen | None]:
+    plain = decoded(body, encoding)
+    request = wire.read(plain)
+    if len(plain) > INLINE_BYTES:
+        history.prepare(request)  # in this thread, not in the event loop
+    keep = len(plain) >= reread.LEAST_BYTES and not encoding
+    return plain, request, reread.seen(wire.read, wire.key, plain, request) if keep else None
+
+
+async def _aside(size_bytes: int, work: Callable[[], T]) -> T:
+    """`work`, in a thread when there is much of it."""
+    return await asyncio.to_thread(work) if size_bytes > INLINE_BYTES else work()
+
+
+def _embedder(config: Config) -> "Embedder | None":
+    settings = config.embed
+    if settings.enabled == "off":
+        return None
+    from lantern_proxy.compiled import available
+
+    if settings.enabled == "auto" and not available():
+        return None
+    from lantern_proxy.embed import Embedder
+
+    late = settings.late_interaction
+    return Embedder(settings.model, settings.cache_dir, settings.threads, late_interaction=late)

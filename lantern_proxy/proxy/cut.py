@@ -1,0 +1,232 @@
+"""What the writer does when nobody waits for it: passages of turns that are on disk already, and what follows of them.
+
+A turn's messages are archived before its client has the last byte of it. Cutting them into passages, tagging and
+indexing costs many times that, so it comes after: when no turn came for a moment, when somebody wants to restore (then
+what that session said comes first), and at the latest after a second. A process that is killed before leaves notes
+(archive/record.py): from them the next goes on.
+"""
+
+import math
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count, islice
+
+from lantern_proxy import chunk
+from lantern_proxy.archive import Archive, Record, Uncut
+from lantern_proxy.proxy.restorer import MADE_S, LateRestorer
+from lantern_proxy.turn import Filed, Passage
+
+QUIET_S = 0.02
+"""Cutting starts when no turn came for so long."""
+_LATEST_S = 1.0
+_BREATH_S = 0.0001
+"""The event loop gives a turn's answer out in that time, which it could not while cutting computes."""
+_AT_ONCE = 8
+"""How much is cut at once, in messages of a thousand bytes: a turn that is to be written waits no longer than that."""
+_MOST_AT_ONCE = 64
+"""The same when somebody waits for it, or many turns come at once: fewer transactions."""
+
+
+_PORTION = 32
+"""Passages that are cut at once, whatever they are of: of a long message the next few come with the next call."""
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A group that is being cut; what is cut of it is stored when all of it is."""
+
+    numbers: list[int]
+    group: list["Uncut | Settling"]
+    left: Iterator[tuple[int, Passage]]
+    """Each with its place in the group."""
+    cut: defaultdict[int, list[Passage]] = field(default_factory=lambda: defaultdict(list))
+
+    def some(self) -> bool:
+        """A portion more; False when there was none."""
+        found = list(islice(self.left, _PORTION))
+        for at, passage in found:
+            self.cut[at].append(passage)
+        return len(found) == _PORTION
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """Passages that were restored into a request, to be settled by the answer that it got."""
+
+    tenant: str
+    request: str
+    restored: tuple[int, ...]
+    answer: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Somebody waits until what came of a session is cut; of all sessions of the tenant when `session` is empty."""
+
+    tenant: str
+    session: str
+    done: Future[bool] = field(default_factory=Future)
+
+    def names(self, work: "Uncut | Settling") -> bool:
+        return isinstance(work, Uncut) and work.tenant == self.tenant and self.session in ("", work.session)
+
+
+class Cutter:
+    """Belongs to the writer's thread."""
+
+    def __init__(self) -> None:
+        self._left: OrderedDict[int, tuple[float, Uncut | Settling]] = OrderedDict()
+        """By number, oldest first, each with the moment when it came."""
+        self._count = count()
+        self._begun: _Begun | None = None
+        self._wishes: list[Wish] = []
+        self._recovering = False
+        self.crowd = 1
+        """How many turns came at once: so many times more messages are cut at once, but no more text."""
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def open(self, archive: Archive) -> None:
+        """Another file, or the same one anew: what is left to do stands in it."""
+        self._left.clear()
+        self._begun = None
+        self._recovering = True
+        self._recover(archive)
+
+    def _recover(self, archive: Archive) -> None:
+        found = archive.uncut()
+        self._recovering = bool(found)
+        for cut in found:
+            for messages in _portions(cut.messages):
+                self._add(replace(cut, messages=messages))
+
+    def add(self, record: Record, settling: Settling | None) -> None:
+        """A record that is on disk."""
+        keys = set(record.uncut)
+        filed = [f for f in record.messages if f.key in keys]
+        for messages in _portions(filed):
+            self._add(Uncut(record.tenant, record.project, record.session.id, messages))
+        if settling is not None:
+            self._add(settling)
+
+    def _add(self, work: Uncut | Settling) -> None:
+        self._left[next(self._count)] = time.monotonic(), work
+
+    def want(self, wish: Wish) -> None:
+        """Do this first, and tell when it is done; what came with it may still have to be written."""
+        self._wishes.append(wish)
+
+    @property
+    def is_due(self) -> bool:
+        came_at = next(iter(self._left.values()))[0] if self._left else math.inf
+        return bool(self._wishes) or time.monotonic() - came_at > _LATEST_S
+
+    def give_way(self) -> None:
+        """A turn was written. Many at once need no pause: their answers go out while the next ones are written."""
+        if self.crowd == 1 and self.is_due:
+            time.sleep(_BREATH_S)
+
+    def tell(self) -> None:
+        """Who waits for nothing that is left need not wait any longer."""
+        for wish in tuple(self._wishes):
+            if not self._recovering and not any(wish.names(work) for _, work in self._left.values()):
+                self._wishes.remove(wish)
+                _tell(wish.done, True)
+
+    def _group(self) -> list[int]:
+        """Numbers of what is cut next: of what somebody waits for, and otherwise the oldest."""
+        most = _MOST_AT_ONCE if self._wishes else _AT_ONCE
+        share = 1 if self._wishes else min(self.crowd, _MOST_AT_ONCE // _AT_ONCE)
+        wished = [n for n, (_, work) in self._left.items() if any(wish.names(work) for wish in self._wishes)]
+        group: list[int] = []
+        size = 0.0
+        for n in wished or self._left:
+            work = self._left[n][1]
+            filed = work.messages if isinstance(work, Uncut) else ()
+            size += len(filed) / share + sum(map(_length, filed)) if filed else 1 / share
+            if group and size > most:
+                break
+            group.append(n)
+        return group
+
+    def skip(self) -> None:
+        """Leave out what cannot be done, for a reason that is not the archive's."""
+        for n in self._begun.numbers if self._begun else self._group():
+            del self._left[n]
+        self._begun = None
+        self.tell()
+
+    def some(self, archive: Archive, restorer: LateRestorer) -> list[Callable[[], object]]:
+        """Do the next few messages, or a part of a long one. Raises what the archive raises; then they are tried again.
+
+        returns: what follows of them, which may fail without them
+        """
+        if self._begun is None:
+            numbers = self._group()
+            works = [self._left[n][1] for n in numbers]
+            self._begun = _Begun(numbers, works, _passages(works))
+        begun = self._begun
+        if begun.some():
+            return []
+        group = begun.group
+        cuts = [(cut, begun.cut[at]) for at, cut in enumerate(group) if isinstance(cut, Uncut)]
+        if cuts:
+            archive.add_passages(cuts)
+        self._begun = None
+        for n in begun.numbers:
+            del self._left[n]
+        if not self._left and self._recovering:
+            self._recover(archive)
+        self.tell()
+        return [partial(_settle, archive, restorer, each) for each in group if isinstance(each, Settling)]
+
+    def give_up(self) -> None:
+        """Nothing can be cut now: those who wait need not wait any longer."""
+        for wish in self._wishes:
+            _tell(wish.done, False)
+        self._wishes.clear()
+
+
+def _tell(done: "Future[bool]", is_done: bool) -> None:
+    if not done.done():
+        done.set_result(is_done)
+
+
+def _portions(filed: Sequence[Filed]) -> Iterator[tuple[Filed, ...]]:
+    """Messages in order, as many as are cut at once."""
+    start, size = 0, 0
+    for at, each in enumerate(filed):
+        size += _cost(each)
+        if at > start and size > _AT_ONCE:
+            yield tuple(filed[start:at])
+            start, size = at, _cost(each)
+    if filed:
+        yield tuple(filed[start:])
+
+
+def _cost(filed: Filed) -> int:
+    return 1 + _length(filed)
+
+
+def _length(filed: Filed) -> int:
+    return len(filed.message.raw) // 1_000
+
+
+def _settle(archive: Archive, restorer: LateRestorer, work: Settling) -> None:
+    made = restorer.want()
+    if made is not None:
+        updates, used = made.result(MADE_S).settle(work.tenant, work.restored, work.answer, work.at)
+        archive.of(work.tenant).reinforce(updates, request=work.request, used=used)
+
+
+def _passages(group: Sequence["Uncut | Settling"]) -> Iterator[tuple[int, Passage]]:
+    for at, cut in enumerate(group):
+        if isinstance(cut, Uncut):
+            for filed in cut.messages:
+                yield from ((at, passage) for passage in chunk.one_by_one(filed, cut.session))

@@ -1,0 +1,259 @@
+"""One request on its way through, and the tallies that /lantern/metrics shows of all of them."""
+
+import asyncio
+import logging
+import time
+from bisect import bisect_left
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import accumulate, takewhile
+from typing import Any
+
+from lantern_proxy.follow import Step
+from lantern_proxy.turn import Block, Event, PassedOver, Request, Restored
+from lantern_proxy.wire import Protocol
+from lantern_proxy.wire.http import Arrival, Header, accept_readable, outgoing
+from lantern_proxy.wire.json import Insert, WireError
+
+log = logging.getLogger("lantern.proxy")
+
+LEAVING = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+"""What is no failure: somebody wants to end. All else is one, also a panic of native code, which is no Exception."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request of a memory path. Proxy.prepare fills it, Proxy.finish archives it."""
+
+    id: str
+    arrival: Arrival
+    body: bytes
+    """What goes upstream."""
+    headers: list[Header]
+    at: float
+    plain: bytes = b""
+    """The client's body without its content-encoding."""
+    wire: Protocol | None = None
+    request: Request | None = None
+    step: Step | None = None
+    tenant: str = ""
+    project: str = ""
+    file: int = 0
+    """Which archive file it belongs to: Writer.file when it came."""
+    event: Event = "passthrough"
+    session: str = ""
+    ms: float = 0.0
+    inserts: list[Insert] = field(default_factory=list)
+    shown: list[Restored] = field(default_factory=list)
+    """Everything restored that this request carries, replayed blocks included."""
+    blocks: list[Block] = field(default_factory=list)
+    """New entries of the ledger."""
+    passed: list[PassedOver] = field(default_factory=list)
+    """What the restores left out."""
+    degraded: list[str] = field(default_factory=list)
+    answered: bytes = b""
+    """The answer, decoded, as far as it came."""
+    laps: list[tuple[str, float]] = field(default_factory=list)
+    """(stage, seconds) in order: session, restore (where there was one), upstream (to its first byte), answer."""
+    lap_at: float = field(default_factory=time.monotonic)
+
+    def lap(self, stage: str) -> None:
+        """A stage ends here, and the next begins."""
+        now = time.monotonic()
+        self.laps.append((stage, now - self.lap_at))
+        self.lap_at = now
+
+    @property
+    def restored(self) -> int:
+        return sum([len(restored.placed) for restored in self.shown])
+
+    @property
+    def chars(self) -> int:
+        return sum([len(insert.text) for insert in self.inserts])
+
+    def drop_blocks(self, why: str) -> None:
+        """Let the request go out as it came."""
+        self.body, self.headers = self.arrival.body, accept_readable(outgoing(self.arrival.headers))
+        self.inserts, self.shown, self.blocks = [], [], []
+        self.degraded.append(why)
+
+    def told(self) -> list[Header]:
+        """The x-lantern-* headers of the answer."""
+        told = [
+            (b"x-lantern-request", self.id.encode()),
+            (b"x-lantern-session", self.session.encode("ascii", "replace") or b"-"),
+            (b"x-lantern-event", self.event.encode()),
+            (b"x-lantern-restored", b"%d" % self.restored),
+            (b"x-lantern-chars", b"%d" % self.chars),
+            (b"x-lantern-ms", b"%.2f" % self.ms),
+        ]
+        if self.degraded:
+            told.append((b"x-lantern-degraded", ", ".join(dict.fromkeys(self.degraded)).encode("ascii", "replace")))
+        return told
+
+
+class Histogram:
+    """How long something took: counts by bucket, as Prometheus wants them."""
+
+    BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5)
+    """Upper bounds, in seconds."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self._counts = [0] * (len(self.BOUNDS) + 1)
+
+    def add(self, seconds: float) -> None:
+        self.total += seconds
+        self._counts[bisect_left(self.BOUNDS, seconds)] += 1
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """(upper bound, how many were no longer than that), the last one "+Inf"."""
+        return list(zip([*map(str, self.BOUNDS), "+Inf"], map(float, accumulate(self._counts)), strict=True))
+
+
+class Tallies:
+    """What happened since the start. The event loop counts here; the stage `archive` is the writer's thread's alone."""
+
+    def __init__(self) -> None:
+        self.degraded: Counter[str] = Counter()
+        """What was skipped and why -> how often."""
+        self.events: Counter[str] = Counter()
+        self.prepare_s = Histogram()
+        self.stages: dict[str, Histogram] = {}
+        """Stage (see Exchange.laps) -> how long it took."""
+        self.blocks: Counter[str] = Counter()
+        """Kind -> blocks added."""
+        self.prefix = Prefixes()
+        self.restored = 0
+        self.added_chars = 0
+
+    def count(self, exchange: Exchange) -> None:
+        """A request that is ready to go out."""
+        if exchange.degraded:
+            self.degraded.update(set(exchange.degraded))
+        self.events[exchange.event] += 1
+        self.prepare_s.add(exchange.ms / 1000)
+        self.restored += sum([len(block.restored.placed) for block in exchange.blocks])
+        self.added_chars += exchange.chars
+
+    def settle(self, exchange: Exchange) -> None:
+        """A request whose answer has passed."""
+        for stage, seconds in exchange.laps:
+            self.time(stage, seconds)
+        if exchange.blocks:
+            self.blocks.update(block.restored.kind for block in exchange.blocks)
+        self.prefix.follow(exchange)
+
+    def time(self, stage: str, seconds: float) -> None:
+        histogram = self.stages.get(stage)
+        if histogram is None:
+            histogram = self.stages[stage] = Histogram()
+        histogram.add(seconds)
+
+
+class Prefixes:
+    """How much of the prompt that two requests of a session share is still shared in what goes upstream.
+
+    Counted where blocks are, in bytes of whole messages: elsewhere the bytes are the client's own.
+    """
+
+    MOST = 2_048
+
+    def __init__(self) -> None:
+        self.shared = 0
+        """Bytes at the start of a request that the one before it had, too."""
+        self.kept = 0
+        """Those of them that went out as they went out before."""
+        self._last: OrderedDict[tuple[str, str], dict[int, int]] = OrderedDict()
+
+    def follow(self, exchange: Exchange) -> None:
+        request, step, key = exchange.request, exchange.step, (exchange.tenant, exchange.session)
+        before = self._last.pop(key, {})
+        if step is None or request is None or not (before or exchange.inserts):
+            return
+        now = {insert.at: hash(insert.text) for insert in exchange.inserts}
+        known = list(takewhile(lambda at: step.verdict.kept[at] is not None, range(len(step.verdict.kept))))
+        same = list(takewhile(lambda at: before.get(at) == now.get(at), known))
+        sizes = [len(message.raw) for message in request.messages]
+        self.shared += sum(sizes[at] for at in known)
+        self.kept += sum(sizes[at] for at in same)
+        self._last[key] = now
+        while len(self._last) > self.MOST:
+            self._last.popitem(last=False)
+
+
+class Once:
+    """Tells a fault the first time, and then once an hour, but to those who debug every time, until it is over."""
+
+    AGAIN_S = 3_600.0
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._told: dict[str, float] = {}
+
+    def tell(self, kind: str, message: str, *parts: object, error: BaseException | None = None) -> None:
+        """kind:  such as `write`, or `write:ValueError`
+        error: one that nobody expected, so that its trace is wanted
+        """
+        now = time.monotonic()
+        is_new = now - self._told.get(kind, -self.AGAIN_S) >= self.AGAIN_S
+        if is_new:
+            self._told[kind] = now
+        self._log.log(logging.ERROR if is_new else logging.DEBUG, message, *parts, exc_info=error)
+
+    def is_over(self, kinds: Sequence[str]) -> bool:
+        """Forget the faults of these kinds; True when there were any."""
+        over = [kind for kind in self._told if kind.partition(":")[0] in kinds]
+        for kind in over:
+            del self._told[kind]
+        return bool(over)
+
+
+@dataclass(slots=True)
+class FailingOpen:
+    """What fails in this block costs its own work, never the answer: counted, told, logged once.
+
+    A class, since every request enters five of them, and a generator costs five times as much.
+    """
+
+    exchange: Exchange
+    stage: str
+    once: Once
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None or isinstance(error, LEAVING):
+            return False
+        if isinstance(error, WireError):  # not what its path promises: the upstream may say so
+            log.info("%s passes through as it came: %s", self.exchange.id, error)
+            return True
+        self.exchange.degraded.append(f"{self.stage}:error")
+        told = "%s: %s failed; the request goes on without it"
+        self.once.tell(f"{self.stage}:{type(error).__name__}", told, self.exchange.id, self.stage, error=error)
+        return True
+
+
+async def settled(writing: "Future[Any]", within_s: float) -> bool:
+    """Is the future of another thread done within that time? It goes on when it is not."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[bool] = loop.create_future()
+
+    def settle(done: bool) -> None:
+        if not waiter.done():
+            waiter.set_result(done)
+
+    def wake(_: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, True)
+
+    writing.add_done_callback(wake)
+    timer = loop.call_later(within_s, settle, False)
+    try:
+        return await waiter
+    finally:
+        timer.cancel()

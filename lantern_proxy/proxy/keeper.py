@@ -1,0 +1,165 @@
+"""What goes on in the archive beside requests: forgetting, retention, vectors. Nothing waits for it.
+
+What another process forgot is let go of, what is not to be kept is removed, and passages get their vectors, in threads
+beside the writer's.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.archive.retention import retain
+from lantern_proxy.config import Config
+
+if TYPE_CHECKING:
+    from lantern_proxy.embed import Embedder
+    from lantern_proxy.restore.restorer import Restorer
+
+log = logging.getLogger("lantern.writer")
+
+_EMBED_GROUP = 8
+_LOOK_S = 1.0
+"""Seconds between two looks for what other workers have archived, and that has no vector yet."""
+_WATCH_S = 0.25
+"""Seconds between two looks at whether another process has forgotten something."""
+_QUIET_S, _PATIENCE_S = 0.1, 0.5
+"""Nothing is embedded while somebody restores and for so long afterwards, since more may follow; but passages wait no
+longer than that for their turn, a group of them in all: where requests never end, vectors still keep up with them."""
+_RETAIN_S = 600.0
+"""Seconds between two rounds of retention."""
+
+
+class Keeper:
+    """Belongs to the writer. Close it.
+
+    opened:  the archive that is open now, and its restorer
+    attempt: does some work and tells what went wrong with it: Writer._attempt
+    keeps:   one of several workers on an archive makes the vectors of all, and removes what is not to be kept
+    """
+
+    def __init__(
+        self, config: Config, embedder: "Embedder | None",
+        opened: "Callable[[], tuple[Archive | None, Restorer | None]]",
+        attempt: Callable[[str, Callable[[], object]], BaseException | None], *, keeps: bool,
+    ) -> None:  # fmt: skip
+        self._config, self._embedder, self._keeps = config, embedder, keeps
+        self._opened, self._attempt = opened, attempt
+        self._idle_s = 30.0 if config.server.workers == 1 else _LOOK_S
+        self.forgets = 0
+        """Counts how often something was forgotten."""
+        self._noticed: tuple[Archive | None, str] = (None, "")
+        self._noticing = threading.Lock()
+        self._restoring, self._restored_at = 0, -_QUIET_S
+        self._patience_s = 0.0
+        """How long the passages that are being embedded may still wait."""
+        self._work, self._closing = threading.Event(), threading.Event()
+        self._threads = [threading.Thread(target=self._keep_all, name="lantern-keeper", daemon=True)]
+        if embedder is not None and keeps:
+            self._threads.append(threading.Thread(target=self._embed_all, name="lantern-embedding", daemon=True))
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._closing.set()
+        self._work.set()
+
+    def close(self, timeout_s: float) -> None:
+        self.stop()
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def begin(self, archive: Archive) -> None:
+        """Another archive was opened: what was forgotten in it before is not here. Raises ArchiveError."""
+        self._noticed = archive, archive.forgets
+
+    def has_written(self) -> None:
+        """There may be passages without a vector."""
+        self._work.set()
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """A request waits for this block: embedding, which takes a core for 5 to 50 ms a passage, gives way. For the
+        event loop."""
+        self._restoring += 1
+        try:
+            yield
+        finally:
+            self._restoring -= 1
+            self._restored_at = time.monotonic()
+
+    # what is not to be kept
+
+    def _keep_all(self) -> None:
+        """Notice what was forgotten, and remove what `privacy.keep_...` no longer wants."""
+        due = time.monotonic() + _RETAIN_S
+        while not self._closing.wait(_WATCH_S):
+            self._attempt("notice", self._look)
+            if self._keeps and time.monotonic() > due:
+                due = time.monotonic() + _RETAIN_S
+                self._attempt("retain", self._retain)
+
+    def _look(self) -> None:
+        try:
+            self.notice()
+        except ArchiveError as error:  # the writer meets it, too, and tells
+            log.debug("the keeper waits: %s", error)
+
+    def _retain(self) -> None:
+        archive, _ = self._opened()
+        if archive is not None:
+            retain(archive, self._config.privacy, now=time.time())
+
+    def notice(self) -> bool:
+        """Was something forgotten since the last look? Then what is held open is let go of. About 10 us.
+
+        Raises ArchiveError.
+        """
+        archive, restorer = self._opened()
+        if archive is None:
+            return False
+        now = archive.forgets
+        with self._noticing:
+            changed = self._noticed[0] is archive and self._noticed[1] != now
+            self._noticed = archive, now
+            self.forgets += changed
+        if changed and restorer is not None:
+            restorer.forget()
+        return changed
+
+    # vectors
+
+    def _embed_all(self) -> None:
+        """Give vectors to passages that wait for one, few at a time, whenever something was written."""
+        embedder = self._embedder
+        while embedder is not None and not self._closing.is_set():
+            self._work.wait(1.0 if embedder.state == "warming" else self._idle_s)
+            self._work.clear()
+            if self._attempt("embed", lambda: self._embed_waiting(embedder)) is not None:
+                self._closing.wait(5.0)
+
+    def _embed_waiting(self, embedder: "Embedder") -> None:
+        while not self._closing.is_set() and embedder.state == "ready" and self._embed_some(embedder):
+            pass
+
+    def _embed_some(self, embedder: "Embedder") -> bool:
+        from lantern_proxy.restore.vectors import embed_some
+
+        archive, _ = self._opened()
+        self._patience_s = _PATIENCE_S
+        return archive is not None and embed_some(archive, embedder, _EMBED_GROUP, self._give_way) is not None
+
+    def _give_way(self) -> None:
+        begun = now = time.monotonic()
+        until = begun + self._patience_s
+        while now < until and (self._restoring or now - self._restored_at < _QUIET_S):
+            if self._closing.wait(_QUIET_S / 4):
+                return
+            now = time.monotonic()
+        self._patience_s -= now - begun

@@ -1,0 +1,163 @@
+"""The ledger: which block rides inside which message, byte for byte, until that message is gone.
+
+Providers cache the beginning of a prompt. A block is placed once, where the compaction broke the cache anyway, and is
+put at the same place into every later request of its session.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from lantern_proxy.history import chains, place_key
+from lantern_proxy.turn import Block, Request, Restored
+from lantern_proxy.wire.json import Insert, Place
+
+_KEPT, _KEPT_CHARS = 2_048, 4_000_000
+"""Sessions whose ledgers stay in memory, and the characters of their blocks; others are read from the archive again."""
+
+Key = tuple[str, str]
+"""(tenant, session)"""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Requests of one session that want its ledger."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    length: int = 0
+
+
+class Ledgers:
+    """The ledgers of the sessions seen last. read: the archived blocks of a session; called in a thread, may raise."""
+
+    def __init__(self, read: Callable[[Key], list[Block]], *, kept: int = _KEPT) -> None:
+        self._read, self._kept = read, kept
+        self._ledgers: OrderedDict[Key, list[Block]] = OrderedDict()
+        self._chars: dict[Key, int] = {}
+        self.chars = 0
+        """What the blocks in memory hold."""
+        self._queues: dict[Key, _Queue] = {}
+
+    def __len__(self) -> int:
+        return len(self._ledgers)
+
+    def forget_all(self) -> None:
+        self._ledgers.clear()
+        self._chars.clear()
+        self.chars = 0
+
+    def is_empty(self, key: Key, *, new: bool = False) -> bool:
+        """Is a session's ledger here, with nothing in it and nobody at work on it? new: as in `of`."""
+        if key in self._queues:
+            return False
+        ledger = self._held(key)
+        if ledger is None and new:
+            ledger = self._begin(key, [])
+            self._make_room()
+        return ledger is not None and not ledger
+
+    @asynccontextmanager
+    async def of(self, key: Key, *, new: bool = False) -> AsyncIterator[list[Block]]:
+        """The ledger of a session, for one request at a time. new: a session that was made just now has none yet."""
+        queue = self._queues.setdefault(key, _Queue())
+        queue.length += 1
+        try:
+            async with queue.lock:
+                ledger = self._held(key)
+                if ledger is None:
+                    ledger = self._begin(key, [] if new else await asyncio.to_thread(self._read, key))
+                before = len(ledger)
+                yield ledger
+                if len(ledger) != before:
+                    self._count(key, ledger)
+        finally:
+            queue.length -= 1
+            if not queue.length:
+                del self._queues[key]
+            self._make_room()
+
+    def _held(self, key: Key) -> list[Block] | None:
+        """A ledger that is in memory, which is used now."""
+        ledger = self._ledgers.get(key)
+        if ledger is not None:
+            self._ledgers.move_to_end(key)
+        return ledger
+
+    def _begin(self, key: Key, ledger: list[Block]) -> list[Block]:
+        self._ledgers[key] = ledger
+        self._count(key, ledger)
+        return ledger
+
+    def _count(self, key: Key, ledger: Sequence[Block]) -> None:
+        if self._ledgers.get(key) is ledger:
+            chars = sum(map(_chars, ledger))
+            self.chars += chars - self._chars.get(key, 0)
+            self._chars[key] = chars
+
+    def _make_room(self) -> None:
+        """Those used longest ago go, but for those in use: what is new in them is not on disk yet."""
+        if not self._is_full():
+            return
+        for oldest in [key for key in self._ledgers if key not in self._queues]:
+            if not self._is_full():
+                return
+            self.chars -= self._chars.pop(oldest)
+            del self._ledgers[oldest]
+
+    def _is_full(self) -> bool:
+        return len(self._ledgers) > self._kept or self.chars > _KEPT_CHARS
+
+    def strike(self, key: Key, blocks: Sequence[Block]) -> None:
+        """Take blocks back that were entered and then refused by the upstream."""
+        ledger = self._ledgers.get(key, [])
+        ledger[:] = [block for block in ledger if block not in blocks]
+        self._count(key, ledger)
+
+
+def _chars(block: Block) -> int:
+    return len(block.restored.text) + sum(len(p.text) + len(p.passage.text) for p in block.restored.placed)
+
+
+def replay(blocks: Sequence[Block], request: Request, kept: Sequence[str | None] = ()) -> list[tuple[Block, Insert]]:
+    """The blocks whose anchor is in `request`, and where they go; in the order in which they were made.
+
+    kept: the keys under which the session holds the request's messages
+    """
+    if not blocks:
+        return []
+    hashes = [chain.hex() for chain in chains(request.messages)]
+    prints = [m.print.hex() for m in request.messages]
+    found = []
+    for block in blocks:
+        at = _anchor(block, prints, hashes)
+        at = _redressed(block, kept) if at is None else at
+        if at is not None:
+            found.append((block, Insert(at, block.place, block.restored.text)))
+    return found
+
+
+def _anchor(block: Block, prints: Sequence[str], hashes: Sequence[str]) -> int | None:
+    """The message with the anchor's fingerprint; of several the one after the same history, else the first.
+
+    The first stays the first when the same is said again, so that no block moves on.
+    """
+    alike = [at for at, print in enumerate(prints) if print == block.anchor]
+    exact = [at for at in alike if hashes[at] == block.chain]
+    return (exact or alike)[0] if alike else None
+
+
+def _redressed(block: Block, kept: Sequence[str | None]) -> int | None:
+    """The message that was new when the block was placed, and is the session's still, though it reads otherwise now:
+    clients put what changes, such as a time, beside the text that waits for its answer."""
+    key = place_key(bytes.fromhex(block.chain))
+    return next((at for at, held in enumerate(kept) if held == key), None)
+
+
+def entry(session: str, request: Request, at: int, place: Place, restored: Restored, *, by: str, now: float) -> Block:
+    """A new entry: `restored` at message `at`. by: id of the request that made it."""
+    return Block(
+        session=session, anchor=request.messages[at].print.hex(), chain=chains(request.messages)[at].hex(), place=place,
+        restored=restored, request=by, created_at=now,
+    )  # fmt: skip

@@ -1,0 +1,95 @@
+"""What would be restored for a request, without sending it: `lantern why --dry-run` and the page ask this."""
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lantern_proxy import reinforce
+from lantern_proxy.compaction import compare
+from lantern_proxy.compaction_place import question
+from lantern_proxy.history import Session
+from lantern_proxy.proxy.exchange import settled
+from lantern_proxy.turn import Identity, Preview, Request, Restored
+from lantern_proxy.wire import protocol_of
+
+if TYPE_CHECKING:
+    from lantern_proxy.proxy import Proxy
+    from lantern_proxy.restore.restorer import Restorer
+
+_PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
+_PATIENCE_S = 5.0
+"""A person waits, no client: no deadline of milliseconds here."""
+
+
+async def preview_of(
+    proxy: "Proxy", body: bytes, *, tenant: str, project: str = "", session: str = "", api: str = ""
+) -> Preview:
+    """body: a request as a client would send it; api: chat, responses or messages, by default what it looks like.
+
+    session: of which session it is the next request; "": found as for any request
+    Raises WireError, a ValueError, when it is none.
+    """
+    request = _read(body, api)
+    identity = Identity(ids=(("x-lantern-session", session),)) if session else Identity()
+    known, found = await proxy.tenants.known((tenant, project), request, identity, time.time())
+    mine = known.sessions.get(session) if session else found.session
+    making = proxy.writer.want_restorer()
+    if mine is None or making is None:
+        return Preview(tenant=tenant)
+    if not await settled(making, _PATIENCE_S):
+        return Preview(tenant=tenant, session=mine.id, notes=("restore:warming",))
+    if making.exception() is not None:
+        return Preview(tenant=tenant, session=mine.id, notes=("restore:error",))
+    return await asyncio.to_thread(_choose, proxy, making.result(), request, tenant, project, mine)
+
+
+def _read(body: bytes, api: str) -> Request:
+    looks = "responses" if b'"input"' in body and b'"messages"' not in body else "chat"
+    wire = protocol_of(_PATHS.get(api or looks, ""))
+    if wire is None:
+        raise ValueError(f"api is {api!r}; use chat, responses or messages")
+    return wire.read(body)
+
+
+def _choose(
+    proxy: "Proxy", restorer: "Restorer", request: Request, tenant: str, project: str, session: Session
+) -> Preview:  # fmt: skip
+    from lantern_proxy.restore.ask import Ask
+    from lantern_proxy.restore.passed_over import Passed
+    from lantern_proxy.restore.present import text_of
+
+    verdict, settings, asked = compare(session, request), proxy.config.restore, question(request)
+    ask = Ask(
+        tenant=tenant, project=project, session=session.id, left=session.abandoned,
+        present=text_of(request),
+        question=request.messages[asked].text if asked is not None else "",
+        summary=request.messages[verdict.anchor].text if verdict.is_loss and verdict.anchor is not None else "",
+        budget_chars=settings.budget_chars, now=time.time(), deadline=time.monotonic() + _PATIENCE_S,
+    )  # fmt: skip
+    blocks: list[Restored] = []
+    if verdict.is_loss and (loss := restorer.at_compaction(ask)) is not None:
+        blocks.append(loss)
+        ask = replace(
+            ask, present=f"{ask.present}\n{loss.text}", shown=frozenset(placed.passage.id for placed in loss.placed)
+        )
+    passed = ask.passed.told
+    if ask.question and (verdict.is_loss or session.lost):
+        ask = replace(ask, budget_chars=settings.question_chars, passed=Passed())
+        evidence = restorer.for_question(ask)
+        blocks += [evidence] if evidence is not None else []
+        passed += ask.passed.told
+    return Preview(
+        tenant=tenant, session=session.id, event=verdict.event, gone=len(verdict.gone), blocks=tuple(blocks),
+        refused=tuple(_refused(proxy, tenant, session.id)), passed=passed, notes=tuple(dict.fromkeys(ask.notes)),
+    )  # fmt: skip
+
+
+def _refused(proxy: "Proxy", tenant: str, session: str) -> list[dict[str, Any]]:
+    archive = proxy.writer.archive
+    marked = archive.of(tenant).marked(limit=200) if archive is not None else []
+    return [
+        {"passage": m.passage.id, "why": f"marked {m.passage.verdict}", "text": m.passage.text[:400]}
+        for m in marked
+        if m.passage.session == session and m.passage.verdict in reinforce.REFUSED
+    ]

@@ -1,0 +1,136 @@
+"""An answered exchange as the archive keeps it. Runs on the writer's thread, on values that no request changes."""
+
+import json
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from lantern_proxy import chunk
+from lantern_proxy.archive import Record, RequestRow
+from lantern_proxy.compaction_place import is_spoken
+from lantern_proxy.config import Config
+from lantern_proxy.config_safety import PrivacyConfig
+from lantern_proxy.follow import Step
+from lantern_proxy.history import Session, keys_of
+from lantern_proxy.proxy.exchange import Exchange
+from lantern_proxy.record import asked, session_row, unkept_row
+from lantern_proxy.redact import Cleaner
+from lantern_proxy.turn import SYSTEM, Answer, Filed, Passage
+
+
+class Privacy(Cleaner):
+    """What of an exchange may be archived: the rules of `privacy:`, and a client's own `x-lantern-archive: off`.
+
+    Used by the writer's thread alone, but for `found`.
+    """
+
+    def __init__(self, config: PrivacyConfig) -> None:
+        super().__init__(config.redact, config.patterns, config.skip_roles)
+        self._config = config
+
+    def archives(self, exchange: Exchange) -> bool:
+        """May the text of this exchange be kept?"""
+        if exchange.arrival.header("x-lantern-archive").strip().lower() == "off":
+            return False
+        model = exchange.request.model if exchange.request else ""
+        return not (
+            any(fnmatchcase(exchange.arrival.path, each) for each in self._config.skip_paths)
+            or any(fnmatchcase(model, each) for each in self._config.skip_models)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came of an exchange that belongs to a session."""
+
+    step: Step
+    session: Session
+    """As it is after the answer."""
+    answer: Answer
+    filed: tuple[Filed, ...]
+    """Messages of the answer."""
+    status: int
+    """What the client got; 0: nothing."""
+    error: str
+
+
+def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: Privacy) -> Record:
+    step, session, said = answered.step, answered.session, (*answered.step.filed, *answered.filed)
+    if not privacy.archives(exchange):
+        return _unkept(exchange, step, session, said, answered.status)
+    messages = privacy.clean(tuple(_clipped(each, config.archive.max_message_chars) for each in said))
+    named = [*answered.answer.ids, *(value for f in messages for value in f.message.ids), session.family, session.id]
+    return Record(
+        tenant=exchange.tenant, project=exchange.project, session=session_row(session, privacy.said), messages=messages,
+        request=_request_row(exchange, answered.status, answered.error, privacy),
+        head=() if session.side else keys_of(session.head),
+        ids=tuple(dict.fromkeys(filter(None, named))), lost=step.verdict.gone if step.verdict.is_loss else (),
+        uncut=_uncut(step, session, messages),
+        passages=_turn(session, exchange.at, privacy) if config.restore.recipe == "lantern" else (),
+        blocks=tuple(exchange.blocks), passed=tuple(exchange.passed),
+    )  # fmt: skip
+
+
+def _unkept(exchange: Exchange, step: Step, session: Session, filed: tuple[Filed, ...], status: int) -> Record:
+    """That there was a request, without a word of it, and what has to stay out when the client sends it again."""
+    request = RequestRow(
+        id=exchange.id, at=exchange.at, api=session.api, path=exchange.arrival.path, event=exchange.event,
+        status=status, restored=exchange.restored, chars=exchange.chars, ms=exchange.ms,
+        degraded=tuple(dict.fromkeys(exchange.degraded)), gone=len(step.verdict.gone),
+    )  # fmt: skip
+    return Record(
+        tenant=exchange.tenant, project=exchange.project, session=unkept_row(session), request=request, unkept=filed,
+        ids=tuple(filter(None, (session.family, session.id))), blocks=tuple(exchange.blocks),
+    )  # fmt: skip
+
+
+def _clipped(filed: Filed, most_chars: int) -> Filed:
+    """A message that is longer than the archive takes, up to there; its fingerprint still stands for all of it."""
+    message = filed.message
+    if len(message.raw) <= most_chars or sum(len(i.text) for i in message.items) <= most_chars:
+        return filed
+    items, room = [], most_chars
+    for item in message.items:
+        items.append(replace(item, text=item.text[:room]))
+        room -= len(items[-1].text)
+    raw = json.dumps({"role": message.role, "content": "\n".join(i.text for i in items if i.text)}).encode()
+    return replace(filed, message=replace(message, items=tuple(items), raw=raw))
+
+
+def _request_row(exchange: Exchange, status: int, error: str, privacy: Privacy) -> RequestRow:
+    request, step = exchange.request, exchange.step
+    return RequestRow(
+        id=exchange.id, at=exchange.at, api=request.api if request else "", path=exchange.arrival.path,
+        model=request.model if request else "", event=exchange.event, status=status,
+        query=asked(request, privacy.said) if request else "",
+        restored=exchange.restored, chars=exchange.chars, ms=exchange.ms,
+        degraded=tuple(dict.fromkeys(exchange.degraded)), gone=len(step.verdict.gone) if step else 0, error=error,
+        size=len(exchange.plain),
+    )  # fmt: skip
+
+
+def _uncut(step: Step, session: Session, messages: tuple[Filed, ...]) -> tuple[str, ...]:
+    """What becomes passages. A summary that stands for lost text does not: it would crowd out what it lost."""
+    at = step.verdict.anchor if step.event == "compacted" else None
+    summary = session.head[at].key if at is not None and at < len(session.head) else ""
+    spoken = (f for f in messages if not f.side and f.message.role not in SYSTEM)
+    return tuple(f.key for f in spoken if f.key != summary)
+
+
+def _turn(session: Session, now: float, privacy: Privacy) -> tuple[Passage, ...]:
+    """The summary of the turn that the session is in: its last user text and everything since."""
+    start = max((at for at, e in enumerate(session.head) if is_spoken(e.message)), default=None)
+    if start is None or session.side:
+        return ()
+    entries = session.head[start:]
+    filed = [
+        Filed(
+            key=e.key,
+            position=session.position - len(entries) + n,
+            turn=session.turn,
+            message=e.message,
+            created_at=now,
+        )
+        for n, e in enumerate(entries)
+    ]
+    summary = chunk.turn_passage(privacy.clean(tuple(filed)), session.id)
+    return (summary,) if summary else ()

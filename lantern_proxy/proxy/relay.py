@@ -1,0 +1,301 @@
+"""One answer on its way to the client: bytes as they arrive, and the copy that is archived.
+
+Only the last bytes are held until the turn is on disk, so that what a client saw to its end is never lost.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
+
+from starlette.types import Message, Receive, Send
+
+from lantern_proxy.proxy import INLINE_BYTES, Proxy
+from lantern_proxy.proxy.exchange import Exchange, settled
+from lantern_proxy.upstream import Upstream, UpstreamAnswer, UpstreamError
+from lantern_proxy.wire.http import Arrival, Header, decoded, outgoing, returning
+from lantern_proxy.wire.json import WireError
+from lantern_proxy.wire.sse import TERMINAL_BYTES, is_stream, is_terminal
+
+log = logging.getLogger("lantern.proxy")
+
+_KEPT_BYTES = 64 * 1024 * 1024
+"""Most of an answer that is kept for the archive; the client gets all of it."""
+_UNWATCHED_S = 0.01
+"""A client that hangs up is noticed from then on; most requests that cost something take longer."""
+_REFUSALS = (400, 413, 422)
+_TOO_LONG = (
+    "context_length", "context length", "context window", "context limit", "maximum context", "prompt is too long",
+    "too many tokens", "input is too long", "maximum number of tokens", "token limit", "too_large", "tokens > ",
+)  # fmt: skip
+"""How upstreams say that a request does not fit its model's window."""
+
+
+class ClientLeft(Exception):
+    """The client hung up before all of its request was here."""
+
+
+@dataclass(slots=True)
+class Relay:
+    """Forwards one request and relays its answer. `exchange` is None where memory is off."""
+
+    proxy: Proxy
+    upstream: Upstream
+    arrival: Arrival
+    exchange: Exchange | None
+    send: Send
+    upload: "Upload | None" = None
+    """A body that is still coming, which then goes on as it comes."""
+    status: int = 0
+    head: Message | None = None
+    """The head of the answer, until it goes out."""
+    streamed: bool = False
+    encoding: str = ""
+    length: int = -1
+    passed: int = 0
+    tail: bytes = b""
+    kept: bytearray = field(default_factory=bytearray)
+    complete: bool = False
+    archived: bool = False
+    over: bool = False
+    left: bool = False
+    error: str = ""
+    watching: "asyncio.Task[None] | None" = None
+
+    async def run(self, receive: Receive) -> None:
+        """Forward and relay; a client that hangs up ends the upstream's work at once, and what came is archived."""
+        relaying = asyncio.current_task()
+        assert relaying is not None
+        watch = partial(self._start_watching, receive, relaying)
+        timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, watch)
+        try:
+            await self._forward()
+        except ClientLeft:
+            self.left = True
+        except asyncio.CancelledError:
+            relaying.uncancel()
+            if not self.left:
+                await self._stop()
+        finally:
+            self.over = True
+            timer.cancel()
+            if self.watching is not None:
+                self.watching.cancel()
+            with suppress(asyncio.CancelledError):  # the server stops: what was submitted is written without us
+                await self._archive(at_once=True)
+
+    async def _stop(self) -> None:
+        """The server has waited long enough. An answer that began ends without an end, which its client sees."""
+        self.error = "lantern was stopped"
+        if self.head is not None or not self.status:
+            self.head, self.status = None, 503
+            await _answer_stopped(self.send, self.exchange.told() if self.exchange else [])
+
+    def _start_watching(self, receive: Receive, relaying: "asyncio.Task[None]") -> None:
+        self.watching = asyncio.get_running_loop().create_task(self._watch(receive, relaying))
+
+    async def _watch(self, receive: Receive, relaying: "asyncio.Task[None]") -> None:
+        if self.upload is not None:
+            await self.upload.done.wait()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not self.over:
+            self.left, self.error = True, "the client hung up"
+            relaying.cancel()
+
+    async def _forward(self) -> None:
+        try:
+            answer = await self._call()
+            if self.exchange is not None:
+                self.exchange.lap("upstream")
+        except UpstreamError as error:
+            self.error, self.status = str(error), error.status
+            log.warning("%s; %s gets %d", error, self._named(), error.status)
+            told = self.exchange.told() if self.exchange else []
+            failure = {"error": {"message": f"lantern: {error}", "type": "upstream_error", "code": None}}
+            await answer_json(self.send, error.status, failure, told)
+            return
+        finally:
+            if self.upload is not None:  # what comes of it now is for nobody: _watch lets it pass
+                self.upload.done.set()
+        if answer.status >= 500:
+            log.warning("upstream answered %d to %s", answer.status, self._named())
+        try:
+            await self._relay(answer)
+        finally:
+            await answer.close()
+
+    def _named(self) -> str:
+        """This request, for the log: the query is left out, since some put their key there."""
+        shown = ascii(f"{self.arrival.method} {self.arrival.path}")[1:-1]
+        return f"{shown} ({self.exchange.id})" if self.exchange else shown
+
+    async def _call(self) -> UpstreamAnswer:
+        """The upstream's answer; asked once more without our blocks when it refuses the request for its length."""
+        arrival, exchange = self.arrival, self.exchange
+        if exchange is None:
+            headers = outgoing(arrival.headers)
+            if self.upload is None:
+                return await self._ask(headers, arrival.body)
+            length = arrival.header("content-length").encode()
+            return await self._ask([*headers, (b"content-length", length)] if length else headers, self.upload)
+        answer = await self._ask(exchange.headers, exchange.body)
+        if answer.status in _REFUSALS and exchange.inserts and await _is_for_length(answer):
+            self.proxy.take_back(exchange, "restore:length")
+            return await self._ask(exchange.headers, exchange.body)
+        return answer
+
+    async def _ask(self, headers: list[Header], body: "bytes | Upload") -> UpstreamAnswer:
+        arrival, request = self.arrival, self.exchange.request if self.exchange else None
+        model = request.model if request else ""
+        return await self.upstream.send(arrival.method, arrival.path, arrival.query, headers, body, model=model)
+
+    async def _relay(self, answer: UpstreamAnswer) -> None:
+        self.status, self.encoding = answer.status, answer.header("content-encoding")
+        self.streamed = answer.header("content-type").startswith("text/event-stream")
+        length = answer.header("content-length")
+        self.length = int(length) if length.isdigit() else -1
+        headers = returning(answer.headers, answer.status) + (self.exchange.told() if self.exchange else [])
+        self.head = {"type": "http.response.start", "status": answer.status, "headers": headers}
+        if not answer.is_here:  # else it waits for its body, to go out with it
+            await self._begin()
+        try:
+            async for chunk in answer.chunks():
+                last = answer.is_here
+                if self.exchange is not None and not self.archived:
+                    await self._keep(chunk, last)
+                await self._begin()
+                self.over = last
+                await self.send({"type": "http.response.body", "body": chunk, "more_body": not last})
+        except UpstreamError as error:
+            self.error = str(error)
+            log.warning("%s; the client's connection is broken off, too", error)
+            return  # without an end, so that the server closes the connection and the client sees that it is broken
+        if not self.over:
+            self.complete = True
+            await self._archive()
+            await self._begin()
+            self.over = True
+            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _begin(self) -> None:
+        """Let the head of the answer go out, unless it did."""
+        head, self.head = self.head, None
+        if head is not None:
+            await self.send(head)
+
+    async def _keep(self, chunk: bytes, last: bool) -> None:
+        """Keep a copy of the answer; before its last bytes go on, the turn is archived."""
+        self.passed += len(chunk)
+        if len(self.kept) < _KEPT_BYTES:
+            self.kept += chunk
+        if self.streamed:
+            seen = self.tail + chunk
+            self.complete, self.tail = is_terminal(seen), seen[-TERMINAL_BYTES:]
+        if last or self.complete or self.passed == self.length:
+            self.complete = True
+            await self._archive()
+
+    async def _archive(self, *, at_once: bool = False) -> None:
+        """Archive once; wait for the disk, but not longer than a person would not notice.
+
+        at_once: without waiting for others first, where a client that hangs up would take the record along
+        """
+        if self.exchange is None or self.archived:
+            return
+        if not at_once:
+            await self.proxy.gate.enter()
+        self.archived = True
+        body = self._answer()
+        streamed = self.streamed or is_stream(body)  # some servers call their events something else, or nothing
+        done = self.complete or (streamed and is_terminal(body[-TERMINAL_BYTES:]))
+        filing = self.proxy.file(
+            self.exchange, self.status, body, streamed=streamed, complete=done, error=self.error
+        )  # short ones are filed at once; of others a client that hangs up meanwhile must not take the record along
+        writing = await (filing if len(body) <= INLINE_BYTES else asyncio.shield(asyncio.ensure_future(filing)))
+        if writing is not None and not await settled(writing, self.proxy.hold_s):
+            self.proxy.degraded["archive:slow"] += 1
+
+    def _answer(self) -> bytes:
+        try:
+            return decoded(bytes(self.kept), self.encoding, whole=False)
+        except WireError:
+            self.proxy.degraded["answer:encoding"] += 1
+            return b""
+
+
+class Upload:
+    """The body of a request, piece by piece as the client sends it."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.done = asyncio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in pieces(self._receive):
+            yield piece
+        self.done.set()
+
+
+async def has_come(arrival: Arrival, receive: Receive, send: Send) -> bool:
+    """Take all of a request's body; False when it does not come: the client left, or has been told that we stop."""
+    try:
+        arrival.body = await _whole(receive)
+    except ClientLeft:
+        return False
+    except asyncio.CancelledError:  # the server has drained long enough
+        await _answer_stopped(send)
+        return False
+    return True
+
+
+async def _whole(receive: Receive) -> bytes:
+    """All of a request's body. Raises ClientLeft when it ends before its end."""
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        return cast(bytes, message.get("body", b""))
+    if message["type"] == "http.disconnect":
+        raise ClientLeft
+    return b"".join([message.get("body", b""), *[piece async for piece in pieces(receive)]])
+
+
+async def pieces(receive: Receive) -> AsyncIterator[bytes]:
+    """The body of a request as it comes. Raises ClientLeft when it ends before its end."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        if piece := message.get("body", b""):
+            yield piece
+        if not message.get("more_body", False):
+            return
+
+
+async def _is_for_length(answer: UpstreamAnswer) -> bool:
+    """Was the request refused because it is too long? The body is read; when it was for something else, it stays to be
+    relayed."""
+    body = await answer.read()
+    try:
+        text = decoded(body, answer.header("content-encoding")).decode("utf-8", "replace").lower()
+    except WireError:
+        return False
+    return any(words in text for words in _TOO_LONG)
+
+
+async def answer_json(send: Send, status: int, body: object, headers: list[Header]) -> None:
+    """An answer of our own."""
+    data = json.dumps(body).encode()
+    head = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": data})
+
+
+async def _answer_stopped(send: Send, told: Sequence[Header] = ()) -> None:
+    """The server stops, and nothing of the answer was sent yet."""
+    message = "lantern is being stopped; send the request again"
+    headers = [(b"retry-after", b"1"), (b"connection", b"close"), *told]
+    await answer_json(send, 503, {"error": {"message": message, "type": "api_error", "code": None}}, headers)

@@ -1,0 +1,263 @@
+"""What a request gets back before it goes out: the blocks of its session's ledger, and new ones for what it lacks.
+
+    await restoring.put_back(exchange, request, step, deadline)     # into exchange.body
+
+Blocks are chosen in threads of their own; one that is late is left out, and owed.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from lantern_proxy.archive import ArchiveError
+from lantern_proxy.compaction_place import place, question
+from lantern_proxy.config import Config
+from lantern_proxy.follow import Step
+from lantern_proxy.history import Session
+from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
+from lantern_proxy.proxy.ledger import Key, Ledgers, entry, replay
+from lantern_proxy.proxy.writer import Writer
+from lantern_proxy.restore.breaker import Breaker
+from lantern_proxy.restore.budget import budget_chars, sample_of
+from lantern_proxy.turn import Block, BlockKind, Request, Restored
+from lantern_proxy.wire.json import Insert, Place, WireError
+
+if TYPE_CHECKING:
+    from lantern_proxy.restore.ask import Ask
+    from lantern_proxy.restore.restorer import Restorer
+
+_LOOKING = 0.6
+"""Share of the deadline in which a restore looks for passages; the rest is for packing what it has by then."""
+_CATCHING_UP = 0.3
+"""Share of the deadline in which a restore waits for the passages of the turns before."""
+_WARM_MESSAGES, _WARM_BESIDE, _WARM_SESSIONS = 24, 4, 64
+"""How many new messages of a session are read before a restore needs them, how many when there is a side call of it,
+and for how many sessions that is remembered."""
+_REMEMBERED = 1_024
+"""Sessions of which the rest is remembered."""
+
+
+class Restoring:
+    """The ledgers, and the threads that choose blocks. Close it."""
+
+    def __init__(self, config: Config, writer: Writer, failing_open: Callable[[Exchange, str], FailingOpen]) -> None:
+        self._config, self._writer, self._failing_open = config, writer, failing_open
+        self._breaker = Breaker()
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
+        self._ledgers = Ledgers(self._read_ledger)
+        self._owed: dict[Key, None] = {}
+        """Sessions whose loss block was late, failed or has no place: they get it with their next question."""
+        self._caught_up: dict[Key, None] = {}
+        """Sessions all of whose lost turns are known to be cut into passages."""
+        self._warmed: dict[Key, int] = {}
+        """Session -> how many messages it had when its index was opened ahead."""
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def forget_all(self) -> None:
+        """What was put back before is read from the archive again."""
+        self._ledgers.forget_all()
+        self._caught_up.clear()
+
+    def strike(self, exchange: Exchange) -> None:
+        """Take back what this request brought: the upstream refused it."""
+        self._ledgers.strike((exchange.tenant, exchange.session), exchange.blocks)
+
+    def _read_ledger(self, key: Key) -> list[Block]:
+        archive = self._writer.archive
+        return archive.of(key[0]).blocks(key[1]) if archive else []
+
+    async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
+        """Replay the ledger, add to it what this request needs, and write both into the request."""
+        key, new = (exchange.tenant, exchange.session), step.event == "new"
+        if self._writer.making is None and (not new or any(m.role == "assistant" for m in request.messages)):
+            await self._begin(deadline)
+        if step.verdict.is_loss or step.session.lost:
+            self._notice_forgotten()
+        elif self._ledgers.is_empty(key, new=new):
+            return
+        async with self._ledgers.of(key, new=new) as ledger:
+            again = replay(ledger, request, step.verdict.kept)
+            exchange.inserts = [insert for _, insert in again]
+            exchange.shown = [block.restored for block, _ in again]
+            if step.verdict.gone and _is_homeless(ledger, exchange.shown):
+                self._owe(key)
+            if self._writer.archive is not None and (step.verdict.is_loss or step.session.lost):
+                with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
+                    if step.verdict.is_loss or step.verdict.gone or key not in self._caught_up:
+                        self._expect(exchange, request, step)
+                        await self._catch_up(exchange, deadline)
+                    await self._add_blocks(exchange, request, step, deadline)
+            if exchange.inserts:  # what is replayed stays, whatever became of the new
+                self._write_blocks(exchange)
+            ledger += exchange.blocks
+
+    def _notice_forgotten(self) -> None:
+        """What another process has forgotten just now must not be replayed."""
+        with suppress(ArchiveError):
+            if self._writer.notice():
+                self.forget_all()
+
+    async def _catch_up(self, exchange: Exchange, deadline: float) -> None:
+        """Wait until the turns before this one, which it may lack, are cut into passages, but not for long."""
+        if self._writer.problem:
+            return
+        key, most_s = (exchange.tenant, exchange.session), (deadline - time.monotonic()) * _CATCHING_UP
+        session = exchange.session if self._config.restore.scope == "session" else ""
+        if await settled(self._writer.cut_up(exchange.tenant, session), max(0.0, most_s)):
+            _remember(self._caught_up, key)
+        else:
+            self._caught_up.pop(key, None)
+            exchange.degraded.append("restore:behind")
+
+    def _expect(self, exchange: Exchange, request: Request, step: Step) -> None:
+        """Have the question read while its session is cut and a loss block is made."""
+        asked, restorer = _asked_anew(exchange, request, step), self._writer.restorer
+        if asked is not None and restorer is not None:
+            self._threads.submit(restorer.expect, step.verdict.asked or request.messages[asked].text)
+
+    def _write_blocks(self, exchange: Exchange) -> None:
+        assert exchange.wire is not None
+        try:
+            exchange.body = exchange.wire.inject(exchange.plain, exchange.inserts)
+            exchange.headers = [h for h in exchange.headers if h[0] != b"content-encoding"]
+        except WireError:
+            exchange.drop_blocks("restore:place")
+            raise
+
+    async def _add_blocks(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
+        """The loss block where the history was lost, and the question block in the text that waits for an answer."""
+        config, verdict = self._config.restore, step.verdict
+        asked, anew = question(request), _asked_anew(exchange, request, step)
+        asked_text = verdict.asked or (request.messages[asked].text if asked is not None else "")
+        key = (exchange.tenant, exchange.session)
+        spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
+        if spot is None and anew is not None and (verdict.is_loss or key in self._owed):
+            spot = anew, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
+        if spot is not None or verdict.is_loss:
+            self._owe(key)  # until it is there, whatever goes wrong
+        if self._breaker.open(time.monotonic()):
+            exchange.degraded.append("restore:resting")
+            return
+        if spot is not None:
+            summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
+            ask = self._ask(
+                exchange, request, step, self._room(config.budget_chars, request), deadline, asked_text, summary
+            )
+            if await self._add(exchange, request, spot[0], spot[1], ask, "loss", deadline):
+                self._owed.pop(key, None)
+        if anew is not None:
+            ask = self._ask(
+                exchange, request, step, self._room(config.question_chars, request), deadline, asked_text, ""
+            )
+            await self._add(exchange, request, anew, "inside", ask, "question", deadline)
+
+    def _owe(self, key: Key) -> None:
+        _remember(self._owed, key)
+
+    def _room(self, most_chars: int, request: Request) -> int:
+        """Characters that a block may have for this request's model."""
+        sample = sample_of(message.text for message in reversed(request.messages))
+        return budget_chars(most_chars, self._config.restore, request.model, sample)
+
+    def _ask(
+        self, exchange: Exchange, request: Request, step: Step, budget: int, deadline: float, asked: str, summary: str
+    ) -> "Ask":
+        from lantern_proxy.restore.ask import Ask
+        from lantern_proxy.restore.present import text_of
+
+        packing_s = (1 - _LOOKING) * self._config.restore.deadline_ms / 1000
+        return Ask(
+            tenant=exchange.tenant, project=exchange.project, session=exchange.session,
+            present="\n".join([text_of(request), *(" ".join(insert.text.split()) for insert in exchange.inserts)]),
+            shown=frozenset(p.passage.id for restored in exchange.shown for p in restored.placed),
+            left=step.session.abandoned, question=asked, summary=summary, budget_chars=budget, now=exchange.at,
+            deadline=deadline - packing_s,
+        )  # fmt: skip
+
+    async def _add(
+        self, exchange: Exchange, request: Request, at: int, how: Place, ask: "Ask", kind: BlockKind, deadline: float
+    ) -> bool:
+        """Choose one block and enter it into the ledger; False when the deadline came first."""
+        restorer = await self._restorer(exchange, deadline)
+        if restorer is None:
+            return False
+        choose = restorer.at_compaction if kind == "loss" else restorer.for_question
+        work = asyncio.get_running_loop().run_in_executor(self._threads, choose, ask)
+        healthy = False
+        try:
+            patience = self._config.rerank.model_timeout_ms / 1_000 if self._config.rerank.model else 0.0
+            restored = await asyncio.wait_for(work, max(0.001, deadline + patience - time.monotonic()))
+            healthy = True
+        except TimeoutError:
+            exchange.degraded.append("restore:deadline")
+            return False
+        finally:
+            self._breaker.record(healthy, time.monotonic())
+        exchange.degraded += ask.notes
+        exchange.passed += ask.passed.told
+        if restored is not None and exchange.wire is not None:
+            spot = exchange.wire.settle_place(request, at, how)
+            exchange.blocks.append(entry(ask.session, request, at, spot, restored, by=exchange.id, now=exchange.at))
+            exchange.inserts.append(Insert(at, spot, restored.text))
+            exchange.shown.append(restored)
+        return True
+
+    async def _begin(self, deadline: float) -> None:
+        """There is a history now, and the next request may lack some of it: have the restorer made.
+
+        Waits for it, once in the life of a process, since what it imports competes with the requests that follow.
+        """
+        making = self._writer.want_restorer()
+        if making is not None:
+            await settled(making, max(0.0, deadline - time.monotonic()))
+
+    async def _restorer(self, exchange: Exchange, deadline: float) -> "Restorer | None":
+        """None, which is told, when it is not made in time. Raises what making it raised."""
+        making = self._writer.want_restorer()
+        if making is not None and await settled(making, max(0.0, deadline - time.monotonic())):
+            return making.result()
+        if "restore:warming" not in exchange.degraded:
+            exchange.degraded.append("restore:warming")
+        return None
+
+    def warm(self, exchange: Exchange, session: Session, main: Session) -> None:
+        """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late.
+
+        Again when a third of it is new, and with a side call, which may write its summary: what was said since has not
+        been read yet. main: what a side call belongs to
+        """
+        key, restorer = (exchange.tenant, main.id), self._writer.restorer
+        warmed = self._warmed.get(key, 0)
+        enough = _WARM_BESIDE if session.side else warmed // 2 or _WARM_MESSAGES
+        if restorer is None or main.position - warmed < enough:
+            return
+        self._warmed.pop(key, None)
+        while len(self._warmed) >= _WARM_SESSIONS:
+            self._warmed.pop(next(iter(self._warmed)))
+        self._warmed[key] = main.position
+        self._threads.submit(restorer.warm, exchange.tenant, exchange.project, main.id)
+
+
+def _asked_anew(exchange: Exchange, request: Request, step: Step) -> int | None:
+    """The message that waits for an answer, if the session did not hold it before."""
+    asked = question(request)
+    return asked if asked is not None and step.verdict.kept[asked] is None and exchange.event != "retry" else None
+
+
+def _remember(keys: dict[Key, None], key: Key) -> None:
+    """Those named last are kept."""
+    keys.pop(key, None)
+    keys[key] = None
+    if len(keys) > _REMEMBERED:
+        keys.pop(next(iter(keys)))
+
+
+def _is_homeless(ledger: Sequence[Block], shown: Sequence[Restored]) -> bool:
+    """Is the newest loss block not in the request, since the message that it rode in is gone?"""
+    newest = next((block.restored for block in reversed(ledger) if block.restored.kind == "loss"), None)
+    return newest is not None and all(restored is not newest for restored in shown)

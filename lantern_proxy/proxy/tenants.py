@@ -1,0 +1,199 @@
+"""Whose request is it, and what is known of that tenant's sessions: in memory, and behind it in the archive."""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
+
+from lantern_proxy.archive import Archive, ArchiveError, SessionRow
+from lantern_proxy.config import Config
+from lantern_proxy.follow import recall
+from lantern_proxy.history import Session, chains, place_key
+from lantern_proxy.proxy.writer import Writer
+from lantern_proxy.record import session_of
+from lantern_proxy.session import RECENT_S, Known, Link, forget, link
+from lantern_proxy.turn import Filed, Identity, Request
+
+log = logging.getLogger("lantern.proxy")
+
+_SESSIONS, _BYTES = 4_096, 192 << 20
+"""Sessions of all tenants, and what they take in memory, beyond which the tenant seen longest ago is dropped."""
+_RECENT = 32
+"""Sessions of a tenant that are read from the archive when a request of it fits none that is known."""
+_PROBED = 20
+"""Messages of a request that are looked up in the archive when memory knows none."""
+_WAIT_S = 1.0
+"""Most seconds that a request waits for what the archive has of its own session."""
+_RECENT_WAIT_S = 0.15
+"""Most seconds that a request waits for other sessions, which only a summary could be traced to."""
+
+_Archived = tuple[Session, list[Filed], tuple[str, ...]]
+Key = tuple[str, str]
+"""(tenant, project): nothing is ever linked across two of them."""
+
+
+@dataclass(slots=True)
+class _Mine:
+    """What is known of one tenant."""
+
+    known: Known = field(default_factory=Known)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    reading: "asyncio.Task[None] | None" = None
+    """The one that reads the tenant's recent sessions, once in the life of this record."""
+
+
+class Tenants:
+    """What is known of everyone's sessions."""
+
+    def __init__(self, config: Config, *, sessions: int = _SESSIONS) -> None:
+        self.writer: Writer | None = None
+        """Set once, before the first request: the writer tells us when it opens another file."""
+        self._groups = {key.lower(): name for name, tenant in config.tenants.items() for key in tenant.keys_sha256}
+        self._salt = secrets.token_bytes(32)
+        self._most = sessions
+        self._mine: OrderedDict[Key, _Mine] = OrderedDict()
+
+    def forget_all(self) -> None:
+        """Another archive file: what was remembered is not in it, so the next requests file it anew."""
+        self._mine.clear()
+
+    def of(self, credential: str) -> str:
+        """The tenant that a credential stands for: the config's name for it, else its HMAC under the archive's secret.
+
+        While there is no archive a secret of this process serves, and nothing is kept under it.
+        """
+        if named := self.named(credential):
+            return named
+        archive = self.writer.archive if self.writer else None
+        if archive is not None:
+            return archive.tenant_of(credential)
+        bare = credential.encode("utf-8", "surrogatepass")
+        return f"t_{hmac.digest(self._salt, bare, 'sha256').hex()[:24]}"
+
+    def named(self, credential: str) -> str:
+        """The tenant that the config names for a credential; empty when it names none."""
+        if not self._groups:
+            return ""
+        return self._groups.get(hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest(), "")
+
+    def remembered(self, key: Key) -> Known | None:
+        """What memory has of `key`; None when it was dropped."""
+        mine = self._mine.get(key)
+        return mine.known if mine else None
+
+    async def known(self, key: Key, request: Request, identity: Identity, now: float) -> tuple[Known, Link]:
+        """Sessions of `key`, and which of them the request belongs to: for follow(), before anything else is awaited.
+
+        The archive is asked when memory does not know the request's own session, or little speaks for the one it has:
+        first for those that hold its ids and messages, then, once, for those last seen.
+        """
+        mine = self._mine.get(key)
+        if mine is None:
+            mine = self._mine[key] = _Mine()
+        self._mine.move_to_end(key)
+        found = link(mine.known, request, identity, now)
+        if found.session is None:
+            self._make_room()
+        elif not found.scanty:
+            return mine.known, found
+        return mine.known, await self._brought(mine, key, request, identity, now, found)
+
+    async def _brought(
+        self, mine: _Mine, key: Key, request: Request, identity: Identity, now: float, found: Link
+    ) -> Link:
+        """The same, after a look into the archive. Linked anew after each wait in which something came."""
+        known, seen = mine.known, mine.known.changes
+
+        def anew(found: Link) -> Link:
+            nonlocal seen
+            if known.changes == seen:
+                return found
+            seen = known.changes
+            return link(known, request, identity, now)
+
+        async with mine.lock:
+            found = anew(found)
+            values = _names_of(request, identity) if found.session is None or found.scanty else ()
+            if values:
+                await _at_most(_WAIT_S, asyncio.create_task(self._bring(mine, key, values)))
+                found = anew(found)
+            if mine.reading is None and found.session is None:
+                mine.reading = asyncio.create_task(self._bring(mine, key, None))
+            if mine.reading is not None and not mine.reading.done():
+                await _at_most(_RECENT_WAIT_S, mine.reading)
+                found = anew(found)
+        return found
+
+    def _make_room(self) -> None:
+        """A session may come: let go of tenants, but for the last one and those that wait for an answer."""
+        many = sum(len(mine.known.sessions) for mine in self._mine.values())
+        held = self.size_bytes
+        for key in list(self._mine)[:-1]:
+            if many <= self._most and held <= _BYTES:
+                return
+            mine = self._mine[key]
+            known = mine.known
+            if not (mine.lock.locked() or any(known.in_flight.values())):
+                many, held = many - len(known.sessions), held - known.size_bytes
+                del self._mine[key]
+
+    @property
+    def size_bytes(self) -> int:
+        """What is remembered, about."""
+        return sum(mine.known.size_bytes for mine in self._mine.values())
+
+    def rest(self, now: float) -> None:
+        """Nobody asks for a while: let go of sessions that no request would be traced to without an id or its history,
+        and the archive has those."""
+        for key, mine in list(self._mine.items()):
+            old = [s.id for s in mine.known.sessions.values() if now - s.last_seen_at > RECENT_S]
+            forget(mine.known, *old)
+            if not mine.known.sessions and not mine.lock.locked():
+                del self._mine[key]
+
+    async def _bring(self, mine: _Mine, key: Key, values: Sequence[str] | None) -> None:
+        held = frozenset(mine.known.sessions)
+        for session, filed, head in await asyncio.to_thread(self._read, key, values, held):
+            if session.id not in mine.known.sessions:
+                recall(mine.known, session, filed, head)
+
+    def _read(self, key: Key, values: Sequence[str] | None, held: Set[str]) -> list[_Archived]:
+        """The sessions that hold any of `values`, or those last seen, without those in `held`; oldest first."""
+        tenant, project = key
+        archive = self.writer.archive if self.writer else None
+        if archive is None:
+            return []
+        try:
+            mine = archive.of(tenant)
+            rows = [row for row in _rows(archive, tenant, project, values) if row.id not in held]
+            rows.sort(key=lambda row: row.last_seen_at)
+            return [(session_of(row), mine.messages(row.id), mine.head(row.id)) for row in rows]
+        except ArchiveError as error:
+            log.warning("sessions in the archive cannot be read: %s", error)
+            return []
+
+
+async def _at_most(seconds: float, task: "asyncio.Task[None]") -> None:
+    """Wait for `task`, which goes on when that takes too long."""
+    await asyncio.wait([task], timeout=seconds)
+
+
+def _rows(archive: Archive, tenant: str, project: str, values: Sequence[str] | None) -> Iterable[SessionRow]:
+    mine = archive.of(tenant)
+    if values is None:
+        return mine.sessions(limit=_RECENT, project=project)
+    found = [mine.session(id) for id in mine.holders(values)[:4]]
+    return [row for row in found if row is not None and row.project == project]
+
+
+def _names_of(request: Request, identity: Identity) -> list[str]:
+    """What the archive may know the request's session by: explicit ids, minted ids, names of its last messages."""
+    values = {value for _, value in (*identity.ids, *request.ids)}
+    values |= {value for m in request.messages for value in m.ids}
+    if any(m.role == "assistant" for m in request.messages):
+        values |= {place_key(chain) for chain in chains(request.messages)[-_PROBED:]}
+    return sorted(values)

@@ -1,0 +1,41 @@
+"""What a restore is asked, and what it tells besides the block."""
+
+import time
+from dataclasses import dataclass, field
+
+from lantern_proxy.restore.passed_over import Passed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a restore needs to know of one request."""
+
+    tenant: str
+    project: str
+    session: str
+    present: str
+    """Canonical text of everything the request holds, replayed blocks included."""
+    shown: frozenset[int] = frozenset()
+    """Passage ids in replayed blocks."""
+    left: frozenset[str] = frozenset()
+    """Keys of messages of branches that the client left: what was taken back is not restored."""
+    question: str = ""
+    """Text of the last user message."""
+    summary: str = ""
+    """Text that stands for what was lost, if there is any."""
+    budget_chars: int
+    now: float
+    """Unix seconds."""
+    deadline: float
+    """time.monotonic() value; past it, what there is by then is returned."""
+    notes: list[str] = field(default_factory=list, compare=False)
+    """Filled by the restore: what was skipped and why, also when there is nothing to put back."""
+    passed: Passed = field(default_factory=Passed, compare=False)
+    """Filled by the restore: the passages that it left out, also when there is nothing to put back."""
+
+    def late(self) -> bool:
+        if time.monotonic() < self.deadline:
+            return False
+        if "restore:deadline" not in self.notes:
+            self.notes.append("restore:deadline")
+        return True

@@ -1,0 +1,201 @@
+"""Passages that a request lacks, wholly or in part, as candidates for a block."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lantern_proxy import pack, reinforce, trust
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import RestoreConfig
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.cover import FILLER, Candidate, Part, term_weight
+from lantern_proxy.restore.entries import Entry
+from lantern_proxy.restore.lines import lost
+from lantern_proxy.restore.present import Present
+from lantern_proxy.restore.question import Evidence, Question, coverage, masses, sentence_worth
+from lantern_proxy.restore.salience import Place, likelihood
+from lantern_proxy.restore.scope import Scope
+from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, superseded
+from lantern_proxy.turn import Passage, Reason
+
+OFFERS, OFFER_TIMES = 20, 3
+"""Passages that the packer chooses from, when a question is known: at least so many, and then until their text is so
+many times the budget."""
+SHARPNESS = 1.0
+"""How fast the likelihood of being evidence falls with the fused score: by e a standard deviation."""
+SALIENCE = 0.25
+"""How likely a passage is to be asked for at all counts to this power, where the question is known."""
+_AHEAD = 32
+"""Passages that are read, and looked for in the request, at once."""
+PINNED = 4.0
+"""Times the worth of a passage that somebody pinned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where candidates come from, and by which rules they are refused."""
+
+    archive: Archive
+    restore: RestoreConfig
+    rates: reinforce.Rates
+
+    def lost_of(
+        self, scope: Scope, order: Sequence[int], present: Present, ask: Ask
+    ) -> tuple[list[Candidate], list[int]]:
+        """The first of `order` that the request lacks, wholly or in part, and their rows: OFFERS at least, and then
+        until their text is OFFER_TIMES the budget."""
+        most_chars = OFFER_TIMES * ask.budget_chars
+        candidates: list[Candidate] = []
+        rows: list[int] = []
+        for row, entry, reason in looked_at(scope, order, present, ask):
+            if (len(rows) >= OFFERS and most_chars <= 0) or ask.late():
+                break
+            if reason:
+                ask.passed.add(entry.passage, reason, row=row)
+                continue
+            candidate = candidate_of(entry, present, ask)
+            if any(entry.lines[i].salience > FILLER for i in candidate.lost):
+                candidates.append(candidate)
+                rows.append(row)
+                most_chars -= len(entry.flat)
+            else:
+                ask.passed.add(entry.passage, "filler" if candidate.lost else "present", row=row)
+        return self.alive(ask, candidates, rows)
+
+    def alive(
+        self, ask: Ask, candidates: Sequence[Candidate], rows: Sequence[int]
+    ) -> tuple[list[Candidate], list[int]]:
+        """Without what was pruned or refused since, or has too little confidence; as the archive has it now."""
+        now = self.archive.of(ask.tenant).plain_passages([c.passage.id for c in candidates])
+        found, kept = [], []
+        for candidate, row in zip(candidates, rows, strict=False):
+            passage = now.get(candidate.passage.id)
+            if passage is None or passage.text != candidate.passage.text:
+                continue  # a passage that was corrected since the scope was read has other lines
+            if reason := self.refused(passage):
+                ask.passed.add(passage, reason, value=passage.confidence, row=row)
+            else:
+                found.append(replace(candidate, passage=passage))
+                kept.append(row)
+        return found, kept
+
+    def refused(self, passage: Passage) -> Reason | None:
+        """Why a rule or a person keeps a passage out, if one does."""
+        if passage.verdict in reinforce.REFUSED:
+            return "verdict"
+        if not reinforce.retrievable(passage.confidence, self.rates):
+            return "confidence"
+        return None if trust.admitted(passage, self.restore.untrusted) else "untrusted"
+
+
+def looked_at(
+    scope: Scope, rows: Sequence[int], present: Present, ask: Ask
+) -> Iterator[tuple[int, Entry, Reason | None]]:
+    """Each of `rows` with its passage, and why the request lacks nothing of it, if so. Some are looked at ahead."""
+    for first in range(0, len(rows), _AHEAD):
+        some = rows[first : first + _AHEAD]
+        entries = scope.entries.of(some)
+        for row, entry, is_held in zip(some, entries, present.holds([e.flat for e in entries]), strict=True):
+            yield row, entry, "left" if entry.passage.message in ask.left else "present" if is_held else None
+
+
+def candidate_of(entry: Entry, present: Present, ask: Ask) -> Candidate:
+    """A passage with the lines that the request lacks; none when a replayed block shows it in other words."""
+    gone = lost(entry.passage, entry.lines, present)
+    if entry.passage.id in ask.shown and len(gone) == len(entry.lines):
+        gone = ()
+    return Candidate(entry.passage, entry.lines, gone)
+
+
+def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Choice:
+    """What of one passage some parts put into the block."""
+    candidate = candidates[taken[0].candidate]
+    said = [candidate.lines[i] for i in sorted(i for part in taken for i in part.lines)]
+    return pack.Choice(candidate.passage, tuple((line.start, line.end) for line in said))
+
+
+def replaced(candidates: Sequence[Candidate], ask: Ask) -> dict[tuple[int, int], int]:
+    """(candidate, line) -> turn of the later statement that replaces it, 0 for the request itself."""
+    where, statements = [], []
+    for c, candidate in enumerate(candidates):
+        passage = candidate.passage
+        for i, line in enumerate(candidate.lines) if passage.speaker in ("user", "assistant") else ():
+            if line.keys and len(line.flat) <= MOST_CHARS and not line.flat.startswith("```"):
+                where.append((c, i))
+                order = (passage.created_at, passage.position, i)
+                statements.append(Statement(line.flat, passage.turn, order, passage.speaker == "user"))
+    late = (math.inf, 0, 0)
+    statements += [Statement(text, 0, late, True) for text in of_request(ask.question, ask.present)]
+    return {where[n]: turn for n, turn in superseded(statements).items() if n < len(where)}
+
+
+def newest(candidates: Sequence[Candidate], ask: Ask) -> list[Candidate]:
+    """Without the lost lines that a later statement replaces."""
+    old = replaced(candidates, ask)
+    kept = [replace(c, lost=tuple(i for i in c.lost if (n, i) not in old)) for n, c in enumerate(candidates)]
+    for n, candidate in enumerate(kept):
+        if candidates[n].lost and not candidate.lost:
+            ask.passed.add(candidate.passage, "superseded", other=max(old.get((n, i), 0) for i in candidates[n].lost))
+    return kept
+
+
+def offers(
+    candidates: Sequence[Candidate], rows: Sequence[int], scope: Scope, evidence: Evidence, question: Question, ask: Ask
+) -> list[pack.Offer]:
+    """What the packer may take of each candidate."""
+    old, mass = replaced(candidates, ask), masses(scope, question)
+    made = [
+        _offer(c, scope, evidence, mass, row, {i: turn for (m, i), turn in old.items() if m == n})
+        for n, (c, row) in enumerate(zip(candidates, rows, strict=True))
+    ]
+    scope.entries.read(row - 1 for row in rows if row)
+    salient = [_salience(c, scope, row) for c, row in zip(candidates, rows, strict=True)]
+    mean = sum(salient) / max(1, len(salient))
+    return [
+        replace(each, score=each.score * math.exp(SALIENCE * (own - mean)))
+        for each, own in zip(made, salient, strict=True)
+    ]
+
+
+def _salience(candidate: Candidate, scope: Scope, row: int) -> float:
+    """Logarithm of how likely a passage is to be asked for, whatever the question."""
+    said = [line for i in candidate.lost if (line := candidate.lines[i]).salience > FILLER or line.keys]
+    said = said or [candidate.lines[i] for i in candidate.lost]
+    return math.log(likelihood(said, term_weight, scope.idf, Place(answers=answers(scope, row))))
+
+
+def answers(scope: Scope, row: int) -> bool:
+    """Does the message before this passage end with a question?"""
+    passage = scope.entries[row].passage
+    if not row or passage.part:
+        return False
+    before = scope.entries[row - 1]
+    asked = before.passage.session == passage.session and before.passage.message != passage.message
+    return asked and _QUESTION.search(before.flat, max(0, len(before.flat) - 200)) is not None
+
+
+_QUESTION = re.compile(r"\?[\"')*]*(?: \[[^\]]*\])?$")
+
+
+def _offer(
+    candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], row: int, old: Mapping[int, int]
+) -> pack.Offer:
+    """Lost sentences without filler, weighed by what of the question they hold.
+
+    old: line -> turn of the statement that replaces it. Such lines are left out, or marked when there are no others.
+    """
+    lost = [i for i in candidate.lost if i not in old] or list(candidate.lost)
+    kept = [candidate.lines[i] for i in lost]
+    told = [line for line in kept if line.salience > FILLER or coverage(mass, line.words)] or kept
+    newer = max((old[i] for i in lost if i in old), default=None)
+    likely = math.exp(SHARPNESS * (evidence.score(row) - (newer is not None)))
+    likely *= PINNED if candidate.passage.pinned else 1.0
+    return pack.Offer(
+        candidate.passage,
+        tuple((line.start, line.end) for line in told),
+        likely,
+        tuple(sentence_worth(line, mass) for line in told),
+        scope.entries[row].words,
+        "" if newer is None else f"superseded by turn {newer}" if newer else "superseded by this request",
+    )

@@ -1,0 +1,308 @@
+"""Which lost sentences to put back when no question is known. Pure.
+
+A *part* is a few lost sentences of one passage that go in together: all of a short message that say something, or one
+of a long one. Its likelihood of being asked for (restore/salience.py) belongs in part to itself and in part to the
+specific terms and words that it would bring back, by their weight; a set of parts is worth, for every term, what the
+best of them gives for it. That value is monotone and submodular (facility location).
+"""
+
+import heapq
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from lantern_proxy.pack import day
+from lantern_proxy.restore.lines import Line
+from lantern_proxy.restore.present import Present
+from lantern_proxy.restore.salience import Place, content, likelihood, says_something
+from lantern_proxy.turn import Passage
+
+GROUP_CHARS: Mapping[str, int] = {"user": 600, "assistant": 160}
+"""Up to this length what a message says goes in whole; of a longer one, and of tools' results, sentence by sentence."""
+FRAGMENT_CHARS: Mapping[str, int] = {"assistant": 200}
+FRAGMENT_OTHERS, FRAGMENT_POWER = 50, 0.7
+"""What is shorter is worth less, by its share of this to that power: it says little without what stood around it."""
+FILLER = 0.1
+"""Sentences of at most this salience say nothing ("You're welcome!")."""
+ECHO = 0.35
+"""A part of whose worth less than this share is new repeats what others say."""
+LOOK_EVERY = 16
+"""Candidates or parts between two looks at the clock: well under a millisecond."""
+LEAST_GAIN: Mapping[str, float] = {"assistant": 4.0, "tool": 4.0}
+"""What assistants and tools said is left out when it would add no more: a sentence without a name, a number or a rare
+word."""
+LEAST_CHARS = 30
+"""With less room than this the block is full."""
+OWN_NAME = 0.25
+"""Of the weight of a named number what belongs to number and name together; the rest is the number's own, since "corp
+is 250" and "250 requests" tell the same."""
+ITSELF = 0.7
+"""Share of a part's likelihood that no other part can bring back: two that share their words are asked about apart."""
+WORD_WEIGHT = 0.4
+"""A content word of the highest idf, against 1 for a name and 2 for a named number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A passage and those of its lines that the request lacks."""
+
+    passage: Passage
+    lines: tuple[Line, ...]
+    lost: tuple[int, ...]
+    place: Place = field(default_factory=lambda: Place(answers=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Lines of one candidate that go in together."""
+
+    candidate: int
+    lines: tuple[int, ...]
+    speaker: str
+    worth: Mapping[str, float]
+    """Specific term ("=" in front), number ("#"), word or itself ("@") -> what bringing it back is worth, > 0."""
+    alone: float
+    """Its value when nothing else is there: the sum of `worth`."""
+    opens: frozenset[str] = frozenset()
+    """What costs characters once however many parts share it: its message's entry, its day."""
+    rule: bool = False
+    """It lays down a rule: that others use the same words does not make it an echo of them."""
+
+
+Cost = Callable[[Part, AbstractSet[str]], int]
+"""(part, what is open already) -> characters that it adds to the block; fewer the more is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A part and what it added when it was taken."""
+
+    part: Part
+    gain: float
+
+
+_DIGIT = re.compile(r"\d")
+_KIND = re.compile(r"(?P<digit>\d)|(?P<sign>[_/@.=~$-])")
+
+
+@lru_cache(maxsize=1 << 14)
+def term_weight(term_key: str) -> float:
+    """How much a lost specific term would be missed: values most, then identifiers and paths, then names."""
+    shape = _KIND.search(term_key)
+    if shape is None:
+        return 1.0
+    return (2.0 if " " in term_key else 1.6) if _DIGIT.search(term_key) else 1.5
+
+
+def never() -> bool:
+    return False
+
+
+def parts(
+    candidates: Sequence[Candidate],
+    present: Present,
+    idf: Callable[[str], float],
+    prior: Sequence[float],
+    late: Callable[[], bool] = never,
+) -> list[Part]:
+    """What could go in. idf: index term -> rarity in (0, 1]; prior: factor per candidate (confidence).
+
+    late: asked now and then; once it says so, those that were looked at by then are all there are
+    """
+    weights = _Weights(present, idf, [candidate.lines[i] for candidate in candidates for i in candidate.lost])
+    found: list[Part] = []
+    for c, candidate in enumerate(candidates):
+        if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
+            break
+        opens = frozenset((entry_of(candidate.passage), day(candidate.passage)))
+        for group in _groups(candidate):
+            said = [candidate.lines[i] for i in group]
+            value = prior[c] * likelihood(said, weights.lost_terms.__getitem__, weights.idf, candidate.place)
+            value *= _wholeness(said, candidate.passage.speaker)
+            brought = _worth(said, value, weights)
+            if brought:
+                brought[_itself(c, group)] = value * ITSELF
+                worth = {key: brought[key] for key in sorted(brought)}
+                rule = any(line.sort == "rule" for line in said)
+                found.append(Part(c, group, candidate.passage.speaker, worth, sum(worth.values()), opens, rule))
+    return found
+
+
+def _wholeness(said: Sequence[Line], speaker: str) -> float:
+    chars = sum([line.end - line.start for line in said])
+    return float(min(1.0, chars / FRAGMENT_CHARS.get(speaker, FRAGMENT_OTHERS)) ** FRAGMENT_POWER)
+
+
+def _groups(candidate: Candidate) -> list[tuple[int, ...]]:
+    """The lost lines that say something, together when they are short."""
+    telling = [i for i in candidate.lost if candidate.lines[i].salience > FILLER or candidate.lines[i].keys]
+    telling = [i for i in telling if candidate.lines[i].sort == "rule" or says_something(candidate.lines[i])] or telling
+    said = [i for i in telling if candidate.lines[i].sort != "code"]
+    alone = [(i,) for i in telling if candidate.lines[i].sort == "code"]
+    chars = sum(candidate.lines[i].end - candidate.lines[i].start for i in said)
+    if said and chars <= GROUP_CHARS.get(candidate.passage.speaker, 0):
+        return [tuple(said), *alone]
+    return [*((i,) for i in said), *alone]
+
+
+def _worth(said: Sequence[Line], value: float, weights: "_Weights") -> dict[str, float]:
+    """Of `value` what each term and word brings back that the request does not hold."""
+    words, keys = content(said)
+    full, held = weights.words, weights.held
+    named: dict[str, float] = {}
+    known: set[str] = set()
+    for term in map(weights.terms.__getitem__, keys):
+        named[term.name] = term.own
+        if term.number:
+            named[term.number] = max(named.get(term.number, 0.0), term.shared)
+            if term.name in held:
+                known.add(term.number)
+    total = sum(map(full.__getitem__, words)) + sum(named.values())
+    share = value * (1 - ITSELF) / total if total else 0.0
+    worth = {word: share * full[word] for word in words - held}
+    return worth | {name: share * each for name, each in named.items() if name not in held and name not in known}
+
+
+def _itself(candidate: int, group: tuple[int, ...]) -> str:
+    return f"@{candidate} {group[0]}"
+
+
+@lru_cache(maxsize=1 << 14)
+def _number(term_key: str) -> str:
+    """The number in a named number, "250" of "corp 250"; empty when it has one digit only or there is none."""
+    words = term_key.split(" ") if " " in term_key else ()
+    return next((word for word in words if len(word) > 1 and word.replace(".", "").isdigit()), "")
+
+
+def entry_of(passage: Passage) -> str:
+    """Name of the entry of a block that holds it: one a message."""
+    return f"{passage.session}\n{passage.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A specific term as parts name it, and what its own is worth; the same of the number in it, if there is one."""
+
+    name: str
+    own: float
+    number: str
+    shared: float
+
+
+def _term(key: str) -> _Term:
+    number, weight = _number(key), term_weight(key)
+    return _Term("=" + key, weight * (OWN_NAME if number else 1.0), number and "#" + number, weight * (1 - OWN_NAME))
+
+
+class _Weights:
+    """Weights of terms and words of some lines, and which of them the request holds; each computed once."""
+
+    def __init__(self, present: Present, idf: Callable[[str], float], lines: Sequence[Line]) -> None:
+        words, keys = content(lines)
+        rarities = {word: idf(word) for word in words}
+        self.idf = rarities.__getitem__
+        self.words = {word: WORD_WEIGHT * rarity for word, rarity in rarities.items()}
+        held = present.specific_terms(keys)
+        self.held = present.terms(words) | {"=" + key for key in held}
+        """Words, and terms behind a "="."""
+        self.terms = {key: _term(key) for key in keys}
+        self.lost_terms = {key: 0.0 if key in held else term_weight(key) for key in keys}
+        """0 for one that the request holds."""
+
+
+def value(chosen: Iterable[Part]) -> float:
+    """What a set of parts is worth: for every term the most that one of them gives."""
+    best: dict[str, float] = {}
+    for part in chosen:
+        for key, each in part.worth.items():
+            best[key] = max(best.get(key, 0.0), each)
+    return sum(best.values())
+
+
+def adds(part: Part, best: Mapping[str, float]) -> float:
+    """What a part would add to what was chosen. best: term -> the most that one of those gives for it"""
+    return sum([each - had for term, each in part.worth.items() if each > (had := best.get(term, 0.0))])
+
+
+def is_little(part: Part, gain: float) -> bool:
+    """Would a part that adds `gain` add too little for who said it?"""
+    return gain <= LEAST_GAIN.get(part.speaker, 0.0)
+
+
+def is_echo(part: Part, known: Container[str], *, least: float = ECHO) -> bool:
+    """Is less than the share `least` of a part in other terms than these? A rule never is one."""
+    new = sum([each for term, each in part.worth.items() if term not in known and term[0] != "@"])
+    return not part.rule and new < least * part.alone * (1 - ITSELF)
+
+
+def cover(
+    offered: Sequence[Part],
+    cost: Cost,
+    room_chars: int,
+    *,
+    power: float,
+    shares: Mapping[str, float],
+    echo: float = ECHO,
+    late: Callable[[], bool] = never,
+) -> list[Chosen]:
+    """Choose parts until `room_chars` are used, first chosen first.
+
+    power:  greedy by gain per character^power; 1 is tried as well, and the better set kept
+    shares: speaker -> most characters that what it said may take; others are free
+    echo:   a part of which less than this share is new is left out
+    late:   asked now and then; once it says so, the best set so far is taken
+
+    Guarantee: with costs that add up, no shares and echo = 0, the value is at least (1 - 1/e) / 2 = .316 of the best
+    that fits, since it is at least the better of the greedy set by gain per character and the best single part
+    (Leskovec et al. 2007, "Cost-effective outbreak detection in networks", theorem 2; lazily evaluated after Minoux
+    1978). Shares and the echo rule take parts away from the choice; the bound then holds for those that are left.
+    """
+    enough = [part for part in offered if not is_little(part, part.alone)]  # gains only fall
+    sets = [_greedy(enough, cost, room_chars, power, shares, echo, late)]
+    if power != 1.0 and not late():
+        sets.append(_greedy(enough, cost, room_chars, 1.0, shares, echo, late))
+    for single in sorted(offered, key=lambda part: -part.alone):
+        if cost(single, frozenset()) <= min(room_chars, shares.get(single.speaker, room_chars)):
+            sets.append([Chosen(single, single.alone)])
+            break
+    return max(sets, key=lambda chosen: value(each.part for each in chosen))
+
+
+def _greedy(
+    offered: Sequence[Part], cost: Cost, room_chars: int, power: float, shares: Mapping[str, float], echo: float,
+    late: Callable[[], bool],
+) -> list[Chosen]:  # fmt: skip
+    """Lazy greedy: gains only fall, so a part whose old density is beaten by none need not be compared again."""
+    best: dict[str, float] = {}
+    left = dict(shares)
+    heap = [(-part.alone / max(1, cost(part, part.opens)) ** power, n) for n, part in enumerate(offered)]
+    heapq.heapify(heap)
+    chosen: list[Chosen] = []
+    opened: set[str] = set()
+    looked_at = 0
+    while heap and room_chars >= LEAST_CHARS:
+        looked_at += 1
+        if looked_at % LOOK_EVERY == 0 and late():
+            break
+        _, n = heapq.heappop(heap)
+        part = offered[n]
+        chars = cost(part, opened)
+        if chars > min(room_chars, left.get(part.speaker, room_chars)):
+            continue
+        gain = adds(part, best)
+        if is_little(part, gain) or is_echo(part, best, least=echo):
+            continue
+        density = gain / max(1, chars) ** power
+        if heap and density < -heap[0][0] - 1e-12:
+            heapq.heappush(heap, (-density, n))
+            continue
+        chosen.append(Chosen(part, gain))
+        room_chars -= chars
+        opened |= part.opens
+        if part.speaker in left:
+            left[part.speaker] -= chars
+        for key, each in part.worth.items():
+            best[key] = max(best.get(key, 0.0), each)
+    return chosen

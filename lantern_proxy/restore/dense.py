@@ -1,0 +1,163 @@
+"""The dense channel of a restore: is it there, is it needed, is it healthy?"""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from lantern_proxy.analyze import informative, query_terms
+from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.embed import Embedder, ModelError
+from lantern_proxy.rank import Floats, best
+from lantern_proxy.restore.breaker import Breaker
+from lantern_proxy.restore.question import Question, coverage, masses
+from lantern_proxy.restore.scope import Scope
+from lantern_proxy.route import margin
+from lantern_proxy.signals_late import Asked, best_matches
+
+if TYPE_CHECKING:
+    from lantern_proxy.restore.ask import Ask
+
+Vector = npt.NDArray[np.float32]
+BEGUN = 16
+"""Questions that are read ahead and not asked for yet: those of requests that are under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What vectors say of one question."""
+
+    cosines: Floats
+    """(n,) cosine of each entry; those without a vector, or far away, have the lowest."""
+    asked: Asked | None
+    """The question word by word; None without late interaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What late interaction found in the entries that were compared."""
+
+    best: Floats
+    """(t, entries) largest cosine of each word that counts."""
+    weights: Floats
+    """(t,) idf of each, above 0."""
+    words: tuple[str, ...]
+    """(t,) as written."""
+
+
+class Dense:
+    """Likeness in meaning of a question and the passages of a scope."""
+
+    def __init__(self, archive: Archive, embedder: Embedder | None, *, wanted: bool) -> None:
+        """wanted: whether the config asks for vectors, so that their absence is worth telling"""
+        self._archive, self._embedder, self._wanted = archive, embedder, wanted
+        self.breaker = Breaker()
+        self._begun: dict[str, Future[tuple[Vector, Asked | None]]] = {}
+        self._threads = ThreadPoolExecutor(2, "lantern-question")
+        self._lock = Lock()
+
+    def read_ahead(self, question: Question) -> None:
+        """Embed the question in the background, so that a look() to come need not wait for all of it."""
+        if self._embedder is None or self._unready():
+            return
+        with self._lock, suppress(RuntimeError):  # closed meanwhile
+            if question.subject not in self._begun:
+                while len(self._begun) >= BEGUN:
+                    self._begun.pop(next(iter(self._begun)))
+                self._begun[question.subject] = self._threads.submit(self._embedder.embed_question, question.subject)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False)
+
+    def begin(self, scope: Scope, question: Question, lexical: Floats, ask: "Ask", *, tau: float = 1.0) -> bool:
+        """Should look() be called? Then the question is embedded from now on. False: skipped, see ask.notes.
+
+        lexical: BM25 scores; when they are sure the channel is not needed (AgentIR's cascade). Empty: always look.
+        tau:     how sure they must be; 1: always look
+        """
+        if _sure(scope, lexical, question, tau):
+            return False
+        reason = self._unready()
+        if reason:
+            ask.notes.append(reason)
+        if self._embedder is None or reason:
+            return False
+        self.read_ahead(question)
+        return True
+
+    def look(self, scope: Scope, question: Question, ask: "Ask") -> Meaning | None:
+        """Compare the question with every entry. None: nothing to compare, or it failed, see ask.notes."""
+        try:
+            found = self._meaning(scope, question.subject)
+        except (ModelError, ArchiveError):
+            self.breaker.record(False, time.monotonic())
+            ask.notes.append("dense:failed")
+            return None
+        now = time.monotonic()
+        self.breaker.record(now < ask.deadline, now)
+        return found
+
+    def late(self, scope: Scope, asked: Asked, rows: Sequence[int]) -> Matches | None:
+        """The question word by word against the entries at `rows`; None: nothing to compare."""
+        weights = np.array([_idf(scope, word) for word in asked.words])
+        used = weights > 0
+        if self._embedder is None or not used.any():
+            return None
+        try:
+            passages = scope.tokens(self._archive, rows, self._embedder.recipe)
+        except ArchiveError:
+            return None
+        if not any(map(len, passages)):
+            return None
+        words = tuple(word for word, counts in zip(asked.words, used.tolist(), strict=True) if counts)
+        return Matches(best_matches(asked.vectors[used], passages), weights[used], words)
+
+    def _unready(self) -> str:
+        """Why there are no vectors now; empty when there are, or when nobody wants them."""
+        if self._embedder is None:
+            return "dense:off" if self._wanted else ""
+        if self._embedder.state != "ready":
+            return f"dense:{self._embedder.state}"
+        if not self._archive.vectors:
+            return "dense:no-vectors"
+        return "dense:breaker" if self.breaker.open(time.monotonic()) else ""
+
+    def _meaning(self, scope: Scope, text: str) -> Meaning | None:
+        if self._embedder is None:
+            return None
+        model = self._archive.model
+        if model is None:
+            return None
+        if model[0] != self._embedder.name:
+            raise ModelError(f"vectors are of {model[0]}, the embedder is {self._embedder.name}; run `lantern reindex`")
+        with self._lock:
+            begun = self._begun.pop(text, None)
+        vector, asked = begun.result() if begun else self._embedder.embed_question(text)
+        cosines = scope.cosines(self._archive, vector)
+        return None if cosines is None else Meaning(cosines, asked)
+
+
+def _idf(scope: Scope, word: str) -> float:
+    """How much a word of a question counts; stop words and words that steer a chat count nothing."""
+    return max(map(scope.idf, informative(query_terms(word))), default=0.0)
+
+
+def _sure(scope: Scope, lexical: Floats, question: Question, tau: float) -> bool:
+    return tau < 1 and sureness(scope, lexical, question) >= tau
+
+
+def sureness(scope: Scope, lexical: Floats, question: Question) -> float:
+    """How sure BM25 is of its best passage, 0..1: its margin over the second, (s0 - s1) / s0, as AgentIR has it, where
+    it holds most of what is asked for. One rare word alone proves little."""
+    if len(question.terms) < 2 or len(lexical) < 2:
+        return 0.0
+    first, second = best(lexical, 2).tolist()
+    if coverage(masses(scope, question), scope.entries[first].words) < 0.8:
+        return 0.0
+    return margin([lexical[first], lexical[second]])

@@ -1,0 +1,195 @@
+"""Passages sentence by sentence: what the request holds of them, and how much each sentence would be missed. Pure."""
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lantern_proxy.analyze import CHAT_WORDS, QUESTION_MARKS, STOP_WORDS, length_in_words, sentences, terms
+from lantern_proxy.analyze import keys as keys_of
+from lantern_proxy.analyze.code import code_among
+from lantern_proxy.analyze.facts import COMMON, DIGIT, Facts, Stems
+from lantern_proxy.analyze.standing import laid_down, may_lay_down
+from lantern_proxy.restore.present import Present
+from lantern_proxy.turn import Passage, canonical
+
+_WORD = re.compile(r"\w+")
+
+Sort = Literal["plain", "rule", "preference", "code"]
+"""What a sentence is, as far as it matters: see analyze/standing.py and analyze/code.py."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One sentence of a passage."""
+
+    start: int
+    end: int
+    flat: str
+    """Its text with white space collapsed."""
+    keys: tuple[str, ...]
+    """Its specific terms in the form of analyze.key()."""
+    words: frozenset[str]
+    """Its content words, as index terms."""
+    salience: float
+    """About how likely it is to be asked for, as a factor: filler 0.05, a plain statement 1, a rule 15."""
+    sort: Sort
+    addresses: bool
+    """It speaks to somebody."""
+    of_people: bool
+    digits: bool
+
+
+def lines(passage: Passage) -> tuple[Line, ...]:
+    """The sentences of a passage. Costs about 100 us for 300 characters: keep them."""
+    found = []
+    rows = _rows(passage.text)
+    spans = sentences(passage.text)
+    texts = [passage.text[start:end] for start, end in spans]
+    lays_down = passage.speaker == "user" and may_lay_down(passage.text)
+    told = _STEMS.facts(texts)
+    each = zip(spans, texts, told, _keys_of(passage, spans), code_among(texts, told), strict=True)
+    for (start, end), text, facts, keys, code in each:
+        value = salience(text, facts, passage.speaker, specific=bool(keys))
+        if rows and sum(_template(row) in rows for row in text.splitlines()) * 2 >= text.count("\n") + 1:
+            value *= _ROW.get(passage.speaker, 0.1)
+        sort: Sort = "code" if code else (laid_down(text) if lays_down else None) or "plain"
+        value *= _WORTH.get(sort, 1.0)
+        if passage.speaker == "assistant" and _ANNOUNCES.match(text):
+            value = min(value, 0.05)
+        flags, flat = facts.flags, " ".join(text.split())
+        addresses, of_people, digits = flags & _YOU != 0, flags & _PEOPLE != 0, flags & DIGIT != 0
+        found.append(Line(start, end, flat, keys, facts.words, value, sort, addresses, of_people, digits))
+    return tuple(found)
+
+
+def _keys_of(passage: Passage, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...]]:
+    """Keys of the tags that stand in each of the sentences, in the order of the tags."""
+    found: list[dict[str, None]] = [{} for _ in spans]
+    ends = [end for _, end in spans]
+    for tag, tag_key in zip(passage.tags, keys_of(passage.tags), strict=True):
+        at = passage.text.find(tag) if tag_key else -1
+        while at >= 0 and (n := bisect_left(ends, at + len(tag))) < len(ends):
+            start, end = spans[n]
+            if at >= start:
+                found[n][tag_key] = None
+            at = passage.text.find(tag, end if at >= start else max(at + 1, start))
+    return [*map(tuple, found)]
+
+
+_LETTERS, _DIGITS = re.compile(r"[^\W\d]+(?:[ _'-]+[^\W\d]+)*"), re.compile(r"[-+]?\d+(?:[.,]\d+)*")
+_MAY_BE_ROW = re.compile(r"[#\d].*[#\d]|\|.*\|")
+_MANY_ROWS = 4
+_ROW = {"user": 0.4}
+"""What a row of a table or a log counts: they are full of specific terms, and hardly one is ever asked for."""
+
+
+def _template(row: str) -> str:
+    """A row without its words and numbers: "| 2011 | 331 |" -> "| # | # |"."""
+    return _DIGITS.sub("#", _LETTERS.sub("w", " ".join(row.split())))
+
+
+def _rows(text: str) -> frozenset[str]:
+    """Templates with several numbers or cells that at least four lines of a text share."""
+    rows = [row for row in text.splitlines() if _MAY_BE_ROW.search(row)] if text.count("\n") >= _MANY_ROWS - 1 else ()
+    counts = Counter(map(_template, rows)) if len(rows) >= _MANY_ROWS else Counter()
+    return frozenset(t for t, n in counts.items() if n >= _MANY_ROWS and (t.count("#") >= 2 or t.count("|") >= 2))
+
+
+_DECIDED, _CHANGED, _WHEN, _FIRST, _YOU, _PEOPLE = 8, 16, 32, 64, 128, 256
+"""Flags of a sentence that has one of these words."""
+TELLS = {"user": 3}
+"""Content words from which on a sentence says something, however it opens: "Glad you sold the blue boat". What an
+assistant opens like that repeats or promises."""
+_FILLER = re.compile(
+    r"^\W*(?:ack\b|ok(?:ay)?\b|thanks?\b|thank you|you'?re welcome|great\b|sure\b|of course|certainly|absolutely"
+    r"|got it|understood|noted\b|will do\b|no problem|sounds|hello\b|hi\b|hey\b|bye\b|good (?:morning|night|luck)"
+    r"|glad|happy to|let me know|feel free|i(?:'d| would) be happy|i hope"
+    r"|i(?:'ll| will| have|'ve) (?:keep|remember|note|taken note)"
+    r"|if you (?:have|need|want)|wow\b|cool\b|nice\b|awesome|that'?s (?:great|awesome|cool|amazing|wonderful|good)"
+    r"|congrat|done with|here(?:'s| is| are)\b|please (?:do|go|let))",
+    re.I,
+)
+_STEMS = Stems(
+    (flag, terms(words))
+    for flag, words in {
+        COMMON: " ".join(STOP_WORDS | CHAT_WORDS),
+        _DECIDED: "decide decided decision agreed chose choose chosen must should always never prefer preferred"
+        " preference favorite favourite important remember note deadline actually instead changed change"
+        " switch switched longer renamed moved set named name called password token key secret because cause"
+        " fixed failed fails error exception requires required allergic allergy born birthday live lives work"
+        " works budget limit limited use uses rename",
+        _CHANGED: "actually instead changed change switch switched longer correction update updated rather",
+        _WHEN: "yesterday today tomorrow tonight last next ago since week month year weekend",
+        _FIRST: "I I'm I've I'd my we we're we've our me mine",
+        _YOU: "you your you're you've you'd yours",
+        _PEOPLE: "mother mom father dad sister brother son daughter child children kids wife husband partner friend"
+        " family girlfriend boyfriend cousin grandma grandmother grandpa uncle aunt colleague boss team customer client"
+        " dog cat pet",
+    }.items()
+)
+_FIGURES = {"user": 0.7}
+"""What a line counts that is mostly figures and signs, printed rather than said."""
+_SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4}
+_FIRST_PERSON = {"user": 1.4, "assistant": 2.4, "tool": 1.0}
+"""What an assistant says of itself or of both (a choice, a promise) is worth far more than its advice in general."""
+_ANNOUNCES = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|now|first|next|then|so|great|good|alright|perfect),? )*"
+    r"(?:let me (?:now |first |also |quickly )?|let['\u2019]s (?:now |first )?"
+    r"|i(?:['\u2019]ll| will| need to|['\u2019]m going to| want to| should)(?: now| first| also| next)? )"
+    r"(?:look|check|see|read|find|search|examine|explore|inspect|view|open|run|start|begin|take|verify|test|list"
+    r"|understand|try|continue|get|fetch|grep|review)\b",
+    re.I,
+)
+"""What an assistant says before it calls a tool."""
+_WORTH: Mapping[Sort, float] = {"rule": 15.0, "preference": 4.0, "code": 0.2}
+"""What a rule that was laid down counts, and a preference; and code, which is full of specific terms and stands in
+files, too."""
+
+
+def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
+    """How likely a sentence is to be asked for, from its form (hand-made; no model, nothing learned).
+
+    facts: its own, with the flags above. specific: whether it holds specific terms.
+    """
+    says_little = length_in_words(facts.pieces, facts.wide) <= 2
+    if says_little and len(text) > 100 and " " not in text and "\n" not in text and not text.startswith("http"):
+        return 0.02  # encoded data, minified code
+    if says_little and not specific and len(text) < 40:
+        return 0.05
+    if (
+        len(text) < 160
+        and _FILLER.match(text)
+        and sum([len(word) > 2 for word in facts.words]) < TELLS.get(speaker, 99)
+    ):
+        return 0.3 if specific else 0.05
+    value = _SPEAKERS.get(speaker, 1.0)
+    if facts.pieces >= 4 and not facts.is_prose(0.35):
+        value *= _FIGURES.get(speaker, 0.3)
+    if text.rstrip(")\"' *").endswith(QUESTION_MARKS):
+        value *= 0.35
+    if facts.flags & _FIRST:
+        value *= _FIRST_PERSON.get(speaker, 1.4)
+    elif speaker == "assistant" and text.startswith(("-", "*", "#", "|", "`")):
+        value *= 0.7
+    for sign, factor in ((_DECIDED, 1.5), (_CHANGED, 1.3), (_WHEN, 1.2)):
+        if facts.flags & sign:
+            value *= factor
+    return value
+
+
+def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:
+    """Which of the passage's lines the request lacks. A call counts as held when its words are."""
+    if passage.tools and passage.speaker != "tool":
+        words = _WORD.findall(passage.text.lower())
+        return () if sum(present.words(words)) >= 0.9 * len(words) else tuple(range(len(of)))
+    held = present.holds([line.flat for line in of])
+    return tuple(i for i, is_held in enumerate(held) if not is_held)
+
+
+def flat(text: str) -> str:
+    """`text` as the request's text is compared: canonical, in one line."""
+    short = canonical(text)
+    return text if short == text else short

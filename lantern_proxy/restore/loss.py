@@ -1,0 +1,138 @@
+"""What the loss block takes: no question is known, so cover what was lost, most specific terms per character."""
+
+import time
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from lantern_proxy import pack
+from lantern_proxy.analyze import terms
+from lantern_proxy.rank import overlap
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.candidates import PINNED, Source, answers, candidate_of, choice_of, looked_at, newest
+from lantern_proxy.restore.cover import Candidate, Chosen, Cost, Part, cover, entry_of, parts
+from lantern_proxy.restore.passed_over import note_cover
+from lantern_proxy.restore.present import Present
+from lantern_proxy.restore.salience import Place
+from lantern_proxy.restore.scope import Scope
+
+POOL_TIMES = 8
+"""Text that is looked at sentence by sentence when no question is known, as a multiple of the budget."""
+GATHER_SHARE = 0.6
+"""Most of the time of a loss block that goes into reading and splitting passages."""
+BATCH = 128
+"""Passages read at once for a loss block."""
+LINES_POWER = 0.3
+"""Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
+TOOL_SHARE = 0.35
+"""Most of a loss block that results of tools may take: they are full of specific terms that nobody asks for."""
+
+
+def cover_lost(
+    source: Source, scope: Scope, present: Present, room: int, ask: Ask
+) -> tuple[list[Candidate], list[Chosen], int]:
+    """Candidates, what of them fills `room` characters best, and how many passages were looked at.
+
+    Past the deadline: the same of what was read by then.
+    """
+    soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
+    rows, n_looked_at = _pool(source, scope, present, soon)
+    candidates = newest(_candidates(source, scope, rows, present, soon), ask)
+    return candidates, _cover(source, scope, candidates, present, room, ask), n_looked_at
+
+
+def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[list[int], int]:
+    """Rows of passages that the request does not hold whole, the pinned and then the richest, until their text is
+    POOL_TIMES the budget, in this order. And how many were looked at."""
+    kept: list[int] = []
+    left, n_looked_at = POOL_TIMES * ask.budget_chars, 0
+    for rows in _batches(scope, source.archive.of(ask.tenant).pinned(ask.session), ask.deadline):
+        scope.entries.read(rows)
+        for row, entry, reason in looked_at(scope, rows, present, ask):
+            n_looked_at += 1
+            if reason:
+                ask.passed.add(entry.passage, reason)
+                continue
+            left -= len(entry.passage.text)
+            if left < 0:
+                return kept, n_looked_at
+            kept.append(row)
+        if ask.late():
+            break
+    return kept, n_looked_at
+
+
+def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
+    """Of `rows`, the most important first, as many as there is time for; in the order of the scope."""
+    found: list[tuple[int, Candidate]] = []
+    scope.entries.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
+    for n, row in enumerate(rows):
+        if n and ask.late():
+            break
+        candidate = candidate_of(scope.entries[row], present, ask)
+        if candidate.lost:
+            found.append((row, replace(candidate, place=Place(answers=answers(scope, row)))))
+    found.sort(key=lambda pair: pair[0])
+    return source.alive(ask, [candidate for _, candidate in found], [row for row, _ in found])[0]
+
+
+def _cover(
+    source: Source, scope: Scope, candidates: Sequence[Candidate], present: Present, room: int, ask: Ask
+) -> list[Chosen]:
+    near = frozenset(terms(ask.summary))
+    prior = [
+        (0.75 + 0.5 * c.passage.confidence)
+        * (PINNED if c.passage.pinned else 1.0)
+        * (1 + 0.1 * overlap(near, frozenset().union(*(line.words for line in c.lines))))
+        for c in candidates
+    ]
+    soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
+    offered = parts(candidates, present, scope.idf, prior, soon.late)
+    chosen = cover(
+        offered,
+        _cost_of(candidates, ask.session),
+        room,
+        power=min(1.0, source.restore.length_power + LINES_POWER),
+        shares={"tool": int(TOOL_SHARE * room)},
+        late=ask.late,
+    )
+    note_cover(ask.passed, candidates, offered, chosen)
+    return chosen
+
+
+def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
+    """(part, what is opened) -> characters that the part takes in the block; what is computed for it is kept."""
+    heads: dict[tuple[int, bool], int] = {}
+    sizes: dict[int, tuple[int, str, str]] = {}
+
+    def cost(part: Part, opened: AbstractSet[str]) -> int:
+        known = sizes.get(id(part))
+        if known is None:
+            passage = candidates[part.candidate].passage
+            size = len(pack.escape(choice_of(candidates, [part]).text)) + 1
+            known = sizes[id(part)] = size, entry_of(passage), pack.day(passage)
+        size, entry, day = known
+        if entry in opened:
+            return size + len(pack.GAP)
+        head = part.candidate, day in opened
+        if head not in heads:
+            heads[head] = len(pack.header(candidates[head[0]].passage, session, same_day=head[1]))
+        return size + heads[head]
+
+    return cost
+
+
+def _part_of_the_time(deadline: float) -> float:
+    """When gathering must end, so that there is time left to choose from what was gathered."""
+    now = time.monotonic()
+    return now + GATHER_SHARE * max(0.0, deadline - now)
+
+
+def _batches(scope: Scope, pinned: AbstractSet[int], deadline: float) -> Iterator[list[int]]:
+    """All rows, the pinned first, then the richest: so many at a time as are read at once."""
+    order = scope.richest(deadline)
+    first = [row for id_ in pinned if (row := scope.row(id_)) is not None]
+    if first:
+        yield sorted(first)
+    for at in range(0, len(order), BATCH):
+        yield [row for row in order[at : at + BATCH].tolist() if row not in first]

@@ -1,0 +1,93 @@
+"""The recipe `lantern`: what the LANTERN paper does, so that its experiments can be run and beaten.
+
+Extractive summaries of turns, four rankings (vector, lexical, keywords, importance), reciprocal rank fusion (k = 60),
+MMR with lambda = 0.7, whole summaries into 6,000 characters; the query is the compaction's summary and the question.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lantern_proxy.config import Config
+from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap
+from lantern_proxy.restore.dense import Dense
+from lantern_proxy.restore.entries import Entry
+from lantern_proxy.restore.present import Present
+from lantern_proxy.restore.question import Question, read_question
+from lantern_proxy.restore.scope import Scope
+from lantern_proxy.turn import Passage
+
+if TYPE_CHECKING:
+    from lantern_proxy.restore.ask import Ask
+
+MOST_TERMS = 256
+"""Of the query: a summary and a question."""
+MOST_TURNS = 64
+"""Turns that MMR puts in order: more than any budget holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Rows of a scope of turns, best first, and why."""
+
+    order: list[int]
+    fused: dict[int, float]
+    signals: dict[str, Floats]
+    considered: int
+
+
+def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config: Config) -> Ranked:
+    """The turns that the request lacks, in the order of the paper."""
+    question = read_question(f"{ask.summary}\n{ask.question}", most_terms=MOST_TERMS)
+    rows = [row for row, entry in enumerate(scope.entries) if _lost(entry, present)]
+    signals = _signals(scope, question, ask, dense, config)
+    weights = {str(name): float(weight) for name, weight in config.restore.weights.items()}
+    fused = fuse(_rankings(signals, rows), weights, k=config.restore.rrf_k)
+    entries = scope.entries
+
+    def similarity(a: int, b: int) -> float:
+        return overlap(entries[a].words, entries[b].words)
+
+    order = diversify(fused, similarity, lam=config.restore.mmr_lambda, limit=MOST_TURNS)
+    return Ranked(order, fused, signals, len(rows))
+
+
+def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config: Config) -> dict[str, Floats]:
+    signals: dict[str, Floats] = {"bm25": scope.lexical(question.terms)}
+    meaning = dense.look(scope, question, ask) if dense.begin(scope, question, np.zeros(0), ask) else None
+    if meaning is not None:
+        signals["vector"] = meaning.cosines
+    wanted = frozenset(question.terms)
+    signals["keywords"] = np.array([float(len(wanted & entry.tag_terms)) for entry in scope.entries])
+    signals["importance"] = np.array([_importance(entry.passage, ask.now, config) for entry in scope.entries])
+    return signals
+
+
+def _rankings(signals: dict[str, Floats], rows: Sequence[int]) -> dict[str, list[int]]:
+    """signal -> rows best first, without those that it says nothing of."""
+    chosen = np.array(rows, np.int64)
+    rankings = {}
+    for name, values in signals.items():
+        ranked = chosen[np.argsort(-values[chosen], kind="stable")].tolist()
+        rankings[name] = [row for row in ranked if values[row] > 0]
+    return rankings
+
+
+def _lost(entry: Entry, present: Present) -> bool:
+    """Does the request lack anything that a turn's summary says? Its lines are compared without the speaker."""
+    said = [line for line in entry.passage.text.split("\n") if not line.startswith(("tools:", "files:"))]
+    return not all(present.holds([" ".join((line.partition(": ")[2] or line).split()) for line in said]))
+
+
+def _importance(passage: Passage, now: float, config: Config) -> float:
+    return importance(
+        now - passage.created_at,
+        passage.accesses,
+        bool(passage.tools),
+        any("/" in tag or "." in tag[1:-1] for tag in passage.tags),
+        passage.confidence,
+        passage.success,
+        half_life_s=config.reinforce.half_life_s,
+    )

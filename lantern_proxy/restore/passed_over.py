@@ -1,0 +1,143 @@
+"""What a restore leaves out, and why: the best of it is kept, so that `lantern why` can tell. No I/O, no clock."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lantern_proxy.pack import Choice
+from lantern_proxy.restore.cover import Candidate, Chosen, Part, adds, is_echo, is_little
+from lantern_proxy.turn import BlockKind, Passage, PassedOver, Reason, Restored, why_not
+
+MOST = 20
+"""Passages told of for one block."""
+MOST_REFUSED = 5
+"""Of these, such as a rule or a person keeps out, whatever they score."""
+LOOK_AT = 60
+"""Candidates of a loss block whose reason is worked out: the best."""
+
+_REFUSED: frozenset[Reason] = frozenset({"verdict", "untrusted", "superseded", "confidence", "left"})
+
+
+@dataclass(slots=True, eq=False)
+class _One:
+    passage: Passage
+    reason: Reason
+    other: int
+    value: float
+    row: int
+    score: float = 0.0
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+
+class Passed:
+    """Collects what one restore leaves out. The first reason that is given for a passage holds."""
+
+    def __init__(self) -> None:
+        self.told: tuple[PassedOver, ...] = ()
+        """After finish(): the best MOST, by score."""
+        self._held: dict[int, _One] = {}
+        self._present = 0
+        self._score: Callable[[int], float] | None = None
+        self._signals: Callable[[int], Mapping[str, float]] | None = None
+
+    def add(self, passage: Passage, reason: Reason, *, other: int = 0, value: float = 0.0, row: int = -1) -> None:
+        """row: of the scope, where weigh() will tell what it is worth"""
+        self._present += reason == "present" and row < 0
+        if row >= 0 or reason != "present" or self._present <= MOST:
+            self._held.setdefault(passage.id, _One(passage, reason, other, value, row))
+
+    def all(self, candidates: Sequence[Candidate], reason: Reason, rows: Sequence[int], *, value: float = 0.0) -> None:
+        """None of them goes in."""
+        for candidate, row in zip(candidates, rows, strict=True):
+            self.add(candidate.passage, reason, value=value, row=row)
+
+    def score(self, passage: Passage, signals: Mapping[str, float]) -> None:
+        """Worth of one that has no row: the sum of its signals."""
+        if passage.id in self._held:
+            self._held[passage.id].score, self._held[passage.id].signals = sum(signals.values()), signals
+
+    def weigh(self, score: Callable[[int], float], signals: Callable[[int], Mapping[str, float]]) -> None:
+        """What the passage at a row of the scope is worth, in all and in each signal."""
+        self._score, self._signals = score, signals
+
+    def finish(self, kind: BlockKind, restored: Restored | None) -> Restored | None:
+        """Tell what is not in `restored`, which is returned."""
+        taken = {placed.passage.id for placed in restored.placed} if restored else set()
+        held = [one for id_, one in self._held.items() if id_ not in taken]
+        for one in held:
+            if one.row >= 0 and self._score is not None:
+                one.score = float(self._score(one.row))
+        ranked = sorted(held, key=lambda one: -one.score)
+        self.told = tuple(self._tell(one, kind, ranked.index(one) + 1) for one in _best(ranked))
+        self._held, self._score, self._signals = {}, None, None
+        return restored
+
+    def _tell(self, one: _One, kind: BlockKind, rank: int) -> PassedOver:
+        signals = self._signals(one.row) if one.row >= 0 and self._signals is not None else one.signals
+        return PassedOver(
+            kind=kind, passage=one.passage, reason=one.reason, other=one.other, value=round(one.value, 6), rank=rank,
+            score=round(one.score, 6), signals={name: round(float(value), 6) for name, value in signals.items()},
+            why=why_not(one.reason, one.other, one.value),
+        )  # fmt: skip
+
+
+def _best(ranked: Sequence[_One]) -> list[_One]:
+    """MOST of them, best first; among them some that are refused, whatever they score."""
+    refused = [one for one in ranked if one.reason in _REFUSED][:MOST_REFUSED]
+    others = [one for one in ranked if one not in refused][: MOST - len(refused)]
+    return [one for one in ranked if one in refused or one in others]
+
+
+def note_cover(
+    passed: Passed, candidates: Sequence[Candidate], offered: Sequence[Part], chosen: Sequence[Chosen]
+) -> None:
+    """What of a loss block's candidates was not covered: it repeats what was chosen, says little, or had no room."""
+    taken = {each.part.candidate for each in chosen}
+    alone: dict[int, list[Part]] = {}
+    for part in offered:
+        if part.candidate not in taken:
+            alone.setdefault(part.candidate, []).append(part)
+    worth = {c: sum(part.alone for part in parts) for c, parts in alone.items()}
+    by: dict[str, int] = {}
+    best: dict[str, float] = {}
+    for each in chosen:
+        for term, value in each.part.worth.items():
+            by.setdefault(term, each.part.candidate)
+            best[term] = max(best.get(term, 0.0), value)
+    for c in sorted(worth, key=lambda c: -worth[c])[:LOOK_AT]:
+        passage, other = candidates[c].passage, _said_by(alone[c], by)
+        if other is not None:
+            passed.add(passage, "echo", other=candidates[other].passage.id)
+        else:
+            passed.add(passage, "filler" if all(is_little(part, adds(part, best)) for part in alone[c]) else "budget")
+        passed.score(passage, {"salience": worth[c]})
+    for c, candidate in enumerate(candidates):
+        if c not in taken and c not in alone:
+            passed.add(candidate.passage, "filler")
+
+
+def _said_by(parts: Sequence[Part], by: Mapping[str, int]) -> int | None:
+    """The candidate that says most of what these say, when too little of each of them would be new."""
+    shares: dict[int, float] = {}
+    for part in parts:
+        if not is_echo(part, by):
+            return None
+        for term, each in part.worth.items():
+            if term in by:
+                shares[by[term]] = shares.get(by[term], 0.0) + each
+    return max(shares, key=lambda c: shares[c], default=None)
+
+
+def note_greedy(
+    passed: Passed,
+    candidates: Sequence[Candidate],
+    rows: Sequence[int],
+    picked: Sequence[tuple[int, Choice]],
+    behind: Mapping[int, int],
+) -> None:
+    """What of a question block's candidates was not taken. behind: candidate -> the one chosen that pushed it back."""
+    taken = {n for n, _ in picked}
+    for n, candidate in enumerate(candidates):
+        if n in behind:
+            passed.add(candidate.passage, "similar", other=candidates[behind[n]].passage.id, row=rows[n])
+        elif n not in taken:
+            passed.add(candidate.passage, "budget", row=rows[n])

@@ -1,0 +1,230 @@
+"""Reading a question, and judging how good the evidence for an answer is. No I/O, no clock."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lantern_proxy.analyze import QUESTION_MARKS, fences, informative, query_terms, sentences
+from lantern_proxy.rank import Floats
+from lantern_proxy.rank import best as largest
+from lantern_proxy.restore.lines import Line
+from lantern_proxy.restore.scope import Scope
+from lantern_proxy.route import asks, looks_back, personal, subject
+
+MOST_TERMS = 32
+FOCUS_CHARS = 600
+"""Of a longer message only its telling sentences are read, at most about this much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a user message asks for."""
+
+    text: str
+    """The part that is read."""
+    terms: tuple[str, ...]
+    """Informative index terms; empty: it asks for nothing."""
+    words: frozenset[str]
+    subject: str
+    """What it is about, without how it is asked: the part that is embedded."""
+    asks: bool
+    """Reads as a question or a request to tell."""
+    looks_back: bool
+    """Points at something said or done before."""
+    personal: bool
+    """Is about the user's own matters."""
+    reacts: bool = False
+    """Begins with an answer to what was just said: "Wow, that sounds great! What is it about?"."""
+    points: bool = False
+    """Its questions name nothing that could be found: "What else did you do there?"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The signals for one question, each (n,) over the entries of a scope."""
+
+    lexical: Floats
+    cosines: Floats | None
+    fused: Floats
+    signals: dict[str, Floats]
+    units: Mapping[str, float] = field(default_factory=dict)
+    """What a weight of 1 means for a signal, in z-scores; 1 where it is not said."""
+
+    def of(self, row: int) -> dict[str, float]:
+        """signal -> score of one passage."""
+        return {name: float(values[row]) for name, values in self.signals.items()}
+
+    def score(self, row: int) -> float:
+        """Fused score above the mean; all fused scores have mean 0."""
+        return float(self.fused[row])
+
+
+def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
+    """What a user message asks. Code is left out; a long message is read at its telling sentences."""
+    prose = " ".join(text[a:b].strip() for a, b, fenced in fences(text) if not fenced).strip() or text[:FOCUS_CHARS]
+    focus = prose if len(prose) <= FOCUS_CHARS else _focus(prose)
+    about = subject(focus)
+    wanted = tuple(informative(query_terms(about))[:most_terms])
+    return Question(
+        focus,
+        wanted,
+        frozenset(wanted),
+        about,
+        asks(focus),
+        looks_back(focus),
+        personal(focus),
+        _REACTS.match(prose) is not None,
+        _points(focus),
+    )
+
+
+def _points(focus: str) -> bool:
+    told = (focus[a:b].rstrip() for a, b in sentences(focus))
+    asked = " ".join(each for each in told if each.endswith(QUESTION_MARKS))
+    return bool(asked) and len(set(informative(query_terms(asked)))) < NAMES
+
+
+NAMES = 2
+"""Content words from which on a question can be understood by itself."""
+_REACTS = re.compile(
+    r"\W*(?:[A-Z][\w.-]*(?: [A-Z][\w.-]*)?: )?\W*(?:w[oh]+[aw]h?|ha(?:ha)*|lol|ye(?:ah|p|s)|yup|nice|cool|great|awesome"
+    r"|amazing|wonderful|fantastic|perfect|good (?:job|luck|call|idea|point|one)|congrat\w*|thanks?|thank you|thx"
+    r"|cheers|glad|sure|sounds|looks|agreed|absolutely|definitely|totally|exactly|right(?=[,.!])|of course"
+    r"|no (?:worries|problem)|a+w+|o+h|m{2,}|hey|hi|hello|got it|makes sense|interesting|way to go|keep it up"
+    r"|same here|me too|you'?re (?:right|welcome)|so (?:glad|happy|sorry)|that(?:'s| is| was)"
+    r"|i'?m (?:so |really )?(?:glad|happy|sorry|proud)|(?:that|this|it|those|these)(?: \w+)? (?:looks?|sounds?)"
+    r")(?![\w-])",
+    re.I,
+)
+"""Words with which people take up what the other one just said, behind a speaker's name where there is one."""
+
+
+def _focus(prose: str) -> str:
+    """The questions of a long message, else its first two and its last sentence; at most FOCUS_CHARS."""
+    parts = [prose[a:b] for a, b in sentences(prose)]
+    telling = [part for part in parts if part.endswith(QUESTION_MARKS)] or [*parts[:2], *parts[-1:]]
+    kept: list[str] = []
+    for part in dict.fromkeys(telling):
+        if sum(map(len, kept)) + len(part) <= FOCUS_CHARS:
+            kept.append(part)
+    return " ".join(kept) or prose[:FOCUS_CHARS]
+
+
+def best_quality(
+    scope: Scope, evidence: Evidence, question: Question, rows: Sequence[int], *, look_at: int = 12
+) -> float:
+    """How good the best evidence among the first rows is, 0..1; 0.5 is where a block is worth its characters.
+
+    Two ways to be good: to hold most of the question's words, or to lie near it in meaning. Both count; a message that
+    asks for nothing needs much more of them than a question, and one word alone proves nothing.
+    """
+    mass = masses(scope, question)
+    plain = question.asks and len(question.text) <= PLAIN_CHARS and not question.reacts
+    near = _coverage_by_place(scope, evidence.lexical, mass)
+    best = 0.0
+    for row in rows[:look_at]:
+        held = max(coverage(mass, scope.entries[row].words), _beside(near, int(scope.places[row])))
+        if len(question.terms) < FEW and not (question.asks or question.looks_back):
+            held *= len(question.terms) / FEW
+        if evidence.cosines is None:
+            best = max(best, LEXICAL_ALONE * held)
+        else:
+            cosine = float(evidence.cosines[row])
+            best = max(best, held + cosine, DENSE_ALONE * cosine if plain else 0.0)
+    if question.asks and rows and _agree(evidence, rows[:look_at]):
+        best += AGREEMENT
+    return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question))))
+
+
+def _coverage_by_place(
+    scope: Scope, lexical: Floats, mass: Mapping[str, float], *, look_at: int = 8
+) -> dict[int, float]:
+    """Message number -> share of the question that its best passages by words hold."""
+    rows = [row for row in largest(lexical, look_at).tolist() if lexical[row] > 0]
+    return {int(scope.places[row]): coverage(mass, scope.entries[row].words) for row in reversed(rows)}
+
+
+def _beside(near: Mapping[int, float], place: int) -> float:
+    """What a message next to one that holds the question is worth: an answer stands beside what it answers."""
+    return BESIDE * max(near.get(place - 1, 0.0), near.get(place + 1, 0.0))
+
+
+BESIDE = 0.75
+FEW = 5
+"""Terms from which on a message that asks for nothing may be told by its words alone."""
+
+
+def is_answered(scope: Scope, evidence: Evidence, mass: Mapping[str, float], best: int, lost: Sequence[int]) -> bool:
+    """Does the request hold the best passage already? Only when its words say so, and no lost one comes near it."""
+    if not lost or best == lost[0] or coverage(mass, scope.entries[best].words) < HELD_COVERAGE:
+        return False
+    beside = (row for row in lost[:LOOK_BESIDE] if abs(int(scope.places[row]) - int(scope.places[best])) == 1)
+    if any(evidence.score(row) >= BESIDE_SCORE * evidence.score(best) for row in beside):
+        return False  # the request holds the question that was asked then, or its answer, but not both
+    return evidence.score(lost[0]) < NEAR * evidence.score(best)
+
+
+HELD_COVERAGE, NEAR = 0.6, 0.75
+LOOK_BESIDE, BESIDE_SCORE = 5, 0.3
+
+
+def _agree(evidence: Evidence, rows: Sequence[int]) -> bool:
+    """Is the best passage also the best one by words and by meaning?"""
+    if evidence.cosines is None or evidence.lexical[rows[0]] <= 0:
+        return False
+    cosines = evidence.cosines
+    return all(evidence.lexical[rows[0]] >= evidence.lexical[r] and cosines[rows[0]] >= cosines[r] for r in rows)
+
+
+LEXICAL_ALONE, DENSE_ALONE = 1.7, 1.9
+"""What coverage counts without a cosine, and a cosine without coverage, where something is asked in other words."""
+AGREEMENT = 0.15
+PLAIN_CHARS = 140
+"""A question that stands alone and short may ask for what was said; one with a story around it asks for help."""
+
+
+def masses(scope: Scope, question: Question) -> dict[str, float]:
+    """The question's terms -> their share of its idf."""
+    mass = {term: scope.idf(term) for term in question.terms}
+    total = sum(mass.values()) or 1.0
+    return {term: weight / total for term, weight in mass.items()}
+
+
+def coverage(mass: Mapping[str, float], words: frozenset[str]) -> float:
+    """Share of the question's idf that a passage with these words holds."""
+    return sum(weight for term, weight in mass.items() if term in words)
+
+
+def _needed(question: Question) -> float:
+    """Coverage + cosine at which quality is 0.5: most for an instruction, more for a long message, less for one that
+    points back or asks about the user's own matters."""
+    needed = 0.66 + 0.6 * max(0.0, math.log(max(1, len(question.terms)) / 8))
+    if question.looks_back:
+        needed += -0.1 if question.asks else 0.05
+    elif not question.asks:
+        needed += 0.9
+    elif _FORWARD.search(question.text):
+        needed += FORWARD
+    if question.reacts:
+        needed += REACTS + POINTS * question.points if question.asks else TAKES_UP
+    return needed - 0.07 * (question.asks and question.personal)
+
+
+FORWARD = 0.45
+REACTS, TAKES_UP, POINTS = 0.2, 0.5, 0.3
+"""What takes up the last message is mostly about that one, above all a question that names nothing."""
+_FORWARD = re.compile(
+    r"\bhow (?:do|can|could|would|might) (?:i|we|you|one)\b|\bhow to\b|\bwhat (?:if|happens if)\b|\bthe best way\b"
+    r"|\b(?:do|should|can|could|would|will) i (?:need|use|add|also|just|be|do|make)\b|\bis there (?:a|any|some)\b"
+    r"|\bcan you (?:help|explain|suggest|provide|also|please|take|review|write|create)\b"
+    r"|\bwhat (?:steps|should|would|do you (?:think|suggest|recommend))\b|\bany (?:tips|advice|suggestions|ideas)\b"
+    r"|\bwanna\b|\b(?:do|would|don't) you (?:want|like) to\b",
+    re.I,
+)
+"""Questions about what to do next: they share words with what was said, and hardly ask for it. A block needs more."""
+
+
+def sentence_worth(line: Line, mass: Mapping[str, float]) -> float:
+    """Which sentences of a passage to keep when not all fit."""
+    return 3.0 * coverage(mass, line.words) + 0.2 * line.salience + 0.05

@@ -1,0 +1,324 @@
+"""What one restore may draw from: the passages of a session, project or tenant with an open BM25 index over them.
+
+A scope is built from the archive on first use, in steps that end at the deadline; what is left then goes on in the
+background. Each use takes in what the archive got since, whichever process wrote it. Passages are read when they are
+looked at. The index of a large scope is kept beside the archive (restore/snapshots.py), so that a restart finds it.
+"""
+
+import math
+import threading
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from lantern_proxy.analyze import terms
+from lantern_proxy.archive import Archive, TenantArchive
+from lantern_proxy.archive.scope import Outline
+from lantern_proxy.bm25 import Index
+from lantern_proxy.bm25_file import Snapshot
+from lantern_proxy.rank import Floats, Ints
+from lantern_proxy.restore import snapshots, superseded
+from lantern_proxy.restore.entries import STEP, Entries
+from lantern_proxy.restore.richest import Richest
+from lantern_proxy.signals_form import TRAITS
+from lantern_proxy.signals_late import DIM, Tokens
+
+Vectors = npt.NDArray[np.float32]
+Floats32 = npt.NDArray[np.float32]
+
+VECTORS_A_TIME = 10_000
+"""Vectors read from the archive for one restore: about 20 ms, once."""
+IDFS = 50_000
+"""Rarities of terms that a scope keeps until its passages change."""
+SHORT_BYTES = 350
+"""Of index terms, some 60 words: a message up to this size is read with its neighbours, a longer one less and less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which scope: a tenant's, its project's (None: all of the tenant) or a session's."""
+
+    tenant: str
+    project: str | None
+    session: str | None
+    unit: str = "passage"
+
+
+class Scope:
+    """Hold `lock` while using it. Owns C memory: close it."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.lock = threading.Lock()
+        self.entries = Entries()
+        self.index = Index()
+        self.closed = False
+        self.used_at = 0.0
+        """time.monotonic() value of the last use."""
+        self.opening = False
+        """Whether the background is at work on it."""
+        self.telling: threading.Thread | None = None
+        """The background that tells ahead what questions ask of its passages."""
+        self.kept = 0
+        """Passages in the snapshot that lies beside the archive."""
+        self._sessions: dict[str, int] = {}
+        self._codes, self._positions, self._times = array("i"), array("q"), array("d")
+        self._sizes = array("i")
+        """Bytes of each entry's index terms when it came."""
+        self._places: Ints = np.zeros(0, np.int64)
+        self._openness: Floats = np.zeros(0)
+        self._order: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._arrived: Ints | None = None
+        """Rows as the index orders them: a corrected passage comes last."""
+        self._richest = Richest()
+        self._idf: dict[str, float] = {}
+        self._idf_of = 0
+        """Passages of the scope when these were computed."""
+        self._vectors: Vectors = np.zeros((0, 0), np.float32)
+        self._unembedded: dict[int, None] = {}
+        self._seen = -1
+        """The newest passage of the whole archive when this scope was last complete; -1 before it was begun."""
+        self._last_edit = 0
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def catch_up(self, archive: Archive, deadline: float) -> bool:
+        """Take in what the archive has; False when the deadline came first (the next call goes on from there)."""
+        own = self.entries.own = archive.of(self.key.tenant)
+        newest = archive.newest_passage()
+        if self._seen < 0 and not self._begin(archive, deadline):
+            return False
+        while self._seen < newest:
+            key, last = self.key, self.entries.ids[-1] if len(self) else 0
+            found = own.outline(key.session, key.project, key.unit, last, STEP)
+            self._add(found)
+            if len(found) < STEP:
+                self._seen = newest
+            elif time.monotonic() > deadline:
+                return False
+        self._follow_edits(own)
+        return True
+
+    def step(self, archive: Archive) -> bool:
+        """Take in the snapshot, or the next STEP passages, without a deadline; True when that was all."""
+        if self._seen < 0 and not self._begin(archive, math.inf):
+            return False
+        return self.catch_up(archive, -math.inf)
+
+    def _begin(self, archive: Archive, deadline: float) -> bool:
+        """With the snapshot, if there is one; False when there is, but no time to read it."""
+        edits = archive.of(self.key.tenant).edited(0)
+        found = snapshots.read(archive, self.key, deadline)
+        if found == snapshots.LATER:
+            return False
+        self._seen, self._last_edit = 0, edits[-1][0] if edits else 0
+        if isinstance(found, Snapshot):
+            self.index.close()
+            self.index, self.kept, self._last_edit = found.index, len(found.ids), found.last_edit
+            self.entries.ids, self._times = array("q", found.ids.tobytes()), array("d", found.times.tobytes())
+            self._sessions = {session: code for code, session in enumerate(found.sessions)}
+            self._codes, self._positions = array("i", found.codes.tobytes()), array("q", found.positions.tobytes())
+            self._sizes = array("i", found.sizes.tobytes())
+            self._unembedded = dict.fromkeys(self.entries.ids)
+        return True
+
+    def _follow_edits(self, own: TenantArchive) -> None:
+        """Take in what was corrected, by this process or another."""
+        edits = own.edited(self._last_edit)
+        for passage in own.passages_by_id({id_ for _, id_ in edits if id_ in self.index}).values():
+            self.index.remove(passage.id)
+            self.index.add(passage.id, passage.terms or tuple(terms(passage.text)), passage.created_at)
+            self._unembedded[passage.id] = None
+            row = self.row(passage.id)
+            if row is not None:
+                self.entries.forget(row)
+        if edits:
+            self._last_edit, self._arrived = edits[-1][0], None
+            self._richest, self._idf_of = Richest(), 0
+
+    def _add(self, found: Outline) -> None:
+        lines_of = found.lines if all(found.lines) else self._analyzed(found)
+        self.index.add_lines(found.ids, found.times, lines_of)
+        sessions = self._sessions
+        self._codes.extend([sessions.setdefault(session, len(sessions)) for session in found.sessions])
+        self._positions.extend(found.positions)
+        self._sizes.extend(map(len, lines_of))
+        self._times.extend(found.times)
+        self.entries.ids.extend(found.ids)
+        self._unembedded.update(dict.fromkeys(found.ids))
+        self._arrived = None
+
+    def _analyzed(self, found: Outline) -> list[bytes]:
+        """The lines, made of the text where the archive has none."""
+        bare = [id_ for id_, lines_of in zip(found.ids, found.lines, strict=True) if not lines_of]
+        passages = self.entries.own.plain_passages(bare) if self.entries.own else {}
+        made = {i: "\n".join(terms(p.text)).encode("utf-8", "surrogatepass") for i, p in passages.items()}
+        return [held or made.get(id_, b"") for id_, held in zip(found.ids, found.lines, strict=True)]
+
+    def snapshot(self, archive: Archive) -> Snapshot:
+        """What snapshots.py keeps. Holds nothing of this scope but its index."""
+        return Snapshot(
+            snapshots.stamp_of(archive),
+            snapshots.name_of(self.key),
+            self.index,
+            tuple(self._sessions),
+            np.array(self._codes, np.int32),
+            np.array(self._positions, np.int64),
+            np.array(self._sizes, np.int32),
+            self._last_edit,
+            np.array(self.entries.ids, np.int64),
+        )
+
+    @property
+    def places(self) -> Ints:
+        """(n,) message number of each entry: consecutive within a session, a gap of 10 between sessions."""
+        if len(self._places) != len(self.entries):
+            codes, positions = np.array(self._codes), np.array(self._positions)
+            order = np.lexsort((positions, codes))
+            steps = np.where(np.diff(codes[order]) != 0, 10, (np.diff(positions[order]) != 0).astype(np.int64))
+            self._places = np.empty(len(order), np.int64)
+            self._places[order] = np.concatenate(([10], 10 + np.cumsum(steps)))
+        return self._places
+
+    @property
+    def openness(self) -> Floats:
+        """(n,) how much of its neighbours' scores an entry takes, 0..1: all up to SHORT_BYTES of its whole message."""
+        if len(self._openness) != len(self.entries):
+            sizes = np.bincount(self.places, np.array(self._sizes))
+            self._openness = np.minimum(1.0, SHORT_BYTES / np.maximum(1.0, sizes[self.places]))
+        return self._openness
+
+    @property
+    def session_numbers(self) -> Ints:
+        """(n,) number of each entry's session, from 0."""
+        return np.array(self._codes, np.int64)
+
+    def beside(self, rows: Ints, by: int) -> Ints:
+        """An entry of the message `by` places after each of `rows`; -1 where there is none."""
+        order, ordered = self._in_order()
+        wanted = self.places[rows] + by
+        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+        return np.where(ordered[at] == wanted, order[at], -1)
+
+    def _in_order(self) -> tuple[Ints, Ints]:
+        """(n,) rows by place, and their places."""
+        places = self.places
+        if len(self._order[0]) != len(places):
+            order = np.argsort(places, kind="stable")
+            self._order = order, places[order]
+        return self._order
+
+    def traits(self, rows: Ints) -> Floats:
+        """(len(rows), len(TRAITS)) what kind of text each is; zeros for a row of -1."""
+        there = np.flatnonzero(rows >= 0)
+        found = np.zeros((len(rows), len(TRAITS)))
+        packed = b"".join([entry.traits for entry in self.entries.of(rows[there].tolist())])
+        found[there] = np.frombuffer(packed).reshape(len(there), len(TRAITS))
+        return found
+
+    def tokens(self, archive: Archive, rows: Sequence[int], recipe: str) -> list[Tokens]:
+        """Token vectors of the entries at `rows`; none, (0, DIM), where there are none."""
+        ids = [self.entries.ids[row] for row in rows]
+        found = archive.of(self.key.tenant).tokens(ids, recipe, DIM)
+        nothing = np.zeros((0, DIM), np.int8)
+        return [found.get(id_, nothing) for id_ in ids]
+
+    def ages(self, now: float) -> Floats:
+        """(n,) seconds since each entry was said."""
+        return now - np.array(self._times, np.float64)
+
+    def prepare(self, rows: Sequence[int]) -> int:
+        """Read these and compute what a loss block needs of them; their characters. Hold the lock."""
+        self.entries.read(rows)
+        for line in (line for row in rows for line in self.entries[row].lines):
+            if line.keys:
+                superseded.prepare(line.flat)
+        return sum(len(self.entries[row].flat) for row in rows)
+
+    def cosines(self, archive: Archive, vector: Floats32) -> Floats | None:
+        """(n,) cosine of each entry with `vector`, (dim,); the mean where there is none. None: no vectors."""
+        self._load_vectors(archive, len(vector))
+        missing = self._rows_of(np.fromiter(self._unembedded, np.int64, len(self._unembedded)))[0]
+        if len(missing) == len(self.entries):
+            return None
+        scores = (self._vectors[: len(self.entries)] @ vector).astype(np.float64)
+        if len(missing):
+            there = np.ones(len(scores), bool)
+            there[missing] = False
+            scores[missing] = scores[there].mean()  # nothing is known of it, and that is no evidence against it
+        return scores
+
+    def unembedded(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        """(len(rows),) which of these entries have no vector yet."""
+        return np.array([self.entries.ids[row] in self._unembedded for row in rows.tolist()], np.bool_)
+
+    def _load_vectors(self, archive: Archive, dim: int) -> None:
+        """Read the vectors that have come since the last time."""
+        if self._vectors.shape[1] != dim:
+            self._vectors = np.zeros((0, dim), np.float32)
+            self._unembedded = dict.fromkeys(self.entries.ids)
+        if len(self._vectors) < len(self.entries):
+            grown = np.zeros((max(64, len(self.entries) * 5 // 4), dim), np.float32)
+            grown[: len(self._vectors)] = self._vectors
+            self._vectors = grown
+        if not self._unembedded:
+            return
+        wanted = list(islice(self._unembedded, VECTORS_A_TIME))
+        found = archive.of(self.key.tenant).vectors(wanted)
+        if found:
+            rows, kept = self._rows_of(np.fromiter(found, np.int64, len(found)))
+            self._vectors[rows] = np.stack(list(found.values()))[kept]
+            for passage_id in found:
+                self._unembedded.pop(passage_id, None)
+
+    def _rows_of(self, ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """Places in `entries` of those of `ids` that it holds, and which they are."""
+        held = np.array(self.entries.ids, np.int64)
+        rows = np.searchsorted(held, ids)
+        there = rows < len(held)
+        there[there] = held[rows[there]] == ids[there]
+        return rows[there], there
+
+    def row(self, passage_id: int) -> int | None:
+        """Place of a passage in `entries`, None when this scope does not hold it."""
+        rows = self._rows_of(np.array([passage_id], np.int64))[0]
+        return int(rows[0]) if len(rows) else None
+
+    def lexical(self, query: Sequence[str]) -> Floats:
+        """(n,) BM25 scores."""
+        if self._arrived is None:
+            self._arrived = self._rows_of(self.index.documents()[0])[0]
+        scores = np.zeros(len(self.entries))
+        scores[self._arrived] = self.index.scores(query)
+        return scores
+
+    def idf(self, term: str) -> float:
+        """How rare an index term is here, in (0, 1]: 1 for a term of one passage or none."""
+        n = len(self.entries)
+        if n != self._idf_of or len(self._idf) >= IDFS:
+            self._idf, self._idf_of = {}, n
+        found = self._idf.get(term)
+        if found is None:
+            rarest = math.log(1 + (n + 0.5) / 0.5)
+            found = math.log(1 + (n + 0.5) / (self.index.df(term) + 0.5)) / rarest if n else 1.0
+            self._idf[term] = found
+        return found
+
+    def richest(self, deadline: float) -> Ints:
+        """(n,) rows, those first that hold most specific terms for their length. Hold the lock."""
+        own, key = self.entries.own, self.key
+        if own is None:
+            return np.arange(len(self))
+        return self._richest.order(own, (key.session, key.project, key.unit), self.entries.ids, deadline)
+
+    def release(self) -> None:
+        """End a use: close the index when the scope was dropped meanwhile, and unlock."""
+        if self.closed:
+            self.index.close()
+        self.lock.release()

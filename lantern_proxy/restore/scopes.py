@@ -1,0 +1,266 @@
+"""The scopes that are held open, of all tenants together: found, opened in the background, kept beside the archive."""
+
+import logging
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.restore import snapshots
+from lantern_proxy.restore.entries import Entries
+from lantern_proxy.restore.scope import Key, Scope
+
+SLICE_S = 0.03
+"""How long the background holds a scope before a restore may have it."""
+MAX_PASSAGES, MAX_SCOPES = 500_000, 64
+"""Most passages and scopes held open, of all tenants together; the least recently used are closed first."""
+MAX_READ = 10_000
+"""Most passages whose text and what was computed of it stay in memory, 4 KB each, beside those of the scope in use."""
+MAX_TOLD = 20_000
+"""Most passages of which it stays in memory what questions ask of them, 600 bytes each, beside those of the scope in
+use."""
+TELL_FROM, TELL, TELL_SHARE = 32, 8, 0.25
+"""Passages from which on that is told in the background; how many at once, about a millisecond; for how much of the
+time."""
+
+log = logging.getLogger("lantern.restore")
+
+
+@dataclass(slots=True)
+class Scopes:
+    """The open scopes, least recently used first. Thread-safe."""
+
+    _open: OrderedDict[Key, Scope] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def use(self, key: Key, timeout_s: float) -> Scope | None:
+        """The scope of `key`, locked: release() it. None when it was not free in time."""
+        while True:
+            scope = self._get(key)
+            if not scope.lock.acquire(timeout=timeout_s):
+                return None
+            if not scope.closed:
+                return scope
+            scope.release()
+
+    def _get(self, key: Key) -> Scope:
+        with self._lock:
+            scope = self._open.get(key)
+            if scope is None:
+                scope = self._open[key] = Scope(key)
+            self._open.move_to_end(key)
+            scope.used_at = time.monotonic()
+            self._shrink(keep=key)
+            return scope
+
+    def finish(self, scope: Scope, archive: Archive) -> None:
+        """Open the rest of a scope in the background, and keep a snapshot of it. Its lock must be held."""
+        if not scope.opening:
+            scope.opening = True
+            threading.Thread(target=_open_rest, args=(scope, archive), name="lantern-open", daemon=True).start()
+
+    def tell(self, scope: Scope) -> threading.Thread | None:
+        """Tell ahead, in the background, what questions ask of passages. Its lock must be held. None: hardly any is
+        untold."""
+        if scope.telling is None and len(scope.entries.untold) >= TELL_FROM:
+            scope.telling = threading.Thread(target=_tell_rest, args=(scope,), name="lantern-tell", daemon=True)
+            scope.telling.start()
+        return scope.telling
+
+    def keep(self, archive: Archive) -> None:
+        """Write a snapshot of every open scope that has grown since the last one."""
+        with self._lock:
+            held = list(self._open.values())
+        for scope in held:
+            if snapshots.is_due(scope.key, len(scope), scope.kept):
+                keep(scope, archive)
+
+    def rest(self, unused_s: float) -> None:
+        """Nobody asks: close what was not used for so long, and let go of the texts of all others."""
+        with self._lock:
+            for scope in [each for each in self._open.values() if time.monotonic() - each.used_at >= unused_s]:
+                self._drop(scope.key)
+            self._let_go_beyond(0)
+
+    @property
+    def read_count(self) -> int:
+        """Passages whose text is in memory."""
+        with self._lock:
+            return sum(scope.entries.read_count for scope in self._open.values())
+
+    @property
+    def index_bytes(self) -> int:
+        with self._lock:
+            return sum(scope.index.size_bytes for scope in self._open.values() if not scope.closed)
+
+    def forget(self, key: Key) -> None:
+        with self._lock:
+            if key in self._open:
+                self._drop(key)
+
+    def close(self) -> None:
+        with self._lock:
+            for key in list(self._open):
+                self._drop(key)
+
+    def _shrink(self, keep: Key) -> None:
+        while len(self._open) > 1 and (
+            len(self._open) > MAX_SCOPES or sum(map(len, self._open.values())) > MAX_PASSAGES
+        ):
+            oldest = next(iter(self._open))
+            if oldest == keep:
+                return
+            self._drop(oldest)
+        self._let_go_beyond(MAX_READ, keep)
+        self._forget_beyond(MAX_TOLD, keep)
+
+    def _let_go_beyond(self, most: int, keep: Key | None = None) -> None:
+        """Of texts, those of the scopes used longest ago; what a restore uses now stays."""
+        self._free(most, keep, lambda entries: entries.read_count, Entries.let_go)
+
+    def _forget_beyond(self, most: int, keep: Key) -> None:
+        """The same for what is told of passages."""
+        self._free(most, keep, lambda entries: entries.told_count, Entries.forget_told)
+
+    def _free(
+        self, most: int, keep: Key | None, count: Callable[[Entries], int], free: Callable[[Entries], None]
+    ) -> None:
+        others = [scope for scope in self._open.values() if scope.key != keep and count(scope.entries)]
+        held = sum(count(scope.entries) for scope in others)
+        for scope in others:
+            if held <= most:
+                return
+            if scope.lock.acquire(blocking=False):
+                held -= count(scope.entries)
+                free(scope.entries)
+                scope.release()
+
+    def _drop(self, key: Key) -> None:
+        """Close a scope, unless a restore is using it: then that one closes it when it is done."""
+        scope = self._open.pop(key)
+        scope.closed = True
+        if scope.lock.acquire(blocking=False):
+            scope.index.close()
+            scope.lock.release()
+
+
+def _open_rest(scope: Scope, archive: Archive) -> None:
+    """The background: slice by slice, so that a restore that comes meanwhile gets what there is."""
+    try:
+        done = False
+        while not done:
+            scope.lock.acquire()
+            try:
+                if scope.closed:
+                    return
+                # Reading a snapshot cannot be cut in slices; then it takes what it takes.
+                done = scope.catch_up(archive, time.monotonic() + SLICE_S if len(scope) else math.inf)
+                if done:
+                    scope.opening = False
+            finally:
+                scope.release()
+            time.sleep(0)
+        if snapshots.is_due(scope.key, len(scope), scope.kept):
+            keep(scope, archive)
+    except Exception as error:  # this thread has no caller; the next restore tries again, and tells what is wrong
+        scope.opening = False
+        log.debug("scope of %d passages is not open yet: %s", len(scope), error)
+
+
+def _tell_rest(scope: Scope) -> None:
+    """The background: a few at a time, and mostly at rest, since what it does holds up all other threads."""
+    try:
+        while True:
+            scope.lock.acquire()
+            begun = time.monotonic()
+            try:
+                if scope.closed or not scope.entries.untold:
+                    scope.telling = None
+                    return
+                scope.entries.tell_ahead(TELL)
+            finally:
+                scope.release()
+            time.sleep((time.monotonic() - begun) * (1 / TELL_SHARE - 1))
+    except Exception as error:  # this thread has no caller; the next restore tells what it needs, and what is wrong
+        scope.telling = None
+        log.debug("not all is told of a scope of %d passages: %s", len(scope), error)
+
+
+def keep(scope: Scope, archive: Archive) -> bool:
+    """Write a scope's snapshot; whether it stays. Never raises: without one the next start reads the archive."""
+    scope.lock.acquire()
+    try:
+        if scope.closed:
+            return False
+        n, snapshot = len(scope), scope.snapshot(archive)
+        kept = snapshots.write(archive, scope.key, snapshot)
+        scope.kept = n if kept else scope.kept
+        return kept
+    except (ArchiveError, OSError, ValueError, MemoryError) as error:
+        log.warning("no snapshot of %d passages: %s", len(scope), error)
+        return False
+    finally:
+        scope.release()
+
+
+def large_scopes(archive: Archive, reach: str) -> list[tuple[Key, int]]:
+    """The scopes that a snapshot is kept of, with how many passages each has, largest first. reach: restore.scope"""
+    if reach == "session":
+        return []
+    found = archive.large_scopes(snapshots.LEAST, by_project=reach == "project")
+    return [(Key(tenant, project, None, unit), n) for tenant, project, unit, n in found if unit == "passage"]
+
+
+def that_fit(scopes: list[tuple[Key, int]]) -> list[tuple[Key, int]]:
+    """Those that may be open at once."""
+    chosen, room = [], MAX_PASSAGES
+    for key, n in scopes[: MAX_SCOPES // 2]:
+        if n <= room:
+            chosen.append((key, n))
+            room -= n
+    return chosen
+
+
+def open_ahead(scopes: Scopes, key: Key, archive: Archive, advance: Callable[[int], None]) -> None:
+    """Open a scope for the restores to come. Rests as long as it works, and lets restores go first."""
+    scope = scopes.use(key, 60.0)
+    if scope is not None:
+        scope.release()
+        _open(scope, archive, advance, rest=True)
+        if snapshots.is_due(key, len(scope), scope.kept):
+            keep(scope, archive)
+
+
+def make_snapshot(archive: Archive, key: Key, advance: Callable[[int], None]) -> bool:
+    """Bring the snapshot of a scope up to date, or make one; whether it is there now."""
+    scope = Scope(key)
+    try:
+        _open(scope, archive, advance, rest=False)
+        return scope.kept == len(scope) or keep(scope, archive)
+    finally:
+        scope.index.close()
+
+
+def _open(scope: Scope, archive: Archive, advance: Callable[[int], None], *, rest: bool) -> None:
+    """advance: gets how many passages came since the last call"""
+    done, shown = False, 0
+    while not done:
+        begun = time.monotonic()
+        scope.lock.acquire()
+        try:
+            if scope.closed:
+                return
+            done = scope.step(archive)
+            held = len(scope)
+        finally:
+            scope.release()
+        advance(held - shown)
+        shown = held
+        if rest:
+            time.sleep(time.monotonic() - begun)

@@ -1,0 +1,263 @@
+"""The signals of one question over a whole scope, and their fusion into one ranking."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lantern_proxy.config import RestoreConfig
+from lantern_proxy.config_retrieval import PipelineConfig, RetrievalConfig
+from lantern_proxy.rank import Centred, Floats, best, smooth, zsum
+from lantern_proxy.restore.dense import Dense, Meaning
+from lantern_proxy.restore.features import Matched, Ranked, nearness
+from lantern_proxy.restore.light import Reorder
+from lantern_proxy.restore.question import Evidence, Question
+from lantern_proxy.restore.routes import Mixture, ages_count, fused, mixture, threshold
+from lantern_proxy.restore.scope import Scope
+from lantern_proxy.route_types import query_type
+from lantern_proxy.signals import keywords, said_by
+from lantern_proxy.signals_form import fits
+from lantern_proxy.signals_late import Asked, maxsim
+
+if TYPE_CHECKING:
+    from lantern_proxy.restore.ask import Ask
+
+PRIORS = ("speaker", "form", "session", "days")
+"""Signals without a ranking of their own: reciprocal ranks leave them out."""
+POOL = 400
+"""Passages that are looked at, when a question is known."""
+LATE_POOL = 300
+"""Passages that are compared word by word: the best by everything else."""
+FORM_POOL = 150
+"""Passages whose form counts: the best by everything else."""
+ALONE = 2.0
+"""How much more words count where there are no vectors: less would leave the choice to speaker and form."""
+NAMED, ROLE, USER = 2.0, 3.0, 2.0
+"""What the right speaker is worth: a name in a question may be that of somebody who was only spoken of, and where
+neither a name nor a role is told, most of what is asked for was said by the user."""
+SESSION_BY_WORDS = 2 / 3
+"""What a session is about is told by its words and, this much less, by its best match word by word."""
+WEIGHTS: Mapping[str, float] = {
+    "bm25": 0.5, "vector": 0.75, "late": 1.0, "speaker": 0.8, "keywords": 0.05, "form": 1.0, "session": 0.6,
+    "days": 1.5,
+}  # fmt: skip
+"""Of the z-scores in the default recipe; `restore.weights` overrides."""
+SHARES = (0.3, 0.15)
+"""How much of its neighbours' scores flows into a short passage, by words and word by word."""
+VECTOR_SHARES = (0.07, 0.035)
+"""The same for vectors, which already see context."""
+
+
+def gather(
+    scope: Scope,
+    question: Question,
+    ask: "Ask",
+    dense: Dense,
+    restore: RestoreConfig,
+    retrieval: RetrievalConfig,
+    light: Reorder | None = None,
+) -> Evidence:
+    """Every signal over the whole scope, and their fusion. A signal that is missing just leaves the fusion.
+
+    light: reorders the best of them; None: leave them as they are
+    """
+    mixed = mixture(question.text, retrieval)
+    lexical = scope.lexical(question.terms)
+    tau = 1.0 if light else threshold(mixed)
+    wanted = not ask.late() and dense.begin(scope, question, lexical, ask, tau=tau)
+    fusion = _Fusion(scope.ages(ask.now) if ages_count(mixed) else np.zeros(len(scope)), mixed, restore)
+    by_words = _by_words(fusion, scope, question, lexical)  # while the question is embedded
+    meaning = dense.look(scope, question, ask) if wanted else None
+    _over_all(fusion, scope, by_words, meaning)
+    if fusion.wants("speaker"):
+        scores, worth = _speaker(scope, question, fusion.total)
+        fusion.add("speaker", scores, worth * float(scores.std()))
+    matched = None
+    if meaning is not None and meaning.asked is not None and fusion.wants("late") and not ask.late():
+        matched = _late(scope, dense, meaning.asked, fusion.total)
+    _over_the_best(fusion, scope, question, matched, ask.now)
+    cosines = meaning.cosines if meaning else None
+    total = fusion.total
+    if light is not None and not ask.late():
+        ranked = Ranked(
+            scope=scope, question=question, fused=total, lexical=lexical, cosines=cosines, matched=matched, now=ask.now
+        )
+        total = light(ranked)
+    return Evidence(lexical, cosines, total, fusion.signals, fusion.units)
+
+
+class _Fusion:
+    """The signals of one question, as they come, and what they are together."""
+
+    def __init__(self, ages_s: Floats, mixed: Mixture, restore: RestoreConfig) -> None:
+        """ages_s: (n,) seconds since each candidate was said"""
+        self.signals: dict[str, Floats] = {}
+        self.units: dict[str, float] = {}
+        """What a signal's weight is multiplied by, where that is not 1."""
+        self._ages_s, self._mixed, self._restore = ages_s, mixed, restore
+        self._known: Centred = {}
+        self._total: Floats | None = None
+
+    def add(self, name: str, scores: Floats, unit: float | None = None) -> None:
+        """scores: (n,); they take the place of those that the signal had"""
+        self.signals[name], self._total = scores, None
+        if unit is not None:
+            self.units[name] = unit
+
+    def wants(self, name: str) -> bool:
+        """Has the signal a weight?"""
+        return bool(_weight(self._restore, name))
+
+    @property
+    def total(self) -> Floats:
+        """(n,) the fusion of those that are there so far."""
+        if self._total is None:
+            self._total = fused(
+                self.signals, self._ages_s, self._mixed, self._weigh, rrf_k=self._restore.rrf_k, known=self._known
+            )
+        return self._total
+
+    def _weigh(self, pipeline: PipelineConfig) -> dict[str, float]:
+        own = {name: _weight(self._restore, name, pipeline) for name in self.signals}
+        if pipeline.fusion == "rrf":
+            return own | dict.fromkeys(PRIORS, 0.0)
+        return {name: weight * self.units.get(name, 1.0) for name, weight in own.items()}
+
+
+def _by_words(fusion: _Fusion, scope: Scope, question: Question, lexical: Floats) -> dict[str, Floats]:
+    """The signals that need neither vectors nor a ranking."""
+    found = {"bm25": _near(scope, lexical, SHARES)}
+    if lexical.any() and fusion.wants("keywords"):
+        found["keywords"] = _keywords(scope, question, lexical)
+    if lexical.any() and fusion.wants("session"):
+        found["session"] = _session(scope, lexical)
+    return found
+
+
+def _over_all(fusion: _Fusion, scope: Scope, by_words: Mapping[str, Floats], meaning: Meaning | None) -> None:
+    """The signals that need no ranking to begin with, and what they count."""
+    units = {"session": float(scope.openness.mean()) ** 4} | ({} if meaning else {"bm25": ALONE})
+    for name, scores in by_words.items():
+        fusion.add(name, scores, units.get(name))
+        if name == "bm25" and meaning is not None:
+            cosines = _near(scope, meaning.cosines - float(meaning.cosines.min()), VECTOR_SHARES)
+            # the longer the messages, the less a word in common proves, and the more of a vector's context is their own
+            fusion.add("vector", cosines, 2.0 - float(scope.openness.mean()))
+
+
+def _over_the_best(fusion: _Fusion, scope: Scope, question: Question, matched: Matched | None, now: float) -> None:
+    """The signals that look at the best so far, each at the ranking that the one before has left."""
+    if matched is not None:
+        fusion.add("late", matched.flowed, matched.unit)
+        if "session" in fusion.signals:
+            in_full = _session_in_full(scope, fusion.signals["session"], matched.flowed)
+            fusion.add("session", in_full, fusion.units["session"] * float(in_full.std()))
+    if fusion.wants("days") and (near := _days(scope, question, fusion.total, now)) is not None:
+        fusion.add("days", near, float(near.std()))
+    if fusion.wants("form"):
+        form = _form(scope, question, fusion.total)
+        fusion.add("form", form, float(form.std()))
+
+
+def _near(scope: Scope, scores: Floats, shares: Sequence[float]) -> Floats:
+    """The same with what flows in from neighbouring messages."""
+    return smooth(scores, scope.places, shares=shares, openness=scope.openness)
+
+
+def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats) -> Matched | None:
+    """The best by everything else, word by word; None: nothing to compare."""
+    rows = np.sort(best(total, LATE_POOL))
+    found = dense.late(scope, asked, rows.tolist())
+    if found is None:
+        return None
+    scores = np.zeros(len(scope))
+    compared = maxsim(found.best, found.weights)
+    unread = scope.unembedded(rows)
+    if unread.any() and not unread.all():  # the embedder has not come to it: that is no evidence against it
+        compared[unread] = compared[~unread].mean()
+    scores[rows] = compared - compared.min()
+    flowed = _near(scope, scores, SHARES)
+    spread = float(flowed[rows].std())
+    return Matched(rows, found, scores, flowed, float(flowed.std()) / spread if spread > 1e-9 else 1.0)
+
+
+def _session(scope: Scope, lexical: Floats) -> Floats:
+    """(n,) how much of the question the whole session of each entry is about, by words. Its weight is less where
+    messages are long: those stand for themselves."""
+    numbers = scope.session_numbers
+    counts = np.maximum(1, np.bincount(numbers))
+    found: Floats = (np.bincount(numbers, lexical) / np.sqrt(counts))[numbers]
+    return found
+
+
+def _session_in_full(scope: Scope, by_words: Floats, matches: Floats) -> Floats:
+    """(n,) the same with how well the best of the session matches word by word; both as z-scores."""
+    numbers = scope.session_numbers
+    peaks = np.zeros(int(numbers.max()) + 1)
+    np.maximum.at(peaks, numbers, matches)
+    weights = {"words": SESSION_BY_WORDS, "matches": 1 - SESSION_BY_WORDS}
+    return zsum({"words": by_words, "matches": peaks[numbers]}, weights)
+
+
+def _days(scope: Scope, question: Question, total: Floats, now: float) -> Floats | None:
+    """(n,) how near the days are that question and passage name, or on which it was said; 0 beyond the FORM_POOL best
+    by everything else. None: the question names no day."""
+    rows = best(total, FORM_POOL).tolist()
+    near = nearness(lambda: scope.entries.told(rows), question.text, now)
+    if near is None:
+        return None
+    scores = np.zeros(len(scope))
+    scores[rows] = near
+    return scores
+
+
+def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, float]:
+    """(n,) 1 for what was said by the one that the question is about; 0 beyond the POOL best by everything else.
+    And what that is worth."""
+    kind = query_type(question.text)
+    own = question.personal or kind == "single-session-preference"
+    role = "assistant" if kind == "single-session-assistant" else "user"
+    rows = best(total, POOL).tolist()
+    told = scope.entries.told(rows)
+    names = [each.name for each in told]
+    scores = np.zeros(len(scope))
+    scores[rows] = said_by([each.speaker for each in told], names, question.words, role)
+    if not question.words.isdisjoint(names):
+        return scores, NAMED
+    return scores, ROLE if own or role == "assistant" else USER
+
+
+def _form(scope: Scope, question: Question, total: Floats) -> Floats:
+    """(n,) how well its form fits an answer; for all but the FORM_POOL best by everything else, the worst there is."""
+    rows = best(total, FORM_POOL).tolist()
+    told = scope.entries.told(rows)
+    people = any(each.name for each in told) and all(each.speaker == "user" for each in told)
+    answers = _answers(scope, rows) if people else None
+    worth = fits(question.text, [each.form for each in told], answers=answers)
+    scores = np.full(len(scope), worth.min(initial=0.0))
+    scores[rows] = worth
+    return scores
+
+
+def _answers(scope: Scope, rows: Sequence[int]) -> list[bool]:
+    """Whether each follows a message that ends with a question."""
+    before = scope.beside(np.array(rows, np.int64), -1)
+    there = before >= 0
+    asked = np.zeros(len(rows), bool)
+    asked[there] = [each.form.ends_asking for each in scope.entries.told(before[there].tolist())]
+    found: list[bool] = asked.tolist()
+    return found
+
+
+def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
+    """(n,) share of the question's terms among an entry's tags and tools; 0 beyond the POOL best by words."""
+    matched = np.flatnonzero(lexical)
+    rows = matched[np.argsort(-lexical[matched])[:POOL]].tolist()
+    scores = np.zeros(len(scope))
+    scores[rows] = keywords(question.terms, [each.tag_terms for each in scope.entries.told(rows)])
+    return scores
+
+
+def _weight(restore: RestoreConfig, signal: str, pipeline: PipelineConfig | None = None) -> float:
+    given = {**restore.weights, **(pipeline.weights if pipeline else {})}
+    return float(given.get(signal, WEIGHTS.get(signal, 0.0)))  # type: ignore[call-overload]

@@ -1,0 +1,170 @@
+"""Which statements does a later one replace? Pure; it errs on the side of keeping both.
+
+A later statement of the user replaces an earlier one when it
+
+    says so      "actually", "instead of", "changed to", "no longer", ... and either names the old value or shares what
+                 the old one is about, with another value of the same sort; or
+    reads so     word for word the same but for one value: "The deadline is 3 May." - "The deadline is 10 May."
+
+Two statements that only look alike ("port 80 for the web, port 81 for metrics") both stay: in a block the later one
+stands below, and its preamble says what that means.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from lantern_proxy.analyze import QUESTION_MARKS, STOP_WORDS, folded, sentences, terms
+
+_TO = r"\b[^.?!]{0,60}?\bto"
+_CUE = re.compile(
+    r"\b(?:actually|instead(?: of)?|rather than|no longer|not any ?more|anymore|correction|scratch that"
+    rf"|chang(?:e|ed|es|ing)(?:{_TO}|{_TO[:-2]}from)|(?:switch|mov|migrat)(?:e|ed|es|ing)?{_TO}"
+    rf"|(?:updated?|bump(?:ed)?){_TO}"
+    r"|on second thought"
+    r"|renam(?:e|ed|ing)|replac(?:e|ed|es|ing)|changed my mind|postponed|rescheduled|pushed (?:back )?to|from now on"
+    r"|sorry, (?:it|i) (?:is|meant)|i meant|make (?:it|that)|now (?:is|uses?|at|on)|is now|are now|uses? now)\b",
+    re.I,
+)
+_ENDED = re.compile(
+    r"\b(?:no longer|not any ?more|anymore|stopped|dropped|got rid of|removed|quit|gave up|abandoned)\b", re.I
+)
+_CUE_SIGNS = (
+    "actually", "instead", "rather than", "no longer", "not any", "anymore", "correction", "scratch that", "chang",
+    "switch", "mov", "migrat", "updat", "bump", "second thought", "renam", "replac", "postponed", "rescheduled",
+    "pushed", "sorry, ", "i meant", "make it", "make that", "now",
+)  # fmt: skip
+_ENDED_SIGNS = (
+    "no longer", "not any", "anymore", "stopped", "dropped", "got rid of", "removed", "quit", "gave up", "abandoned",
+)  # fmt: skip
+"""What each of the two holds one of: the patterns cost ten times as much as to look for it."""
+_PLAIN = r"[a-z]++(?![\w/-]|\.\w)"
+"""A word in lower case that no value begins with: most are such, and they are passed over at once."""
+_VALUES = re.compile(
+    rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
+    r"(?P<path>(?<![\w/])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)*|\b[\w-]+(?:/[\w.-]+)+)"
+    r"|(?P<date>\b\d{4}-\d\d-\d\d\b|\b(?:\d{1,2}(?:st|nd|rd|th)? )?(?:January|February|March|April|May|June|July|August"
+    r"|September|October|November|December)\b(?: \d{1,2}(?:st|nd|rd|th)?\b)?(?:,? \d{4}\b)?"
+    r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b|\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b|\b\d{1,2}:\d\d\b)"
+    r"|(?P<number>[$\u20ac\u00a3]?\bv?\d+(?:[.,]\d+)*%?)"
+    r"|(?P<name>`[^`\n]{1,60}`|\b\w+_\w+\b|\b\w+\.(?:py|js|ts|go|rs|md|json|ya?ml|toml|sql|db|txt)\b|\b[a-z]+[A-Z]\w*\b"
+    r"|(?<=[\w,] )[A-Z]\w+(?: [A-Z]\w+)*))"
+)
+_WORD = re.compile(r"\w+")
+_EMPTY = STOP_WORDS | frozenset(
+    """
+    actually instead rather longer changed change switch switched moved move correction update updated please ok okay
+    let lets use uses using used make set go going went want need sorry meant anymore new old still currently today
+    right so yes no well also replace replaced rename renamed thought second mind from to
+    """.split()  # noqa: SIM905 - a list of quotes reads worse
+)
+SHARED = 2
+"""Content words that a change without the old value must share with what it changes."""
+MOST_CHARS, HELD_CHARS, MOST_RIVALS = 400, 6_000, 400
+"""Of the request's text the last so many are read for changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A sentence and where it was said. turn: 0 for the request itself."""
+
+    text: str
+    turn: int
+    order: tuple[float, int, int]
+    """Increases with time."""
+    by_user: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    values: dict[str, frozenset[str]]
+    """Sort of value -> those in it, lower case."""
+    every: frozenset[str]
+    about: frozenset[str]
+    """Stems of its content words but for the values."""
+    frame: tuple[str, ...]
+    """Its words with values left out: equal when two sentences differ in values only."""
+    says_so: bool
+    ended: bool
+
+
+def superseded(statements: Sequence[Statement]) -> dict[int, int]:
+    """Index of each replaced statement -> turn of the newest that replaces it (0: the request itself)."""
+    read = [_read(each.text) for each in statements]
+    about: dict[str, list[int]] = {}
+    frames: dict[tuple[str, ...], list[int]] = {}
+    replaced: dict[int, int] = {}
+    for i in sorted(range(len(read)), key=lambda i: statements[i].order):
+        now, said = read[i], statements[i]
+        for j in _rivals(now, about, frames) if said.by_user else ():
+            if statements[j].order[:2] < said.order[:2] and _replaces(now, read[j]):
+                replaced[j] = said.turn
+        for stem in (*now.about, *now.every) if now.values else ():
+            about.setdefault(stem, []).append(i)
+        frames.setdefault(now.frame, []).append(i)
+    return replaced
+
+
+def _rivals(now: _Read, about: dict[str, list[int]], frames: dict[tuple[str, ...], list[int]]) -> Iterable[int]:
+    """Earlier statements that it may replace."""
+    if not now.values:
+        return ()
+    if now.says_so or now.ended:
+        told = [i for stem in (*now.about, *now.every) for i in about.get(stem, ())]
+        return dict.fromkeys(told[-MOST_RIVALS:])
+    return frames.get(now.frame, ()) if now.about else ()
+
+
+def _replaces(now: _Read, old: _Read) -> bool:
+    if now.frame == old.frame and not old.says_so:
+        return len(now.every - old.every) == 1 == len(old.every - now.every)
+    shared = now.about & old.about
+    if now.ended and now.every & old.every and (shared or not now.about):
+        return True
+    same_sort = [sort for sort in now.values if old.values.get(sort) and now.values[sort] - old.values[sort]]
+    if not now.says_so or not same_sort:
+        return False
+    if any(now.values[sort] & old.values[sort] for sort in same_sort):  # it names the old value
+        return bool(shared) or not now.about or len(old.about) <= 1
+    needed = min(SHARED, len(old.about))
+    return needed > 0 and len(shared) >= needed and 2 * len(shared) >= min(len(now.about), len(old.about))
+
+
+def prepare(flat: str) -> None:
+    """Compute ahead what `superseded` remembers of a sentence."""
+    if len(flat) <= MOST_CHARS:
+        _read(flat)
+
+
+@lru_cache(maxsize=2_048)
+def _read(text: str) -> _Read:
+    values: dict[str, set[str]] = {}
+    rest, at = [], 0
+    for match in _VALUES.finditer(text):
+        values.setdefault(match.lastgroup or "", set()).add(match.group().strip("`").lower())
+        rest.append(text[at : match.start()])
+        at = match.end()
+    words = _WORD.findall(" ".join([*rest, text[at:]]).lower())
+    told = [word for word in words if len(word) > 2 and word not in _EMPTY]
+    low = folded(text)
+    return _Read(
+        {sort: frozenset(found) for sort, found in values.items()},
+        frozenset().union(*values.values()),
+        frozenset(terms(" ".join(told))),
+        tuple(words),
+        _holds(low, _CUE_SIGNS) and _CUE.search(text) is not None,
+        _holds(low, _ENDED_SIGNS) and _ENDED.search(text) is not None,
+    )
+
+
+def _holds(text: str, signs: Sequence[str]) -> bool:
+    return any(sign in text for sign in signs)
+
+
+def of_request(question: str, present: str) -> Iterator[str]:
+    """Sentences of the request that may replace what was lost: the question's, and those that tell of a change."""
+    tail = present[-HELD_CHARS:]
+    found = [question[a:b] for a, b in sentences(question[:HELD_CHARS])]
+    found += [told for a, b in sentences(tail) if _CUE.search(told := tail[a:b])]
+    yield from (told for told in dict.fromkeys(found) if len(told) <= MOST_CHARS and not told.endswith(QUESTION_MARKS))

@@ -1,0 +1,31 @@
+"""Vectors for passages that wait for theirs: of the whole text, and of each word that counts.
+
+Apart from restore/dense.py, so that a proxy that restores nothing embeds without what restores, which takes 4 MB.
+"""
+
+from collections.abc import Callable
+
+from lantern_proxy.archive import Archive
+from lantern_proxy.embed import Embedder
+
+
+def embed_some(
+    archive: Archive, embedder: Embedder, most: int, give_way: Callable[[], None] = lambda: None
+) -> int | None:
+    """Embed at most `most` passages that have no vector; how many vectors are new. None: no passage waits.
+
+    give_way: called before each, and may wait for what is more urgent
+    Raises ModelError while the embedder is not ready, ArchiveError.
+    """
+    waiting = archive.unembedded(most)
+    if not waiting:
+        return None
+    rows, tokens = [], []
+    for tenant, id_, text in waiting:
+        give_way()
+        (vector,), (words,) = embedder.embed_passages([text])
+        for passage in archive.of(tenant).passages_by_id([id_]).values():
+            rows.append((tenant, passage.session, id_, vector))
+            if len(words) and passage.unit == "passage":
+                tokens.append((tenant, id_, words))
+    return archive.add_vectors(embedder.name, embedder.dim, rows, recipe=embedder.recipe, tokens=tokens)

@@ -1,0 +1,256 @@
+"""Everything that goes out, and which upstream a path belongs to.
+
+    async with Upstream(config) as upstream:
+        answer = await upstream.send("POST", "/v1/chat/completions", b"", headers, body)
+        async for chunk in answer.chunks(): ...
+        await answer.close()
+
+Path, query, headers and bytes go out as they are given; redirects are not followed; nothing is decoded, no cookie kept.
+Requests go out by our own transport (upstream/http1.py), or by httpx's where that cannot do what is asked: through a
+proxy that the environment names, over HTTP/2, with credentials in the URL.
+"""
+
+import os
+import sys
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote, urlsplit
+
+from lantern_proxy.config import RouteConfig, UpstreamConfig
+from lantern_proxy.upstream.errors import TimeoutException, TransportError
+from lantern_proxy.upstream.http1 import Answer, Http1, Origin, host_of
+
+if TYPE_CHECKING:
+    import httpx
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+_SAFE = "/%:?#[]@!$&'()*+,;=~"
+"""What stays as it is in a URL's path (RFC 3986)."""
+_API = frozenset(
+    {
+        "assistants", "audio", "batches", "chat", "completions", "containers", "conversations", "edits", "embeddings",
+        "engines", "evals", "files", "fine_tuning", "images", "models", "moderations", "organization", "realtime",
+        "responses", "skills", "threads", "uploads", "vector_stores", "videos",
+    }
+)  # fmt: skip
+"""First segments of OpenAI's paths, which clients also send without /v1."""
+
+
+class UpstreamError(RuntimeError):
+    """The upstream could not be reached or broke off. status: what the client is told, 502, or 504 for a timeout."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(slots=True)
+class UpstreamAnswer:
+    """An answer whose head has come and whose body is still on its way."""
+
+    status: int
+    headers: Headers
+    body: AsyncIterable[bytes]
+    end: Callable[[], object]
+    """Gives the connection back, or ends it when the body has not been read to its end."""
+    _again: list[bytes] = field(default_factory=list)
+
+    def header(self, name: str) -> str:
+        """First value of a header by its lower-case name, or empty."""
+        wanted = name.encode()
+        return next((value.decode("latin-1") for key, value in self.headers if key.lower() == wanted), "")
+
+    @property
+    def is_here(self) -> bool:
+        """Has all of it come? Then the next chunk, or the one that was just given, is the last. False: not known."""
+        return isinstance(self.body, Answer) and self.body.is_here and not self._again
+
+    async def read(self) -> bytes:
+        """The whole body, still encoded, at once; `chunks()` gives it again. Raises UpstreamError.
+
+        The connection is given back: an answer that was read need not be closed.
+        """
+        try:
+            body = b"".join([chunk async for chunk in self.chunks()])
+        finally:
+            await self.close()
+        self._again.append(body)
+        return body
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Bytes as they arrive, still encoded. Raises UpstreamError when the upstream breaks off."""
+        if self._again:
+            yield self._again[0]
+            return
+        try:
+            async for chunk in self.body:
+                yield chunk
+        except TimeoutException as error:
+            raise UpstreamError(f"upstream fell silent: {type(error).__name__}", 504) from error
+        except TransportError as error:
+            raise UpstreamError(f"upstream broke off its answer: {error or type(error).__name__}", 502) from error
+
+    async def close(self) -> None:
+        ended = self.end()
+        if ended is not None:
+            await cast(Awaitable[None], ended)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """An upstream's URL, taken apart."""
+
+    url: str
+    name: str
+    """Its host, and its port where the URL has one, as told to people, and the proxy that stands between."""
+    origin: Origin
+    host: bytes
+    prefix: str
+    root: str
+    """The prefix without /v1."""
+
+    @classmethod
+    def of(cls, url: str) -> "_Base":
+        parts, origin = urlsplit(url), Origin.of(url)
+        name = parts.netloc.rpartition("@")[2]  # without credentials
+        prefix = quote(f"{parts.path}?{parts.query}" if parts.query else parts.path, safe=_SAFE).rstrip("/")
+        return cls(url, name + _by_proxy(origin), origin, host_of(origin), prefix, prefix.removesuffix("/v1"))
+
+    @property
+    def is_plain(self) -> bool:
+        """Can our own transport go there?"""
+        proxies = _proxies()
+        return not ("@" in urlsplit(self.url).netloc or proxies.get(self.origin.scheme) or proxies.get("all"))
+
+
+class Upstream:
+    """Owns the connections: use it in an `async with`."""
+
+    def __init__(self, config: UpstreamConfig) -> None:
+        self._config = config
+        self._openai, self._anthropic = _Base.of(config.openai), _Base.of(f"{config.anthropic}/v1")
+        urls = [route.url for route in config.routes if route.url and route.kind != "litellm"]
+        self._bases = {url: _Base.of(url) for url in urls}
+        self._litellm = {
+            at: _litellm(config, route) for at, route in enumerate(config.routes) if route.kind == "litellm"
+        }
+        self._http1 = Http1(
+            connect_s=config.connect_timeout_s, silence_s=config.read_timeout_s, connections=config.max_connections
+        )
+        known = (self._openai, self._anthropic, *self._bases.values())
+        self._direct = frozenset() if config.http2 else frozenset(base.origin for base in known if base.is_plain)
+
+    @cached_property
+    def _client(self) -> "httpx.AsyncClient":
+        from lantern_proxy.upstream import stock as upstream_stock
+
+        return upstream_stock.client(self._config)
+
+    async def __aenter__(self) -> "Upstream":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http1.aclose()
+        stock = [self._client] if "_client" in self.__dict__ else []
+        for client in (*stock, *self._litellm.values()):
+            await client.aclose()
+
+    def target(
+        self, path: str, query: bytes, headers: Headers, route: RouteConfig | None = None
+    ) -> tuple[Origin, bytes]:
+        """Whom a request for `path` goes to, and the path and query to ask there. path: as sent, percent-encoding kept.
+
+        /v1/messages*, and everything an Anthropic SDK sends, belongs to Anthropic; all else to OpenAI. A path that is
+        neither below /v1 nor one of OpenAI's is asked at the upstream's root.
+        """
+        base, wanted = self._target(path, query, headers, route)
+        return base.origin, wanted
+
+    def _target(self, path: str, query: bytes, headers: Headers, route: RouteConfig | None) -> tuple[_Base, bytes]:
+        below_v1 = path.startswith("/v1/")
+        plain = path[3:] if below_v1 else path
+        first = plain.strip("/").split("/", 1)[0]
+        anthropic = first == "messages" or any(name == b"anthropic-version" for name, _ in headers)
+        ours = self._anthropic if anthropic else self._openai
+        base = self._bases[route.url] if route and route.url else ours
+        known = below_v1 or first in _API or first == "messages"
+        wanted = ((base.prefix if known else base.root) + plain).encode("latin-1")
+        return base, wanted + b"?" + query if query else wanted
+
+    def route(self, path: str, model: str) -> int | None:
+        """Which of `upstream.routes` is the first that fits; None when none does."""
+        for at, route in enumerate(self._config.routes):
+            if fnmatchcase(path, route.path) and fnmatchcase(model, route.model):
+                return at
+        return None
+
+    async def send(
+        self, method: str, path: str, query: bytes, headers: Headers, body: bytes | AsyncIterable[bytes],
+        *, model: str = "",
+    ) -> UpstreamAnswer:  # fmt: skip
+        """The answer's head; its body follows in `chunks()`. Raises UpstreamError when none comes.
+
+        headers: names in lower case. A body that is still coming goes on as it comes, in chunks.
+        model:   as the request names it, for `upstream.routes`; empty where it names none or was not read
+        """
+        at = self.route(path, model)
+        host = "litellm"
+        try:
+            if at in self._litellm:
+                return await _through(self._litellm[at], method, f"http://{host}{path}", None, headers, body)
+            base, target = self._target(path, query, headers, None if at is None else self._config.routes[at])
+            host = base.name
+            if base.origin not in self._direct:
+                return await _through(self._client, method, base.url, target, headers, body)
+            answer = await self._http1.ask(base.origin, method.encode(), target, headers, body, host=base.host)
+        except TimeoutException as error:
+            raise UpstreamError(f"upstream {host} did not answer in time: {type(error).__name__}", 504) from error
+        except TransportError as error:
+            reason = str(error) or type(error).__name__
+            raise UpstreamError(f"upstream {host} cannot be reached: {reason}", 502) from error
+        return UpstreamAnswer(answer.status, answer.headers, answer, answer.close)
+
+
+def _proxies() -> dict[str, str]:
+    """Scheme -> proxy, as the environment names them, or the system on Windows and macOS."""
+    if sys.platform.startswith("linux") and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return {}  # without urllib.request, which brings http.client and email
+    from urllib.request import getproxies
+
+    return getproxies()
+
+
+def _by_proxy(origin: Origin) -> str:
+    """How a request to `origin` goes, where it is not straight there. Without the proxy's user and password."""
+    proxies = _proxies()
+    proxy = proxies.get(origin.scheme) or proxies.get("all")
+    if not proxy:
+        return ""
+    from urllib.request import proxy_bypass
+
+    by = urlsplit(proxy if "://" in proxy else f"//{proxy}").netloc.rpartition("@")[2]
+    return "" if proxy_bypass(f"{origin.host}:{origin.port}") else f" (by the proxy {by} of the environment)"
+
+
+async def _through(
+    client: "httpx.AsyncClient", method: str, url: str, target: bytes | None, headers: Headers,
+    body: bytes | AsyncIterable[bytes],
+) -> UpstreamAnswer:  # fmt: skip
+    """The same by httpx's own means."""
+    from lantern_proxy.upstream import stock as upstream_stock
+
+    response = await upstream_stock.ask(client, method, url, target, headers, body)
+    return UpstreamAnswer(response.status_code, response.headers.raw, upstream_stock.raw(response), response.aclose)
+
+
+def _litellm(config: UpstreamConfig, route: RouteConfig) -> "httpx.AsyncClient":
+    from lantern_proxy.upstream import stock as upstream_stock
+
+    return upstream_stock.litellm_client(config, route)

@@ -1,0 +1,288 @@
+"""One connection to an upstream: an asyncio.Protocol that sends a request and takes its answer apart with httptools.
+
+    connection.start(b"POST", head, body)
+    await connection.head()                   # status, headers
+    while chunk := await connection.read(): ...
+
+It fails with a TransportError, or with Stale when the connection ended before any byte of an answer.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterable
+from typing import cast
+
+import httptools
+
+from lantern_proxy.upstream.errors import (
+    ReadError,
+    ReadTimeout,
+    RemoteProtocolError,
+    TransportError,
+    WriteError,
+    WriteTimeout,
+)
+
+_HIGH_BYTES = 256 * 1024
+"""Bytes of an answer that wait for a slow reader; beyond them the upstream is not read from until they are taken."""
+_ONE_WRITE_BYTES = 65_536
+"""A body up to this size goes out together with its head."""
+
+
+class Stale(Exception):
+    """The connection was closed before any byte of an answer. error: what to raise when it is not tried again."""
+
+    def __init__(self, error: TransportError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Connection(asyncio.Protocol):
+    """One connection; one request at a time."""
+
+    def __init__(self, silence_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._silence_s = silence_s
+        self.is_closed, self.idle_since, self.uses = False, 0.0, 0
+        self._method = b""
+        self._error: TransportError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._room: asyncio.Event | None = None
+        """Where the transport takes no more for now: set when it does again."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+        self._chunks: deque[bytes] = deque()
+        self._begin(b"")
+        self.complete = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    # --- a request ---
+
+    def _begin(self, method: bytes) -> None:
+        self._method = method
+        self._parser = httptools.HttpResponseParser(self)
+        self.status, self.headers = 0, cast("list[tuple[bytes, bytes]]", [])
+        self.head_done = self.complete = self.reusable = False
+        self._seen = self._to_the_end = self._paused = False
+        self._waiting_bytes, self._sent_all, self._is_uploading = 0, False, False
+        self._chunks.clear()
+
+    def start(self, method: bytes, head: bytes, body: bytes) -> None:
+        """Send a request whose body is at hand. Raises Stale."""
+        self._begin_use(method)
+        self._touch()
+        self._sent_all = True
+        if len(body) <= _ONE_WRITE_BYTES:
+            self._write(head + body)
+        else:
+            self._write(head)
+            self._write(body)
+
+    async def upload(self, method: bytes, head: bytes, body: AsyncIterable[bytes], *, chunked: bool) -> None:
+        """Send a request whose body is still coming; done when it is sent, an answer came before, or the upstream went.
+
+        Raises Stale, and what `body` raises.
+        """
+        self._begin_use(method)
+        self._is_uploading = True
+        self._write(head)
+        sending = self._loop.create_task(self._send(body, chunked=chunked))
+        sending.add_done_callback(lambda _: self._wake())
+        try:
+            while not (sending.done() or self._error is not None or self.head_done):
+                await self._wait()
+            if sending.done():
+                sending.result()
+        finally:
+            sending.cancel()
+            self._is_uploading = False
+            self._touch()
+
+    async def _send(self, body: AsyncIterable[bytes], *, chunked: bool) -> None:
+        """All of a body, as fast as the transport takes it: a task of its own, since its client may send nothing."""
+        async for piece in body:
+            if piece:
+                self._write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+            if self._room is not None:
+                self._touch()
+                await self._room.wait()
+        self._sent_all = True
+        if chunked:
+            self._write(b"0\r\n\r\n")
+
+    def _begin_use(self, method: bytes) -> None:
+        if self.is_closed:  # by a server that took the connection and ended
+            raise Stale(ReadError("the server closed the connection at once"))
+        self._begin(method)
+        self.uses += 1
+
+    def _write(self, data: bytes) -> None:
+        """What comes after the connection's end is for nobody; connection_lost has told why."""
+        if not self.is_closed:
+            self.transport.write(data)
+
+    async def head(self) -> None:
+        """Wait for status and headers. Raises Stale or a TransportError."""
+        while not self.head_done:
+            if self._error is not None:
+                raise Stale(self._error) if not self._seen else self._error
+            await self._wait()
+
+    async def read(self) -> bytes:
+        """What came of the body and was not read yet, as soon as there is some; empty at its end."""
+        while not self._chunks:
+            if self.complete:
+                return b""
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        data = self._chunks.popleft() if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._waiting_bytes = 0
+        if self._paused:
+            self._paused = False
+            self._touch()
+            if not self.is_closed:
+                self.transport.resume_reading()
+        return data
+
+    async def _wait(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def close(self) -> None:
+        """End the connection, whatever it is doing."""
+        if not self.is_closed:
+            self.is_closed = True
+            self.transport.abort()
+        self._fail(ReadError("connection closed"))
+
+    def _fail(self, error: TransportError) -> None:
+        if self._error is None and not self.complete:
+            self._error = error
+        self._wake()
+
+    # --- time ---
+
+    def _touch(self) -> None:
+        """Something happened: silence counts from now. One timer serves many of these."""
+        self._deadline = self._loop.time() + self._silence_s
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._deadline, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if self.complete or self.is_closed or self._paused:
+            return
+        if self._is_uploading and self._room is None:  # who is silent is the client
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._on_time)
+            return
+        if self._room is not None:
+            self._fail(WriteTimeout("the upstream does not take what is sent"))
+        else:
+            self._fail(ReadTimeout("the upstream sends nothing"))
+        self.close()
+
+    # --- the transport's calls ---
+
+    def pause_writing(self) -> None:
+        self._room = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        self._deadline = self._loop.time() + self._silence_s
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    def data_received(self, data: bytes) -> None:
+        if self.complete:  # nobody asked: what comes now belongs to no request
+            self.close()
+            return
+        self._seen = True
+        self._deadline = self._loop.time() + self._silence_s
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._fail(RemoteProtocolError("the upstream switched protocols, which nobody asked for"))
+            self.close()
+        except httptools.HttpParserError as error:
+            if self.complete:  # an answer, and then something else: the answer counts
+                self.reusable = False
+            else:
+                self._fail(RemoteProtocolError(str(error) or type(error).__name__))
+            self.close()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closed, self.reusable = True, False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._to_the_end and exc is None and self._error is None:
+            self.complete = True
+        elif exc is not None and not isinstance(exc, ConnectionResetError) and self._room is not None:
+            self._fail(WriteError(str(exc)))
+        elif exc is not None:
+            self._fail(ReadError(str(exc)))
+        elif not self._seen:
+            self._fail(RemoteProtocolError("Server disconnected without sending a response."))
+        else:
+            self._fail(RemoteProtocolError("peer closed connection without sending complete message body"))
+        self._wake()
+
+    # --- the parser's calls ---
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.head_done:  # else it is a trailer, which no client of ours sees
+            self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self.complete:  # a second answer, to a question that nobody asked
+            self.reusable = False
+            return
+        self.status = self._parser.get_status_code()
+        if 100 <= self.status < 200:
+            return
+        self.head_done = True
+        names = {name.lower() for name, _ in self.headers}
+        bare = self._method == b"HEAD" or self.status in (204, 304)
+        self._to_the_end = not (bare or b"content-length" in names or b"transfer-encoding" in names)
+        if self._method == b"HEAD":  # the parser does not know that no body follows
+            self._end()
+
+    def on_body(self, body: bytes) -> None:
+        if self.complete:
+            self.reusable = False
+            return
+        self._chunks.append(body)
+        self._waiting_bytes += len(body)
+        if self._waiting_bytes > _HIGH_BYTES and not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self.complete:
+            return
+        if 100 <= self.status < 200:
+            self.status, self.headers = 0, []
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self.complete = True
+        keep = self._method == b"HEAD" or self._parser.should_keep_alive()
+        closing = any(n.lower() == b"connection" and b"close" in v.lower() for n, v in self.headers)
+        self.reusable = bool(keep) and not closing and self._sent_all and not self._to_the_end and self._room is None

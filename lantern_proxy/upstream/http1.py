@@ -1,0 +1,241 @@
+"""HTTP/1.1 to an upstream at the least cost: connections of our own, kept and shared.
+
+    transport = Http1(connect_s=10, silence_s=600, connections=1_000)
+    answer = await transport.ask(Origin.of("https://api.openai.com"), b"POST", b"/v1/x", headers, body)
+    async for chunk in answer: ...
+    answer.close()
+
+It fails as httpx fails (upstream/errors.py). What it does not do is left to httpx's own transport: proxies, HTTP/2,
+credentials in a URL. An idle connection that its server has closed meanwhile is noticed, or fails before any byte of an
+answer; then a request whose body is at hand goes out once more, on a new connection, unless it had a second to be
+worked on and is not one that may be repeated (RFC 9110, section 9.2.2).
+"""
+
+import asyncio
+import ssl
+import time
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from lantern_proxy.upstream.connection import Connection, Stale
+from lantern_proxy.upstream.dial import connect, trusting
+from lantern_proxy.upstream.errors import LocalProtocolError, TimeoutException
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+_IDLE_S, _MOST_IDLE = 60.0, 256
+_STALE_S = 1.0
+"""A server that closes so soon after a request had closed before it saw it."""
+_REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whom a connection goes to."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> "Origin":
+        parts = urlsplit(url)
+        return cls(parts.scheme, _ascii(parts.hostname or ""), parts.port or (443 if parts.scheme == "https" else 80))
+
+
+def _ascii(host: str) -> str:
+    if host.isascii():
+        return host
+    import idna
+
+    return idna.encode(host).decode("ascii")
+
+
+class Answer:
+    """An answer whose head is here. Iterate it once; close it always."""
+
+    def __init__(self, connection: Connection, pool: "Http1", origin: Origin) -> None:
+        self._connection, self._pool, self._origin = connection, pool, origin
+        self._open = True
+        self.status, self.headers = connection.status, connection.headers
+
+    @property
+    def is_here(self) -> bool:
+        """Has all of it come? Then the next piece, or the one that was just given, is the last."""
+        return self._connection.complete
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = self._connection.read
+        while chunk := await read():
+            yield chunk
+
+    def close(self) -> None:
+        """Give the connection back, or end it when the body has not been read to its end."""
+        if self._open:
+            self._open = False
+            self._pool.take_back(self._origin, self._connection)
+
+
+class Http1:
+    """Connections to any number of origins. Close it.
+
+    connect_s:   most seconds for one connection, name and handshake included
+    silence_s:   most seconds in which a request that is under way moves no byte
+    connections: most requests at once; more wait their turn
+    """
+
+    def __init__(self, *, connect_s: float, silence_s: float, connections: int = 1_000) -> None:
+        self._connect_s, self._silence_s, self._room = connect_s, silence_s, connections
+        self._idle: dict[Origin, list[Connection]] = {}
+        self._queue: deque[asyncio.Future[None]] = deque()
+        self._tls: ssl.SSLContext | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def ask(
+        self, origin: Origin, method: bytes, target: bytes, headers: Headers, body: bytes | AsyncIterable[bytes],
+        *, host: bytes = b"",
+    ) -> Answer:  # fmt: skip
+        """The answer to a request, as soon as its head is here. Raises a TransportError.
+
+        headers: without any that frame the body, but for the content-length of one that is still coming
+        host:    the Host header; the origin's by default, unless `headers` have one
+        """
+        head = _head(origin, method, target, headers, body, host)
+        if self._room > 0:
+            self._room -= 1
+        else:
+            await self._turn()
+        try:
+            connection = await self._answered(origin, method, head, body)
+        except BaseException:
+            self._leave()
+            raise
+        return Answer(connection, self, origin)
+
+    async def _answered(
+        self, origin: Origin, method: bytes, head: bytes, body: bytes | AsyncIterable[bytes]
+    ) -> Connection:
+        """A connection on which the head of an answer has come."""
+        while True:
+            connection = self._used(origin) or await self._dial(origin)
+            begun = time.monotonic()
+            try:
+                if isinstance(body, bytes):
+                    connection.start(method, head, body)
+                else:
+                    await connection.upload(method, head, body, chunked=b"\r\ntransfer-encoding: chunked\r\n" in head)
+                await connection.head()
+                return connection
+            except Stale as stale:
+                connection.close()
+                soon = time.monotonic() - begun < _STALE_S
+                timed_out = isinstance(stale.error, TimeoutException)
+                again = connection.uses > 1 and not timed_out and isinstance(body, bytes)
+                if not (again and (soon or method in _REPEATABLE)):
+                    raise stale.error from None
+            except BaseException:
+                connection.close()
+                raise
+
+    # --- connections ---
+
+    def _used(self, origin: Origin) -> Connection | None:
+        """The connection that was used last, if one is idle and still open."""
+        idle = self._idle.get(origin)
+        while idle:
+            connection = idle.pop()
+            if not connection.is_closed and not connection.transport.is_closing():
+                return connection
+        return None
+
+    async def _dial(self, origin: Origin) -> Connection:
+        if origin.scheme == "https" and self._tls is None:
+            self._tls = trusting()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        tls = self._tls if origin.scheme == "https" else None
+        return await connect(lambda: Connection(self._silence_s), origin.host, origin.port, tls, self._connect_s)
+
+    def take_back(self, origin: Origin, connection: Connection) -> None:
+        self._leave()
+        idle = self._idle.setdefault(origin, [])
+        usable = connection.complete and connection.reusable and not connection.is_closed
+        if not usable or self._closed or len(idle) >= _MOST_IDLE:
+            connection.close()
+            return
+        connection.idle_since = time.monotonic()
+        idle.append(connection)
+        if self._sweeping is None:
+            self._sweeping = asyncio.get_running_loop().call_later(_IDLE_S, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close what has been idle for long."""
+        self._sweeping, now, left = None, time.monotonic(), 0
+        for origin, idle in self._idle.items():
+            for connection in idle:
+                if now - connection.idle_since >= _IDLE_S:
+                    connection.close()
+            self._idle[origin] = [c for c in idle if not c.is_closed]
+            left += len(self._idle[origin])
+        if left:
+            self._sweeping = asyncio.get_running_loop().call_later(_IDLE_S / 2, self._sweep)
+
+    async def _turn(self) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # it was ours already
+            raise
+
+    def _leave(self) -> None:
+        """Hand the place of a request over to the one that waits longest."""
+        while self._queue:
+            turn = self._queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._room += 1
+
+    async def aclose(self) -> None:
+        self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for idle in self._idle.values():
+            for connection in idle:
+                connection.close()
+        self._idle.clear()
+
+
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+
+
+def _head(
+    origin: Origin, method: bytes, target: bytes, headers: Headers, body: bytes | AsyncIterable[bytes], host: bytes
+) -> bytes:
+    """The head of a request. LocalProtocolError when a line of it would end early."""
+    lines = [b"%b %b HTTP/1.1" % (method, target)]
+    named = {name for name, _ in headers}
+    if b"host" not in named and b"Host" not in named:
+        lines.append(b"host: " + (host or host_of(origin)))
+    lines += [b"%b: %b" % pair for pair in headers]
+    if not isinstance(body, bytes):
+        if b"content-length" not in named:
+            lines.append(b"transfer-encoding: chunked")
+    elif body or method in (b"POST", b"PUT", b"PATCH"):
+        lines.append(b"content-length: %d" % len(body))
+    head = b"\r\n".join(lines)
+    if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head or b" " in target:
+        raise LocalProtocolError("a header or the path of the request holds a line break or a NUL")
+    return head + b"\r\n\r\n"
+
+
+def host_of(origin: Origin) -> bytes:
+    """The Host header for an origin: without a port that goes without saying."""
+    name = f"[{origin.host}]" if ":" in origin.host else origin.host
+    usual = {"http": 80, "https": 443}.get(origin.scheme) == origin.port
+    return (name if usual else f"{name}:{origin.port}").encode("ascii")

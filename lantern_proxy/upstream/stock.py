@@ -1,0 +1,71 @@
+"""Requests that go out by httpx's own means: through a proxy, over HTTP/2, with credentials in the URL, to litellm."""
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+import httpx
+
+from lantern_proxy.config import RouteConfig, UpstreamConfig
+from lantern_proxy.upstream import errors
+from lantern_proxy.upstream.dial import trusting
+from lantern_proxy.upstream.litellm import LitellmTransport
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+def client(config: UpstreamConfig) -> httpx.AsyncClient:
+    """Raises ConnectError when the environment names a proxy or certificates that cannot be used."""
+    return _client(config, None)
+
+
+def litellm_client(config: UpstreamConfig, route: RouteConfig) -> httpx.AsyncClient:
+    base = {"api_base": route.url} if route.url else {}
+    return _client(config, LitellmTransport(route.target, {**base, **route.params}))
+
+
+def _client(config: UpstreamConfig, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+    no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+    limits = httpx.Limits(max_connections=config.max_connections, max_keepalive_connections=256, keepalive_expiry=60)
+    try:
+        return httpx.AsyncClient(
+            transport=transport, limits=limits, http2=config.http2 and transport is None, follow_redirects=False,
+            timeout=httpx.Timeout(config.read_timeout_s, connect=config.connect_timeout_s, pool=None),
+            cookies=no_cookies, verify=trusting() if transport is None else True,
+        )  # fmt: skip
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        told = f"the proxy that the environment names cannot be used ({error})"
+        remedy = "correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or unset them"
+        raise errors.ConnectError(f"{told}; {remedy}") from error
+
+
+async def ask(
+    client: httpx.AsyncClient, method: str, url: str, target: bytes | None, headers: Headers,
+    body: bytes | AsyncIterable[bytes],
+) -> httpx.Response:  # fmt: skip
+    """The answer's head; its body follows in `raw()`. Raises what our own transport raises.
+
+    target: path and query as they are asked, instead of the URL's
+    """
+    extensions = {} if target is None else {"target": target}
+    with _errors_as_ours():
+        request = httpx.Request(method, url, headers=[*headers], content=body or None, extensions=extensions)
+        return await client.send(request, stream=True)
+
+
+async def raw(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body, still encoded."""
+    with _errors_as_ours():
+        async for chunk in response.aiter_raw():
+            yield chunk
+
+
+@contextmanager
+def _errors_as_ours() -> Iterator[None]:
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        late = isinstance(error, httpx.TimeoutException)
+        otherwise = errors.TimeoutException if late else errors.TransportError
+        ours = getattr(errors, type(error).__name__, otherwise)
+        raise ours(str(error) or type(error).__name__) from error

@@ -1,0 +1,45 @@
+/* Late interaction, for the sanitizers: every number of words of a question around what is compared together, passages with
+ * and without words, the largest numbers there are. Run it with: make -C native test */
+#include "late.c"
+
+#include <stdlib.h>
+
+#include "check.h"
+
+static uint32_t drawn(uint64_t *seed) {
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*seed >> 33);
+}
+
+int main(void) {
+    enum { ROUNDS = 300, PASSAGES = 5, MOST = 9, MOST_ASKED = 26 };
+    uint64_t seed = 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        const size_t n_asked = drawn(&seed) % MOST_ASKED, extreme = round % 3 == 0;
+        int16_t *asked = malloc(n_asked * LATE_DIM * sizeof *asked + 1);
+        int8_t *words[PASSAGES];
+        uint32_t n_words[PASSAGES];
+        int32_t plain[PASSAGES * MOST_ASKED + 1], fast[PASSAGES * MOST_ASKED + 1];
+        CHECK(asked != NULL);
+        for (size_t i = 0; i < n_asked * LATE_DIM; i++)
+            asked[i] = extreme ? INT16_MIN : (int16_t)(drawn(&seed) % 65536 - 32768);
+        for (size_t p = 0; p < PASSAGES; p++) {
+            n_words[p] = drawn(&seed) % MOST;
+            words[p] = malloc(n_words[p] * LATE_DIM + 1);
+            CHECK(words[p] != NULL);
+            for (size_t i = 0; i < n_words[p] * LATE_DIM; i++)
+                words[p][i] = extreme ? INT8_MIN : (int8_t)(drawn(&seed) % 256 - 128);
+        }
+        plain[PASSAGES * n_asked] = fast[PASSAGES * n_asked] = 7;
+        late_best(LATE_SCALAR, n_asked, asked, PASSAGES, (const int8_t *const *)words, n_words, plain);
+        late_best(late_best_isa(), n_asked, asked, PASSAGES, (const int8_t *const *)words, n_words, fast);
+        for (size_t i = 0; i < PASSAGES * n_asked; i++) CHECK(plain[i] == fast[i]);
+        for (size_t i = 0; extreme && i < PASSAGES * n_asked; i++)
+            CHECK(plain[i] == (n_words[i / n_asked] ? INT32_C(1) << 29 : 0));
+        CHECK(plain[PASSAGES * n_asked] == 7 && fast[PASSAGES * n_asked] == 7);
+        for (size_t p = 0; p < PASSAGES; p++) free(words[p]);
+        free(asked);
+    }
+    puts("late: fine");
+    return 0;
+}

@@ -1,0 +1,125 @@
+/* Sentences. analyze/__init__.py is the truth: the names here are its names. */
+#include "sentences.h"
+#include "analyze_utf8.h"
+
+typedef struct {
+    const analyze_unicode *unicode;
+    const uint8_t *text, *end;
+    const uint8_t *counted; /* where `index` stands */
+    uint32_t index;
+    uint32_t *spans;
+    int64_t n;
+} output;
+
+static int is_one_of(uint32_t c, const char *signs, size_t n) { return c < 0x80 && memchr(signs, (int)c, n) != NULL; }
+
+static int is_wide_end(uint32_t c) { return c == 0x3002 || c == 0xFF01 || c == 0xFF1F; }
+
+/* Question mark and full stop of Arabic and Urdu, the danda of Hindi and Bengali. */
+static int is_other_end(uint32_t c) { return c == 0x61F || c == 0x6D4 || c == 0x964; }
+
+static int may_end(uint32_t c) { return is_one_of(c, ".!?\n", 4) || c == 0x2026 || is_wide_end(c) || is_other_end(c); }
+
+static int is_among(uint32_t c, uint32_t first, uint32_t last) { return c >= first && c <= last; }
+
+/* Of Latin Extended-A, where capitals and small letters take turns. */
+static int is_extended_capital(uint32_t c) {
+    if (c == 0x138 || c == 0x149 || c == 0x17F) return 0;
+    if (c == 0x178) return 1;
+    return is_among(c, 0x139, 0x148) || is_among(c, 0x179, 0x17E) ? c % 2 == 1 : is_among(c, 0x100, 0x177) && c % 2 == 0;
+}
+
+/* _CAPITALS and _UNCASED */
+static int is_first_letter(uint32_t c) {
+    if (c < 0x100) return is_among(c, 'A', 'Z') || is_among(c, 0xC0, 0xDE);
+    return is_extended_capital(c) || is_among(c, 0x391, 0x3AB) || is_among(c, 0x400, 0x42F) || is_among(c, 0x531, 0x556) ||
+           is_among(c, 0x5D0, 0x5EA) || is_among(c, 0x620, 0x64A) || is_among(c, 0x671, 0x6D3) ||
+           is_among(c, 0x904, 0x939) || is_among(c, 0x985, 0x9B9);
+}
+
+static const uint8_t *spaces(const output *o, const uint8_t *p) {
+    for (unsigned n; p < o->end && o->unicode->kind[next(p, &n)] & ANALYZE_SPACE;) p += n;
+    return p;
+}
+
+static const uint8_t *before(const uint8_t *p) {
+    do p--;
+    while ((*p & 0xC0) == 0x80);
+    return p;
+}
+
+static int is_space(const output *o, const uint8_t *p) {
+    unsigned n;
+    return o->unicode->kind[next(p, &n)] & ANALYZE_SPACE;
+}
+
+/* May a sentence begin at p? Behind up to three opening marks with a capital, a figure or a sign of code. */
+static int begins(const output *o, const uint8_t *p) {
+    for (int marks = 0; p < o->end; marks++) {
+        unsigned n;
+        const uint32_t c = next(p, &n);
+        if (is_first_letter(c) || is_among(c, '0', '9') || is_one_of(c, "`/~$#@-", 7)) return 1;
+        if (marks == 3 || !is_one_of(c, "\"'([*_`", 7)) return 0;
+        p += n;
+    }
+    return 0;
+}
+
+/* _SENTENCE_END: behind the border of two sentences whose sign is c, from p to `behind`; or NULL. */
+static const uint8_t *border(const output *o, uint32_t c, const uint8_t *behind) {
+    const uint8_t *marks = behind, *stop;
+    if (c == '\n') return spaces(o, behind);
+    if (is_wide_end(c)) return behind;
+    for (int n = 0; n < 3 && marks < o->end && is_one_of(*marks, "\"')]*_", 6); n++) marks++;
+    stop = spaces(o, marks);
+    if (stop > marks && begins(o, stop)) return stop;
+    stop = c == '!' || c == '?' || is_other_end(c) ? spaces(o, behind) : behind;
+    return stop > behind ? stop : NULL;
+}
+
+/* _ABBREVIATION: does one end at `stop`, its full stop included, that does not begin before `from`? */
+static int is_abbreviation(const output *o, const uint8_t *from, const uint8_t *stop) {
+    static const char *const all[] = {"e.g.", "i.e.", "etc.", "vs.", "Mr.", "Mrs.", "Ms.", "Dr.", "Prof.",
+                                      "St.", "No.", "Fig.", "approx.", "cf."};
+    const uint8_t *p = stop - from >= 2 && stop[-1] == '.' && stop[-2] >= 'A' && stop[-2] <= 'Z' ? stop - 2 : NULL;
+    unsigned n;
+    for (size_t i = 0; !p && i < sizeof all / sizeof *all; i++) {
+        const size_t size = strlen(all[i]);
+        if ((size_t)(stop - from) >= size && !memcmp(stop - size, all[i], size) &&
+            (stop - size == o->text || !(o->unicode->kind[next(before(stop - size), &n)] & ANALYZE_WORD)))
+            return 1;
+    }
+    return p && (p == o->text || !(o->unicode->kind[next(before(p), &n)] & ANALYZE_WORD));
+}
+
+static uint32_t index_of(output *o, const uint8_t *p) {
+    for (; o->counted < p; o->counted++) o->index += (*o->counted & 0xC0) != 0x80;
+    return o->index;
+}
+
+static void put(output *o, const uint8_t *from, const uint8_t *to) {
+    from = spaces(o, from);
+    while (to > from && is_space(o, before(to))) to = before(to);
+    if (to <= from) return;
+    o->spans[2 * o->n] = index_of(o, from);
+    o->spans[2 * o->n + 1] = index_of(o, to);
+    o->n++;
+}
+
+int64_t sentences_of(const analyze_unicode *unicode, size_t n_bytes, const char *text, uint32_t *spans) {
+    const uint8_t *p = (const uint8_t *)text, *at = p;
+    output o = {unicode, p, p + n_bytes, p, 0, spans, 0};
+    if (!is_ours(unicode, p, o.end)) return ANALYZE_FOREIGN;
+    for (unsigned n; p < o.end;) {
+        const uint32_t c = next(p, &n);
+        const uint8_t *const behind = p + n, *const next_one = may_end(c) ? border(&o, c, behind) : NULL;
+        const uint8_t *const stop = c == '\n' ? p : behind;
+        p = behind;
+        if (!next_one) continue;
+        if (next_one > stop && !memchr(stop, '\n', (size_t)(next_one - stop)) && is_abbreviation(&o, at, stop)) continue;
+        put(&o, at, next_one);
+        p = at = next_one;
+    }
+    put(&o, at, o.end);
+    return o.n;
+}

@@ -1,0 +1,185 @@
+"""Clients that write their history into the only text of every request: one session, its losses told, no other's."""
+
+import pytest
+from chats import SYSTEM, TOOLS, Chat, Lab, assistant, turns, user
+
+from lantern_proxy.follow import Step
+from lantern_proxy.turn import LOSSES
+
+TEMPLATES = {
+    "a prompt": "The following is a talk of a human and an AI.\n\nCurrent conversation:\n{history}\n{said}\nAI:",
+    "nothing around it": "{history}\n{said}\nAI:",
+    "orders behind it": "You are a bot.\n{history}\n{said}\nAnswer in one line of JSON, and be brief.\nAI:",
+    "tags": "<chat>\n{history}\n{said}\n<|assistant|>",
+}
+
+
+class Teller:
+    """A client with a memory of lines. last: of how many lines the model is told, 0: all"""
+
+    def __init__(
+        self, lab: Lab, template: str = "a prompt", *, named: str = "", system: str = "", last: int = 0
+    ) -> None:
+        self.lab, self.template, self.last, self.system = lab, template, 0, system
+        self.headers = {"x-session-id": named} if named else {}
+        self.lines: list[str] = []
+        self.session = ""
+
+    def send(self, said: str) -> Step:
+        user_name = "<|user|>" if self.template == "tags" else "Human:"
+        history = "\n".join(self.lines[-self.last :] if self.last else self.lines)
+        text = TEMPLATES[self.template].format(history=history, said=f"{user_name} {said}")
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return self.lab.ask([*system, user(text)], headers=self.headers)
+
+    def turn(self, said: str, answer: str) -> Step:
+        step = self.send(said)
+        self.lab.answer(step, assistant(answer))
+        names = ("<|user|>", "<|assistant|>") if self.template == "tags" else ("Human:", "AI:")
+        self.lines += [f"{names[0]} {said}", f"{names[1]} {answer}"]
+        self.session = self.session or step.session.id
+        return step
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("named", ["", "one"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_history_in_one_text_is_one_session_that_loses_nothing_until_lines_are_left_out(template, named, restarted):
+    lab = Lab()
+    teller, other = Teller(lab, template, named=named), Teller(lab, template, named=named and "other")
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        assert teller.turn(said, answer).event == ("turn" if n else "new")
+        assert other.turn(*turns("gamma", 1, start=n)[0]).session.id != teller.session
+    if restarted:
+        lab.restart()
+    assert teller.turn("and now?", "Now it is done.").event == "turn"
+    teller.last = 6
+    step = teller.turn("what was first?", "The retry policy was.")
+    assert (step.event, step.session.id, step.verdict.anchor) == ("window", teller.session, 0)
+    assert step.verdict.asked.startswith(("Human: what was first?", "<|user|> what was first?"))
+    teller.last = 8
+    assert teller.turn("and then?", "Then the export.").event == "turn"
+    assert other.turn("and yours?", "Mine, too.").session.id == other.session
+
+
+def test_each_line_is_filed_once_as_it_was_written():
+    teller = Teller(Lab(), "nothing around it")
+    code = "look at this:\n\n    def f():\n\n        return 1"
+    for said, answer in [("hello there, how are you?", "Fine."), (code, "It returns 1."), ("and why?", "Because.")]:
+        teller.turn(said, answer)
+    texts = teller.lab.texts(teller.session)
+    assert [text.removesuffix("\nAI:").strip() for text in texts] == [
+        "Human: hello there, how are you?", "Fine.", f"Human: {code}", "It returns 1.", "Human: and why?", "Because.",
+    ]  # fmt: skip
+
+
+def test_the_same_text_again_is_a_retry_and_another_last_line_is_a_branch():
+    teller = Teller(Lab())
+    for said, answer in turns("zephyr", 4):
+        teller.turn(said, answer)
+    step = teller.send("one thing more, please")
+    teller.lab.fail(step)
+    assert teller.send("one thing more, please").event == "retry"
+    teller.lab.answer(teller.send("one thing more, please"), assistant("Here it is."))
+    assert teller.send("one thing more, please").event == "retry"
+    del teller.lines[-2:]
+    assert teller.turn("another way then", "As you like.").event == "branch"
+
+
+@pytest.mark.parametrize("names", [("user", "assistant"), ("Human", "AI")])
+@pytest.mark.parametrize("task", ["before", "behind"])
+@pytest.mark.parametrize("named", ["", "one"])
+def test_a_transcript_of_messages_is_no_turn_of_them(names, task, named):
+    chat = Chat(Lab(), named=named)
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    pasted = "\n".join(f"{names[m['role'] == 'assistant']}: {m['content']}" for m in chat.history)
+    told = "Three questions that may come next:"
+    step = chat.send([user(f"{told}\n{pasted}" if task == "before" else f"{pasted}\n{told}")], tools=())
+    assert step.event not in {"turn", "branch", *LOSSES} or step.session.id != chat.session
+
+
+def test_a_question_and_its_answer_pasted_without_names_are_a_chat_of_their_own():
+    lab = Lab()
+    chat = Chat(lab)
+    (said, answer), (more, _) = turns("zephyr", 2)
+    chat.turn(said, answer)
+    step = Chat(lab).send([user(f"{said}\n\n{answer}\n\n{more}")])
+    assert (step.event, step.session.id != chat.session) == ("new", True)
+
+
+def test_a_greeting_that_many_scripts_share_joins_none_of_them():
+    lab = Lab()
+    first, second, third = (Teller(lab) for _ in range(3))
+    for teller in (first, second, third):
+        assert teller.turn("hello", "Hello! How can I help you today?").event == "new"
+    said = {teller: turns(project, 3) for teller, project in ((first, "zephyr"), (second, "gamma"), (third, "omega"))}
+    for n in range(3):
+        for teller in (first, second):
+            assert teller.turn(*said[teller][n]).event == "turn"
+    own = {text for teller in (first, second) for text in lab.texts(teller.session)}
+    assert lab.kept.keys() >= {first.session, second.session}
+    for session in lab.kept:
+        projects = {name for name in ("zephyr", "gamma") for text in lab.texts(session) if name in text}
+        assert len(projects) <= 1, own
+
+
+def test_a_prompt_of_a_batch_that_begins_like_another_is_a_session_of_its_own():
+    lab = Lab()
+    prompt = "Classify the text by mood, and give one word as your answer.\nText: {}\nMood:"
+    sessions = set()
+    for said, answer in turns("zephyr", 6):
+        step = lab.ask([user(prompt.format(said))])
+        lab.answer(step, assistant(answer))
+        sessions.add(step.session.id)
+    assert len(sessions) == 6
+
+
+def test_other_tools_or_another_system_prompt_make_a_script_no_turn():
+    lab = Lab()
+    teller = Teller(lab, system=SYSTEM)
+    for said, answer in turns("zephyr", 3):
+        teller.turn(said, answer)
+    before, teller.system = teller.system, "You name things. Give a title of five words, no more, and nothing else."
+    assert teller.send("and now?").event in ("side", "new")
+    teller.system = before
+    text = TEMPLATES["a prompt"].format(history="\n".join(teller.lines), said="Human: and now?")
+    step = lab.ask([{"role": "system", "content": SYSTEM}, user(text)], tools=TOOLS)
+    assert step.event in ("side", "new")
+
+
+@pytest.mark.parametrize("last", [2, 4])
+def test_scripts_that_end_in_the_same_words_are_not_taken_for_each_other_when_their_windows_show_no_more(last):
+    lab = Lab()
+    ends = [("is that all there is to it?", "That is all. Anything else?"), ("no, thank you", "You are welcome.")]
+    tellers = {name: Teller(lab) for name in ("zephyr", "gamma")}
+    for name, teller in tellers.items():
+        for said, answer in [*turns(name, 6), *ends]:
+            teller.turn(said, answer)
+        teller.last = last
+    for name, teller in tellers.items():
+        step = teller.send("one thing more, please")
+        other = tellers["gamma" if name == "zephyr" else "zephyr"]
+        assert step.session.id != other.session, step.link.why
+
+
+def test_a_script_that_is_not_known_gets_nothing_of_one_that_ended_in_the_same_words():
+    lab = Lab()
+    known, unknown = Teller(lab), Teller(lab)
+    for said, answer in [*turns("zephyr", 6), ("no, thank you", "You are welcome.")]:
+        known.turn(said, answer)
+    for said, answer in [*turns("gamma", 6), ("no, thank you", "You are welcome.")]:
+        unknown.lines += [f"Human: {said}", f"AI: {answer}"]
+    assert unknown.send("one thing more, please").session.id != known.session
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("task", ["A title for this talk:", "Task: name three things that may come next."])
+@pytest.mark.parametrize("named", ["", "one"])
+def test_a_task_behind_a_script_is_no_turn_of_it(template, task, named):
+    lab = Lab()
+    teller = Teller(lab, template, named=named)
+    for said, answer in turns("zephyr", 4):
+        teller.turn(said, answer)
+    step = lab.ask([user("\n".join([*teller.lines, task]))], headers=teller.headers)
+    assert step.event not in {"turn", "branch", *LOSSES} or step.session.id != teller.session, step.link.why

@@ -1,0 +1,177 @@
+"""What questions ask of many passages: told once, kept without their texts, bounded, the same whoever tells."""
+
+import math
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from test_restore_scope import ALL, archive, opened, write  # noqa: F401 - a fixture
+
+from lantern_proxy.config import Config, EmbedConfig
+from lantern_proxy.restore import entries
+from lantern_proxy.restore import scopes as restore_scopes
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.entries import tell
+from lantern_proxy.restore.lines import lines
+from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.restore.scope import Key
+from lantern_proxy.restore.scopes import Scopes
+from lantern_proxy.turn import Passage
+
+
+def said(text: str, **more) -> Passage:
+    return Passage(
+        id=1, session="s", message="m", position=0, part=0, turn=0, speaker="user", text=text, created_at=1.7e9, **more
+    )
+
+
+def test_a_passage_is_told_by_its_speaker_days_form_and_tags():
+    first, second = tell(
+        [said("Caroline: I met you yesterday?", tags=("port 9443",), tools=("read_file",)), said("Ok")]
+    )
+    assert (first.speaker, first.name, first.created_at) == ("user", "carolin", 1.7e9)
+    assert first.form.ends_asking
+    assert len(first.days) == 1
+    assert {"port", "9443", "read_file"} <= set(first.tag_terms)
+    assert (second.name, second.days, second.tag_terms) == ("", (), [])
+
+
+def test_what_is_told_stays_when_texts_are_let_go_of_and_none_are_kept_for_it(archive):  # noqa: F811
+    write(archive, 0, 60)
+    scope = opened(archive)
+    told = scope.entries.told(range(10, 30))
+    assert (scope.entries.read_count, scope.entries.told_count) == (0, 20)
+    scope.entries.let_go()
+    assert all(a is b for a, b in zip(told, scope.entries.told(range(10, 30)), strict=True))
+
+
+def test_a_corrected_passage_is_told_anew(archive):  # noqa: F811
+    write(archive, 0, 10)
+    scope = opened(archive)
+    scope.entries.tell_ahead(10)
+    mine = archive.of("t")
+    mine.edit(replace(mine.passages_by_id([5])[5], text="Gustav: where do you live?", terms=()), now=1.0)
+    scope.catch_up(archive, math.inf)
+    assert scope.entries.untold == range(4, 10)
+    assert [each.name for each in scope.entries.told(range(3, 6))] == ["", "gustav", ""]
+
+
+def test_no_more_is_told_than_may_stay(archive, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(entries, "MOST_TOLD", 40)
+    write(archive, 0, 300)
+    scope = opened(archive)
+    for row in range(300):
+        assert scope.entries.told([row, 0])[0].created_at == 1.7e9 + row
+        assert scope.entries.told_count <= 40
+    assert scope.entries.untold == range(280, 300)
+    assert len(scope.entries.told(range(300))) == 300  # more at once than stay
+
+
+def test_scopes_share_what_may_be_told(archive, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(restore_scopes, "MAX_TOLD", 100)
+    scopes, used = Scopes(), []
+    for n in range(12):
+        write(archive, 0, 30, session=f"s{n}")
+        scope = scopes.use(Key("t", None, f"s{n}"), 1.0)
+        assert scope is not None
+        scope.catch_up(archive, math.inf)
+        scope.entries.told(range(30))
+        used.append(scope)
+        scope.release()
+    assert sum(scope.entries.told_count for scope in used) <= 130
+    assert used[-1].entries.told_count == 30
+    scopes.close()
+
+
+def ask(question: str) -> Ask:
+    return Ask(
+        tenant="t", project="", session="s", present="Box 17 is gone.", question=question, budget_chars=2_000,
+        now=1.8e9, deadline=math.inf,
+    )  # fmt: skip
+
+
+def restorer_of(archive) -> Restorer:  # noqa: F811
+    return Restorer(archive, Config(embed=EmbedConfig(enabled="off")), None)
+
+
+QUESTIONS = [f"Which box has part P-{n} and gadget{n} since last week?" for n in range(12)]
+
+
+def test_a_warm_restorer_gives_the_same_question_blocks(archive):  # noqa: F811
+    write(archive, 0, 400)
+    blocks = []
+    for warm in (False, True):
+        restorer = restorer_of(archive)
+        if warm:
+            restorer.warm("t", "", "s", wait=True)
+        found = [restorer.for_question(ask(question)) for question in QUESTIONS]
+        blocks.append([each.text if each else "" for each in found])
+        restorer.close()
+    assert blocks[0] == blocks[1]
+    assert all(blocks[0])
+
+
+def _being_told(archive):  # noqa: F811
+    """Scopes, one of them in use, and the thread that tells its 200 passages."""
+    write(archive, 0, 200)
+    scopes = Scopes()
+    scope = scopes.use(ALL, 1.0)
+    assert scope is not None
+    scope.catch_up(archive, math.inf)
+    telling = scopes.tell(scope)
+    assert telling is not None
+    return scopes, scope, telling
+
+
+def test_what_is_archived_while_it_is_told_in_the_background_is_told_too(archive):  # noqa: F811
+    scopes, scope, telling = _being_told(archive)
+    assert scopes.tell(scope) is telling
+    write(archive, 200, 300)
+    scope.catch_up(archive, math.inf)
+    scope.release()
+    telling.join(30)
+    assert (scope.entries.told_count, scope.telling) == (300, None)
+    with scope.lock:
+        assert scopes.tell(scope) is None
+    scopes.close()
+
+
+@pytest.mark.parametrize("closed", ["scope", "archive"])
+def test_what_is_closed_meanwhile_ends_the_background_without_a_word(archive, caplog, closed):  # noqa: F811
+    scopes, scope, telling = _being_told(archive)
+    (scopes if closed == "scope" else archive).close()
+    scope.release()
+    telling.join(30)
+    assert not telling.is_alive()
+    assert scope.telling is None
+    assert scope.entries.told_count == 0
+    assert not caplog.records
+    scopes.close()
+
+
+def test_questions_of_several_threads_get_their_blocks_while_it_is_told(archive):  # noqa: F811
+    write(archive, 0, 400)
+    restorer = restorer_of(archive)
+    alone = [restorer.for_question(ask(question)).text for question in QUESTIONS]
+    restorer.forget()
+    found: dict[int, list[str]] = {}
+
+    def run(n: int) -> None:
+        found[n] = [restorer.for_question(ask(question)).text for question in QUESTIONS]
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + 60
+    while any(thread.is_alive() for thread in threads) and time.monotonic() < until:
+        restorer.warm("t", "", "s")
+        restorer.rest(3_600)
+    assert [found[n] for n in range(4)] == [alone] * 4
+    restorer.close()
+
+
+def test_a_sentence_knows_whom_it_speaks_to_and_of_and_whether_it_holds_a_figure():
+    text = "Your port is 9443. My sister moved to Ghent. It rains. You're right about the dogs of 1999."
+    found = [(line.addresses, line.of_people, line.digits) for line in lines(said(text))]
+    assert found == [(True, False, True), (False, True, False), (False, False, False), (True, True, True)]

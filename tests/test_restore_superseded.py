@@ -1,0 +1,117 @@
+"""Contradictions: what a later statement replaces is left out or marked; what only looks like one stays."""
+
+import pytest
+from test_restore import LEXICAL, ask, filed, write
+
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import Config, RestoreConfig
+from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.restore.superseded import Statement, of_request, superseded
+
+REPLACED = [
+    (
+        "The API listens on port 8443 in staging.",
+        "Actually, use port 9443 for staging instead, 8443 is taken.",
+    ),
+    ("Our launch is on 2026-03-14.", "The launch has moved to 2026-04-01."),
+    ("We use PostgreSQL 15.4 for the ledger.", "We switched the ledger to PostgreSQL 16.1."),
+    ("Store uploads under /var/lib/a/uploads.", "Store uploads under /srv/uploads instead of /var/lib/a/uploads."),
+    ("The deadline is May 3.", "The deadline is May 10."),
+    ("We use Redis for caching.", "We no longer use Redis."),
+    ("The main table is called user_accounts.", "I renamed user_accounts to member_accounts."),
+    (
+        "The rate limit for Acme is 250 requests per minute.",
+        "Correction: the rate limit for Acme is 300 requests per minute.",
+    ),
+    ("My sister lives in Oslo.", "My sister moved to Bergen, she no longer lives in Oslo."),
+    ("The budget for the kitchen is $4,000.", "On second thought, make the kitchen budget $5,500."),
+    ("Priya Raman signs off on releases.", "From now on Tom Keller signs off on releases, not Priya Raman."),
+]
+BOTH_STAY = [
+    ("The web server listens on port 80.", "The metrics server listens on port 9100."),
+    ("File 1 contains KEY-X value=7919.", "File 2 contains KEY-Y value=1234."),
+    ("Alice's limit is 250.", "Bob's limit is 300."),
+    ("We use PostgreSQL 15.4 for the ledger.", "Actually, can you sort the imports of main.py?"),
+    ("The launch is on 2026-03-14.", "The party is on 2026-04-01."),
+    ("Server A runs on 10.0.0.1.", "Server B runs on 10.0.0.2."),
+    ("I changed the tyre of the car on 3 May.", "I washed the car on 10 May."),
+    ("The staging port is 8443.", "The production port is 443 instead."),
+    ("My daughter is 7.", "My son is 9 now."),
+]
+
+
+def said(*texts, by_user=True):
+    return [Statement(text, n + 1, (float(n), 0, 0), by_user) for n, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(("old", "new"), REPLACED)
+def test_a_later_statement_replaces_an_earlier_one(old, new):
+    assert superseded(said(old, "Something else was said on the 7th.", new)) == {0: 3}
+
+
+@pytest.mark.parametrize(("old", "new"), BOTH_STAY)
+def test_what_only_looks_like_a_contradiction_stays(old, new):
+    assert superseded(said(old, new)) == {}
+
+
+@pytest.mark.parametrize(("old", "new"), REPLACED)
+def test_an_earlier_statement_replaces_nothing(old, new):
+    old_now_later = [Statement(old, 2, (2.0, 0, 0), False), Statement(new, 1, (1.0, 0, 0), True)]
+    assert superseded(old_now_later) == {}
+
+
+def test_what_an_assistant_says_replaces_nothing():
+    assert superseded(said(*REPLACED[0], by_user=False)) == {}
+
+
+def test_the_newest_of_three_values_wins():
+    assert superseded(said("The deadline is May 3.", "The deadline is May 10.", "The deadline is May 17.")) == {
+        0: 3,
+        1: 3,
+    }
+
+
+def test_of_a_request_statements_are_read_and_questions_are_not():
+    found = list(of_request("Is it 8443? Use port 9443 for staging.", "Long ago. We switched to tabs. Fine."))
+    assert found == ["Use port 9443 for staging.", "We switched to tabs."]
+
+
+TALK = [("The API listens on port 8443 in staging.", "Noted."), ("The office dog is called Bruno.", "Hello Bruno.")]
+CHANGE = "Actually, use port 9443 for staging instead, 8443 is taken."
+
+
+@pytest.fixture
+def restorer(tmp_path):
+    archives = []
+
+    def open_with(*turns):
+        archive = Archive(tmp_path / f"{len(archives)}.db", synchronous="normal")
+        archives.append(archive)
+        write(archive, filed(list(turns)))
+        return Restorer(archive, Config(embed=LEXICAL, restore=RestoreConfig(admission=0.0)), None)
+
+    yield open_with
+    for archive in archives:
+        archive.close()
+
+
+def test_the_loss_block_has_the_newest_value_only(restorer):
+    text = restorer(*TALK, (CHANGE, "Changed.")).at_compaction(ask(present="Nothing.")).text
+    assert "9443" in text
+    assert "8443 in staging" not in text
+    assert "Bruno" in text
+
+
+def test_a_value_that_the_request_itself_replaces_is_not_restored_as_if_it_held(restorer):
+    restored = restorer(*TALK).at_compaction(ask(present=f"Nothing. {CHANGE}"))
+    assert "8443 in staging" not in restored.text
+    block = restorer(*TALK).for_question(ask(f"{CHANGE} Which port did the API have?", present="Nothing."))
+    assert "[2023-11-14 user #1, superseded by this request] The API listens on port 8443" in block.text
+
+
+def test_a_question_block_marks_the_older_value(restorer):
+    block = restorer(*TALK, (CHANGE, "Changed.")).for_question(
+        ask("Which port does the API use in staging?", present="Nothing.")
+    )
+    assert "user #1, superseded by turn 3] The API listens on port 8443" in block.text
+    assert "[user #3] Actually, use port 9443" in block.text
