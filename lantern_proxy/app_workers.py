@@ -40,7 +40,7 @@ class Others:
         self._place = place
         self._http1 = Http1(
             connect_s=config.upstream.connect_timeout_s, silence_s=config.upstream.read_timeout_s + _MORE_S,
-            connections=config.upstream.max_connections,
+            connections=config.upstream.max_connections, stale_s=0.0,
         )  # fmt: skip
 
     async def aclose(self) -> None:

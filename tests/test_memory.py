@@ -91,13 +91,13 @@ def test_search_finds_what_was_said(lantern):
 def test_roles_that_are_not_kept_are_in_no_message_question_or_title(config):
     left_out = replace(config, privacy=PrivacyConfig(skip_roles=("system", "user")))
     with Lantern(left_out) as lantern:
-        said = [("developer", "Be brief, agent 4711."), ("user", "My locker is 0815."), ("assistant", "Noted.")]
+        said = [("developer", "Be brief, Quilly."), ("user", "My locker is Zanzibar."), ("assistant", "Noted.")]
         lantern.archive("chat", [{"role": role, "content": text} for role, text in said])
-        lantern.archive("chat", [{"role": role, "content": text} for role, text in [*said, ("user", "Locker 0815?")]])
+        lantern.archive("chat", [{"role": role, "content": text} for role, text in [*said, ("user", "Zanzibar?")]])
     kept = b"".join(path.read_bytes() for path in config.archive.path.parent.glob("*.db*"))
     assert b"Noted." in kept
-    assert b"4711" not in kept
-    assert b"0815" not in kept
+    assert b"Quilly" not in kept
+    assert b"Zanzibar" not in kept
 
 
 @pytest.mark.parametrize("name", ["chat", "chat.7"])

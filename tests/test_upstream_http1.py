@@ -226,6 +226,25 @@ def test_a_post_that_its_server_may_have_worked_on_is_not_sent_again():
     assert len(count) == 2
 
 
+def test_a_post_to_a_server_that_closes_no_idle_connection_is_never_sent_again():
+    count = []
+
+    async def dies(got, wire):
+        count.append(got)
+        if len(count) == 2:
+            wire.writer.close()
+        else:
+            await say(200, b"{}")(got, wire)
+
+    async def work(ask, *_):
+        await ask()
+        await ask()
+
+    with Upstream(answer=dies) as upstream, pytest.raises(errors.RemoteProtocolError):
+        run(upstream, work, stale_s=0.0)
+    assert len(count) == 2
+
+
 @pytest.mark.parametrize(
     "answer",
     [

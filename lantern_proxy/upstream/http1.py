@@ -7,8 +7,8 @@
 
 It fails as httpx fails (upstream/errors.py). What it does not do is left to httpx's own transport: proxies, HTTP/2,
 credentials in a URL. An idle connection that its server has closed meanwhile is noticed, or fails before any byte of an
-answer; then a request whose body is at hand goes out once more, on a new connection, unless it had a second to be
-worked on and is not one that may be repeated (RFC 9110, section 9.2.2).
+answer; then a request whose body is at hand goes out once more, on a new connection, unless it had time to be worked on
+and is not one that may be repeated (RFC 9110, section 9.2.2).
 """
 
 import asyncio
@@ -26,8 +26,6 @@ from lantern_proxy.upstream.errors import LocalProtocolError, TimeoutException
 Headers = Iterable[tuple[bytes, bytes]]
 
 _IDLE_S, _MOST_IDLE = 60.0, 256
-_STALE_S = 1.0
-"""A server that closes so soon after a request had closed before it saw it."""
 _REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
 
 
@@ -84,10 +82,14 @@ class Http1:
     connect_s:   most seconds for one connection, name and handshake included
     silence_s:   most seconds in which a request that is under way moves no byte
     connections: most requests at once; more wait their turn
+    stale_s:     a server that closes so soon after a request had closed before it saw it; 0 for one that closes no
+                 idle connection
     """
 
-    def __init__(self, *, connect_s: float, silence_s: float, connections: int = 1_000) -> None:
-        self._connect_s, self._silence_s, self._room = connect_s, silence_s, connections
+    def __init__(
+        self, *, connect_s: float, silence_s: float, connections: int = 1_000, stale_s: float = 1.0
+    ) -> None:  # fmt: skip
+        self._connect_s, self._silence_s, self._room, self._stale_s = connect_s, silence_s, connections, stale_s
         self._idle: dict[Origin, list[Connection]] = {}
         self._queue: deque[asyncio.Future[None]] = deque()
         self._tls: ssl.SSLContext | None = None
@@ -131,7 +133,7 @@ class Http1:
                 return connection
             except Stale as stale:
                 connection.close()
-                soon = time.monotonic() - begun < _STALE_S
+                soon = time.monotonic() - begun < self._stale_s
                 timed_out = isinstance(stale.error, TimeoutException)
                 again = connection.uses > 1 and not timed_out and isinstance(body, bytes)
                 if not (again and (soon or method in _REPEATABLE)):
