@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lantern_proxy.analyze import QUESTION_MARKS, fences, informative, query_terms, sentences
+from lantern_proxy.analyze.spoken import spoken
 from lantern_proxy.rank import Floats
 from lantern_proxy.rank import best as largest
 from lantern_proxy.restore.lines import Line
@@ -61,7 +62,9 @@ class Evidence:
 
 
 def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
-    """What a user message asks. Code is left out; a long message is read at its telling sentences."""
+    """What a user message asks. Code, and what a client wrote around its user's words, is left out; a long message is
+    read at its telling sentences."""
+    text = spoken(text)
     prose = " ".join(text[a:b].strip() for a, b, fenced in fences(text) if not fenced).strip() or text[:FOCUS_CHARS]
     focus = prose if len(prose) <= FOCUS_CHARS else _focus(prose)
     about = subject(focus)

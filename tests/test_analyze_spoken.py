@@ -1,0 +1,70 @@
+import time
+
+import pytest
+
+from lantern_proxy.analyze.spoken import spoken
+from lantern_proxy.restore.question import read_question
+
+STATE = "<environment_details>\ntime: 10:06\nopen: gates.py\n</environment_details>"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"Which gate?\n\n{STATE}", "Which gate?"),
+        ("<system-reminder>\nUse tabs.\n</system-reminder>\nWhich gate?", "Which gate?"),
+        (f"<user_query>\nWhich gate?\n</user_query>\n{STATE}", "Which gate?"),
+        (
+            f"<editorContext>\ngates.py\n</editorContext>\n<userRequest>\nWhich gate?\n</userRequest>\n{STATE}",
+            "Which gate?",
+        ),
+        ("Two lines\n<task>\nWhich <b>gate</b>?\n</task>", "Two lines\n\n\nWhich <b>gate</b>?"),
+        ("<user_info>\nLinux\n</user_info>\nWhich gate?", "Which gate?"),
+        ("<a>\n<a>\nx\n</a>\ny\n</a>\nWhich gate?", "Which gate?"),
+        ("# Context\n## Open file: a.py\n\n## My request for the agent:\nWhich gate?", "Which gate?"),
+        ("Context:\nQuestions are welcome.\n\nUser question: Which gate?", "Which gate?"),
+        ("[2026-03-01 10:05] Which gate?", "Which gate?"),
+        ("[5 minutes ago] Which gate?", "Which gate?"),
+        ("(Sun 1 March, 10:05:33) Which gate?", "Which gate?"),
+    ],
+)
+def test_what_a_client_writes_around_its_users_words_is_left_out(text, said):
+    assert spoken(text).strip() == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How do I close a <div> in <b>this</b> page?",
+        "Which gate? <time>10:06</time> was on the board",
+        "<document>\nOnly this was sent.\n</document>",
+        "<a>\nnever closed. Which gate?",
+        "never opened. Which gate?\n</a>",
+        "[see the list] Which gate?",
+        "[the 2026-03 report](http://localhost/r) is where?",
+        "## Any other question?",
+        "My question is which gate.",
+    ],
+)
+def test_what_may_be_a_users_own_words_stays(text):
+    assert spoken(text) == text
+
+
+def test_a_question_is_read_alike_whatever_its_client_writes_around_it():
+    bare = read_question("Which gate does depot 7 ship through?")
+    assert read_question(f"[2026-03-01 10:05] Which gate does depot 7 ship through?\n{STATE}") == bare
+    assert read_question(f"<user_query>\nWhich gate does depot 7 ship through?\n</user_query>\n{STATE}") == bare
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<a>\n" * 50_000, "</a>\n" * 50_000, "<a>\n" * 50_000 + "</a>", "<a>\n</a>\n" * 25_000, " \t" * 100_000 + "</"],
+    ids=["opened", "closed", "closed once", "empty ones", "white space"],
+)
+def test_hostile_elements_are_read_in_linear_time(text):
+    def seconds(times: int) -> float:
+        began = time.process_time()
+        spoken(text * times)
+        return time.process_time() - began
+
+    assert min(seconds(4) for _ in range(3)) < 10 * min(seconds(1) for _ in range(3)) + 0.05
