@@ -104,7 +104,8 @@ def _rows(text: str) -> list[Wire]:
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
-        return [row for line in text.splitlines() if (row := _object(line))]
+        # not splitlines, which breaks at U+2028 as well, and JSON.stringify leaves that as it is
+        return [row for line in text.split("\n") if (row := _object(line))]
     rows = whole if isinstance(whole, list) else [whole]
     return [row for row in rows if isinstance(row, dict)]
 

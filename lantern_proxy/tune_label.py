@@ -46,22 +46,25 @@ class Label:
 def read(path: Path) -> list[Label]:
     """The labels of a JSON lines file. LabelError names the line."""
     try:
-        rows = path.read_text("utf-8").splitlines()
+        rows = path.read_text("utf-8").split("\n")  # not splitlines, which breaks at U+2028 within a question
     except OSError as error:
         raise LabelError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise LabelError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from None
     return [_label(row, f"{path}: line {n}") for n, row in enumerate(rows, start=1) if row.strip()]
 
 
 def _label(row: str, place: str) -> Label:
     try:
         given = json.loads(row)
-        question, relevant = given["question"], given["relevant"]
+        question, relevant, session = given["question"], given["relevant"], given.get("session")
         usable = isinstance(question, str) and isinstance(relevant, list) and relevant
+        usable = usable and (session is None or isinstance(session, str))
         if not usable or not all(isinstance(each, int | str) and each != "" for each in relevant):
             raise TypeError
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise LabelError(f'{place} is no label; write {{"question": "...", "relevant": ["words of it"]}}') from None
-    return Label(question, tuple(relevant), given.get("session"), place)
+    return Label(question, tuple(relevant), session, place)
 
 
 def of_feedback(archive: Archive, tenant: str) -> list[Label]:

@@ -121,7 +121,11 @@ def test_ir_reads_both_places_of_judgements_and_keeps_grades(tmp_path):
         (datasets.locomo, "{", "is not JSON"),
         (datasets.locomo, "[1]", "is not LoCoMo's list of samples"),
         (datasets.locomo, '[{"sample_id": "x", "conversation": {}}]', "sample x lacks"),
+        (datasets.locomo, '[{"sample_id": "x", "qa": [], "conversation": {"session_one": []}}]', "sample x lacks"),
         (datasets.longmemeval, "[]", "is not LongMemEval's list"),
+        (datasets.longmemeval, "[5]", "is not LongMemEval's list"),
+        (datasets.longmemeval, '[{"haystack_sessions": []}, 7]', "is not LongMemEval's list"),
+        (datasets.labelled, '{"id": 1}', "a line is"),
         (datasets.longmemeval, '[{"question_id": "q7", "haystack_sessions": []}]', "question q7 lacks"),
     ],
 )
@@ -143,3 +147,55 @@ def test_a_missing_file_says_whose_it_is_to_fetch(tmp_path, read):
 def test_an_empty_folder_says_what_it_should_hold(tmp_path, read):
     with pytest.raises(DataError, match="holds no"):
         read(tmp_path)
+
+
+SEPARATORS = "one\u2028two\u2029three\u0085four"
+"""Signs that JSON may hold as they are, and that are line breaks for str.splitlines()."""
+
+
+def test_a_line_ends_where_files_end_it_and_not_at_a_separator_within_a_text(tmp_path):
+    corpus = {"_id": "a", "text": SEPARATORS}
+    (tmp_path / "corpus.jsonl").write_text(json.dumps(corpus, ensure_ascii=False) + "\n", "utf-8")
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q\u2028", "text": "which"}\r\n', "utf-8")
+    (tmp_path / "qrels.tsv").write_text("q\u2028\ta\t1\n", "utf-8")
+    (conversation,) = datasets.ir(tmp_path)
+    assert conversation.candidates[0].text == SEPARATORS
+    assert conversation.questions[0].gold == {"a"}
+    candidate = {"id": "1", "session": "s", "speaker": "user", "text": SEPARATORS}
+    own = {"id": "x", "candidates": [candidate], "questions": [{"text": "which?", "gold": ["1"]}]}
+    (tmp_path / "own.jsonl").write_text(json.dumps(own, ensure_ascii=False) + "\n", "utf-8")
+    (conversation,) = datasets.labelled(tmp_path / "own.jsonl")
+    assert conversation.candidates[0].text == SEPARATORS
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "told"),
+    [
+        ("corpus.jsonl", '{"id": "a", "text": "x"}', "line 2 is no object with _id and text"),
+        ("queries.jsonl", '["a"]', "line 2 is no object with _id and text"),
+        ("queries.jsonl", '{"_id": ', "line 2 is not JSON"),
+    ],
+)
+def test_a_collection_with_a_line_that_is_none_is_told_with_the_line(tmp_path, name, line, told):
+    for file in ("corpus.jsonl", "queries.jsonl"):
+        (tmp_path / file).write_text('{"_id": "a", "text": "tides"}\n' + (f"{line}\n" if file == name else ""))
+    (tmp_path / "qrels.tsv").write_text("a\ta\t1\n")
+    with pytest.raises(DataError, match=told) as raised:
+        datasets.ir(tmp_path)
+    assert str(tmp_path / name) in str(raised.value)
+
+
+PACKED = gzip.compress(b"{}" * 5_000, mtime=0)
+
+
+@pytest.mark.parametrize("content", [PACKED[:12] + b"\xff" * 10 + PACKED[22:], PACKED[:20], b"PK", b""])
+def test_a_damaged_archive_is_told_with_its_name(tmp_path, content):
+    (tmp_path / "chat.json.gz").write_bytes(content)
+    with pytest.raises(DataError, match=r"chat\.json\.gz: "):
+        datasets.beam(tmp_path)
+
+
+def test_bytes_that_are_no_text_are_told_with_the_files_name(tmp_path):
+    (tmp_path / "own.jsonl").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match=r"own\.jsonl: cannot be read"):
+        datasets.labelled(tmp_path / "own.jsonl")

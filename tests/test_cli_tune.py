@@ -72,6 +72,28 @@ def test_a_label_that_is_none_is_refused_with_its_line(run, tmp_path):
     assert "line 2 is no label; write" in result.output
 
 
+@pytest.mark.parametrize("line", ['{"question": "Where?", "relevant": ["x"], "session": ["chat"]}', "[1]", "7"])
+def test_a_session_that_is_no_name_and_a_line_that_is_no_object_are_refused(run, tmp_path, line):
+    path = tmp_path / "labelled.jsonl"
+    path.write_text(line + "\n")
+    result = run("--data", str(path))
+    assert result.exit_code == 1
+    assert "line 1 is no label; write" in result.output
+
+
+def test_labels_that_are_no_text_are_named(run, tmp_path):
+    path = tmp_path / "labelled.jsonl"
+    path.write_bytes(b"\xff\xfe")
+    assert "labelled.jsonl: is not UTF-8 text" in run("--data", str(path)).output
+
+
+def test_a_question_may_hold_a_line_separator(run, labels):
+    rows = [json.loads(line) for line in labels.read_text().splitlines()]
+    rows[0]["question"] = "Where do I keep\u2028the kayak?"
+    labels.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), "utf-8")
+    assert "of 30 labelled questions" in run("--data", str(labels)).output
+
+
 def test_without_enough_labels_it_says_how_many_it_takes(run):
     result = run()
     assert "0 labelled questions are too few to learn from; give 25 or more" in result.output

@@ -284,3 +284,13 @@ def test_times_that_are_not_one_a_message_are_refused(tmp_path):
     config = Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))
     with Lantern(config) as lantern, pytest.raises(ValueError, match="2 times for 1 messages"):
         lantern.archive("s", [{"role": "user", "content": "hi"}], times=[1.0, 2.0])
+
+
+def test_a_message_with_a_line_separator_in_it_is_read_whole(tmp_path):
+    text = "one\u2028two\u2029three\u0085four"
+    row = {"type": "user", "sessionId": "s1", "message": {"role": "user", "content": text}}
+    path = tmp_path / "s1.jsonl"
+    more = row | {"message": {"role": "user", "content": "Which port?"}}
+    path.write_text("\n".join(json.dumps(each, ensure_ascii=False) for each in (row, more)), encoding="utf-8")
+    (log,) = logs.read(path)
+    assert [message["content"] for message in log.messages] == [text, "Which port?"]

@@ -13,6 +13,7 @@ import csv
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -96,7 +97,7 @@ def _locomo_sample(sample: Mapping[str, Any], path: Path) -> Conversation:
             if gold
         )
         return Conversation(id=str(sample["sample_id"]), candidates=candidates, questions=questions)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         name = sample.get("sample_id")
         raise DataError(f"{path}: sample {name} lacks what LoCoMo has ({error!r}); use its own JSON") from None
 
@@ -168,7 +169,11 @@ def longmemeval(path: Path) -> list[Conversation]:
     """Each question of LongMemEval with its haystack. Those that nothing answers (`..._abs`) are left out, as in the
     paper's retrieval results. Candidates are messages; gold are all those of the sessions that answer."""
     items = _json(path)
-    if not isinstance(items, list) or not items or "haystack_sessions" not in items[0]:
+    if (
+        not isinstance(items, list)
+        or not items
+        or not all(isinstance(i, dict) and "haystack_sessions" in i for i in items)
+    ):
         raise DataError(f"{path}: is not LongMemEval's list of questions; fetch longmemeval_s.json of its authors")
     return [_haystack(item, path) for item in items if not str(item.get("question_id", "")).endswith("_abs")]
 
@@ -201,10 +206,9 @@ def _haystack(item: Mapping[str, Any], path: Path) -> Conversation:
 def ir(folder: Path) -> list[Conversation]:
     """A collection in BEIR's layout as one conversation without sessions: corpus.jsonl, queries.jsonl, qrels.tsv or
     qrels/test.tsv, each maybe with .gz. Queries without a relevant document are left out."""
-    corpus = _lines(_found(folder, "corpus.jsonl"))
     candidates = tuple(
         Candidate(id=str(d["_id"]), session="", speaker="", text=f"{d.get('title', '')} {d['text']}".strip())
-        for d in corpus
+        for d in _lines(_found(folder, "corpus.jsonl"), "_id", "text")
     )
     known = {candidate.id for candidate in candidates}
     grades: dict[str, dict[str, float]] = {}
@@ -213,16 +217,16 @@ def ir(folder: Path) -> list[Conversation]:
             grades.setdefault(query, {})[document] = grade
     questions = tuple(
         Asked(text=q["text"], gold=frozenset(relevant), category="", grades=relevant)
-        for q in _lines(_found(folder, "queries.jsonl"))
+        for q in _lines(_found(folder, "queries.jsonl"), "_id", "text")
         if (relevant := grades.get(str(q["_id"]), {}))
     )
     return [Conversation(id=folder.resolve().name, candidates=candidates, questions=questions)]
 
 
 def _qrels(path: Path) -> Iterator[tuple[str, str, float]]:
-    rows = csv.reader(_text(path).splitlines(), delimiter="\t")
+    rows = csv.reader(lines_of(_text(path)), delimiter="\t")
     for number, row in enumerate(rows, start=1):
-        if number == 1 and row[:1] == ["query-id"]:
+        if not row or (number == 1 and row[:1] == ["query-id"]):
             continue
         try:
             yield row[0], row[1], float(row[2])
@@ -238,12 +242,24 @@ def _found(folder: Path, *names: str) -> Path:
     raise DataError(f"{folder}: holds no {' and no '.join(names)} (or .gz); use a collection in BEIR's layout")
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    text = _text(path)
-    try:
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except ValueError as error:
-        raise DataError(f"{path}: is not JSON lines ({error})") from None
+def _lines(path: Path, *names: str) -> list[dict[str, Any]]:
+    """The objects of JSON lines; DataError for one that lacks one of `names`."""
+    found = []
+    for number, line in enumerate(lines_of(_text(path)), start=1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise DataError(f"{path}: line {number} is not JSON ({error})") from None
+            if not isinstance(row, dict) or not row.keys() >= set(names):
+                raise DataError(f"{path}: line {number} is no object with {' and '.join(names)}")
+            found.append(row)
+    return found
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as files have them. `splitlines` would break at U+2028 and U+0085, too, which stand within JSON strings."""
+    return text.split("\n")
 
 
 def _json(path: Path) -> Any:
@@ -260,7 +276,7 @@ def _text(path: Path) -> str:
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; the data is yours to fetch, see docs/retrieval.md") from None
-    except (OSError, UnicodeDecodeError, EOFError) as error:
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
 
 
@@ -299,7 +315,7 @@ def labelled(path: Path) -> list[Conversation]:
      "questions": [{"text": "...", "gold": ["1"]}]}
     """
     found = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines_of(_text(path)), start=1):
         if line.strip():
             try:
                 found.append(_conversation(json.loads(line)))
