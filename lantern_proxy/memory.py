@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import structs
 
 from lantern_proxy import chunk
-from lantern_proxy.archive import Archive, Hit, Record, RequestRow, Why
+from lantern_proxy.archive import Archive, ArchiveError, Hit, Record, RequestRow, Why
 from lantern_proxy.archive.feedback import Verdict
 from lantern_proxy.config import Config, load
 from lantern_proxy.embed import Embedder
@@ -80,10 +80,20 @@ class Lantern:
         title: of a session that is new; by default the start of what was said first
 
         A message that went missing since the last call stays in the archive: that is what `restore` gives back.
-        Raises ValueError when `messages` are not messages.
+        Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored. Then nothing of
+        them was archived, and the same call may be made again.
         """
-        now = time.time()
         request = _read(messages)
+        if times is not None and len(times) != len(request.messages):
+            raise ValueError(f"{len(times)} times for {len(request.messages)} messages; give one a message")
+        try:
+            return self._written(session, request, times, title)
+        except BaseException:
+            self._known = Known()  # what it takes for archived is not; what is will be recalled
+            raise
+
+    def _written(self, session: str, request: Request, times: Sequence[float] | None, title: str) -> int:
+        now = time.time()
         self._recall(session)
         identity = Identity(ids=(("x-lantern-session", session),))
         step = follow(self._known, request, identity, now=now, new_id=lambda: session)
@@ -93,7 +103,10 @@ class Lantern:
         if times is not None:
             step = replace(step, filed=_dated(step.filed, request, times))
         record = self._record(step, request, (times[-1] if times else 0.0) or now)
+        refused = self._archive.faults["record"]
         self._archive.write([record])
+        if self._archive.faults["record"] > refused:
+            raise ArchiveError(f"session {session} cannot be stored; the log says which value of it is at fault")
         return len(step.filed)
 
     def restore(
@@ -221,9 +234,7 @@ def _read(messages: Sequence[Wire]) -> Request:
 
 
 def _dated(filed: Sequence[Filed], request: Request, times: Sequence[float]) -> tuple[Filed, ...]:
-    """`filed`, some of the request's messages in their order, with the times of these. Raises ValueError."""
-    if len(times) != len(request.messages):
-        raise ValueError(f"{len(times)} times for {len(request.messages)} messages; give one a message")
+    """`filed`, some of the request's messages in their order, with the times of these, one a message."""
     made, at = [], 0
     for each in filed:
         at = next((n for n in range(at, len(times)) if request.messages[n] is each.message), at)

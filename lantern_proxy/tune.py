@@ -7,6 +7,7 @@ A ranking is a weighted sum of columns, one a signal: z-scores, or reciprocal ra
 (columns of the dense channel left out) are all sums over one matrix, and hundreds of settings are tried in seconds.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ import numpy as np
 
 from lantern_proxy.bench.metrics import paired
 from lantern_proxy.rank import Floats, Ints
+from lantern_proxy.restore.signals import PRIORS
 from lantern_proxy.route_types import TYPES, QueryType
 
 Fusion = Literal["zscore", "rrf"]
@@ -48,7 +50,7 @@ class Labelled:
     sure: float
     """How sure BM25 is of its best passage, 0..1: tau at which the cascade still skips the dense channel."""
     group: str = ""
-    """Questions of a group (a conversation) stay together in a fold."""
+    """Questions of a group (a conversation) stay together in a fold; "": it belongs to none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,7 @@ class Sheet:
         self.names = list(names)
         self._labelled = labelled
         self._column: Callable[[Labelled, str], Floats] = _zscores if fusion == "zscore" else _reciprocal(rrf_k)
+        self._unweighed = frozenset(PRIORS) if fusion == "rrf" else frozenset[str]()
         self._columns = self._stacked(labelled)
         sizes = np.array([len(next(iter(each.signals.values()))) for each in labelled])
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -116,7 +119,8 @@ class Sheet:
 
     def quality(self, weights: Mapping[str, float], *, dense: bool = True) -> Floats:
         """(questions,) of (reciprocal rank + recall@10) / 2."""
-        given = np.array([weights.get(s, 0.0) if dense or s not in DENSE else 0.0 for s in self.names])
+        left_out = self._unweighed | (frozenset() if dense else DENSE)
+        given = np.array([0.0 if name in left_out else weights.get(name, 0.0) for name in self.names])
         scores = (self._columns if dense else self._skipped) @ given
         order = np.lexsort((-scores, self._owner))
         place = np.empty(len(order), np.int64)
@@ -264,12 +268,14 @@ def validate(labelled: Sequence[Labelled], start: Settings, *, folds: int = 5) -
 
 
 def _folds(labelled: Sequence[Labelled], folds: int) -> list[int]:
-    """Which fold each question is in: whole groups where there are enough, else one question after the other."""
-    groups = list(dict.fromkeys(each.group for each in labelled))
-    if len(groups) < folds:
-        return [row % folds for row in range(len(labelled))]
-    number = {group: n % folds for n, group in enumerate(groups)}
-    return [number[each.group] for each in labelled]
+    """Which fold each question is in: whole groups where they leave each fold enough to learn from, else one question
+    after the other. Who belongs to no group is one."""
+    one_by_one = [row % folds for row in range(len(labelled))]
+    groups = [each.group or row for row, each in enumerate(labelled)]
+    number = {group: n % folds for n, group in enumerate(dict.fromkeys(groups))}
+    whole = [number[group] for group in groups]
+    enough = len(number) >= folds and len(labelled) - max(Counter(whole).values()) >= ENOUGH
+    return whole if enough else one_by_one
 
 
 def fragment(settings: Settings) -> dict[str, Any]:

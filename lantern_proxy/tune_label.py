@@ -10,7 +10,7 @@ A relevant text names the passages that contain it, a number the passage with th
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
+from lantern_proxy.config_retrieval import Signal
 from lantern_proxy.embed import Embedder
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Dense, sureness
@@ -58,9 +59,9 @@ def _label(row: str, place: str) -> Label:
     try:
         given = json.loads(row)
         question, relevant, session = given["question"], given["relevant"], given.get("session")
-        usable = isinstance(question, str) and isinstance(relevant, list) and relevant
-        usable = usable and (session is None or isinstance(session, str))
-        if not usable or not all(isinstance(each, int | str) and each != "" for each in relevant):
+        named = isinstance(question, str) and isinstance(session, str | None)
+        listed = isinstance(relevant, list) and all(isinstance(each, int | str) and each != "" for each in relevant)
+        if not named or not listed or not relevant:
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError):
         raise LabelError(f'{place} is no label; write {{"question": "...", "relevant": ["words of it"]}}') from None
@@ -81,8 +82,20 @@ def of_feedback(archive: Archive, tenant: str) -> list[Label]:
 
 def start(config: Config) -> Settings:
     """What the config says now."""
-    given = {str(signal): float(weight) for signal, weight in config.restore.weights.items()}
-    return Settings(fusion=config.retrieval.fusion, weights={**WEIGHTS, **given}, tau=config.retrieval.tau)
+    weights = {**WEIGHTS, **_floats(config.restore.weights)}
+    named = config.retrieval.types if config.retrieval.router != "off" else ()
+    own = {name: config.retrieval.of(name) for name in named}
+    return Settings(
+        fusion=config.retrieval.fusion,
+        weights=weights,
+        tau=config.retrieval.tau,
+        types={name: {**weights, **_floats(of.weights)} for name, of in own.items() if of.weights},
+        taus={name: of.tau for name, of in own.items()},
+    )
+
+
+def _floats(weights: Mapping[Signal, float]) -> dict[str, float]:
+    return {str(signal): float(weight) for signal, weight in weights.items()}
 
 
 def measure(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from lantern_proxy import Lantern, demo
+from lantern_proxy.archive import ArchiveError
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.config_safety import PrivacyConfig
 
@@ -113,3 +114,18 @@ def test_a_session_goes_on_in_the_next_run_whatever_its_name(config, name):
 def test_messages_that_are_none_are_refused(lantern):
     with pytest.raises(ValueError, match="message"):
         lantern.archive("chat", ["hello"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [({"times": [1.0]}, ValueError), ({"times": ["soon", "later"]}, TypeError), ({"title": 7}, ArchiveError)],
+)
+def test_what_could_not_be_archived_is_archived_by_the_next_call(config, wrong, fault):
+    said = [{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "Staging listens on 9443."}]
+    with Lantern(config) as lantern:
+        lantern.archive("earlier", SCRIPT.history[:4])
+        with pytest.raises(fault):
+            lantern.archive("chat", said, **wrong)
+        assert lantern.archive("chat", said) == 2
+        assert lantern.archive("earlier", SCRIPT.history[:6]) == 2
+        assert [hit.passage.session for hit in lantern.search("9443")] == ["chat"]

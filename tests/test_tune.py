@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lantern_proxy.config import RestoreConfig
+from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.config_retrieval import RetrievalConfig
-from lantern_proxy.tune import Labelled, Settings, Sheet, fit, fragment, judge, validate
+from lantern_proxy.restore.signals import WEIGHTS
+from lantern_proxy.tune import Labelled, Settings, Sheet, _folds, fit, fragment, judge, validate
+from lantern_proxy.tune_label import start
 
 START = Settings(weights={"bm25": 1.0, "vector": 0.8}, tau=0.5)
 
@@ -107,3 +109,41 @@ def test_judging_looks_at_each_question_once():
     told = judge(questions, START)
     assert told.quality.shape == (60,)
     assert (told.quality[:30].mean() > 0.2, told.skipped.sum()) == (True, 0)
+
+
+@pytest.mark.parametrize("named", [4, 8])
+def test_questions_of_no_group_and_one_large_group_leave_every_fold_enough_to_learn_from(named):
+    questions = labelled(50, good=("bm25",))
+    without = [replace(each, group=f"g{n}" if n < named else "") for n, each in enumerate(questions)]
+    assert validate(without, START).n == 50
+    most_in_one = [replace(each, group=f"g{n}" if n < named else "large") for n, each in enumerate(questions)]
+    assert validate(most_in_one, START).n == 50
+
+
+def test_a_group_is_never_both_learned_from_and_judged():
+    questions = labelled(60, good=("bm25",))
+    mixed = [replace(each, group=each.group if n % 2 else "") for n, each in enumerate(questions)]
+    for given in (questions, mixed):
+        fold = _folds(given, 5)
+        for name in {each.group for each in given} - {""}:
+            assert len({own for own, each in zip(fold, given, strict=True) if each.group == name}) == 1
+        assert set(fold) == set(range(5))
+
+
+def test_reciprocal_ranks_leave_out_the_signals_that_restores_leave_out_of_them():
+    signals = {"bm25": np.array([3.0, 2.0, 1.0]), "days": np.array([0.0, 0.0, 9.0])}
+    one = Labelled(question="", type="temporal", sure=0.0, gold=np.array([2]), signals=signals)
+    weights = {"bm25": 1.0, "days": 50.0}
+    assert Sheet([one], ["bm25", "days"], "zscore").quality(weights).tolist() == [1.0]
+    assert Sheet([one], ["bm25", "days"], "rrf").quality(weights).tolist() == [(1 / 3 + 1) / 2]
+
+
+def test_what_is_compared_with_is_all_that_the_config_says():
+    types = {"temporal": {"weights": {"days": 3.0}, "tau": 0.2}, "multi-session": {"tau": 0.3}}
+    restore = RestoreConfig(weights={"bm25": 0.9})
+    told = start(Config(restore=restore, retrieval=RetrievalConfig(types=types, tau=0.7)))
+    assert told.of("temporal") == ({**WEIGHTS, "bm25": 0.9, "days": 3.0}, 0.2)
+    assert told.of("multi-session") == ({**WEIGHTS, "bm25": 0.9}, 0.3)
+    assert told.of("knowledge-update") == ({**WEIGHTS, "bm25": 0.9}, 0.7)
+    off = start(Config(restore=restore, retrieval=RetrievalConfig(types=types, tau=0.7, router="off")))
+    assert off.of("temporal") == ({**WEIGHTS, "bm25": 0.9}, 0.7)

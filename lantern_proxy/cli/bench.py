@@ -178,7 +178,7 @@ def cascade(settings: Settings, data: Path) -> None:
     except (datasets.DataError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     for tau in tune.TAUS:
-        found = tune.judge(labelled, replace(tune_label.start(config), tau=tau))
+        found = tune.judge(labelled, replace(tune_label.start(config), tau=tau, taus={}))
         difference, low, high, p = metrics.paired(found.quality, found.full)
         row = {"tau": tau, "n": len(labelled), "skipped": round(float(found.skipped.mean()), 4)}
         told = row | _compared(difference, low, high, p)

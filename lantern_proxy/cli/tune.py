@@ -64,7 +64,9 @@ def _yaml(part: dict[str, Any]) -> str:
 def _one(archive: "Archive", tenant: str | None) -> str:
     """The tenant whose questions these are."""
     found = [each.tenant for each in tenants(archive, tenant)]
-    if len(found) != 1:
+    if not found:
+        raise ValueError(f"nothing is archived in {archive.path}; there is nothing to learn from")
+    if len(found) > 1:
         raise ValueError(f"{archive.path} has {len(found)} tenants; choose one with --tenant (`lantern status`)")
     return found[0]
 
