@@ -8,6 +8,7 @@ trained on is the user's, and nothing is shipped.
 """
 
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +131,7 @@ def load(path: Path, known: Sequence[str]) -> Model:
             arrays: dict[str, Any] = {name: np.ascontiguousarray(data[name], kind) for name, kind in _ARRAYS.items()}
             trees = Trees(features=tuple(meta["features"]), depth=int(meta["depth"]), **arrays)
             model = Model(trees, Linear(*(np.ascontiguousarray(data[name], np.float64) for name in _OF_LINEAR)))
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error) as error:
         if isinstance(error, LightError):
             raise
         raise LightError(f"{path}: is no model of `lantern train reranker` ({error}); train one") from None

@@ -171,6 +171,33 @@ def test_what_is_said_of_ours_alone_is_measured():
     assert alone.noise >= 1
 
 
+def test_of_a_page_that_is_there_only_the_section_of_figures_is_written(tmp_path):
+    page = tmp_path / "bm25.md"
+    page.write_text("# BM25\n\nWritten by hand.\n\n## How it works\n\nBlocks.\n", encoding="utf-8")
+    for _ in range(2):
+        assert (
+            bench("--records", "100", "--engines", "fts5", "--seconds", "0.1", "--write", str(tmp_path)).exit_code == 0
+        )
+        text = page.read_text(encoding="utf-8")
+        assert text.startswith("# BM25\n\nWritten by hand.\n\n## How it works\n\nBlocks.\n\n## All figures\n")
+        assert text.count("## All figures") == text.count("### Ours alone") == 1
+
+
+def test_a_file_of_something_else_is_refused_before_anything_is_measured(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("mine", encoding="utf-8")
+    result = bench("--records", "300", "--engines", "fts5", "--json", "--merge", str(path))
+    assert (result.exit_code, result.stdout, path.read_text(encoding="utf-8")) == (2, "", "mine")
+    assert "holds no figures of this command" in result.stderr
+
+
+@pytest.mark.parametrize(("option", "value"), [("--records", "99"), ("--records", "0"), ("--seconds", "0")])
+def test_too_little_to_measure_with_is_refused(option, value):
+    result = bench(option, value, "--engines", "fts5")
+    assert result.exit_code == 2
+    assert value in result.output
+
+
 @pytest.mark.parametrize(("option", "value"), [("--engines", "solr"), ("--records", "many")])
 def test_what_is_not_known_is_named(option, value):
     result = bench(option, value)

@@ -69,3 +69,14 @@ def test_a_folder_without_collections_is_named(tmp_path):
     result = CliRunner().invoke(command, ["--collections", str(tmp_path)])
     assert result.exit_code == 2
     assert "holds no NAME/corpus.jsonl.gz" in result.output
+
+
+@pytest.mark.parametrize(
+    ("file", "content"), [("queries.jsonl", "{"), ("queries.jsonl", '{"id": 1}'), ("qrels.tsv", "q")]
+)
+def test_a_collection_that_cannot_be_read_is_told_with_its_file(tmp_path, file, content):
+    write(tmp_path / "small")
+    (tmp_path / "small" / file).write_text(content, encoding="utf-8")
+    result = CliRunner().invoke(command, ["--collections", str(tmp_path), "--engines", "lantern"])
+    assert (result.exit_code, "Traceback" in result.output) == (1, False)
+    assert f"small/{file}: line 1" in result.output

@@ -15,6 +15,7 @@ from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.cli.main import cli
 from lantern_proxy.config import load
+from lantern_proxy.rerank_light import LightError
 from lantern_proxy.restore.features import FEATURES, LEXICAL
 from lantern_proxy.restore.light import POOL, Light, open_light
 
@@ -134,3 +135,62 @@ def test_what_is_told_of_a_model_is_what_it_does_to_the_best_and_no_more():
     favours_the_last = np.tile(np.arange(n, dtype=np.float64), 2)
     assert light.measured(part, light.dealt(part, favours_the_last))[:, 0].tolist() == [1 / n, 1 / n]
     assert light.measured(part, favours_the_last)[:, 0].tolist() == [1.0, 1.0]
+
+
+def test_a_conversation_is_never_both_learned_from_and_measured_on(data, settings):
+    for command, more in (("reranker", []), ("evidence-reranker", ["--out", str(data.parent / "model")])):
+        given = ["train", command, "--data", str(data), "--data", str(data), "--config", str(settings), *more]
+        ran = CliRunner().invoke(cli, given)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert "conversation c0 is twice in --data" in ran.stderr
+
+
+def test_conversations_without_questions_are_left_out_and_two_with_some_are_needed(tmp_path, settings):
+    silent = [conversation(n) | {"questions": []} for n in (8, 9)]
+    file = tmp_path / "labelled.jsonl"
+    given = ["train", "reranker", "--data", str(file), "--config", str(settings), "--json"]
+    file.write_text("\n".join(json.dumps(each) for each in [*silent, conversation(0), conversation(1)]), "utf-8")
+    ran = CliRunner().invoke(cli, given)
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["conversations"] == 2
+    file.write_text("\n".join(json.dumps(each) for each in [*silent, conversation(0)]), "utf-8")
+    ran = CliRunner().invoke(cli, given)
+    assert ran.exit_code == 1
+    assert "1 of 3 conversations have questions to learn from" in ran.stderr
+
+
+def test_nothing_to_learn_from_is_told_and_not_a_fault(settings):
+    with pytest.raises(LightError, match="no conversation has a question to learn from"):
+        light.Trained(Resources(load(settings, {}))).train([])
+
+
+def test_a_file_for_which_there_is_no_folder_is_refused_before_anything_is_measured(data, settings, tmp_path):
+    out = tmp_path / "missing" / "model.npz"
+    ran = CliRunner().invoke(
+        cli, ["train", "reranker", "--data", str(data), "--out", str(out), "--config", str(settings)]
+    )
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert f"the folder {out.parent} does not exist" in ran.stderr
+
+
+def array(path):
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"PK\x03\x04"),
+        lambda path: path.write_text("mine"),
+        array,
+        lambda path: np.savez(path, meta=np.array("[1]")),
+        lambda path: np.savez(path, meta=np.array('{"version": 3}')),
+    ],
+)
+def test_a_file_that_is_no_model_is_told_by_name(tmp_path, write):
+    path = tmp_path / "model.npz"
+    write(path)
+    with pytest.raises(LightError, match=r"model\.npz: "):
+        open_light(str(path))

@@ -160,3 +160,23 @@ def test_a_file_that_is_neither_is_named(tmp_path):
     result = CliRunner().invoke(restore.command, ["--data", str(tmp_path / "x.json")])
     assert result.exit_code == 1
     assert "x.json is neither LoCoMo" in result.output
+
+
+def test_a_folder_that_holds_another_chat_of_that_name_is_refused(run, data, tmp_path):
+    run("--at", "70")
+    data.write_text(data.read_text().replace("D1:", "D2:").replace("rain", "snow"))
+    given = ["--data", str(data), "--keep", str(tmp_path / "kept"), "--no-dense", "--json", "--at", "70"]
+    result = CliRunner().invoke(restore.command, given)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "bench.db holds another chat with the name locomo-t" in result.stderr
+
+
+def test_chats_too_short_to_lose_anything_are_merged_too(tmp_path):
+    turns = [{"speaker": "Ann", "dia_id": f"D1:{n}", "text": "Hello."} for n in range(2)]
+    sample = {"sample_id": "t", "conversation": {"session_1": turns}, "qa": []}
+    (tmp_path / "talk.json").write_text(json.dumps([sample]))
+    result = CliRunner().invoke(
+        restore.command, ["--data", str(tmp_path / "talk.json"), "--merge", "--no-dense", "--json"]
+    )
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["n"] == 0

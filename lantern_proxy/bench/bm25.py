@@ -19,10 +19,13 @@ from lantern_proxy.bench import bm25_collections, bm25_ours
 from lantern_proxy.bench.bm25_lucene import Lucene
 from lantern_proxy.bench.bm25_peers import MOST_RECORDS, PEERS, how_to_install, release
 from lantern_proxy.bench.bm25_records import Search, Synthetic
-from lantern_proxy.bench.bm25_report import STATES, Figures, Measured, merged, show
+from lantern_proxy.bench.bm25_report import STATES, Figures, Measured, kept, merged, show
+from lantern_proxy.bench.datasets import DataError
 from lantern_proxy.bench.numbers import NUMBERS, without_nan
 
 WORDS, MEAN_LENGTH, COMMON, K = 200_000, 55, 0.04, 100
+FEWEST = 100
+"""Records of which some words are common, and others are not."""
 AT_ONCE = 1 << 22
 """Tokens drawn at a time: five million records have 275 million."""
 
@@ -179,11 +182,14 @@ def known(names: str) -> list[str]:
 def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
     """How well the best ten are chosen, on published collections."""
     rows: list[bm25_collections.Quality] = []
-    for collection in bm25_collections.collections(folder):
-        for row in bm25_collections.compare(collection, engines):
-            rows.append(row)
-            if as_json:
-                click.echo(json.dumps(asdict(row)))
+    try:
+        for collection in bm25_collections.collections(folder):
+            for row in bm25_collections.compare(collection, engines):
+                rows.append(row)
+                if as_json:
+                    click.echo(json.dumps(asdict(row)))
+    except DataError as error:
+        raise click.ClickException(str(error)) from None
     if not as_json:
         click.echo(bm25_collections.table(rows))
 
@@ -194,11 +200,13 @@ def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
 )
 @click.option("--engines", default="", help=f"Of: {', '.join(PEERS)}. Default: all that are installed.")
 @click.option(
-    "--seconds", default=2.0, show_default=True, help="Most time for one engine's queries at one size and state."
-)
+    "--seconds", default=2.0, show_default=True, type=click.FloatRange(0, min_open=True),
+    help="Most time for one engine's queries at one size and state.",
+)  # fmt: skip
 @click.option(
-    "--write", type=click.Path(path_type=Path, file_okay=False), help="Also write bm25.md and bm25.svg there."
-)
+    "--write", type=click.Path(path_type=Path, file_okay=False),
+    help="Also write bm25.svg and the section `All figures` of bm25.md there.",
+)  # fmt: skip
 @click.option(
     "--locomo", "turns", type=click.Path(path_type=Path, dir_okay=False), help="Also measure on a LoCoMo file."
 )
@@ -237,6 +245,10 @@ def command(
     \b
     Example: lantern bench bm25 --records 5000,100000 --engines bm25s,tantivy
     """
+    if too_few := [n for n in sizes if n < FEWEST]:
+        raise click.BadParameter(f"--records has {too_few[0]}; give sizes of {FEWEST} or more")
+    if merge is not None:
+        kept(merge)  # before hours are spent on what it is to be merged with
     chosen = known(engines)
     if judged is not None:
         rate(judged, [name for name in chosen if name in bm25_collections.ENGINES], as_json=as_json)

@@ -1,8 +1,5 @@
 """nDCG@10 of our index, and of engines with Lucene's formula, on collections in BEIR's form and one analysed text."""
 
-import csv
-import gzip
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +10,7 @@ import numpy as np
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.bench.bm25_peers import PEERS, release
 from lantern_proxy.bench.bm25_records import Search, Synthetic
+from lantern_proxy.bench.datasets import ir
 from lantern_proxy.bench.metrics import ndcg
 
 ENGINES = ("lantern", "lucene", "bm25s")
@@ -21,7 +19,7 @@ DEPTH = 10
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """grades: for each query, document id -> grade. Queries without a judgement are left out."""
+    """grades: for each query, document id -> grade. Queries without a relevant document are left out."""
 
     name: str
     ids: list[str]
@@ -49,18 +47,15 @@ def collections(folder: Path) -> Iterator[Collection]:
 
 
 def read(folder: Path) -> Collection:
-    """corpus.jsonl.gz, queries.jsonl and qrels.tsv, analysed as the archive's passages and questions are."""
-    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-        docs = [json.loads(line) for line in lines]
-    grades: dict[str, dict[str, float]] = {}
-    with (folder / "qrels.tsv").open(encoding="utf-8") as lines:
-        for query, doc, grade in list(csv.reader(lines, delimiter="\t"))[1:]:
-            grades.setdefault(query, {})[doc] = float(grade)
-    with (folder / "queries.jsonl").open(encoding="utf-8") as lines:
-        asked = [query for query in map(json.loads, lines) if query["_id"] in grades]
-    texts = [terms(f"{doc.get('title', '')} {doc['text']}") for doc in docs]
-    judged = [grades[query["_id"]] for query in asked]
-    return Collection(folder.name, [d["_id"] for d in docs], texts, [query_terms(q["text"]) for q in asked], judged)
+    """A collection of datasets.ir, analysed as the archive's passages and questions are. Raises DataError."""
+    (whole,) = ir(folder)
+    return Collection(
+        folder.name,
+        [each.id for each in whole.candidates],
+        [terms(each.text) for each in whole.candidates],
+        [query_terms(asked.text) for asked in whole.questions],
+        [dict(asked.grades) for asked in whole.questions],
+    )
 
 
 def records_of(collection: Collection) -> tuple[Synthetic, dict[str, str]]:

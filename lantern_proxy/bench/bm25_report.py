@@ -12,6 +12,7 @@ from lantern_proxy import bm25
 from lantern_proxy.bench import bm25_ours
 from lantern_proxy.bench.bm25_peers import PEERS
 from lantern_proxy.bench.numbers import without_nan
+from lantern_proxy.bench.page import write_section
 from lantern_proxy.bench.plot import COLOURS, Line, lines
 
 STATES = {
@@ -98,15 +99,15 @@ def cpu() -> str:
 
 
 def report(found: Figures, what: str) -> str:
-    """The page. what: a paragraph on the records and queries."""
+    """The section of the page. what: a paragraph on the records and queries."""
     made_by = "\n".join(f"    {command}" for command in found.commands)
     return (
-        "# BM25 beside other engines\n\n"
+        "## All figures\n\n"
         "Microseconds a query (median; in brackets: over ours), exact top 100, one thread, text terms in and Python\n"
         "objects out, the engines of one size in one process, asked by turns in three states of the caches. "
         + what
         + f"\n\n{tables(found.peers)}\n\n![median time a query in turn over records](bm25.svg)\n\n"
-        "## Ours alone\n\nMicroseconds; an added record is searchable at once. The floor is what reading a query's\n"
+        "### Ours alone\n\nMicroseconds; an added record is searchable at once. The floor is what reading a query's\n"
         f"postings takes at the bandwidth of memory.\n\n{bm25_ours.table(found.alone)}\n\n"
         f"Kernel `{bm25.best_kernel()}`, Python {platform.python_version()}, {cpu()}.\n\n"
         f"Made by\n\n{made_by}\n\non a machine that was not quiet: trust the ratios more than the times.\n"
@@ -118,16 +119,12 @@ def show(found: Figures, what: str, write: Path | None, *, quiet: bool) -> None:
         shown = (tables(found.peers), bm25_ours.table(found.alone) if found.alone else "")
         click.echo("\n\n".join(filter(None, shown)))
     if write is not None and found.peers:
-        write.mkdir(parents=True, exist_ok=True)
-        (write / "bm25.md").write_text(report(found, what), encoding="utf-8")
+        write_section(write / "bm25.md", "BM25 beside other engines", report(found, what))
         (write / "bm25.svg").write_text(plot(found.peers), encoding="utf-8")
 
 
-def merged(path: Path, new: Figures) -> Figures:
-    """What the file has and what is new, sizes ascending; written back. A figure that is there twice is the new one.
-
-    click.BadParameter when it is no such file.
-    """
+def kept(path: Path) -> Figures:
+    """What the file has; nothing when it is not there. click.BadParameter when it is no such file."""
     old = Figures()
     if path.exists():
         try:
@@ -140,6 +137,12 @@ def merged(path: Path, new: Figures) -> Figures:
             old.commands += held["commands"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise click.BadParameter(f"--merge {path} holds no figures of this command ({error!r})") from None
+    return old
+
+
+def merged(path: Path, new: Figures) -> Figures:
+    """What the file has and what is new, sizes ascending; written back. A figure that is there twice is the new one."""
+    old = kept(path)
     peers = {(row.records, row.engine, row.state): row for row in (*old.peers, *new.peers)}
     alone = {row.records: row for row in (*old.alone, *new.alone)}
     both = Figures(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +51,9 @@ class _Collector:
         return ranked.fused
 
 
-def collect(default: Default, conversation: Conversation, advance: Progress) -> Examples:
-    """What the product sees for each question of a conversation, and which of it is evidence."""
+def collect(default: Default, conversation: Conversation, advance: Progress) -> Examples | None:
+    """What the product sees for each question of a conversation, and which of it is evidence; None: no question has a
+    word to look for."""
     archived, seen = default.archived(conversation), _Collector()
     archived.light = seen
     ids = np.array([candidate.id for candidate in conversation.candidates])
@@ -68,13 +70,15 @@ def collect(default: Default, conversation: Conversation, advance: Progress) -> 
             missed.append(len(asked.gold - set(found[gold].tolist())))
         advance(1)
     if not tables:
-        raise LightError(f"{conversation.id}: has no question that can be learned from")
+        return None
     joined = np.concatenate(tables), np.concatenate(golds), groups, np.concatenate(before), missed
     return Examples(conversation.id, *joined)
 
 
 def grow(parts: Sequence[Examples]) -> Model:
-    """Train on all of `parts`."""
+    """Train on all of `parts`. LightError when there is none."""
+    if not parts:
+        raise LightError("no conversation has a question to learn from; give more of them")
     width = parts[0].table.shape[1]
     names = FEATURES if width == len(FEATURES) else LEXICAL
     table = np.concatenate([part.table for part in parts])
@@ -108,9 +112,9 @@ def dealt(part: Examples, scores: Floats) -> Floats:
     return np.where(place < POOL, scores, scores.min() - place)
 
 
-def compared(before: Floats, after: Floats) -> dict[str, dict[str, object]]:
+def compared(before: Floats, after: Floats) -> dict[str, dict[str, Any]]:
     """Each measure before and after, with a paired bootstrap of the difference."""
-    told: dict[str, dict[str, object]] = {}
+    told: dict[str, dict[str, Any]] = {}
     for column, name in enumerate(("mrr", "hit@1", "recall@10")):
         _, low, high, p = metrics.paired(after[:, column], before[:, column])
         means = float(before[:, column].mean()), float(after[:, column].mean())
@@ -129,7 +133,8 @@ class Trained:
         return _prepared(self._default, conversation, self._light)
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
-        return _Learned(self._default, Light(grow([collect(self._default, c, _ignore) for c in conversations])))
+        parts = (collect(self._default, each, _ignore) for each in conversations)
+        return _Learned(self._default, Light(grow([part for part in parts if part])))
 
 
 @dataclass(frozen=True, slots=True)

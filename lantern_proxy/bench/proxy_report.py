@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from lantern_proxy.bench.numbers import without_nan
+from lantern_proxy.bench.page import write_section
 from lantern_proxy.bench.plot import Line, lines
 
 _HEAD = (
     "gateway", "memory", "request", "at once", "added p50", "p95", "p99", "to first byte", "piece p99", "CPU ms",
     "per core and s", "RSS MB", "errors",
 )  # fmt: skip
-_SECTION = "## All rows\n"
 _TEXT = """## All rows
 
 Milliseconds that a request takes longer than the same request sent to the model directly, at the same quantile. Direct
@@ -175,13 +175,8 @@ def _what(row: Row) -> tuple[object, ...]:
 
 def write_report(folder: Path, rows: Sequence[Row], asked_for: Sequence[str]) -> None:
     """latency.md and latency.svg. Of a page that is there only the section `All rows` is replaced."""
-    folder.mkdir(parents=True, exist_ok=True)
     text, drawing = report(rows, "\n".join(asked_for))
-    page = folder / "latency.md"
-    old = page.read_text("utf-8") if page.exists() else "# What the proxy adds\n"
-    above, _, rest = old.partition(_SECTION)
-    _, heading, below = rest.partition("\n## ")
-    page.write_text(above.rstrip() + "\n\n" + text.rstrip() + "\n" + heading + below, encoding="utf-8")
+    write_section(folder / "latency.md", "What the proxy adds", text)
     (folder / "latency.svg").write_text(drawing, encoding="utf-8")
 
 

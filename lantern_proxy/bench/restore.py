@@ -187,11 +187,11 @@ def command(
     settings, names = configured(admission, half_life_days), [recipe, *([other] if other and other != recipe else [])]
     with ExitStack() as stack:
         path = stack.enter_context(folder(keep, int(at)))
-        with progress("archiving", len(cuts)) as advance:
-            dense = available() if dense is None else dense
-            there = stage(cuts, path, settings, dense=dense, advance=advance, ask_model=model)
-            played = stack.enter_context(there)
         try:
+            with progress("archiving", len(cuts)) as advance:
+                dense = available() if dense is None else dense
+                there = stage(cuts, path, settings, dense=dense, advance=advance, ask_model=model)
+                played = stack.enter_context(there)
             lost = sum(len(played.lost(cut)) for cut in cuts)
             tried = {each: measured(played, cuts, each, MEASURES[measure], query, budget) for each in names}
         except (ValueError, ask.AskError) as error:

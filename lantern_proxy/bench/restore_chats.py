@@ -115,8 +115,8 @@ def merged(cuts: Sequence[Compacted]) -> Compacted:
         turn = lost[-1].turn if lost else 0
         lost += [replace(said, id=f"{cut.chat.name} {said.id}", turn=turn + said.turn) for said in cut.lost]
         probes += [replace(p, gold=tuple(f"{cut.chat.name} {gold}" for gold in p.gold)) for p in cut.probes]
-    last = cuts[-1]
-    kept = tuple(replace(said, turn=lost[-1].turn + n) for n, said in enumerate(last.kept, start=1))
+    last, turn = cuts[-1], lost[-1].turn if lost else 0
+    kept = tuple(replace(said, turn=turn + n) for n, said in enumerate(last.kept, start=1))
     chat = Chat("merged", (*lost, *kept), tuple(probes))
     return Compacted(chat, tuple(lost), kept, last.later, last.summary)
 

@@ -170,6 +170,7 @@ def stage(
     ask_model: AskModel | None = None,
 ) -> Iterator[Stage]:
     """Archive what each client sent until its compaction, and wait for the vectors; what `folder` holds is used again.
+    Raises ValueError when it holds other chats under these names, or there is no embedder.
 
     advance: called with the number of chats, then of passages embedded, that are done
     """
@@ -180,7 +181,9 @@ def stage(
     with Archive(folder / "bench.db", synchronous="normal") as archive:
         there = {tenant.id for tenant in archive.tenants()}
         for cut in cuts:
-            if cut.chat.name not in there:
+            if cut.chat.name in there:
+                _refuse_another(archive, cut)
+            else:
                 archive.write([_record(cut)])
             advance(1)
         if embedder is not None:
@@ -194,6 +197,15 @@ def stage(
             played.close()
             if embedder is not None:
                 embedder.close()
+
+
+def _refuse_another(archive: Archive, cut: Compacted) -> None:
+    """ValueError when what the folder holds under the chat's name is not this chat: chats of many files are named 1."""
+    held = [filed.message.text for filed in archive.of(cut.chat.name).messages(cut.chat.name)]
+    if held != [said.text for said in (*cut.lost, *cut.kept)]:
+        raise ValueError(
+            f"{archive.path} holds another chat with the name {cut.chat.name}; keep them in another folder"
+        )
 
 
 def _embed(archive: Archive, embedder: Embedder, advance: Callable[[int], None]) -> None:

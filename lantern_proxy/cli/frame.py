@@ -145,6 +145,23 @@ def settled(command: Command) -> Command:
     return run  # type: ignore[return-value]
 
 
+class NewFile(click.Path):
+    """A file to write. That its folder is missing is told at once, and not when what was to be written is made."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False, writable=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"{path}: the folder {path.parent} does not exist", param, ctx)
+        if not os.access(path.parent, os.W_OK):
+            self.fail(f"{path}: the folder {path.parent} cannot be written", param, ctx)
+        return path
+
+
+NEW_FILE = NewFile()
+
 tenant_option = click.option("--tenant", help="Only this tenant; all by default.")
 
 

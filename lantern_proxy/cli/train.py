@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import Settings, settled
+from lantern_proxy.cli.frame import NEW_FILE, Settings, settled
 from lantern_proxy.cli.render import counting
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ conversations = click.option(
 @click.command("reranker")
 @settled
 @conversations
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File for the model; none: only measure.")
+@click.option("--out", type=NEW_FILE, help="File for the model; none: only measure.")
 def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None:
     """Train the light reranker and tell what it gains over the untrained ranking, on conversations it has not seen.
 
@@ -44,14 +44,16 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
     from lantern_proxy.rerank_light import save
 
     try:
-        found = [conversation for path in data for conversation in read(path)]
+        found = read_all(data)
         if len(found) < 2:
             raise ValueError("one conversation is not enough: what was learned is measured on others; give two or more")
         with Resources(settings.load()) as resources:
             default = Default(resources)
             asked = sum(len(c.questions) for c in found)
             with counting("ranking the candidates", asked, quiet=settings.as_json) as advance:
-                parts = [light.collect(default, c, advance) for c in found]
+                parts = [part for c in found if (part := light.collect(default, c, advance))]
+        if len(parts) < 2:
+            raise ValueError(f"{len(parts)} of {len(found)} conversations have questions to learn from; two must")
         runs = list(light.cross_validated(parts, min(_FOLDS, len(parts))))
         told = light.compared(np.concatenate([b for b, _ in runs]), np.concatenate([a for _, a in runs]))
         row: dict[str, Any] = {"conversations": len(parts), "n": sum(len(p.groups) for p in parts), **told}
@@ -79,6 +81,17 @@ def _text(row: Mapping[str, Any]) -> str:
     elif "out" in row:
         lines.append(f"Written to {row['out']}. Use it with `rerank: {{light: {row['out']}}}`.")
     return "\n".join(lines)
+
+
+def read_all(paths: Sequence[Path]) -> "list[Conversation]":
+    """The conversations of all files. ValueError when one is there twice: it would be learned from and measured on."""
+    found = [conversation for path in paths for conversation in read(path)]
+    seen = set()
+    for each in found:
+        if (each.id, each.candidates) in seen:
+            raise ValueError(f"conversation {each.id} is twice in --data; give each once, since some are measured on")
+        seen.add((each.id, each.candidates))
+    return found
 
 
 def read(path: Path) -> "list[Conversation]":
@@ -153,7 +166,7 @@ def evidence_reranker(
     from lantern_proxy.rerank_train import Settings as Training
 
     try:
-        learn, test = _split([c for path in data for c in read(path)], held_out, seed)
+        learn, test = _split(read_all(data), held_out, seed)
         with Resources(settings.load()) as resources:
             first = Default(resources)
             asked = sum(len(c.questions) for c in learn + test)
@@ -206,13 +219,10 @@ def _with_progress(settings: Settings, train: Any, seen: Any, how: Any) -> Any:
 def _told(found: "Outcome") -> dict[str, Any]:
     import numpy as np
 
-    from lantern_proxy.bench.metrics import paired
+    from lantern_proxy.bench.light import compared
 
-    row: dict[str, Any] = {}
-    for name, (before, after) in {"mrr": found.mrr, "hit@1": found.hit_at_1, "recall@10": found.recall_at_10}.items():
-        _, low, high, p = paired(np.array(after), np.array(before))
-        row[name] = {"before": float(np.mean(before)), "after": float(np.mean(after)), "ci": [low, high], "p": p}
-    return row
+    before, after = zip(found.mrr, found.hit_at_1, found.recall_at_10, strict=True)
+    return compared(np.column_stack(before), np.column_stack(after))
 
 
 def _line(row: Mapping[str, Any]) -> str:
