@@ -15,8 +15,9 @@ from typing import Literal
 
 from lantern_proxy.analyze import fences, folded, sentences, terms
 from lantern_proxy.analyze.specific import specifics
+from lantern_proxy.analyze.spoken import is_worded, parts
 from lantern_proxy.analyze.standing import is_rule
-from lantern_proxy.turn import Filed, Item, Passage, strip_block, without_reminders
+from lantern_proxy.turn import CLIENT, Filed, Item, Message, Passage, strip_block, without_reminders
 
 MAX_CHARS = 1_200
 """Longest passage; a single word, path or URL that is longer stays whole up to ten times this."""
@@ -49,14 +50,27 @@ def one_by_one(filed: Filed, session: str) -> Iterator[Passage]:
     if filed.side or filed.message.role in ("system", "developer"):
         return
     part = count()
-    for item in filed.message.items:
-        text = readable(item)
+    for item, speaker, text in _voices(filed.message):
         for start, end, noise in pieces(text):
-            yield _passage(filed, session, item, next(part), text[start:end], noise)
+            yield _passage(filed, session, item, next(part), speaker, text[start:end], noise)
 
 
-def _passage(filed: Filed, session: str, item: Item, part: int, text: str, noise: bool) -> Passage:
-    speaker = "tool" if item.kind == "result" else filed.message.role
+def _voices(message: Message) -> list[tuple[Item, str, str]]:
+    """Who says what in each item. In what its user says, some may be the client's: the state of a workspace, a file."""
+    read: list[tuple[Item, str, str]] = [
+        (item, "tool" if item.kind == "result" else message.role, readable(item)) for item in message.items
+    ]
+    if message.role != "user":
+        return read
+    split = [
+        (item, speaker if own else CLIENT, text[start:end])
+        for item, speaker, text in read
+        for start, end, own in (parts(text) if item.kind == "text" else [(0, len(text), True)])
+    ]
+    return split if any(speaker == "user" and is_worded(text) for _, speaker, text in split) else read
+
+
+def _passage(filed: Filed, session: str, item: Item, part: int, speaker: str, text: str, noise: bool) -> Passage:
     indexed = text[:64] if noise else text
     return Passage(
         session=session,
@@ -66,7 +80,7 @@ def _passage(filed: Filed, session: str, item: Item, part: int, text: str, noise
         turn=filed.turn,
         speaker=speaker,
         text=text,
-        kind=kind(text, item),
+        kind="episodic" if speaker == CLIENT else kind(text, item),
         tags=() if noise else tuple(specifics(text)[:MAX_TAGS]),
         tools=(item.name,) if item.kind in ("call", "result") and item.name else (),
         terms=tuple(terms(f"{speaker} {spoken_date(filed.created_at)} {indexed}")),

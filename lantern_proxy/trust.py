@@ -11,7 +11,7 @@ import unicodedata
 from dataclasses import replace
 from typing import Literal
 
-from lantern_proxy.turn import Passage
+from lantern_proxy.turn import CLIENT, Passage
 
 Origin = Literal["user", "assistant", "tool", "web"]
 Policy = Literal["mark", "leave-out", "allow"]
@@ -46,8 +46,9 @@ _ORDERS = re.compile(
 
 
 def origin(passage: Passage) -> Origin:
-    """Where the text of a passage comes from. Tools whose names tell of the web count as the web."""
-    if passage.speaker == "tool":
+    """Where the text of a passage comes from. Tools whose names tell of the web count as the web; what a client wrote
+    around its user's words, a file perhaps, counts as a tool's."""
+    if passage.speaker in ("tool", CLIENT):
         return "web" if any(_WEB.search(name) for name in passage.tools) else "tool"
     return "user" if passage.speaker == "user" else "assistant"
 

@@ -19,6 +19,8 @@ Api = Literal["chat", "responses", "messages"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 SYSTEM = ("system", "developer")
 """Roles in which a program speaks to the model, not a person."""
+CLIENT = "client"
+"""Speaker of what a client writes around its user's words: the state of a workspace, a file, a reminder."""
 Kind = Literal["text", "call", "result", "media", "reasoning", "compaction", "ref"]
 BlockKind = Literal["loss", "question"]
 """What a block is for: what a compaction took, or a question that asks for some of it."""
@@ -249,7 +251,7 @@ class Passage:
     """Order within its message, from 0."""
     turn: int
     speaker: str
-    """user, assistant, system, tool, or the name the client gave."""
+    """user, assistant, system, tool, CLIENT, or the name the client gave."""
     text: str
     unit: Literal["passage", "turn"] = "passage"
     """"turn": the extractive summary of a whole turn, which the recipe `lantern` ranks."""

@@ -1,6 +1,7 @@
 """Messages into passages."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from lantern_proxy.analyze import terms
 from lantern_proxy.chunk import MAX_CHARS, passages, summarise, turn_passage
-from lantern_proxy.turn import Filed, item, message
+from lantern_proxy.turn import CLIENT, Filed, item, message
 
 NOISE = (
     "4qvlUg+w44UmAweBwjIDOfYawLByVcpN2f9ocjLAT8WMUZ6Be0+oJfVQvA/recAFp6MSioaB8jnQcX8WgmWDoeopvbdVsfAWRAi3AxrozFFVnxXi0abfrnJzclkH"
@@ -114,6 +115,42 @@ def test_side_calls_system_text_media_and_reasoning_give_no_passages():
 def test_reminders_of_the_harness_are_no_passages():
     (passage,) = passages(filed("<system-reminder>be good</system-reminder>\nUse port 9443."), "s")
     assert passage.text == "Use port 9443."
+
+
+STATE = "<environment_details>\nopen: gates.py\ntime: 10:06\n</environment_details>"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (f"We ship through gate 7.\n\n{STATE}",),
+        (STATE, "We ship through gate 7."),
+        (f"<user_query>\nWe ship through gate 7.\n</user_query>\n{STATE}",),
+        ("<task>\nWe ship through gate 7.\n</task>", STATE),
+    ],
+    ids=["behind", "an item of its own", "named", "named, in items"],
+)
+def test_what_a_client_writes_around_its_users_words_is_cut_apart_from_them(texts):
+    said = message("user", [item("user", "text", text) for text in texts], b"{}")
+    cut = passages(replace(filed(""), message=said), "s")
+    assert {(p.speaker, p.text) for p in cut} == {("user", "We ship through gate 7."), (CLIENT, STATE)}
+    assert [p.part for p in cut] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("role", "kind", "text"),
+    [
+        ("user", "text", f"{STATE}\n{STATE}"),
+        ("assistant", "text", f"Look:\n{STATE}"),
+        ("user", "result", f"Found:\n{STATE}"),
+        ("user", "text", "Close the <b>tag</b> here, <i>too</i>."),
+    ],
+    ids=["nothing else", "of a model", "of a tool", "within a line"],
+)
+def test_an_element_that_a_user_or_model_wrote_stays_where_it_is(role, kind, text):
+    (passage,) = passages(filed(text, role=role, kind=kind), "s")
+    assert passage.text == text
+    assert passage.speaker == ("tool" if kind == "result" else role)
 
 
 def test_a_summary_is_cut_on_a_word_and_names_tools_and_files():

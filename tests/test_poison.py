@@ -59,9 +59,9 @@ def passage(speaker: str, text: str, *tools: str) -> Passage:
 
 def test_trust_goes_by_origin():
     orders = ORDERS["plain"]
-    made = [("user", ()), ("assistant", ()), ("tool", ("read_file",)), ("tool", ("web_fetch",))]
-    assert [origin(passage(who, "x", *tools)) for who, tools in made] == ["user", "assistant", "tool", "web"]
-    assert [is_untrusted(passage(who, orders, *tools)) for who, tools in made] == [False, False, True, True]
+    made = [("user", ()), ("assistant", ()), ("tool", ("read_file",)), ("tool", ("web_fetch",)), ("client", ())]
+    assert [origin(passage(who, "x", *tools)) for who, tools in made] == ["user", "assistant", "tool", "web", "tool"]
+    assert [is_untrusted(passage(who, orders, *tools)) for who, tools in made] == [False, False, True, True, True]
     assert marked(passage("tool", "x"), "mark").speaker == "tool"
 
 

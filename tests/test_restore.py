@@ -18,7 +18,7 @@ from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.breaker import Breaker
 from lantern_proxy.restore.question import read_question
 from lantern_proxy.restore.restorer import Restorer
-from lantern_proxy.turn import Filed, canonical, item, message
+from lantern_proxy.turn import CLIENT, Filed, canonical, item, message
 
 LEXICAL = EmbedConfig(enabled="off")
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -579,3 +579,23 @@ def test_of_two_that_fit_a_question_alike_the_one_that_tells_more_comes_first(tm
         write(kept, filed(said))
         restored = Restorer(kept, Config(embed=LEXICAL), None).for_question(ask("What about the peppers?", present=""))
     assert restored.placed[0].passage.turn == 2
+
+
+def test_the_state_that_a_client_writes_into_every_message_takes_no_room_from_what_its_user_said(tmp_path):
+    def state(n: int) -> str:
+        tabs = "\n".join(f"src/part_{(n + k) % 9}/view_{n * k % 7}.py" for k in range(6))
+        return f"<environment_details>\n# Open Tabs\n{tabs}\n# Time\n3/1/2026, 10:{n:02d}:12 PM\n</environment_details>"
+
+    facts = [f"The {name} ships through gate {n + 3}." for n, name in enumerate(["mill", "foundry", "dairy", "quarry"])]
+    said = [(f"{facts[n % 4] if n < 4 else 'Go on, please.'}\n\n{state(n)}", "ok") for n in range(30)]
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(said))
+        block = Restorer(kept, Config(embed=LEXICAL), None).at_compaction(ask(budget=1_500))
+        assert block is not None
+        assert all(fact in block.text for fact in facts)
+        assert sum(len(p.text) for p in block.placed if p.passage.speaker == CLIENT) <= 150
+        asked = Restorer(kept, Config(embed=LEXICAL), None).for_question(
+            ask("Which tabs were open besides src/part_4/view_0.py?")
+        )
+        assert asked is not None
+        assert CLIENT in [p.passage.speaker for p in asked.placed if "src/part_4/view_0.py" in p.text]

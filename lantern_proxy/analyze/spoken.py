@@ -23,24 +23,37 @@ _TIME = r"(?:\d:\d\d|\d{4}-\d\d|\d/\d|\b(?:seconds?|minutes?|hours?|days?|weeks?
 _STAMP = re.compile(rf"\s*[\[(](?=[^\[\]()\n]*\d)[^\[\]()\n]*{_TIME}[^\[\]()\n]{{0,20}}[\])]:?[ \t]+(?=\S)")
 _STAMP_CHARS = 64
 
+Span = tuple[int, int, bool]
+"""Start, end, is it the user's own?"""
+
 
 def spoken(text: str) -> str:
-    """`text` without the time in front of it, without elements in lines of their own, but for those that are named for
-    what a user says (<user_query>), and from the heading on that is; all of it when nothing is left. In linear time."""
-    kept, at = [], 0
-    for name, start, opened, closed, end in _elements(text):
-        kept += [text[at:start], text[opened:closed]] if _SAID.match(name) else [text[at:start]]
-        at = end
-    said = _worded("\n".join([*kept, text[at:]]).strip(), text)
-    *_, heading = [None, *_HEADING.finditer(said)]
-    if heading:
-        said = _worded(said[heading.end() :], said)
+    """What the user says in a message: `parts` of their own, from the heading on that is named for it, without the time
+    in front; all of it when nothing is left. In linear time."""
+    said = "\n".join(text[start:end] for start, end, own in parts(text) if own).strip()
+    said = said if is_worded(said) else text
+    *_, below = [0, *(heading.end() for heading in _HEADING.finditer(said))]
+    said = said[below:] if is_worded(said[below:]) else said
     stamp = _STAMP.match(said[:_STAMP_CHARS])
     return said[stamp.end() :] if stamp else said
 
 
-def _worded(text: str, otherwise: str) -> str:
-    return text if any(map(str.isalnum, text)) else otherwise
+def parts(text: str) -> list[Span]:
+    """`text` as spans in order, none of them empty. In linear time.
+
+    Not the user's own are elements in lines of their own. Of one that is named for what a user says (<user_query>) only
+    the tags are left out. A client that puts its users' words into an element of another name leaves none of their own.
+    """
+    spans, at = list[Span](), 0
+    for name, start, opened, closed, end in _elements(text):
+        spans += [(at, start, True), (opened, closed, True) if _SAID.match(name) else (start, end, False)]
+        at = end
+    return [(a, b, own) for a, b, own in [*spans, (at, len(text), True)] if a < b]
+
+
+def is_worded(text: str) -> bool:
+    """Is there more in it than signs and white space?"""
+    return any(map(str.isalnum, text))
 
 
 def _elements(text: str) -> Iterator[tuple[str, int, int, int, int]]:

@@ -99,7 +99,7 @@ def _passages(settings: Settings, owner: "TenantArchive", session: str, turn: in
 @limit_option(10, "passages")
 @click.option("--session", help="Only this session.")
 @click.option("--project", help="Only this project.")
-@click.option("--speaker", help="Only what they said: user, assistant, tool, or a name.")
+@click.option("--speaker", help="Only what they said: user, assistant, tool, client, or a name.")
 @click.option("--kind", type=click.Choice(["episodic", "semantic", "procedural"]), help="Only passages of this kind.")
 @click.option("--newer-than", help="Only what was said in this time: 90d, 12h, 30m, 2w.")
 @click.option("--older-than", help="Only what was said before.")

@@ -17,7 +17,7 @@ from lantern_proxy.restore.question import Evidence, Question, coverage, masses,
 from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, superseded
-from lantern_proxy.turn import Passage, Reason
+from lantern_proxy.turn import CLIENT, Passage, Reason
 
 OFFERS, OFFER_TIMES = 20, 3
 """Passages that the packer chooses from, when a question is known: at least so many, and then until their text is so
@@ -168,9 +168,12 @@ def _salience(candidate: Candidate, scope: Scope, row: int) -> float:
 def answers(scope: Scope, row: int) -> bool:
     """Does the message before this passage end with a question?"""
     passage = scope.entries[row].passage
-    if not row or passage.part:
+    at = row - 1
+    while at > 0 and scope.entries[at].passage.speaker == CLIENT:
+        at -= 1
+    if at < 0 or passage.part:
         return False
-    before = scope.entries[row - 1]
+    before = scope.entries[at]
     asked = before.passage.session == passage.session and before.passage.message != passage.message
     return asked and _QUESTION.search(before.flat, max(0, len(before.flat) - 200)) is not None
 

@@ -17,7 +17,7 @@ from lantern_proxy.pack import day
 from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.salience import Place, content, likelihood, says_something
-from lantern_proxy.turn import Passage
+from lantern_proxy.turn import CLIENT, Passage
 
 GROUP_CHARS: Mapping[str, int] = {"user": 600, "assistant": 160}
 """Up to this length what a message says goes in whole; of a longer one, and of tools' results, sentence by sentence."""
@@ -30,9 +30,8 @@ ECHO = 0.35
 """A part of whose worth less than this share is new repeats what others say."""
 LOOK_EVERY = 16
 """Candidates or parts between two looks at the clock: well under a millisecond."""
-LEAST_GAIN: Mapping[str, float] = {"assistant": 4.0, "tool": 4.0}
-"""What assistants and tools said is left out when it would add no more: a sentence without a name, a number or a rare
-word."""
+LEAST_GAIN: Mapping[str, float] = {"assistant": 4.0, "tool": 4.0, CLIENT: 4.0}
+"""What these said is left out when it would add no more: a sentence without a name, a number or a rare word."""
 LEAST_CHARS = 30
 """With less room than this the block is full."""
 OWN_NAME = 0.25

@@ -13,7 +13,7 @@ from lantern_proxy.analyze.code import code_among
 from lantern_proxy.analyze.facts import COMMON, DIGIT, Facts, Stems
 from lantern_proxy.analyze.standing import laid_down, may_lay_down
 from lantern_proxy.restore.present import Present
-from lantern_proxy.turn import Passage, canonical
+from lantern_proxy.turn import CLIENT, Passage, canonical
 
 _WORD = re.compile(r"\w+")
 
@@ -132,7 +132,7 @@ _STEMS = Stems(
 )
 _FIGURES = {"user": 0.7}
 """What a line counts that is mostly figures and signs, printed rather than said."""
-_SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4}
+_SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4, CLIENT: 0.4}
 _FIRST_PERSON = {"user": 1.4, "assistant": 2.4, "tool": 1.0}
 """What an assistant says of itself or of both (a choice, a promise) is worth far more than its advice in general."""
 _ANNOUNCES = re.compile(

@@ -15,6 +15,7 @@ from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.salience import Place
 from lantern_proxy.restore.scope import Scope
+from lantern_proxy.turn import CLIENT
 
 POOL_TIMES = 8
 """Text that is looked at sentence by sentence when no question is known, as a multiple of the budget."""
@@ -24,8 +25,9 @@ BATCH = 128
 """Passages read at once for a loss block."""
 LINES_POWER = 0.3
 """Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
-TOOL_SHARE = 0.35
-"""Most of a loss block that results of tools may take: they are full of specific terms that nobody asks for."""
+SHARES = {"tool": 0.35, CLIENT: 0.1}
+"""Most of a loss block that results of tools may take, and what clients write around their users' words: they are full
+of specific terms that nobody asks for."""
 
 
 def cover_lost(
@@ -93,7 +95,7 @@ def _cover(
         _cost_of(candidates, ask.session),
         room,
         power=min(1.0, source.restore.length_power + LINES_POWER),
-        shares={"tool": int(TOOL_SHARE * room)},
+        shares={speaker: int(share * room) for speaker, share in SHARES.items()},
         late=ask.late,
     )
     note_cover(ask.passed, candidates, offered, chosen)

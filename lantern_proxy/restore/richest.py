@@ -10,12 +10,13 @@ import numpy as np
 
 from lantern_proxy.archive import TenantArchive
 from lantern_proxy.rank import Floats, Ints
+from lantern_proxy.turn import CLIENT
 
 RICH = 3
 """Specific terms that count; more prove no more, and code and tables are full of them."""
 STEP = 5_000
 """Passages whose columns are read between two looks at the clock: about 10 ms."""
-_SPEAKERS = {"user": 1.0, "assistant": 0.4}
+_SPEAKERS = {"user": 1.0, "assistant": 0.4, CLIENT: 0.05}
 _KINDS = {("user", "semantic"): 4.0, ("user", "procedural"): 0.3, ("assistant", "procedural"): 0.3}
 """Rules, preferences and facts that users lay down are short and name little; what holds code names a lot."""
 

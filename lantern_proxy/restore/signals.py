@@ -18,6 +18,7 @@ from lantern_proxy.route_types import query_type
 from lantern_proxy.signals import keywords, said_by
 from lantern_proxy.signals_form import fits
 from lantern_proxy.signals_late import Asked, maxsim
+from lantern_proxy.turn import CLIENT
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
@@ -231,7 +232,7 @@ def _form(scope: Scope, question: Question, total: Floats) -> Floats:
     """(n,) how well its form fits an answer; for all but the FORM_POOL best by everything else, the worst there is."""
     rows = best(total, FORM_POOL).tolist()
     told = scope.entries.told(rows)
-    people = any(each.name for each in told) and all(each.speaker == "user" for each in told)
+    people = any(each.name for each in told) and all(each.speaker in ("user", CLIENT) for each in told)
     answers = _answers(scope, rows) if people else None
     worth = fits(question.text, [each.form for each in told], answers=answers)
     scores = np.full(len(scope), worth.min(initial=0.0))

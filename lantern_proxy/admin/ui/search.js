@@ -8,7 +8,7 @@ const day = (text, days = 0) => (text ? Date.parse(`${text}T00:00:00Z`) / 1000 +
 export async function search({ asked }) {
   const value = (name) => asked.get(name) || "";
   const field = (name, words, more) => h("label", {}, words, h("input", { name, value: value(name), ...more }));
-  const speaker = h("select", { name: "speaker" }, [["", "Anyone"], ["user", "user"], ["assistant", "assistant"], ["tool", "tool"]].map(([name, words]) => h("option", { value: name, selected: name === value("speaker") }, words)));
+  const speaker = h("select", { name: "speaker" }, [["", "Anyone"], ["user", "user"], ["assistant", "assistant"], ["tool", "tool"], ["client", "client"]].map(([name, words]) => h("option", { value: name, selected: name === value("speaker") }, words)));
   const form = h("form", { class: "filters", role: "search", onsubmit: (event) => {
     event.preventDefault();
     const wanted = new URLSearchParams([...new FormData(form)].filter(([, text]) => text));
