@@ -9,6 +9,8 @@ question it outweighs what is asked, and finds whatever else stood beside the sa
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 _TAG = re.compile(r"(?:^|(?<=\n))[ \t]*<([A-Za-z][\w:.-]*)(?: [^<>\n]*)?>|</([A-Za-z][\w:.-]*)>(?=[ \t]*(?:\n|\Z))")
 """An element that stands in lines of its own: it opens where one begins, or closes where one ends."""
 _SAID = re.compile(
@@ -28,14 +30,31 @@ Span = tuple[int, int, bool]
 
 
 def spoken(text: str) -> str:
-    """What the user says in a message: `parts` of their own, from the heading on that is named for it, without the time
-    in front; all of it when nothing is left. In linear time."""
-    said = "\n".join(text[start:end] for start, end, own in parts(text) if own).strip()
-    said = said if is_worded(said) else text
+    """What the user says in a message, without the time in front; in linear time.
+
+    That is what stands in elements or fields of JSON that are named for it, else `parts` of their own from the heading
+    on that is named for it, else all.
+    """
+    named = [text[opened:closed] for name, _, opened, closed, _ in _elements(text) if _SAID.match(name)]
+    said = "\n".join(named or _fields(text)).strip()
+    if not is_worded(said):
+        own = "\n".join(text[start:end] for start, end, own in parts(text) if own).strip()
+        said = own if is_worded(own) else text
     *_, below = [0, *(heading.end() for heading in _HEADING.finditer(said))]
     said = said[below:] if is_worded(said[below:]) else said
     stamp = _STAMP.match(said[:_STAMP_CHARS])
     return said[stamp.end() :] if stamp else said
+
+
+def _fields(text: str) -> list[str]:
+    """Texts in the fields of a JSON object that are named for what a user says."""
+    if not text.startswith("{") or not text.rstrip().endswith("}"):
+        return []
+    try:
+        read = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [each for name, each in read.items() if isinstance(each, str) and _SAID.match(name)]
 
 
 def parts(text: str) -> list[Span]:
