@@ -18,7 +18,8 @@ from typing import Any
 
 import httpx
 
-from lantern_proxy.config import Config
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import ArchiveConfig, Config
 from lantern_proxy.demo_script import SHAPES, SUMMARISED, Chat, Detail, Wire, Words, chat, say
 from lantern_proxy.demo_upstream import MODEL, SUMMARISE, UNKNOWN, DemoError, serving, upstream
 from lantern_proxy.turn import BLOCK_CLOSE, BLOCK_OPEN
@@ -108,7 +109,7 @@ def play(
             played_s = time.monotonic() - started
             if shape in SUMMARISED:
                 through.ask([*script.history, say("user", SUMMARISE)], stream=False)
-            state = _await_vectors(http, url, wait_s, tell)
+            state = _await_vectors(http, url, config.archive, wait_s, tell)
             asked = _interrogate(script, shape, words, straight, through, model.state.received, tell)
             stranger = _Caller(http, url, "sk-somebody-else")
             overheard = sum(
@@ -206,16 +207,18 @@ def _outcome(detail: Detail, question: str, without: str, reply: _Reply, sent: S
     )
 
 
-def _await_vectors(http: httpx.Client, url: str, wait_s: float, tell: Tell) -> str:
+def _await_vectors(http: httpx.Client, url: str, kept: ArchiveConfig, wait_s: float, tell: Tell) -> str:
     """Wait while the embedder compiles its model or has passages to embed; its state at the end."""
     deadline = time.monotonic() + wait_s
-    while True:
-        embedder = http.get(f"{url}/lantern/health").json().get("embedder") or {}
-        busy = embedder.get("state") == "warming" or (embedder.get("state") == "ready" and embedder.get("pending"))
-        if not busy or time.monotonic() > deadline:
-            return str(embedder.get("state", "off"))
-        tell(f"waiting for the embedder ({embedder.get('detail') or embedder.get('state')})", 0, 1)
-        time.sleep(0.1)
+    with Archive(kept.path, read_only=True, key=kept.key()) as archive:
+        while True:
+            embedder = http.get(f"{url}/lantern/health").json()["embedder"]
+            has_work = bool(archive.uncut(1) or archive.unembedded(1))
+            busy = embedder["state"] == "warming" or (embedder["state"] == "ready" and has_work)
+            if not busy or time.monotonic() > deadline:
+                return str(embedder["state"])
+            tell(f"waiting for the embedder ({embedder['detail'] or embedder['state']})", 0, 1)
+            time.sleep(0.1)
 
 
 def _compact(script: Chat, shape: str, question: str) -> list[Wire]:

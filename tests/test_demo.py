@@ -1,7 +1,11 @@
 """The demo: its script is fair, its six compactions lose what they should, and the whole of it runs."""
 
 import json
+import os
 import re
+import sqlite3
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +14,7 @@ from starlette.testclient import TestClient
 from lantern_proxy import demo
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.cli import main as cli
+from lantern_proxy.compiled import available
 
 SCRIPT = demo.chat()
 DETAILS = {detail.id: detail for detail in SCRIPT.details}
@@ -158,6 +163,31 @@ def test_what_the_answer_used_of_a_block_is_noted_beside_it(play, tmp_path):
     assert used
     assert all(first["detail"]["answer"] in placed[id_] for id_ in used)
     assert all(mark["used"] is not None for mark in told["marks"])
+
+
+@pytest.mark.skipif(not available(), reason="the extra `dense` is not installed")
+def test_the_demo_asks_when_everything_that_was_said_has_its_vector(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cache = os.environ.get("LANTERN_TEST_CACHE") or Path(__file__).parent.parent / ".cache" / "embed"
+    Path("lantern.yaml").write_text(json.dumps({"embed": {"cache_dir": str(cache)}}))
+    result = CliRunner().invoke(cli.cli, ["demo", "--config", "lantern.yaml", "--keep", "kept"])
+    assert "Embedder: ready" in " ".join(result.output.split()), result.output
+    with sqlite3.connect("kept/user-summary/demo.db") as db:
+        waiting = "SELECT count(*) FROM passages WHERE turn <= 60 AND embedded = ? AND session = ("
+        waiting += "SELECT session FROM messages GROUP BY session ORDER BY count(*) DESC LIMIT 1)"
+        without, having = (db.execute(waiting, (embedded,)).fetchone()[0] for embedded in (0, 1))
+    assert having > 100
+    assert without == 0
+
+
+@pytest.mark.skipif(find_spec("sqlcipher3") is None, reason="the extra `encrypted` is not installed")
+def test_the_demo_plays_with_the_settings_of_an_encrypted_archive(play, tmp_path):
+    (tmp_path / "lantern.yaml").write_text(json.dumps({"archive": {"key_file": "key"}}))
+    (tmp_path / "key").write_text("ab" * 32)
+    result = play("--config", "lantern.yaml", "--keep", "kept")
+    assert result.exit_code == 0, result.output
+    assert "6 of 6" in result.output
+    assert b"SQLite format" not in (tmp_path / "kept/user-summary/demo.db").read_bytes()
 
 
 def test_both_servers_end_with_the_block_and_listen_on_loopback_only():

@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench": CORE | {"bm25", "compiled", "embed", "rerank", "archive", "restore", "config", "tune"},
     "tune": CORE | EDGES | {"restore", "bench"},
     "logs": set(),
-    "demo": {"turn", "config", "app"},
+    "demo": {"turn", "config", "app", "archive"},
     "memory": CORE | {"config", "record", "redact", "archive", "embed", "restore"},
     "cli": CORE | EDGES | SURFACES | {"app"},
     "__init__": {"memory"},

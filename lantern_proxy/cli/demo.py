@@ -33,7 +33,7 @@ def run(config: Config, shape: str, words: str, *, dense: bool, keep: Path | Non
         with _folder(keep, each) as folder:
             mine = demo.configured(config, folder, dense=dense)
             story = _play(script, each, asked, mine, quiet=as_json)
-            with Archive(mine.archive.path, read_only=True) as archive:
+            with Archive(mine.archive.path, read_only=True, key=mine.archive.key()) as archive:
                 blocks = [_blocks(archive, outcome.request) for outcome in story.outcomes]
         kept = mine.archive.path if keep else None
         if kept:
