@@ -165,6 +165,8 @@ class Keyring:
             if self._keys:
                 raise KeysError(f"keys file {self.path} is gone; its keys hold until a restart") from None
             return {}
+        except PermissionError:
+            raise KeysError(f"keys file {self.path} may not be read by this user; make it the file's owner") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             told = (
                 f"keys file {self.path} cannot be read ({type(error).__name__}); restore it, or remove it and add keys"
@@ -179,6 +181,7 @@ class Keyring:
         try:
             with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
+                self._give_to_service(file.fileno())
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, self.path)
@@ -187,6 +190,12 @@ class Keyring:
             raise KeysError(f"keys file {self.path} cannot be written ({error.strerror}); make its folder") from None
         self._stamp = self._now_stamp()
         self._take({key.name: key for key in keys})
+
+    def _give_to_service(self, file: int) -> None:
+        """What root writes gets the owner of the file before it, or of the folder: the proxy's user has to read it."""
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            before = (self.path if self.path.exists() else self.path.parent).stat()
+            os.fchown(file, before.st_uid, before.st_gid)
 
 
 def _digest(secret: str) -> str:

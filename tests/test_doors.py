@@ -183,6 +183,18 @@ def test_the_file_holds_hashes_and_is_for_its_owner_alone(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "keys"]
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_the_user_of_the_service_can_read_keys_that_root_makes_and_revokes(tmp_path):
+    service, other = 65_534, 12_345
+    os.chown(tmp_path, service, service)
+    Keyring(tmp_path / "keys").add("alice", now=1.0)
+    assert (tmp_path / "keys").stat().st_uid == service
+    os.chown(tmp_path / "keys", other, other)
+    Keyring(tmp_path / "keys").revoke("alice", now=2.0)
+    told = (tmp_path / "keys").stat()
+    assert (told.st_uid, told.st_mode & 0o777) == (other, 0o600)
+
+
 def test_a_keys_file_that_cannot_be_read_opens_no_door(tmp_path):
     with keyed(tmp_path) as (config, _, ring):
         ring.add("alice", now=1.0)
