@@ -212,12 +212,12 @@ def _await_vectors(http: httpx.Client, url: str, kept: ArchiveConfig, wait_s: fl
     deadline = time.monotonic() + wait_s
     with Archive(kept.path, read_only=True, key=kept.key()) as archive:
         while True:
-            embedder = http.get(f"{url}/lantern/health").json()["embedder"]
+            embedder = http.get(f"{url}/lantern/health").json().get("embedder") or {}
+            state = embedder.get("state", "off")
             has_work = bool(archive.uncut(1) or archive.unembedded(1))
-            busy = embedder["state"] == "warming" or (embedder["state"] == "ready" and has_work)
-            if not busy or time.monotonic() > deadline:
-                return str(embedder["state"])
-            tell(f"waiting for the embedder ({embedder['detail'] or embedder['state']})", 0, 1)
+            if not (state == "warming" or (state == "ready" and has_work)) or time.monotonic() > deadline:
+                return str(state)
+            tell(f"waiting for the embedder ({embedder.get('detail') or state})", 0, 1)
             time.sleep(0.1)
 
 

@@ -19,6 +19,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from lantern_proxy.migrations.archive import migrations as archive_steps
+from scripted import Upstream, config_for, process
 from sqlite_utils.db import Database
 from test_archive import passed_over
 
@@ -176,6 +177,21 @@ def test_status_counts_what_each_tenant_has(lantern):
     assert sorted(tenant["messages"] for tenant in told["tenants"]) == [1, 121]
     assert told["proxy"] is None
     assert "not running" in lantern("status").output
+
+
+def test_status_and_doctor_find_the_proxy_of_this_archive_at_whatever_port_and_take_no_other_one_for_it(
+    lantern, tmp_path
+):
+    (tmp_path / "other").mkdir()
+    with Upstream() as upstream, process(config_for(upstream, tmp_path / "other")) as (_, url):
+        served, port = str(tmp_path / "other/lantern.db"), url.rpartition(":")[2]
+        assert f"running at {url}: ok" in lantern("status", "--archive", served).output
+        assert f"s at {url}: ok" in " ".join(lantern("doctor", "--offline", "--archive", served).output.split())
+        assert "not running" in lantern("status", env={"LANTERN_PORT": port}).output
+        told = " ".join(lantern("doctor", "--offline", env={"LANTERN_PORT": port}).output.split())
+        assert f"s at {url}, but with another archive, {served}" in told
+    assert (tmp_path / "other/lantern.db-serve").exists()  # it was killed
+    assert "not running" in lantern("status", "--archive", served).output
 
 
 @pytest.mark.parametrize(

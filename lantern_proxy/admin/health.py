@@ -48,7 +48,8 @@ def snapshot(state: Any) -> dict[str, Any]:
         "status": "degraded" if problem else "ok",
         "uptime_s": round(time.time() - state.started_at, 1),
         "archive": {
-            "path": str(proxy.config.archive.path), "ok": not problem, "problem": problem, "waiting": writer.depth,
+            "path": str(proxy.config.archive.path.absolute()),
+            "ok": not problem, "problem": problem, "waiting": writer.depth,
         },
         "embedder": {
             "state": embedder.state if embedder else "off",

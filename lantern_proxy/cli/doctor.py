@@ -9,13 +9,14 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from lantern_proxy.cli import process
 from lantern_proxy.config import Config
 
 State = Literal["ok", "warn", "bad"]
@@ -166,18 +167,38 @@ def _trust() -> Iterator[Diagnosis]:
 
 
 def health(config: Config) -> dict[str, Any] | None:
-    """What a running proxy says of itself at the configured address; None when nobody answers there."""
-    import httpx
+    """What the proxy of this archive says of itself, and its `url`; None when none answers.
 
+    It is asked where it said that it listens (`lantern serve --port`), else at the configured address.
+    """
+    urls = (process.served_at(config.archive.path), _configured(config))
+    return next((told for url in urls if (told := _asked(url, config)) and not _other_archive(told, config)), None)
+
+
+def _configured(config: Config) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.server.host, config.server.host)
     scheme = "https" if config.server.tls_cert else "http"
-    url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.server.port}/lantern/health"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.server.port}"
+
+
+def _asked(url: str, config: Config) -> dict[str, Any] | None:
+    """What a proxy at `url` says; None when none is there."""
+    import httpx
+
+    if not url:
+        return None
     try:
         with httpx.Client(timeout=_HEALTH_S, trust_env=False, verify=_trusted(config.server.tls_cert)) as http:
-            told = http.get(url).json()
+            told = http.get(f"{url}/lantern/health").json()
     except (httpx.HTTPError, ValueError, OSError):
         return None
-    return told if isinstance(told, dict) and "status" in told else None
+    return told | {"url": url} if isinstance(told, dict) and "status" in told else None
+
+
+def _other_archive(told: Mapping[str, Any], config: Config) -> str:
+    """The path of the archive that a proxy serves when it is not this one; "" also when it does not say."""
+    path = (told.get("archive") or {}).get("path") or ""
+    return path if path and Path(path).resolve() != config.archive.path.resolve() else ""
 
 
 def _trusted(cert: str) -> "ssl.SSLContext | bool":
@@ -190,12 +211,16 @@ def _trusted(cert: str) -> "ssl.SSLContext | bool":
 
 
 def _proxy(config: Config) -> Iterator[Diagnosis]:
-    told = health(config)
+    told = health(config) or _asked(_configured(config), config)
     if told is None:
         yield Diagnosis("proxy", "ok", f"none runs at port {config.server.port}; `lantern serve` starts one")
         return
-    running = f"version {told.get('version')} runs for {told.get('uptime_s', 0):,.0f} s: {told.get('status')}"
-    yield Diagnosis("proxy", "ok", running)
+    running = f"version {told.get('version')} runs for {told.get('uptime_s', 0):,.0f} s at {told['url']}"
+    if other := _other_archive(told, config):
+        remedy = "name that one with --archive, or start another `lantern serve` with this one"
+        yield Diagnosis("proxy", "warn", f"{running}, but with another archive, {other}", remedy)
+        return
+    yield Diagnosis("proxy", "ok", f"{running}: {told.get('status')}")
     if (ours := _installed()) != told.get("version"):
         yield Diagnosis("proxy", "warn", f"the installed version is {ours}", "restart the proxy")
     if not (told.get("archive") or {}).get("ok", True):

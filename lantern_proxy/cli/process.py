@@ -66,13 +66,14 @@ def on_hangup(stop: Callable[[], object]) -> None:
 
 
 @contextlib.contextmanager
-def claimed(archive: Path) -> Iterator[None]:
+def claimed(archive: Path, url: str) -> Iterator[None]:
     """Tell when another server has this archive, too, and let the next one know of us. POSIX only.
 
+    url: where this one is to be asked, for `served_at`
     Each knows of its own requests at once, but of another's only what it once read (proxy/tenants.py): a loss whose
     history went to the other would not be seen. To go on is right all the same: most clients keep to one of them.
     """
-    place = Path(f"{archive}-serve")
+    place = _claim(archive)
     try:
         import fcntl
 
@@ -87,17 +88,30 @@ def claimed(archive: Path) -> Iterator[None]:
             log.warning(
                 "another lantern (process %s) serves %s, too: a conversation that reaches both is not understood; use "
                 "one of them (`lantern serve --workers N` is several processes), or another --archive",
-                file.read(20).strip() or "unknown", archive,
+                file.readline().strip() or "unknown", archive,
             )  # fmt: skip
             yield
             return
         file.truncate()
-        file.write(f"{os.getpid()}\n")
+        file.write(f"{os.getpid()}\n{url}\n")
         file.flush()
         try:
             yield
         finally:
             place.unlink(missing_ok=True)
+
+
+def served_at(archive: Path) -> str:
+    """Where the server of this archive said it is to be asked, "" when none did. One that was killed left that, too."""
+    try:
+        _, url, *_ = _claim(archive).read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return ""
+    return url
+
+
+def _claim(archive: Path) -> Path:
+    return Path(f"{archive}-serve")
 
 
 @contextlib.contextmanager

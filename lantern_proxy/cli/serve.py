@@ -45,8 +45,9 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     process.raise_limits()
     listener = _listen(server.host, server.port)
     config = replace(config, server=replace(server, port=listener.getsockname()[1]))  # 0 asks for any
-    banner = partial(_banner, config, listener, as_json=as_json)
-    with process.claimed(config.archive.path):
+    url = _url(config, listener)
+    banner = partial(_banner, config, url, as_json=as_json)
+    with process.claimed(config.archive.path, url):
         if server.workers > 1:
             from lantern_proxy.cli import workers as cli_workers
 
@@ -187,12 +188,16 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _banner(config: Config, listener: socket.socket, *, as_json: bool) -> None:
-    """Where it listens and what to paste. In the backlog a connection waits for the first moment of serving."""
+def _url(config: Config, listener: socket.socket) -> str:
+    """Where this machine reaches it."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     scheme = "https" if config.server.tls_cert else "http"
-    url = f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"
+    return f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else shown}:{port}"
+
+
+def _banner(config: Config, url: str, *, as_json: bool) -> None:
+    """Where it listens and what to paste. In the backlog a connection waits for the first moment of serving."""
     archive = config.archive.path.absolute()
     if as_json:
         click.echo(json.dumps({"url": url, "archive": str(archive), "embedder": _embedder(config)}))

@@ -67,7 +67,7 @@ def _shown(told: Mapping[str, Any]) -> RenderableType:
     health, vectors = told["proxy"], told["vectors"]
     lines: list[RenderableType] = [
         Text(f"archive  {told['archive']} ({size})"),
-        Text(f"proxy    {'running: ' + str(health.get('status')) if health else 'not running'}"),
+        Text("proxy    " + (f"running at {health['url']}: {health['status']}" if health else "not running")),
         Text(f"vectors  {vectors[0] if vectors else 'none yet'}"),
         *(Text(f"lacking  {lacking}", style="yellow") for lacking in told["degraded"]),
     ]
