@@ -101,13 +101,19 @@ def header(passage: Passage, session: str = "", *, same_day: bool = False, mark:
     return f"[{when}{speaker} #{passage.turn}{where}{f', {mark}' if mark else ''}] "
 
 
+def entry_of(passage: Passage) -> str:
+    """Name of the entry of a block that holds it: one a message and speaker."""
+    return f"{passage.session}\n{passage.message}\n{passage.speaker}"
+
+
 def render(choices: Sequence[Choice], session: str = "") -> str:
-    """The block: oldest first, one entry a message. Exactly one opening and one closing tag, whatever the text says."""
+    """The block: oldest first, one entry a message, speaker and mark. Exactly one opening and one closing tag, whatever
+    the text says."""
     entries: list[str] = []
     last: tuple[str, str] | None = None
     last_day = ""
     for choice in in_order(choices):
-        name = (choice.passage.session, choice.passage.message)
+        name = (entry_of(choice.passage), choice.mark)
         body = escape(choice.text)
         if name == last:
             entries[-1] += "\n" + body
@@ -133,7 +139,7 @@ def entry_chars(
 ) -> int:  # fmt: skip
     """Characters that these spans add to a block, line break included.
 
-    opened: its message has an entry already; same_day: an entry of its day has the date already
+    opened: there is an entry for it already; same_day: an entry of its day has the date already
     """
     body = len(escape(join(passage.text, spans))) + 1
     return body if opened else body + len(header(passage, session, same_day=same_day))
@@ -268,7 +274,7 @@ def _scaled(offers: Sequence[Offer], power: float) -> dict[int, float]:
 
 
 class _Room:
-    """What of a block is free, and what its entries share: a header by message, a date by day."""
+    """What of a block is free, and what its entries share: a header by message and speaker, a date by day."""
 
     def __init__(self, chars: int, session: str) -> None:
         self._chars, self._session = chars, session
@@ -279,13 +285,13 @@ class _Room:
     def put(self, offer: Offer) -> Choice | None:
         """What of the offer goes in; None: there is no room for any of it."""
         passage, today = offer.passage, day(offer.passage)
-        opened, same_day = passage.message in self._opened, today in self._days
+        opened, same_day = entry_of(passage) in self._opened, today in self._days
         most_chars = min(self._chars, self._most_chars)
         spans = _fitting(offer, most_chars, self._session, opened=opened, same_day=same_day)
         if not spans:
             return None
         self._chars -= entry_chars(passage, spans, self._session, opened=opened, same_day=same_day)
-        self._opened.add(passage.message)
+        self._opened.add(entry_of(passage))
         self._days.add(today)
         return Choice(passage, spans, offer.mark)
 

@@ -1,6 +1,7 @@
 """Restoring: what was lost comes back, when it is asked for and when it is not; nothing else does."""
 
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -598,4 +599,5 @@ def test_the_state_that_a_client_writes_into_every_message_takes_no_room_from_wh
             ask("Which tabs were open besides src/part_4/view_0.py?")
         )
         assert asked is not None
-        assert CLIENT in [p.passage.speaker for p in asked.placed if "src/part_4/view_0.py" in p.text]
+        assert "[client #" in asked.text
+        assert not re.search(r"^\[[^\]]*\buser #[^\[]*Open Tabs", asked.text, re.M)

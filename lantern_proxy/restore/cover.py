@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from lantern_proxy.pack import day
+from lantern_proxy.pack import day, entry_of
 from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.salience import Place, content, likelihood, says_something
@@ -173,11 +173,6 @@ def _number(term_key: str) -> str:
     """The number in a named number, "250" of "corp 250"; empty when it has one digit only or there is none."""
     words = term_key.split(" ") if " " in term_key else ()
     return next((word for word in words if len(word) > 1 and word.replace(".", "").isdigit()), "")
-
-
-def entry_of(passage: Passage) -> str:
-    """Name of the entry of a block that holds it: one a message."""
-    return f"{passage.session}\n{passage.message}"
 
 
 @dataclass(frozen=True, slots=True)

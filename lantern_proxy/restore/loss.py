@@ -10,7 +10,7 @@ from lantern_proxy.analyze import terms
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import PINNED, Source, answers, candidate_of, choice_of, looked_at, newest
-from lantern_proxy.restore.cover import Candidate, Chosen, Cost, Part, cover, entry_of, parts
+from lantern_proxy.restore.cover import Candidate, Chosen, Cost, Part, cover, parts
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.salience import Place
@@ -112,7 +112,7 @@ def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
         if known is None:
             passage = candidates[part.candidate].passage
             size = len(pack.escape(choice_of(candidates, [part]).text)) + 1
-            known = sizes[id(part)] = size, entry_of(passage), pack.day(passage)
+            known = sizes[id(part)] = size, pack.entry_of(passage), pack.day(passage)
         size, entry, day = known
         if entry in opened:
             return size + len(pack.GAP)
