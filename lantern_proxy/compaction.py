@@ -34,6 +34,9 @@ _RUN_CHARS, _RUN_STEP = SUMMARY_CHARS, 30
 _RUNS_CHARS, _SIDE_ANSWERS = 2_000, 4
 """Of how much of an answer, and of how many, runs are looked for."""
 
+_CANDIDATES = 400
+"""New texts that may be a summary, the first and the last: a client that shortens a history sends few."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -126,6 +129,8 @@ def _summary_at(seen: Seen) -> int | None:
     if item is not None:
         return item
     candidates = [b for b in seen.fresh if seen.new[b].item.kind in ("text", "result")]
+    if len(candidates) > _CANDIDATES:
+        candidates = [*candidates[: _CANDIDATES // 2], *candidates[-_CANDIDATES // 2 :]]
     early = [b for b in candidates if b < seen.pending]
     for b in candidates:
         if _was_generated(seen, seen.new[b], before="", in_answer=b in early):
@@ -163,9 +168,10 @@ def _was_generated(seen: Seen, seat: Seat, *, before: str, in_answer: bool) -> b
     """
     text = plain(seat.item.text)
     return any(
-        (who == "side" or (in_answer and (text != produced or who != seat.item.role)))
+        produced in text and produced not in before
         for produced, who in seen.said
-        if len(produced) >= SUMMARY_CHARS and produced in text and produced not in before
+        if len(produced) >= SUMMARY_CHARS
+        and (who == "side" or (in_answer and (text != produced or who != seat.item.role)))
     )
 
 

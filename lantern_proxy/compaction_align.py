@@ -28,6 +28,9 @@ _ELLIPSIS_CHARS, _OMITTED_MIN_CHARS = 40, 12
 """A text with an ellipsis in its middle was cut however little it lost; the ellipsis may say how much that was."""
 _MARK_CHARS, _MIN_ALIKE = 8, 8
 """By how much of its beginning and its end a text is found, and the shortest that is taken for one in another dress."""
+_COMPARED_CHARS, _PAIR_CHARS = 20_000_000, 100
+"""Of texts that are compared since they begin or end alike, beyond those of one history, and what a pair costs besides.
+It takes less than a second; where thousands of texts begin with one date, the rest of them are taken for others."""
 _JUNK = 500
 """Items from which on those that come very often are not matched one by one (difflib's autojunk)."""
 _NO_WORD = re.compile(r"\W+")
@@ -39,6 +42,22 @@ _bare: Callable[[str], str] = Memo(
 
 Pairs = list[tuple[int, int]]
 """(index in old, index in new)"""
+
+
+class _Patience:
+    """How much more of a request may be compared: all of it once, and then some."""
+
+    def __init__(self, old: Sequence["Seat"], new: Sequence["Seat"]) -> None:
+        self._left_chars = _COMPARED_CHARS + sum(_PAIR_CHARS + len(seat.item.text) for seat in (*old, *new))
+
+    @property
+    def is_over(self) -> bool:
+        return self._left_chars < 0
+
+    def lasts(self, a: Item, b: Item) -> bool:
+        """May these two still be compared?"""
+        self._left_chars -= _PAIR_CHARS + len(a.text) + len(b.text)
+        return not self.is_over
 
 
 class Seat(NamedTuple):  # thousands of them for one request: a frozen dataclass takes twice as long to make
@@ -69,8 +88,10 @@ def align(
     finished: the head's last turn was answered, so a pending text that reads like an older one is a new one, unless the
               request goes on just as the head did
     """
-    pairs = _exact(old, new)
-    pairs += [pair for gap in _gaps(pairs, old, new) for pair in _alike_in_gap(old, new, *gap, answer, pending)]
+    pairs, patience = _exact(old, new), _Patience(old, new)
+    pairs += [
+        pair for gap in _gaps(pairs, old, new) for pair in _alike_in_gap(old, new, *gap, answer, pending, patience)
+    ]
     pairs.sort()
     intact = next((n for n, (a, _) in enumerate(pairs) if a != n), len(pairs))
     pairs = [
@@ -112,8 +133,9 @@ def _gaps(pairs: Pairs, old: Sequence[Seat], new: Sequence[Seat]) -> Iterator[tu
 
 
 def _alike_in_gap(
-    old: Sequence[Seat], new: Sequence[Seat], gap_old: range, gap_new: range, answer: int, pending: int
-) -> Iterator[tuple[int, int]]:
+    old: Sequence[Seat], new: Sequence[Seat], gap_old: range, gap_new: range, answer: int, pending: int,
+    patience: _Patience,
+) -> Iterator[tuple[int, int]]:  # fmt: skip
     if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= pending:
         in_place = list(zip(gap_old, gap_new, strict=False))
         if all(_mostly_equal(old[a].item, new[b].item) for a, b in in_place):
@@ -127,6 +149,8 @@ def _alike_in_gap(
             before, after = old[a].item, new[b].item
             if not alone and old[a].at < answer and own.isdisjoint(marks[a]):
                 continue
+            if not patience.lasts(before, after):
+                return
             if b >= pending and len(plain(after.text)) > len(plain(before.text)):
                 continue  # what was added to a text that waits for its answer is new
             redressed = old[a].at >= answer and after.role == "assistant" and says_same([before], [after])
@@ -169,10 +193,13 @@ def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int)
         places.setdefault(new[b].item.print, []).append(b)
     found = [(a, places[old[a].item.print].pop()) for a in gone if places.get(old[a].item.print)]
     taken, matched = {b for _, b in found}, {a for a, _ in found}
-    marked = _by_mark(new, fresh)
+    marked, patience = _by_mark(new, fresh), _Patience(old, new)
     for a in gone:
-        near = sorted({b for mark in _marks(old[a].item) for b in marked.get(mark, ())}) if a not in matched else []
-        match = next((b for b in near if b not in taken and is_alike(old[a].item, new[b].item)), None)
+        if a in matched or patience.is_over:
+            continue
+        item = old[a].item
+        near = sorted({b for mark in _marks(item) for b in marked.get(mark, ()) if b not in taken})
+        match = next((b for b in near if patience.lasts(item, new[b].item) and is_alike(item, new[b].item)), None)
         if match is not None:
             found.append((a, match))
             taken.add(match)
@@ -232,10 +259,8 @@ def _omits(before: str, after: str) -> bool:
     return own and bool(_ELLIPSIS.search(mark)) and not _ELLIPSIS.search(lost)
 
 
-def is_replaced_media(old: Sequence[Seat], new: Sequence[Seat], a: int, b: int, gone: int) -> bool:
-    """Does a short text now stand in the message of some media?"""
-    before, after = old[a].item, new[b].item
-    if before.kind != "media" or after.kind != "text" or after.role != before.role:
-        return False
-    beside = gone == 1 or any(new[n].at == new[b].at for n in (b - 1, b + 1) if 0 <= n < len(new))
-    return beside and len(after.text) < _PLACEHOLDER_CHARS
+def is_placeholder(new: Sequence[Seat], b: int, *, alone: bool) -> bool:
+    """May a short text stand for media that were in its message? alone: nothing else is gone"""
+    item = new[b].item
+    beside = alone or any(new[n].at == new[b].at for n in (b - 1, b + 1) if 0 <= n < len(new))
+    return item.kind == "text" and beside and len(item.text) < _PLACEHOLDER_CHARS

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from lantern_proxy.compaction_align import Seat, align, is_alike, is_cleared, is_cut, is_replaced_media, seats
+from lantern_proxy.compaction_align import Seat, align, is_alike, is_cleared, is_cut, is_placeholder, seats
 from lantern_proxy.compaction_lines import stands_in
 from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, chains, mostly_equal, place_key, plain, terms
 from lantern_proxy.history_dress import strings_of
@@ -96,9 +96,12 @@ class Seen:
             and ((len(self.old[a].item.text) >= _CLEARED_TEXT_CHARS and is_cleared(self.old[a].item, self.new[b].item))
                  or self._is_cut(a, b))
         ]  # fmt: skip
+        alone = len(self.gone) == 1
+        last = {self.new[b].item.role: b for b in self.fresh if is_placeholder(self.new, b, alone=alone)}
         media = [
-            (a, b) for a in self.gone for b in self.fresh if is_replaced_media(self.old, self.new, a, b, len(self.gone))
-        ]
+            (a, last[role]) for a in self.gone
+            if self.old[a].item.kind == "media" and (role := self.old[a].item.role) in last
+        ]  # fmt: skip
         return shorter + emptied + media
 
     def _is_cut(self, a: int, b: int) -> bool:
@@ -131,7 +134,13 @@ class Seen:
 
     def was(self, b: int) -> str:
         """The text that stood in the place of a seat; empty when it is new."""
-        return next((plain(self.old[a].item.text) for a, at in self.matched if at == b), "")
+        a = self._before.get(b)
+        return "" if a is None else plain(self.old[a].item.text)
+
+    @cached_property
+    def _before(self) -> dict[int, int]:
+        """Seat -> the one of the head that it was."""
+        return {b: a for a, b in self.matched}
 
     def added(self, b: int) -> str:
         """What is new in a text; empty when it was taken over from one of the gone, as a system prompt may be."""

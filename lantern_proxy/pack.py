@@ -30,7 +30,7 @@ GAP = " \u2026 "
 
 _INVISIBLE = r"[\s\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\ufeff]"
 _TAG = re.compile(
-    rf"[<\uff1c\u2039\ufe64](?={_INVISIBLE}*[/\uff0f]?{_INVISIBLE}*"
+    rf"[<\uff1c\u2039\ufe64](?={_INVISIBLE}*+[/\uff0f]?{_INVISIBLE}*+"
     + f"{_INVISIBLE}*".join("restored")
     + rf"[\W_]*{'[^a-z]*'.join('context')})",
     re.I,

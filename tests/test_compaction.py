@@ -1,6 +1,7 @@
 """What was lost: every way in which clients are known to compact, and what must not be taken for it."""
 
 import json
+import time
 
 import pytest
 from chats import (
@@ -1043,6 +1044,37 @@ def test_of_a_history_rewritten_throughout_few_texts_are_compared(monkeypatch):
     rewritten = [{**m, "content": f"{n} was {str(m['content'])[:-9]} told"} for n, m in enumerate(chat.history)]
     chat.send([*rewritten, user("And what comes next in it?")])
     assert len(compared) < 2 * len(rewritten)
+
+
+@pytest.mark.parametrize("stamp", ["[2026-11-23 {}] ", "{} ", "{} " + "w" * 2_000])
+def test_a_history_of_thousands_of_messages_that_are_all_others_is_compared_in_linear_time(stamp):
+    def seconds(count: int) -> float:
+        chat = Chat(Lab(), named="x")
+        words = [f"{stamp.format(7 * n % count)} says {n * n} to {n}" for n in range(2 * count)]
+        chat.history = [(user if n % 2 == 0 else assistant)(text) for n, text in enumerate(words[:count])]
+        chat.lab.answer(chat.send(chat.history[:-1]), chat.history[-1])
+        other = [(user if n % 2 == 0 else assistant)(text) for n, text in enumerate(words[count:])]
+        began = time.process_time()
+        chat.send([*other, user("And what comes next in it?")])
+        return time.process_time() - began
+
+    assert seconds(3_000) < 15 * max(0.05, seconds(500))
+
+
+def test_a_picture_that_is_gone_counts_once_whatever_short_texts_came():
+    chat = Chat(Lab(), named="x")
+    chat.turn("Where is the gateway?", "In the cellar, behind the boxes.")
+    look = {"type": "text", "text": "What do you see here?"}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    chat.history.append({"role": "user", "content": [look, image]})
+    chat.lab.answer(chat.send(), assistant("A cat upon a gateway."))
+    chat.history.append(assistant("A cat upon a gateway."))
+    for said, answer in turns("amber", 4):
+        chat.turn(said, answer)
+    chat.history[2] = parts(look["text"], "[no image]", "[see above]", "[sorry]")
+    del chat.history[4:6]
+    chat.history.append(user("And what comes next in it?"))
+    assert chat.send().event == "window"
 
 
 def test_a_file_that_was_written_is_lost_though_the_words_of_its_result_are_said_again():

@@ -1,6 +1,7 @@
 """Packing within a budget, and a block that archived text cannot break out of."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -140,6 +141,16 @@ def test_a_speaker_name_cannot_forge_an_entry():
 def test_log_lines_with_dates_stay_as_they_are():
     line = "[2023-11-14 22:13:02] ERROR retry failed"
     assert escape(line) == line
+
+
+@pytest.mark.parametrize("sign", ["\u200b", "<\u200b", "[user", "restored", "<restored"])
+def test_a_long_run_of_signs_is_escaped_in_linear_time(sign):
+    def seconds(chars: int) -> float:
+        began = time.process_time()
+        escape("<" + sign * (chars // len(sign)))
+        return time.process_time() - began
+
+    assert min(seconds(12_000) for _ in range(3)) < 40 * max(0.001, min(seconds(1_200) for _ in range(3)))
 
 
 @given(st.text())

@@ -564,6 +564,17 @@ def test_what_takes_up_the_last_message_is_told_from_a_question_that_stands_alon
     assert (read.reacts, read.points) == (reacts, points)
 
 
+@pytest.mark.parametrize("sign", ["!", "! ", "``` ", "\u200b", "A.: "])
+def test_a_question_of_signs_is_read_in_linear_time(sign):
+    def seconds(chars: int) -> float:
+        began = time.process_time()
+        read_question(sign * (chars // len(sign)))
+        return time.process_time() - began
+
+    seconds(1_000)
+    assert min(seconds(8_000) for _ in range(3)) < 25 * max(0.002, min(seconds(1_000) for _ in range(3)))
+
+
 def test_neither_words_nor_vectors_see_how_a_question_is_asked():
     plain = read_question("the oak staircase")
     asked = read_question("Can you give me a brief summary of the oak staircase across our conversations?")

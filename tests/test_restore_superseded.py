@@ -1,5 +1,7 @@
 """Contradictions: what a later statement replaces is left out or marked; what only looks like one stays."""
 
+import time
+
 import pytest
 from test_restore import LEXICAL, ask, filed, write
 
@@ -69,6 +71,24 @@ def test_the_newest_of_three_values_wins():
         0: 3,
         1: 3,
     }
+
+
+def test_what_comes_too_late_replaces_nothing():
+    told = said("The port is 3001.", "The port is 3002.", "The port is 3003.")
+    late = iter([False, False, True])
+    assert superseded(told, lambda: next(late)) == {0: 2}
+
+
+@pytest.mark.parametrize("row", ["The port is {}.", "Actually change the port from {} to 1."])
+def test_many_rows_that_read_alike_are_compared_in_linear_time(row):
+    def seconds(count: int) -> float:
+        told = said(*(row.format(3_000 + n) for n in range(count)))
+        began = time.process_time()
+        superseded(told)
+        return time.process_time() - began
+
+    seconds(100)
+    assert seconds(6_000) < 12 * seconds(1_000)
 
 
 def test_of_a_request_statements_are_read_and_questions_are_not():

@@ -127,7 +127,7 @@ def replaced(candidates: Sequence[Candidate], ask: Ask) -> dict[tuple[int, int],
                 statements.append(Statement(line.flat, passage.turn, order, passage.speaker == "user"))
     late = (math.inf, 0, 0)
     statements += [Statement(text, 0, late, True) for text in of_request(ask.question, ask.present)]
-    return {where[n]: turn for n, turn in superseded(statements).items() if n < len(where)}
+    return {where[n]: turn for n, turn in superseded(statements, ask.late).items() if n < len(where)}
 
 
 def newest(candidates: Sequence[Candidate], ask: Ask) -> list[Candidate]:

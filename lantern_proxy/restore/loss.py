@@ -39,7 +39,8 @@ def cover_lost(
     """
     soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
     rows, n_looked_at = _pool(source, scope, present, soon)
-    candidates = newest(_candidates(source, scope, rows, present, soon), ask)
+    found = _candidates(source, scope, rows, present, soon)
+    candidates = newest(found, replace(ask, deadline=_part_of_the_time(ask.deadline)))
     return candidates, _cover(source, scope, candidates, present, room, ask), n_looked_at
 
 

@@ -91,9 +91,9 @@ def _points(focus: str) -> bool:
 NAMES = 2
 """Content words from which on a question can be understood by itself."""
 _REACTS = re.compile(
-    r"\W*(?:[A-Z][\w.-]*(?: [A-Z][\w.-]*)?: )?\W*(?:w[oh]+[aw]h?|ha(?:ha)*|lol|ye(?:ah|p|s)|yup|nice|cool|great|awesome"
-    r"|amazing|wonderful|fantastic|perfect|good (?:job|luck|call|idea|point|one)|congrat\w*|thanks?|thank you|thx"
-    r"|cheers|glad|sure|sounds|looks|agreed|absolutely|definitely|totally|exactly|right(?=[,.!])|of course"
+    r"\W*+(?:[A-Z][\w.-]*(?: [A-Z][\w.-]*)?: \W*+)?(?:w[oh]+[aw]h?|ha(?:ha)*|lol|ye(?:ah|p|s)|yup|nice|cool|great"
+    r"|awesome|amazing|wonderful|fantastic|perfect|good (?:job|luck|call|idea|point|one)|congrat\w*|thanks?|thank you"
+    r"|thx|cheers|glad|sure|sounds|looks|agreed|absolutely|definitely|totally|exactly|right(?=[,.!])|of course"
     r"|no (?:worries|problem)|a+w+|o+h|m{2,}|hey|hi|hello|got it|makes sense|interesting|way to go|keep it up"
     r"|same here|me too|you'?re (?:right|welcome)|so (?:glad|happy|sorry)|that(?:'s| is| was)"
     r"|i'?m (?:so |really )?(?:glad|happy|sorry|proud)|(?:that|this|it|those|these)(?: \w+)? (?:looks?|sounds?)"

@@ -119,8 +119,9 @@ class Scope:
             return False
         self._seen, self._last_edit = 0, edits[-1][0] if edits else 0
         if isinstance(found, Snapshot):
-            self.index.close()
-            self.index, self.kept, self._last_edit = found.index, len(found.ids), found.last_edit
+            empty, self.index = self.index, found.index
+            empty.close()
+            self.kept, self._last_edit = len(found.ids), found.last_edit
             self.entries.ids, self._times = array("q", found.ids.tobytes()), array("d", found.times.tobytes())
             self._sessions = {session: code for code, session in enumerate(found.sessions)}
             self._codes, self._positions = array("i", found.codes.tobytes()), array("q", found.positions.tobytes())

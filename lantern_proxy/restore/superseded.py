@@ -11,11 +11,12 @@ stands below, and its preamble says what that means.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from lantern_proxy.analyze import QUESTION_MARKS, STOP_WORDS, folded, sentences, terms
+from lantern_proxy.restore.cover import never
 
 _TO = r"\b[^.?!]{0,60}?\bto"
 _CUE = re.compile(
@@ -62,7 +63,8 @@ _EMPTY = STOP_WORDS | frozenset(
 SHARED = 2
 """Content words that a change without the old value must share with what it changes."""
 MOST_CHARS, HELD_CHARS, MOST_RIVALS = 400, 6_000, 400
-"""Of the request's text the last so many are read for changes."""
+"""Of a sentence that is read; of the request's text, whose end is read for changes; and of the earlier statements that
+one is compared with, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +91,20 @@ class _Read:
     ended: bool
 
 
-def superseded(statements: Sequence[Statement]) -> dict[int, int]:
-    """Index of each replaced statement -> turn of the newest that replaces it (0: the request itself)."""
-    read = [_read(each.text) for each in statements]
+def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never) -> dict[int, int]:
+    """Index of each replaced statement -> turn of the newest that replaces it (0: the request itself).
+
+    late: asked before each, the oldest first; once it says so, the newer ones replace nothing
+    """
+    read: dict[int, _Read] = {}
     about: dict[str, list[int]] = {}
     frames: dict[tuple[str, ...], list[int]] = {}
     replaced: dict[int, int] = {}
-    for i in sorted(range(len(read)), key=lambda i: statements[i].order):
-        now, said = read[i], statements[i]
+    for i in sorted(range(len(statements)), key=lambda i: statements[i].order):
+        if late():
+            break
+        said = statements[i]
+        now = read[i] = _read(said.text)
         for j in _rivals(now, about, frames) if said.by_user else ():
             if statements[j].order[:2] < said.order[:2] and _replaces(now, read[j]):
                 replaced[j] = said.turn
@@ -111,9 +119,9 @@ def _rivals(now: _Read, about: dict[str, list[int]], frames: dict[tuple[str, ...
     if not now.values:
         return ()
     if now.says_so or now.ended:
-        told = [i for stem in (*now.about, *now.every) for i in about.get(stem, ())]
+        told = [i for stem in (*now.about, *now.every) for i in about.get(stem, ())[-MOST_RIVALS:]]
         return dict.fromkeys(told[-MOST_RIVALS:])
-    return frames.get(now.frame, ()) if now.about else ()
+    return frames.get(now.frame, ())[-MOST_RIVALS:] if now.about else ()
 
 
 def _replaces(now: _Read, old: _Read) -> bool:
