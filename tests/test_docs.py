@@ -203,6 +203,16 @@ def test_the_walk_leads_where_it_says(kept):
             assert f"# TYPE {name.removesuffix('_total')}" in metrics, name
 
 
+def test_the_export_s_page_names_every_field_of_an_export(kept):
+    done = CliRunner().invoke(cli.cli, ["export", "--archive", str(kept / "demo/user-summary/demo.db")])
+    table = dict(re.findall(r"^\| `(\w+)` \|[^|]*\|(.*)\|$", TEXTS[ROOT / "docs/archive-format.md"], re.M))
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {row["type"] for row in rows} >= {"session", "message", "passage", "request", "block"}
+    for row in rows:
+        named = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", table[row["type"]]))
+        assert row.keys() - {"tenant", "type"} == set(named), row["type"]
+
+
 # settings
 
 

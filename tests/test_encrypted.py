@@ -1,5 +1,7 @@
 """An encrypted archive: nothing readable in the file, everything works, and a wrong key costs no answer."""
 
+import os
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -7,6 +9,7 @@ from scripted import Upstream, ask, body, config_for, http, raw_of, serving, tol
 from test_archive import MINE, record
 
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
+from lantern_proxy.archive.file import encrypt
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig
 from lantern_proxy.config_check import ConfigError
@@ -96,3 +99,13 @@ def test_a_plain_archive_is_encrypted_in_its_place(tmp_path, monkeypatch):
         assert archive.tenant_of("sk-1") == tenant
         assert archive.of(MINE).search("xylophone")
         assert all(found.ok for found in archive.check())
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")
+def test_an_archive_that_root_encrypts_stays_its_owner_s(tmp_path):
+    path = tmp_path / "lantern.db"
+    with Archive(path) as archive:
+        archive.write([record(0, SECRET)])
+    os.chown(path, 65_534, 65_534)
+    encrypt(path, KEY)
+    assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (65_534, 0o600)

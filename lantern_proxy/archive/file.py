@@ -195,6 +195,8 @@ def encrypt(path: Path, key: str) -> None:
         if part != path:
             part.unlink()
     drop_snapshots(path)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:  # the proxy may run as another user
+        os.chown(beside, path.stat().st_uid, path.stat().st_gid)
     os.replace(beside, path)
 
 

@@ -54,7 +54,7 @@ def show(
     With --passages: confidence and success of each, and how often it was restored, the most restored first.
 
     \b
-    Example: lantern show 7f3a --brief
+    Example: lantern show ses_7f3a --brief
     """
     from lantern_proxy.cli import render
 
