@@ -8,7 +8,7 @@ every request, and it is filed once.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache, reduce
+from functools import reduce
 from operator import attrgetter
 
 from msgspec import Struct
@@ -125,18 +125,22 @@ def _opening(request: Request) -> Sequence[Message]:
 
 def same_system(a: str, b: str) -> bool:
     """Of one class: equal, or alike but for dates, documents, a summary appended. Empty is alike to empty only."""
-    return a == b or (bool(a and b) and _alike(a, b))
+    return a == b or (bool(a and b) and _alike((a, b)))
 
 
-@lru_cache(maxsize=256)
-def _alike(a: str, b: str) -> bool:
-    short, long = sorted((a, b), key=len)
+def _compare(pair: tuple[str, str]) -> bool:
+    a, b = pair
+    short, long = sorted(pair, key=len)
     if long.startswith(short[:_SAME_OPENING_CHARS]) or long.endswith(short):
         return True
     words_a, words_b = set(a.split()), set(b.split())
     if len(words_a & words_b) >= 0.6 * len(words_a | words_b):  # of all: two prompts may share a whole section
         return True
     return mostly_equal(a, b)  # a date in a short one, or in one without spaces
+
+
+_alike = Memo(_compare, most_bytes=4 << 20, bytes_of=lambda pair: sum(map(len, pair))).__getitem__
+"""Remembered: the sessions of a client are told apart by their system prompts, with every request."""
 
 
 def shared_front(a: str, b: str) -> int:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lantern_proxy.history import Entry, Session, before_answer, shows_system_of
+from lantern_proxy.history import Entry, Session, before_answer, shared_front, shows_system_of
 from lantern_proxy.turn import SYSTEM, Message, Request, item, message
 
 _GAP_CHARS = 60
@@ -142,16 +142,11 @@ def _line(e: Entry) -> str:
 
 def _moved(line: str, text: str) -> str:
     """The last lines of a prompt, which stand behind the history: those that end a text of before and this one."""
-    start = len(line) - _shared(line[::-1], text[: -len(line) - 1 : -1])
-    at = max(start, _shared(line, text))
+    start = len(line) - shared_front(line[::-1], text[: -len(line) - 1 : -1])
+    at = max(start, shared_front(line, text))
     found = line.rfind("\n", start, at + 1)
     found = found if found >= 0 else line.find("\n", at)
     return line[found:] if found >= 0 else ""
-
-
-def _shared(a: str, b: str) -> int:
-    """How many characters two texts have in common from their start."""
-    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _known(text: str, head: Sequence[Entry], lines: Sequence[str]) -> tuple[int, int, int]:

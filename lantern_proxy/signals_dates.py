@@ -58,18 +58,22 @@ def day_of(at: float) -> int:
 
 def spans(text: str, at: float, counts: Counts | None = None) -> list[Span]:
     """The days that `text`, said `at` (Unix seconds), names; in order. A month without a year is the last one of it.
+    None where `at` is no date, as when it counts milliseconds.
 
     counts: of this text, where they are known
     """
     counts = counts or count([text])[0]
     if not (counts.days or counts.years):
         return []
-    today = date.fromordinal(_EPOCH + day_of(at))
+    try:
+        today = date.fromordinal(_EPOCH + day_of(at))
+    except (ValueError, OverflowError):
+        return []
     found = []
     for match in _DATE.finditer(folded(text)):
         try:
             first, last = _read(match, today)
-        except ValueError:  # 31 June
+        except (ValueError, OverflowError):  # 31 June; tomorrow, on the last day there is
             continue
         found.append((first.toordinal() - _EPOCH, last.toordinal() - _EPOCH))
     return found

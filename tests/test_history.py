@@ -2,6 +2,7 @@
 
 import json
 import re
+import tracemalloc
 
 import pytest
 from chats import CODER, SYSTEM, assistant, user
@@ -33,6 +34,16 @@ def test_a_chain_hash_stands_for_all_messages_up_to_it_and_system_messages_do_no
 def test_a_system_prompt_with_another_date_documents_or_summary_is_of_the_same_class(a, b):
     assert same_system(a, b)
     assert same_system(b, a)
+
+
+def test_long_system_prompts_that_were_compared_do_not_stay_in_memory():
+    prompts = [f"{n} " + "word " * 20_000 for n in range(100)]
+    tracemalloc.start()
+    try:
+        assert not any(same_system(prompt[:-1], "other " * 20_000) for prompt in prompts)
+        assert tracemalloc.get_traced_memory()[0] < 6_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("other", ["", "Write a short title for this chat, five words at most, no quotes.",

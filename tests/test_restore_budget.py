@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from lantern_proxy.config import RestoreConfig
+from lantern_proxy.restore import models
 from lantern_proxy.restore.budget import SAMPLE_CHARS, budget_chars, chars_per_token, sample_of
 from lantern_proxy.restore.models import counter, tables
 
@@ -55,6 +56,13 @@ def test_tokens_are_counted_where_text_is_dense():
     small = RestoreConfig(window_tokens=16_000)
     assert budget_chars(6_000, small, "gpt-4", HEX) == int(16_000 * 0.03 * chars_per_token(HEX, count))
     assert budget_chars(6_000, small, "gpt-4", HEX) < 480 * chars_per_token(HEX)
+
+
+def test_what_clients_write_around_a_model_makes_no_counter_of_its_own():
+    for n in range(200):
+        counter(f"model-{n}", wait=False)
+    assert len(models._counters._made) <= 64
+    assert counter("gpt-4", wait=True) is counter("any/gpt-4:free", wait=True)
 
 
 def test_a_greeting_is_no_sample():

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,9 +11,12 @@ from hypothesis import strategies as st
 from scripted import Upstream, ask, body, completion, config_for, echo, say, serving, told
 
 from lantern_proxy.config import Config, ConfigError, EmbedConfig, RerankConfig, RestoreConfig
+from lantern_proxy.embed import ModelError
 from lantern_proxy.pack import Offer
+from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.rerank import CANDIDATES, Rerankers, promoted, prompt, read_order
 from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.turn import Passage
 from lantern_proxy.upstream.ask import ModelCall
 
 BLOCK = re.compile(r"<restored_context.*?</restored_context>", re.S)
@@ -62,6 +66,34 @@ def test_a_configured_model_puts_its_choice_into_the_block(tmp_path):
     assert "Depot number 7 " in block
     assert "Depot number 6 " in block
     assert "degraded" not in headers
+
+
+class Sick:
+    """An evidence reranker that is there and never works."""
+
+    state = "ready"
+
+    def scores(self, *_: object) -> None:
+        raise ModelError("out of memory")
+
+
+def test_an_evidence_reranker_that_fails_again_and_again_is_left_alone(monkeypatch):
+    rerankers = Rerankers(Config())
+    passages = [
+        Passage(
+            id=n, session="s", message=f"m{n}", position=n, part=0, turn=n, speaker="user", text=f"Depot number {n}"
+        )
+        for n in range(3)
+    ]
+    monkeypatch.setattr(rerankers, "_evidence", Sick())
+    notes = []
+    for _ in range(4):
+        asked = Ask(
+            tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=time.monotonic() + 60
+        )
+        assert rerankers.order(asked, QUESTION, passages) == [0, 1, 2]
+        notes += asked.notes
+    assert notes == ["rerank:failed"] * 3 + ["rerank:breaker"]
 
 
 @pytest.mark.parametrize("answer", ["the second one, I think", "[]", "[99, 0, -3]"])

@@ -50,6 +50,16 @@ def test_no_text_and_no_time_breaks_the_reading_of_days(text, at):
     assert all(first <= last for first, last in spans(text, at))
 
 
+@pytest.mark.parametrize("at", [1.7e12, -1e12, 1e18])
+def test_what_was_said_at_no_date_names_no_days(at):
+    assert spans("yesterday, on 7 May 2023, and next year", at) == []
+
+
+def test_days_beyond_the_last_are_left_out():
+    last = (date.max.toordinal() - date(1970, 1, 1).toordinal()) * 86_400
+    assert len(spans("tomorrow, today, next week", last)) == 1
+
+
 def test_a_day_that_does_not_exist_is_no_day():
     assert said("31 June 2023, 2023-13-45") == []
 

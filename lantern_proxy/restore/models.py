@@ -62,9 +62,11 @@ def _names(model: str) -> tuple[str, ...]:
 
 
 class _Loaded:
-    """Values that are made once, each in the background when nobody can wait. Thread-safe."""
+    """Values that are made once, each in the background when nobody can wait; what was made first goes beyond `most`.
+    Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._made: dict[str, Future[Any]] = {}
         self._lock = Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lantern-models")
@@ -72,24 +74,27 @@ class _Loaded:
     def get(self, name: str, make: Callable[[], Any], default: Any, *, wait: bool) -> Any:
         with self._lock:
             if name not in self._made:
+                while len(self._made) >= self._most:
+                    del self._made[next(iter(self._made))]
                 self._made[name] = self._thread.submit(make)
             made = self._made[name]
         return made.result() if wait or made.done() else default
 
 
-_loaded = _Loaded()
+_tables, _counters = _Loaded(1), _Loaded(64)
 _NOTHING = Tables({}, {})
 
 
 def tables(*, wait: bool) -> Tables:
     """litellm's table; empty without litellm, and with wait=False until it is read."""
-    found: Tables = _loaded.get("tables", _read_tables, _NOTHING, wait=wait)
+    found: Tables = _tables.get("", _read_tables, _NOTHING, wait=wait)
     return found
 
 
 def counter(model: str, *, wait: bool) -> Count | None:
     """Counts the tokens of a text. None without tiktoken or its files, and with wait=False until they are read."""
-    found: Count | None = _loaded.get(f"counter {model}", lambda: _read_counter(model), None, wait=wait)
+    name = _names(model)[-1]  # clients may write anything around it
+    found: Count | None = _counters.get(name, lambda: _read_counter(name), None, wait=wait)
     return found
 
 
@@ -132,6 +137,7 @@ def _litellm() -> Path | None:
 
 
 def _read_counter(model: str) -> Count | None:
+    """model: its bare name"""
     if find_spec("tiktoken") is None:
         return None
     from tiktoken import get_encoding
@@ -139,7 +145,7 @@ def _read_counter(model: str) -> Count | None:
 
     name = USUAL_ENCODING
     with suppress(KeyError):
-        name = encoding_name_for_model(_names(model)[-1])
+        name = encoding_name_for_model(model)
     folder = _with_file(sha1(_ENCODING_URL.format(name).encode(), usedforsecurity=False).hexdigest())
     if folder is None:
         return None

@@ -103,6 +103,7 @@ class Rerankers:
         try:
             scores = reranker.scores(question, newest, [Memory(p.text, p.turn) for p in head], first[:PROTECTED])
         except ModelError:
+            self._breaker.record(False, time.monotonic())
             ask.notes.append("rerank:failed")
             return order
         now = time.monotonic()

@@ -13,10 +13,10 @@ stands below, and its preamble says what that means.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from lantern_proxy.analyze import QUESTION_MARKS, STOP_WORDS, folded, sentences, terms
 from lantern_proxy.restore.cover import never
+from lantern_proxy.turn_memo import Memo
 
 _TO = r"\b[^.?!]{0,60}?\bto"
 _CUE = re.compile(
@@ -145,8 +145,7 @@ def prepare(flat: str) -> None:
         _read(flat)
 
 
-@lru_cache(maxsize=2_048)
-def _read(text: str) -> _Read:
+def _reading(text: str) -> _Read:
     values: dict[str, set[str]] = {}
     rest, at = [], 0
     for match in _VALUES.finditer(text):
@@ -164,6 +163,10 @@ def _read(text: str) -> _Read:
         _holds(low, _CUE_SIGNS) and _CUE.search(text) is not None,
         _holds(low, _ENDED_SIGNS) and _ENDED.search(text) is not None,
     )
+
+
+_read = Memo(_reading, most_bytes=6 << 20, bytes_of=lambda text: 2_000 + 12 * len(text)).__getitem__
+"""Remembered, since what was lost is looked at again with every block."""
 
 
 def _holds(text: str, signs: Sequence[str]) -> bool:
