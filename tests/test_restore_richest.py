@@ -3,7 +3,6 @@
 import math
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -126,8 +125,37 @@ def test_rules_come_back_from_a_long_session_full_of_code(archive):
     assert [rule for rule in rules if rule in block] == rules
 
 
+NOUNS = ("order", "invoice", "tenant", "ledger", "refund", "worker", "parcel", "coupon", "session", "export", "batch",
+         "report", "signal", "account", "webhook", "cursor", "journal", "voucher", "payload", "shipment")  # fmt: skip
+VERBS = ("load", "merge", "settle", "archive", "retry", "split", "validate", "round", "assign", "expire")
+
+
+def program(n: int) -> str:
+    """4,000 characters of a module: prose about it, rules for who changes it, settings, functions, errors."""
+    draw = random.Random(n)
+    noun, other = draw.sample(NOUNS, 2)
+    parts = [
+        f'"""Each {noun} of a {other}, as service v{n}.{draw.randrange(9)}.1 gives them.\n\n'
+        f'Never call {draw.choice(VERBS)}_{noun}() inside another: it waits for {other}-{n}.internal:90{n:02d}.\n"""',
+        f"import json\nfrom app.{noun}s.{other} import {other.title()}Error, {noun.upper()}_LIMIT",
+        f'{noun.upper()}_URL = "https://{other}-{n}.internal:90{n:02d}/v{n % 7}/{noun}s"\n'
+        f'"""Where a {noun} is asked for. We always use the second region since {2000 + n}."""\n'
+        f"{other.upper()}_MS = {draw.randrange(50, 9_000)}  # {other}s pile up beyond, OPS-{draw.randrange(9_999)}",
+    ]
+    while sum(map(len, parts)) < 4_000:
+        verb, what, number = draw.choice(VERBS), draw.choice(NOUNS), draw.randrange(10_000)
+        parts.append(
+            f"def {verb}_{what}_{number}({what}: dict, *, most: int = {number}) -> list[str]:\n"
+            f'    """What is left of a {what} when {number} {noun}s {verb}. Do not pass more than {number % 97}."""\n'
+            f'    if {what}["{verb}ed_at"] > {number}.5:\n'
+            f'        raise {other.title()}Error("{what} {number} cannot {verb}: use {noun}/{what}_{number}.sql")\n'
+            f'    return [f"{{key}}-{{most:04d}}" for key in {what}["{draw.choice(NOUNS)}_ids"] if key != "K-{number}"]'
+        )
+    return "\n\n\n".join(parts)[:4_000]
+
+
 def test_what_a_user_said_comes_back_from_an_agents_session(archive):
-    """Ten remarks between calls that read this very package: whole files, and what an agent says before each."""
+    """Ten remarks between calls that read a package: whole files, and what an agent says before each."""
     remarks = (
         "The staging API listens on port 9443.", "Use uv, not pip.", "Don't touch migrations/0042_split.sql.",
         "The rounding must be half-even, finance insisted.", "I prefer small commits with a test each.",
@@ -135,9 +163,9 @@ def test_what_a_user_said_comes_back_from_an_agents_session(archive):
         "I ran it: `KeyError: 'tenant_id'` in worker/queue.py.", "The ticket is BILL-2210.",
     )  # fmt: skip
     said: list[tuple[str, Item]] = []
-    for n, path in enumerate(sorted(Path(lines.__file__).parent.parent.rglob("*.py"))[:100]):
-        said.append(("assistant", item("assistant", "text", f"Let me look at {path.name} next.")))
-        said.append(("user", item("user", "result", path.read_text("utf-8")[:4_000], name="read_file")))
+    for n in range(100):
+        said.append(("assistant", item("assistant", "text", f"Let me look at {NOUNS[n % 20]}_{n}.py next.")))
+        said.append(("user", item("user", "result", program(n), name="read_file")))
         if n % 10 == 0:
             said.append(("user", item("user", "text", remarks[n // 10])))
     block = block_of(archive, said, 4_000)
