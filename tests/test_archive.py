@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from sqlite_utils import utils
 
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow, TenantArchive
+from lantern_proxy.archive.prune import prune
 from lantern_proxy.archive.tenant import _HOLDERS
 from lantern_proxy.turn import Block, Filed, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
 
@@ -900,3 +902,16 @@ def test_a_full_text_index_that_disagrees_is_found_and_made_anew(archive: Archiv
     archive.rebuild_fts()
     assert len(archive.of(MINE).search("findable")) == 1
     assert [f for f in archive.check() if not f.ok] == []
+
+
+def test_what_it_takes_to_prune_grows_with_what_there_is_and_not_with_its_square(tmp_path):
+    steps = []
+    for sessions in (20, 80):
+        with Archive(tmp_path / f"{sessions}.db", synchronous="normal", vectors=False) as archive:
+            archive.write([record(n, session=f"s{s}") for s in range(sessions) for n in range(20)])
+            with archive.writing() as db:
+                db.conn.set_progress_handler(partial(steps.append, sessions), 1_000)
+                told = prune(db, MINE, PruneRule(older_than_s=90.0), now=200.0, dry_run=True, vectors=False)
+                db.conn.set_progress_handler(None, 0)
+            assert (told.passages, told.messages, told.sessions) == (10 * sessions, 10 * sessions, 0)
+    assert steps.count(80) < 8 * steps.count(20)

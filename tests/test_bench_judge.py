@@ -226,3 +226,12 @@ def test_wilcoxon_of_few_by_hand():
     assert metrics.wilcoxon(a, a) == (0.0, 1.0)
     with pytest.raises(ValueError, match="5 and 4"):
         metrics.wilcoxon(a, a[:4])
+
+
+@pytest.mark.skipif(not available(), reason="the extra `dense` is not installed")
+def test_one_signal_that_is_left_out_takes_no_other_with_it(resources):
+    def scores(*without):
+        score = pipeline("default", resources, frozenset(without)).prepare(conversation("c"))
+        return [score(Query(text)).tolist() for text, _ in ASKED]
+
+    assert scores("vector") != scores("vector", "late") != scores("late")

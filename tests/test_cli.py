@@ -781,3 +781,15 @@ def test_a_command_that_is_only_begun_shows_its_help(arguments):
     assert result.exit_code == 2
     assert "\nOptions:\n" in result.output
     assert not result.output.startswith("lantern:")
+
+
+def test_why_last_finds_the_last_block_however_much_was_asked_since(lantern):
+    with Archive("lantern.db") as archive:
+        (tenant,) = [each.id for each in archive.tenants() if each.messages > 1]
+        session, at = SessionRow(id="chat-one", api="chat", created_at=1.0, last_seen_at=1.0), time.time() + 60
+        later = [
+            RequestRow(id=f"later_{n}", at=at + n, api="chat", path="", event="turn", restored=n % 2)
+            for n in range(600)
+        ]
+        archive.write([Record(tenant=tenant, session=session, request=each) for each in later])
+    assert json.loads(lantern("why", "last", "--json").stdout)["request"]["id"] == "req_1"

@@ -116,3 +116,23 @@ def test_after_a_move_to_another_machine_a_conversation_goes_on_and_restores_wor
 
 
 SHA_OF_SK_ONE = hashlib.sha256(b"sk-one").hexdigest()
+
+
+def test_an_export_of_several_tenants_is_counted_and_its_faults_are_placed_as_a_whole(tmp_path):
+    def run(*arguments, code=0):
+        result = CliRunner().invoke(cli.cli, [str(each) for each in arguments])
+        assert result.exit_code == code, result.output
+        return result
+
+    with Archive(tmp_path / "one.db") as archive:
+        archive.write([record(0), record(1, session="s2"), record(2, session="s3", tenant=OTHER)])
+    run("export", "--output", tmp_path / "out.jsonl", "--archive", tmp_path / "one.db")
+    told = run("import", tmp_path / "out.jsonl", "--tenant", "alice", "--archive", tmp_path / "two.db", "--json")
+    counts = json.loads(told.stdout)
+    assert (counts["session"], counts["message"], counts["passage"]) == (3, 3, 3)
+    rows = (tmp_path / "out.jsonl").read_text().splitlines()
+    last = json.loads(rows[-1])["tenant"]
+    rows.append(json.dumps({"tenant": last, "type": "nonsense"}))
+    (tmp_path / "bad.jsonl").write_text("\n".join(rows))
+    refused = run("import", tmp_path / "bad.jsonl", "--archive", tmp_path / "two.db", code=1)
+    assert f"line {len(rows)} is no row of an export" in refused.stderr

@@ -26,6 +26,8 @@ _BLOCKS = """SELECT id, session, request, anchor, chain, place, kind, text, cons
     FROM blocks WHERE tenant = ?"""
 _PLACED = """SELECT j.value, p.passage, p.origin, p.text, p.rank, p.score, p.signals
     FROM json_each(?) j CROSS JOIN placed p ON p.tenant = ? AND p.block = j.value ORDER BY p.block, p.slot"""
+_LAST = """SELECT r.id, r.at FROM blocks b CROSS JOIN requests r ON r.tenant = b.tenant AND r.id = b.request
+    WHERE b.tenant = ? ORDER BY r.at DESC, b.id DESC LIMIT 1"""
 _MARKS = """SELECT p.passage, p.used, p.verdict FROM blocks b
     CROSS JOIN placed p ON p.tenant = b.tenant AND p.block = b.id
     WHERE b.tenant = ? AND b.request = ? ORDER BY p.block, p.slot"""
@@ -47,6 +49,11 @@ class Ledger(Reads):
         where, values = given(("session", session))
         rows = self._rows(f"{_REQUEST}{where} ORDER BY at DESC, rowid DESC LIMIT ?", (self.tenant, *values, limit))
         return [to_request(row) for row in rows]
+
+    def last_restored(self) -> tuple[str, float] | None:
+        """(id, Unix seconds) of the newest request that brought a block of its own; None when none did."""
+        rows = self._rows(_LAST, (self.tenant,))
+        return tuple(rows[0]) if rows else None
 
     def why(self, request_id: str) -> Why | None:
         """What is known of a request and the blocks it brought (those replayed in it belong to earlier requests)."""

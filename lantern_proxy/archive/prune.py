@@ -6,7 +6,9 @@ from lantern_proxy.archive.feedback import PINNED
 from lantern_proxy.archive.rows import PruneReport, PruneRule, name
 
 _SIZE = "length(CAST(text AS BLOB))"
-_NO_PASSAGE = "(session, key) NOT IN (SELECT session, message FROM passages WHERE tenant = ?)"
+# Not `NOT IN (...)`: of two columns SQLite then looks through all of the list for each row, in search of a NULL.
+_NO_PASSAGE = """(session, key) IN (SELECT m.session, m.key FROM messages m WHERE m.tenant = ?
+    EXCEPT SELECT p.session, p.message FROM passages p WHERE p.tenant = ?)"""
 _NOTHING_LEFT = """NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant = sessions.tenant AND m.session = sessions.id)
     AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.tenant = sessions.tenant AND p.session = sessions.id)"""
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
@@ -55,7 +57,7 @@ def _remove(db: Database, tenant: str, rule: PruneRule, now: float, *, vectors: 
         return PruneReport(passages=passages, bytes=size)
     where, values = _where(tenant, (f"{told_at('messages')} <", cutoff), ("session =", session))
     messages, message_size = _delete(
-        db, "messages", f"{_SIZE} + length(CAST(raw AS BLOB))", f"{where} AND {_NO_PASSAGE}", [*values, tenant]
+        db, "messages", f"{_SIZE} + length(CAST(raw AS BLOB))", f"{where} AND {_NO_PASSAGE}", [*values, tenant, tenant]
     )
     if cutoff is not None:
         where, values = _where(tenant, ("at <", cutoff), ("session =", session))

@@ -26,13 +26,14 @@ _NUMBERS = "UPDATE passages SET confidence = ?, success = ?, accesses = ?, acces
 Row = Mapping[str, Any]
 
 
-def take_in(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float) -> Counter[str]:
+def take_in(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float, line: int = 1) -> Counter[str]:
     """Archive `rows` for `tenant`; how many of each type there were.
 
+    line: on which line of the export the first of them stands
     Raises ArchiveError, with the number of the line, for a row that is none of an export; sessions before it are kept.
     """
     counts: Counter[str] = Counter()
-    for session in _sessions(rows):
+    for session in _sessions(rows, line):
         for kind, found in session.items():
             counts[kind] += len(found)
         faults = archive.faults["record"]
@@ -42,10 +43,10 @@ def take_in(archive: Archive, tenant: str, rows: Iterable[Row], *, now: float) -
     return counts
 
 
-def _sessions(rows: Iterable[Row]) -> Iterator[dict[str, list[Any]]]:
+def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]:
     """The rows of each session by type, parsed."""
     held: dict[str, list[Any]] = {}
-    for line, row in enumerate(rows, start=1):
+    for line, row in enumerate(rows, start=first):
         kind = row.get("type") if isinstance(row, Mapping) else None
         if kind not in _TYPES or (kind != "session" and not held):
             raise ArchiveError(

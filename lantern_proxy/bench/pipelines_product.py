@@ -38,7 +38,8 @@ class Default:
         settings = resources.config.restore
         weights = {str(signal): weight for signal, weight in settings.weights.items()} | dict.fromkeys(without, 0.0)
         self._restore = replace(settings, weights=weights)  # type: ignore[arg-type]
-        self._dense = "vector" not in without and resources.config.embed.enabled != "off" and available()
+        wanted = not {"vector", "late"} <= without
+        self._dense = wanted and resources.config.embed.enabled != "off" and available()
         self._resources = resources
         self._retrieval = resources.config.retrieval
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
@@ -162,13 +163,18 @@ def _take_in(settings: Settings, file: Path, tenant: str | None) -> None:
     from lantern_proxy.archive import Archive, ArchiveError, transfer
 
     config = settings.load().archive
-    counts: dict[str, dict[str, int]] = {}
+    counts: dict[str, Counter[str]] = {}
     with Archive(config.path, synchronous=config.synchronous, key=config.key()) as archive:
-        for owner, rows in groupby(_rows(file), key=lambda row: str(row.get("tenant", ""))):
+        numbered = enumerate(_rows(file), start=1)
+        for owner, group in groupby(numbered, key=lambda numbered: str(numbered[1].get("tenant", ""))):
             whose = tenant or owner
             if not whose:
                 raise ArchiveError("the export names no tenant; name one with --tenant")
-            counts[whose] = dict(transfer.take_in(archive, whose, rows, now=time.time()))
+            rest = iter(group)
+            line, first = next(rest)
+            rows = chain([first], (row for _, row in rest))
+            taken = transfer.take_in(archive, whose, rows, now=time.time(), line=line)
+            counts.setdefault(whose, Counter()).update(taken)
     for whose, found in counts.items():
         if settings.as_json:
             settings.tell({"tenant": whose, **found})

@@ -51,12 +51,10 @@ def why(settings: Settings, tenant: str | None, request: str, file: BinaryIO | N
 
 def newest_restored(owners: list["TenantArchive"]) -> str:
     """The newest request that brought a block of its own."""
-    latest = [(row.at, row.id, owner) for owner in owners for row in owner.requests(limit=500) if row.restored]
-    for _, id, owner in sorted(latest, key=lambda found: -found[0]):
-        told = owner.why(id)
-        if told and told.blocks:
-            return id
-    raise click.ClickException("no request got a block yet; `lantern why ID` explains any request")
+    latest = [found for owner in owners if (found := owner.last_restored())]
+    if not latest:
+        raise click.ClickException("no request got a block yet; `lantern why ID` explains any request")
+    return max(latest, key=lambda found: found[1])[0]
 
 
 def _dry_run(settings: Settings, body: bytes, tenant: str | None, session: str | None) -> "Preview":
