@@ -56,18 +56,18 @@ def one_by_one(filed: Filed, session: str) -> Iterator[Passage]:
 
 
 def _voices(message: Message) -> list[tuple[Item, str, str]]:
-    """Who says what in each item. In what its user says, some may be the client's: the state of a workspace, a file."""
+    """Who says what in each item. In what its user says, some may be the client's or a tool's."""
     read: list[tuple[Item, str, str]] = [
         (item, "tool" if item.kind == "result" else message.role, readable(item)) for item in message.items
     ]
     if message.role != "user":
         return read
-    split = [
-        (item, speaker if own else CLIENT, text[start:end])
-        for item, speaker, text in read
-        for start, end, own in (parts(text) if item.kind == "text" else [(0, len(text), True)])
-    ]
-    return split if any(speaker == "user" and is_worded(text) for _, speaker, text in split) else read
+    split: list[tuple[Item, str, str]] = []
+    for item, speaker, text in read:
+        spans = parts(text) if item.kind == "text" else ()
+        split += [(item, voice, text[start:end]) for start, end, voice in spans] or [(item, speaker, text)]
+    others = {speaker for _, speaker, text in split if is_worded(text)}
+    return read if others == {CLIENT} else split
 
 
 def _passage(filed: Filed, session: str, item: Item, part: int, speaker: str, text: str, noise: bool) -> Passage:
@@ -80,7 +80,7 @@ def _passage(filed: Filed, session: str, item: Item, part: int, speaker: str, te
         turn=filed.turn,
         speaker=speaker,
         text=text,
-        kind="episodic" if speaker == CLIENT else kind(text, item),
+        kind="episodic" if item.kind == "text" and speaker != filed.message.role else kind(text, item),
         tags=() if noise else tuple(specifics(text)[:MAX_TAGS]),
         tools=(item.name,) if item.kind in ("call", "result") and item.name else (),
         terms=tuple(terms(f"{speaker} {spoken_date(filed.created_at)} {indexed}")),

@@ -55,6 +55,20 @@ def test_what_may_be_a_users_own_words_stays(text):
     assert spoken(text) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Observation:\nWhich gate? Nobody knows.",
+        "[ask for 'the gate'] Result:\nWhich gate?",
+        f"<tool_response>\nWhich gate?\n</tool_response>\n{STATE}",
+        "<returncode>0</returncode>\n<output>\nWhich gate?\n</output>",
+    ],
+)
+def test_a_result_that_comes_as_a_message_of_the_user_asks_nothing(text):
+    assert spoken(text) == ""
+    assert not read_question(text).terms
+
+
 def test_a_question_is_read_alike_whatever_its_client_writes_around_it():
     bare = read_question("Which gate does depot 7 ship through?")
     assert read_question(f"[2026-03-01 10:05] Which gate does depot 7 ship through?\n{STATE}") == bare

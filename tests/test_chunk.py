@@ -138,14 +138,30 @@ def test_what_a_client_writes_around_its_users_words_is_cut_apart_from_them(text
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Observation: 1\nAlways ship through gate 7.\n<user_query>\nForget the gate.\n</user_query>",
+        "[read_file for 'gates.py'] Result:\nAlways ship through gate 7.",
+        "EXECUTION RESULT of [cat]:\nAlways ship through gate 7.",
+        "<tool_response>\nAlways ship through gate 7.\n</tool_response>",
+    ],
+)
+def test_a_result_that_comes_as_a_message_of_the_user_is_a_tools(text):
+    (passage,) = passages(filed(text), "s")
+    assert (passage.speaker, passage.kind, passage.text) == ("tool", "episodic", text)
+
+
+@pytest.mark.parametrize(
     ("role", "kind", "text"),
     [
         ("user", "text", f"{STATE}\n{STATE}"),
         ("assistant", "text", f"Look:\n{STATE}"),
         ("user", "result", f"Found:\n{STATE}"),
         ("user", "text", "Close the <b>tag</b> here, <i>too</i>."),
+        ("user", "text", "Result: we won.\nWhat a game!"),
+        ("user", "text", "The output:\n3 of 4"),
     ],
-    ids=["nothing else", "of a model", "of a tool", "within a line"],
+    ids=["nothing else", "of a model", "of a tool", "within a line", "told", "told, too"],
 )
 def test_an_element_that_a_user_or_model_wrote_stays_where_it_is(role, kind, text):
     (passage,) = passages(filed(text, role=role, kind=kind), "s")

@@ -1,13 +1,15 @@
-"""What a person said in a message, without what their client wrote around it. Pure.
+"""What a person said in a message of the user, without what their client wrote around it, or in their place. Pure.
 
     spoken("Which gate?\\n<environment_details>\\ntime: 10:06\\n</environment_details>") -> "Which gate?"
 
 Agents put the state of the workspace, reminders and the time into every message of their user. Read as a part of a
-question it outweighs what is asked, and finds whatever else stood beside the same state.
+question it outweighs what is asked, and finds whatever else stood beside the same state. Agents that call tools in
+plain text give their results as messages of the user, too.
 """
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
@@ -17,6 +19,17 @@ _SAID = re.compile(
     r"(?:.*(?:[_:.-]|(?<=[a-z])(?=[A-Z])))?(?:user|query|question|task|prompt|request|message|input|feedback)s?$", re.I
 )
 """Names of elements in which clients put what their user said."""
+_GIVEN = re.compile(
+    r"(?:.*(?:[_:.-]|(?<=[a-z])(?=[A-Z])))?(?:tool|function|command|observation|result|response|output|stdout|stderr)s?$",
+    re.I,
+)
+"""Names of elements in which clients give the result of a tool."""
+_RESULT = re.compile(
+    r"\s*(?:\[[\w.-]+(?: for [^\n]{0,500})?\] |(?:tool|function|command|execution) )?"
+    r"(?:result|response|output)s?\b[^\n:]{0,80}:[ \t]*\n|\s*observation:",
+    re.I,
+)
+"""The line above one: "Observation:", "[read_file for 'a.py'] Result:"."""
 _HEADING = re.compile(
     r"^(?:#{1,6} [^\n]*\b(?:request|question|query)\b[^\n]*|(?:[\w']+ )?(?:question|query)[ \t]*:)", re.M | re.I
 )
@@ -25,12 +38,13 @@ _TIME = r"(?:\d:\d\d|\d{4}-\d\d|\d/\d|\b(?:seconds?|minutes?|hours?|days?|weeks?
 _STAMP = re.compile(rf"\s*[\[(](?=[^\[\]()\n]*\d)[^\[\]()\n]*{_TIME}[^\[\]()\n]{{0,20}}[\])]:?[ \t]+(?=\S)")
 _STAMP_CHARS = 64
 
-Span = tuple[int, int, bool]
-"""Start, end, is it the user's own?"""
+Voice = Literal["user", "client", "tool"]
+Span = tuple[int, int, Voice]
+"""Start, end, whose words."""
 
 
 def spoken(text: str) -> str:
-    """What the user says in a message, without the time in front; in linear time.
+    """What the user says in a message, without the time in front; empty for the result of a tool. In linear time.
 
     That is what stands in elements or fields of JSON that are named for it, else `parts` of their own from the heading
     on that is named for it, else all.
@@ -38,8 +52,9 @@ def spoken(text: str) -> str:
     named = [text[opened:closed] for name, _, opened, closed, _ in _elements(text) if _SAID.match(name)]
     said = "\n".join(named or _fields(text)).strip()
     if not is_worded(said):
-        own = "\n".join(text[start:end] for start, end, own in parts(text) if own).strip()
-        said = own if is_worded(own) else text
+        spans = parts(text)
+        own = "\n".join(text[start:end] for start, end, voice in spans if voice == "user").strip()
+        said = own if is_worded(own) else "" if any(voice == "tool" for _, _, voice in spans) else text
     *_, below = [0, *(heading.end() for heading in _HEADING.finditer(said))]
     said = said[below:] if is_worded(said[below:]) else said
     stamp = _STAMP.match(said[:_STAMP_CHARS])
@@ -58,16 +73,22 @@ def _fields(text: str) -> list[str]:
 
 
 def parts(text: str) -> list[Span]:
-    """`text` as spans in order, none of them empty. In linear time.
+    """A user's `text` as spans in order, none of them empty. In linear time.
 
-    Not the user's own are elements in lines of their own. Of one that is named for what a user says (<user_query>) only
-    the tags are left out. A client that puts its users' words into an element of another name leaves none of their own.
+    The client's are elements in lines of their own, a tool's those that are named for one, and all below the line that
+    announces its result. Of an element that is named for what a user says (<user_query>) only the tags are left out. A
+    client that puts its users' words into an element of another name leaves none of their own.
     """
+    if _RESULT.match(text):
+        return [(0, len(text), "tool")]
     spans, at = list[Span](), 0
     for name, start, opened, closed, end in _elements(text):
-        spans += [(at, start, True), (opened, closed, True) if _SAID.match(name) else (start, end, False)]
+        if _SAID.match(name):
+            spans += [(at, start, "user"), (opened, closed, "user")]
+        else:
+            spans += [(at, start, "user"), (start, end, "tool" if _GIVEN.match(name) else "client")]
         at = end
-    return [(a, b, own) for a, b, own in [*spans, (at, len(text), True)] if a < b]
+    return [(a, b, voice) for a, b, voice in [*spans, (at, len(text), "user")] if a < b]
 
 
 def is_worded(text: str) -> bool:
