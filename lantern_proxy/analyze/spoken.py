@@ -29,7 +29,7 @@ _RESULT = re.compile(
     r"(?:result|response|output)s?\b[^\n:]{0,80}:[ \t]*\n|\s*observation:",
     re.I,
 )
-"""The line above one: "Observation:", "[read_file for 'a.py'] Result:"."""
+"""The line above one: "Observation:", "[read_file for 'a.txt'] Result:"."""
 _HEADING = re.compile(
     r"^(?:#{1,6} [^\n]*\b(?:request|question|query)\b[^\n]*|(?:[\w']+ )?(?:question|query)[ \t]*:)", re.M | re.I
 )
