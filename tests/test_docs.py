@@ -191,11 +191,11 @@ def test_the_walk_leads_where_it_says(kept):
         def tried() -> dict:
             return httpx.post(f"{url}/lantern/api/why", json=asked | {"tenant": passage["tenant"]}).json()
 
-        assert "5432" in json.dumps(tried()["blocks"])
+        assert any("5432" in block["text"] for block in tried()["blocks"])
         request = run("why", "last")[0]["request"]["id"]
         run("feedback", request, str(passage["passage"]), "wrong")
         after = tried()
-        assert "5432" not in json.dumps(after["blocks"])
+        assert not any("5432" in block["text"] for block in after["blocks"])  # its figures may have these digits
         assert [(each["passage"], each["why"]) for each in after["refused"]] == [(passage["passage"], "marked wrong")]
         assert httpx.get(f"{url}/lantern/ui").status_code == 200
         metrics = httpx.get(f"{url}/lantern/metrics").text
