@@ -195,6 +195,16 @@ def test_status_and_doctor_find_the_proxy_of_this_archive_at_whatever_port_and_t
     assert "not running" in lantern("status", "--archive", served).output
 
 
+def test_doctor_does_not_call_a_proxy_old_that_keeps_its_version_for_the_admin(lantern, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "token").write_text("ab" * 32)
+    closed = f"access: {{admin: token, admin_token_file: {tmp_path / 'token'}}}\n"
+    with Upstream() as upstream, process(config_for(upstream, tmp_path / "other"), more=closed) as (_, url):
+        found = rows(lantern("doctor", "--offline", "--json", "--archive", str(tmp_path / "other/lantern.db")))
+        (told,) = [each for each in found if each["name"] == "proxy"]
+        assert (told["state"], told["detail"].startswith(f"runs at {url}: ok")) == ("ok", True)
+
+
 @pytest.mark.parametrize(
     "command",
     [["status"], ["sessions"], ["show", "chat-one", "--passages"], ["search", "listener"]],

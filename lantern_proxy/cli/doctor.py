@@ -215,13 +215,16 @@ def _proxy(config: Config) -> Iterator[Diagnosis]:
     if told is None:
         yield Diagnosis("proxy", "ok", f"none runs at port {config.server.port}; `lantern serve` starts one")
         return
-    running = f"version {told.get('version')} runs for {told.get('uptime_s', 0):,.0f} s at {told['url']}"
+    if "version" not in told:  # access.admin is `token`
+        yield Diagnosis("proxy", "ok", f"runs at {told['url']}: {told['status']}; it tells more with the admin token")
+        return
+    running = f"version {told['version']} runs for {told.get('uptime_s', 0):,.0f} s at {told['url']}"
     if other := _other_archive(told, config):
         remedy = "name that one with --archive, or start another `lantern serve` with this one"
         yield Diagnosis("proxy", "warn", f"{running}, but with another archive, {other}", remedy)
         return
-    yield Diagnosis("proxy", "ok", f"{running}: {told.get('status')}")
-    if (ours := _installed()) != told.get("version"):
+    yield Diagnosis("proxy", "ok", f"{running}: {told['status']}")
+    if (ours := _installed()) != told["version"]:
         yield Diagnosis("proxy", "warn", f"the installed version is {ours}", "restart the proxy")
     if not (told.get("archive") or {}).get("ok", True):
         yield Diagnosis("proxy", "bad", "it cannot use its archive; answers pass, nothing is kept", "see its log")
