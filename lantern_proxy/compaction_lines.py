@@ -13,8 +13,9 @@ _LEAST_CHARS = 8
 """What is shorter may stand anywhere."""
 _NAME_CHARS = 40
 """Between two lines of a text that is written into another stands who speaks, or nothing."""
-_PLACES = 100
-"""At so many places at most the first line is looked for."""
+_PLACES, _MORE_LINES = 100, 20_000
+"""At so many places at most the first line is looked for; and how many lines may be found in vain behind it, beyond
+those of the text itself."""
 
 
 def stands_in(whole: str, text: str, *, notes: bool) -> bool:
@@ -25,11 +26,15 @@ def stands_in(whole: str, text: str, *, notes: bool) -> bool:
     if plain(text) in whole:
         return True
     lines = [line for line in map(plain, text.splitlines()) if line]
-    chars = 0
+    left = len(lines) + _MORE_LINES
     for at in islice(_found(whole, lines[0]), _PLACES) if lines else ():
-        last, end = _run(whole, lines, at)
-        chars = max(chars, end - at if notes or last == len(lines) else 0)
-    return chars >= _LEAST_CHARS
+        count, end = _run(whole, lines, at)
+        if end - at >= _LEAST_CHARS and (notes or count == len(lines)):
+            return True
+        left -= count
+        if left < 0:
+            break
+    return False
 
 
 def _found(whole: str, line: str) -> Iterator[int]:

@@ -5,6 +5,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Thread
+from threading import enumerate as enumerate_threads
 
 import pytest
 from click.testing import CliRunner
@@ -18,6 +19,7 @@ from lantern_proxy.bench import start
 from lantern_proxy.cli import opening
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.restore import scope as restore_scope
+from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, large_scopes, make_snapshot, open_ahead, that_fit
@@ -96,6 +98,24 @@ def test_a_restore_that_comes_while_a_scope_is_opened_gets_what_there_is(archive
     scope = scopes.use(ALL, 1.0)
     assert state(scope) == state(opened(archive))
     scope.release()
+    scopes.close()
+
+
+@native
+def test_what_came_since_a_snapshot_is_taken_in_slice_by_slice(archive, few, monkeypatch):
+    make_snapshot(archive, ALL, lambda _: None)
+    write(archive, 150, 600)
+    monkeypatch.setattr(restore_scope, "STEP", 10)
+    scopes, held = Scopes(), []
+    scope = scopes.use(ALL, 1.0)
+    assert not scope.catch_up(archive, time.monotonic()), "there is no time to read the snapshot"
+    monkeypatch.setattr(restore_scopes.time, "sleep", lambda _: held.append(len(scope)))
+    scopes.finish(scope, archive)
+    scope.release()
+    for thread in enumerate_threads():
+        if thread.name == "lantern-open":
+            thread.join(10)
+    assert (held[0], held[-1]) == (280, 720)
     scopes.close()
 
 

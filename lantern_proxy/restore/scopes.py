@@ -1,7 +1,6 @@
 """The scopes that are held open, of all tenants together: found, opened in the background, kept beside the archive."""
 
 import logging
-import math
 import threading
 import time
 from collections import OrderedDict
@@ -159,8 +158,8 @@ def _open_rest(scope: Scope, archive: Archive) -> None:
             try:
                 if scope.closed:
                     return
-                # Reading a snapshot cannot be cut in slices; then it takes what it takes.
-                done = scope.catch_up(archive, time.monotonic() + SLICE_S if len(scope) else math.inf)
+                # reading a snapshot cannot be cut in slices
+                done = scope.catch_up(archive, time.monotonic() + SLICE_S) if len(scope) else scope.step(archive)
                 if done:
                     scope.opening = False
             finally:
