@@ -15,8 +15,11 @@ from lantern_proxy.archive.snapshots import folder
 from lantern_proxy.bm25 import BUILT
 from lantern_proxy.restore import scope as restore_scope
 from lantern_proxy.restore import snapshots
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, keep
+from lantern_proxy.signals_late import DIM, Asked
 from lantern_proxy.turn import Passage
 
 native = pytest.mark.skipif(not BUILT, reason="the numpy twin makes no snapshots")
@@ -277,3 +280,17 @@ def test_what_was_forgotten_is_in_no_file_and_no_kept_scope(archive, few):
     assert not keep(scope, archive)
     assert opened(archive).kept == 0
     assert len(opened(archive)) == 150
+
+
+def test_token_vectors_that_cannot_be_read_are_told_of(archive):
+    class Embedder:
+        recipe = "r"
+
+    write(archive, 0, 5)
+    scope = opened(archive)
+    ask = Ask(tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=math.inf)
+    dense = Dense(archive, Embedder(), wanted=True)
+    archive.close()
+    assert dense.late(scope, Asked(np.eye(1, DIM, dtype=np.float32), ("gadget3",)), [3], ask) is None
+    assert ask.notes == ["late:failed"]
+    dense.close()

@@ -103,8 +103,9 @@ class Dense:
         self.breaker.record(now < ask.deadline, now)
         return found
 
-    def late(self, scope: Scope, asked: Asked, rows: Sequence[int]) -> Matches | None:
-        """The question word by word against the entries at `rows`; None: nothing to compare."""
+    def late(self, scope: Scope, asked: Asked, rows: Sequence[int], ask: "Ask") -> Matches | None:
+        """The question word by word against the entries at `rows`. None: nothing to compare, or it failed, see
+        ask.notes."""
         weights = np.array([_idf(scope, word) for word in asked.words])
         used = weights > 0
         if self._embedder is None or not used.any():
@@ -112,6 +113,7 @@ class Dense:
         try:
             passages = scope.tokens(self._archive, rows, self._embedder.recipe)
         except ArchiveError:
+            ask.notes.append("late:failed")
             return None
         if not any(map(len, passages)):
             return None

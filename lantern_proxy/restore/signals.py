@@ -75,7 +75,7 @@ def gather(
         fusion.add("speaker", scores, worth * float(scores.std()))
     matched = None
     if meaning is not None and meaning.asked is not None and fusion.wants("late") and not ask.late():
-        matched = _late(scope, dense, meaning.asked, fusion.total)
+        matched = _late(scope, dense, meaning.asked, fusion.total, ask)
     _over_the_best(fusion, scope, question, matched, ask.now)
     cosines = meaning.cosines if meaning else None
     total = fusion.total
@@ -165,10 +165,10 @@ def _near(scope: Scope, scores: Floats, shares: Sequence[float]) -> Floats:
     return smooth(scores, scope.places, shares=shares, openness=scope.openness)
 
 
-def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats) -> Matched | None:
+def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -> Matched | None:
     """The best by everything else, word by word; None: nothing to compare."""
     rows = np.sort(best(total, LATE_POOL))
-    found = dense.late(scope, asked, rows.tolist())
+    found = dense.late(scope, asked, rows.tolist(), ask)
     if found is None:
         return None
     scores = np.zeros(len(scope))
