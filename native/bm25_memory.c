@@ -210,7 +210,7 @@ void bm25_free_pool(pool *home) {
 /* ---- what a search may look at: the writer leaves the last few states behind ---- */
 
 void bm25_publish(core *c) {
-    uint64_t *const state = (uint64_t *)c->snapshots[(c->version + 1) % SNAPSHOTS];
+    SHARED uint64_t *const state = c->snapshots[(c->version + 1) % SNAPSHOTS];
     release(state, c->now.n | (uint64_t)c->now.n_live << 32);
     release(state + 1, c->now.total_length);
     release(state + 2, (uint64_t)c->now.n_removed);
@@ -220,7 +220,7 @@ void bm25_publish(core *c) {
 snapshot bm25_look(core *c) {
     for (;;) {
         const uint64_t version = acquire(&c->version);
-        uint64_t *const state = (uint64_t *)c->snapshots[version % SNAPSHOTS];
+        SHARED uint64_t *const state = c->snapshots[version % SNAPSHOTS];
         const uint64_t counts = acquire(state), total_length = acquire(state + 1), removed = acquire(state + 2);
         if (acquire(&c->version) - version < SNAPSHOTS - 1)
             return (snapshot){(uint32_t)counts, (uint32_t)(counts >> 32), (uint32_t)removed, total_length};

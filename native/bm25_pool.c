@@ -104,7 +104,7 @@ void bm25_learn(bounds *b, size_t k) {
     const float sum = reached * b->scale / SLACK;
     if (k == b->s->k) b->sure = reached;
     if (reached <= b->reach) return;
-    b->reach = reached, b->least = (uint16_t)(sum < 1 ? 1 : sum);
+    b->reach = reached, b->least = (uint16_t)(sum < 1 ? 1 : sum < UINT16_MAX ? sum : UINT16_MAX);
     if (k < b->s->k) b->hoped = reached;
 }
 

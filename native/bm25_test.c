@@ -361,6 +361,8 @@ int main(int n_arguments, char **arguments) {
         test_kernels_and_ways_agree_bit_for_bit(seed, 4000, 0, 2, 1.2, 0.75);
         test_kernels_and_ways_agree_bit_for_bit(seed, 1500, 1, 9, 0, 0.4);
         test_kernels_and_ways_agree_bit_for_bit(seed, 1500, 0, 9, 2, 1);
+        test_kernels_and_ways_agree_bit_for_bit(seed, 4000, 0, 0, 1e36, 0.4); /* scores hardly above FLT_MIN */
+        test_kernels_and_ways_agree_bit_for_bit(seed, 4000, 0, 0, 1e12, 1); /* far apart */
     }
     test_a_hope_that_fails_costs_no_result();
     test_running_out_of_memory_changes_nothing();

@@ -6,6 +6,13 @@
 
 enum { MOST_SUM = 60000, AIM = 180 };
 
+static const float MOST_SCALE = 1e30f; /* scores may be hardly above FLT_MIN, and what is infinite is no bound */
+
+static float scale_for(float sum, float score) { return sum < MOST_SCALE * score ? sum / score : MOST_SCALE; }
+
+/* x as an integer, `most` when it is larger or no number: a term may be worth any multiple of the threshold. */
+static int32_t at_most(float most, float x) { return (int32_t)(x < most ? x : most); }
+
 static float most_of(const search *s, const view *v) { return v->gain * v->most_tf / (v->most_tf + s->a) * SLACK; }
 
 /* Put the views with columns into groups, the one worth most beside the one worth least and so on, and find the scale
@@ -31,7 +38,7 @@ void bm25_scale(bounds *b) {
     }
     b->n_groups = (n + A_GROUP - 1) / A_GROUP;
     for (size_t g = 0; g < b->n_groups; g++) b->groups[g].n = n - g * A_GROUP < A_GROUP ? n - g * A_GROUP : A_GROUP;
-    b->scale = (float)MOST_SUM / total;
+    b->scale = scale_for(MOST_SUM, total);
     if (worst > 0 && 253 < b->scale * worst) b->scale = 253 / worst;
 }
 
@@ -45,12 +52,12 @@ void bm25_weigh_lengths(bounds *b) {
 void bm25_price_codes(const bounds *b, const view *v, uint16_t *worth) {
     const float gain = v->gain * SLACK * b->scale, many = gain * v->most_tf;
     for (int count = 1; count < MANY; count++, worth += 64)
-        for (int i = 0; i < 64; i++) worth[i] = (uint16_t)(int32_t)(gain * b->share[count - 1][i] + 1);
+        for (int i = 0; i < 64; i++) worth[i] = (uint16_t)at_most(UINT16_MAX, gain * b->share[count - 1][i] + 1);
     if (!v->n_rare) { /* no document has so many */
         memset(worth, 0, 64 * sizeof *worth);
         return;
     }
-    for (int i = 0; i < 64; i++) worth[i] = (uint16_t)(int32_t)(many / (v->most_tf + b->norm[i]) + 1);
+    for (int i = 0; i < 64; i++) worth[i] = (uint16_t)at_most(UINT16_MAX, many / (v->most_tf + b->norm[i]) + 1);
 }
 
 static void narrow(const uint16_t *worth, uint8_t *byte_worth) {
@@ -72,8 +79,7 @@ void bm25_price_cells(const bounds *b, const price *p, const column *k, uint8_t 
     for (int i = 0; i < CELLS; i++) {
         const int32_t empty = -(least[i] == UINT32_MAX);
         const float length = (float)((int32_t)least[i] & ~empty);
-        const int32_t most = (int32_t)(p->gain[i] / (p->tf[i] + (a + c * length)) + 1) & ~empty;
-        worth[i] = (uint8_t)(most < UINT8_MAX ? most : UINT8_MAX);
+        worth[i] = (uint8_t)(at_most(UINT8_MAX, p->gain[i] / (p->tf[i] + (a + c * length)) + 1) & ~empty);
     }
 }
 
@@ -83,7 +89,7 @@ void bm25_rescale(bounds *b) {
     const float old = b->scale;
     float total = 0;
     for (size_t i = 0; i < s->n_views; i++) total += most_of(s, s->views + i);
-    b->scale = b->reach > FLT_MIN ? AIM / b->reach : (UINT8_MAX - (float)s->n_views) / total;
+    b->scale = b->reach > FLT_MIN ? scale_for(AIM, b->reach) : scale_for(UINT8_MAX - (float)s->n_views, total);
     for (size_t i = 0; i < b->n_done + b->n_pool; i++) {
         uint64_t *const at = i < b->n_done ? b->done + i : b->pool + (i - b->n_done);
         const float sum = ceilf((float)(*at >> 32) * (b->scale / old) * SLACK);

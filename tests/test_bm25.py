@@ -224,6 +224,23 @@ def test_ways_agree_bit_for_bit_where_columns_bounds_and_chunks_come_into_play()
         index.close()
 
 
+@pytest.mark.parametrize(("n", "k1", "b"), [(28_089, 0.9, 0.4), (20_000, 1e9, 1), (20_000, 1e36, 0.4)])
+def test_a_rare_term_beside_one_that_almost_all_documents_have_finds_its_document(n, k1, b):
+    """It is worth any multiple of the k-th best score: here more than 2^16, 2^31, and almost what floats hold."""
+    results = []
+    for kernel, way in WAYS:
+        with Index(k1=k1, b=b, kernel=kernel) as index:
+            if kernel != "numpy":
+                index._engine.choose(way)
+            for doc_id in range(20):
+                index.add(doc_id, ["a"])
+            index.add_lines(range(20, n), [0] * (n - 20), [b"a" + 60 * b"\nb"] * (n - 20))
+            index.add(n, ["rare", "x"])
+            results.append(bits(index.search(["a", "rare"], 10)))
+    assert results[0][0][0] == n
+    assert all(result == results[0] for result in results)
+
+
 def agree_on_queries(indexes, draw, words, n):
     for k, allow, since in [
         (10, None, None), (100, None, None), (10, None, n * 0.9), (10, draw.integers(0, n, 5), None),
