@@ -30,8 +30,9 @@ class Mapped:
     file: FileIO
 
     def let_go(self) -> None:
-        """When nobody looks at `data` any more. What was removed meanwhile is overwritten by the last of these."""
-        if fcntl is None:
+        """When nobody looks at `data` any more; twice is allowed. What was removed meanwhile is overwritten by the last
+        of these."""
+        if self.file.closed or fcntl is None:  # let go of before, or read into memory
             return
         with contextlib.suppress(OSError), self.file as file:
             fcntl.flock(file, fcntl.LOCK_UN)  # before it looks: remove() marks before it tries for the lock

@@ -8,12 +8,10 @@ trained on is the user's, and nothing is shipped.
 """
 
 import json
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -129,11 +127,12 @@ def load(path: Path, known: Sequence[str]) -> Model:
             if meta["version"] != VERSION:
                 raise LightError(f"{path}: is of version {meta['version']}, not {VERSION}; train it again")
             arrays: dict[str, Any] = {name: np.ascontiguousarray(data[name], kind) for name, kind in _ARRAYS.items()}
-            trees = Trees(features=tuple(meta["features"]), depth=int(meta["depth"]), **arrays)
+            features = tuple(map(str, meta["features"]))
+            trees = Trees(features=features, depth=int(meta["depth"]), **arrays)
             model = Model(trees, Linear(*(np.ascontiguousarray(data[name], np.float64) for name in _OF_LINEAR)))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error) as error:
-        if isinstance(error, LightError):
-            raise
+    except LightError:
+        raise
+    except Exception as error:  # zipfile, zlib and numpy have a dozen kinds for what is damaged
         raise LightError(f"{path}: is no model of `lantern train reranker` ({error}); train one") from None
     _check(model, path, known)
     return model
@@ -148,8 +147,10 @@ def _check(read: Model, path: Path, known: Sequence[str]) -> None:
     if parts is None or not np.isfinite(parts).all() or not linear.spread.all():
         raise LightError(f"{path}: its weights are damaged; train it again")
     nodes = len(model.column)
-    inside = all(len(part) == nodes for part in (model.threshold, model.left, model.right, model.value))
-    pointers = np.concatenate([model.roots, model.left, model.right])
+    inside = all(
+        part.shape == (nodes,) for part in (model.column, model.threshold, model.left, model.right, model.value)
+    )
+    pointers = np.concatenate([part.ravel() for part in (model.roots, model.left, model.right)])
     if not inside or not 0 <= model.depth < nodes or pointers.min() < 0 or pointers.max() >= nodes:
         raise LightError(f"{path}: its trees are damaged; train it again")
     if model.column.min() < 0 or model.column.max() >= len(model.features):

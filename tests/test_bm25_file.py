@@ -1,5 +1,6 @@
 """Snapshots: equal to what was kept, and refused, never believed, when a byte of them is wrong."""
 
+import errno
 import os
 import random
 import stat
@@ -189,6 +190,31 @@ def test_a_snapshot_of_something_else_is_none(tmp_path, archive, scope):
     assert bm25_file.read(tmp_path / "absent", archive="archive", scope="scope") is None
 
 
+@maps
+def test_a_damaged_snapshot_is_none_where_files_cannot_be_locked(tmp_path, monkeypatch):
+    """As on some network file systems: such a file is read into memory."""
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    path = tmp_path / "x"
+    bm25_file.write(path, snapshot_of(DOCUMENTS))
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    assert same(opened(path), snapshot_of(DOCUMENTS).index)
+    assert bm25_file.read(path, archive="other", scope="scope") is None
+    path.write_bytes(path.read_bytes()[:-1])
+    assert bm25_file.read(path, archive="archive", scope="scope") is None
+
+
+@maps
+def test_columns_of_one_snapshot_with_the_index_of_another_are_none(tmp_path):
+    path = tmp_path / "x"
+    bm25_file.write(path, snapshot_of(DOCUMENTS))
+    whole, dumped = path.read_bytes(), snapshot_of(DOCUMENTS).index.dump()
+    path.write_bytes(whole.removesuffix(dumped) + snapshot_of(DOCUMENTS[:2]).index.dump())
+    assert bm25_file.read(path, archive="archive", scope="scope") is None
+
+
 def opened(path: Path) -> Index:
     found = bm25_file.read(path, archive="archive", scope="scope")
     assert found is not None
@@ -338,7 +364,7 @@ def test_a_head_that_is_no_json_object_is_refused(kept):
         b"[" * 9999,
     ):
         crc = zlib.crc32(head)
-        data = struct.pack("<8sIIII", b"LNTRSNAP", 3, len(head), 0, crc) + head + Index().dump()
+        data = struct.pack("<8sIIII", b"LNTRSNAP", bm25_file._VERSION, len(head), 0, crc) + head + Index().dump()
         assert bm25_file.unpack(data, archive="archive", scope="scope") is None
 
 

@@ -1,5 +1,6 @@
 """Signals one by one: speakers, dates, form, late interaction, and the trees that weigh them."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
@@ -254,10 +255,49 @@ def test_a_model_that_cannot_be_used_says_why(tmp_path):
         rerank_light.save(Model(replace(trees, **fault), linear), tmp_path / "m.npz", {})
         with pytest.raises(LightError, match="trees are damaged"):
             rerank_light.load(tmp_path / "m.npz", ("a", "b", "noise"))
+    for fault in (
+        {name: getattr(trees, name).reshape(-1, 1)[:, :0]} for name in ("column", "threshold", "left", "value")
+    ):
+        rerank_light.save(Model(replace(trees, **fault), linear), tmp_path / "m.npz", {})  # as long as it should be
+        with pytest.raises(LightError, match="trees are damaged"):
+            rerank_light.load(tmp_path / "m.npz", ("a", "b", "noise"))
     for fault in ({"weight": linear.weight[:-1]}, {"mean": linear.mean * np.nan}, {"spread": linear.spread * 0}):
         rerank_light.save(Model(trees, replace(linear, **fault)), tmp_path / "m.npz", {})
         with pytest.raises(LightError, match="weights are damaged"):
             rerank_light.load(tmp_path / "m.npz", ("a", "b", "noise"))
+
+
+def test_a_damaged_model_file_is_refused_whatever_the_damage(tmp_path):
+    path, pick = tmp_path / "m.npz", np.random.default_rng(2)
+    ones = np.ones(5)
+    rerank_light.save(Model(forest(4), rerank_linear.Linear(ones, ones, ones)), path, {})
+    whole, refused = path.read_bytes(), 0
+    damaged = [whole[:size] for size in (0, 1, 100, len(whole) // 2, len(whole) - 1)]
+    for _ in range(1_500):
+        flipped = bytearray(whole)
+        for place in pick.integers(len(whole), size=3):
+            flipped[place] = pick.integers(256)
+        damaged.append(bytes(flipped))
+    for data in damaged:
+        path.write_bytes(data)
+        try:
+            assert rerank_light.load(path, tuple("abcde")).features == tuple("abcde")
+        except LightError:
+            refused += 1
+    assert refused > 1_000
+
+
+@pytest.mark.parametrize("told", [None, 3, [], {"version": 3, "features": 3}, {"features": [[1]] * 5, "depth": 1e400}])
+def test_a_model_file_that_tells_something_else_of_itself_is_refused(tmp_path, told):
+    ones = np.ones(5)
+    rerank_light.save(Model(forest(4), rerank_linear.Linear(ones, ones, ones)), tmp_path / "m.npz", {})
+    with np.load(tmp_path / "m.npz") as kept:
+        arrays = dict(kept)
+    if isinstance(told, dict):
+        told = {"version": rerank_light.VERSION, "depth": 1} | told
+    np.savez(tmp_path / "m.npz", **arrays | {"meta": np.array(json.dumps(told))})
+    with pytest.raises(LightError, match=r"train it again|train one"):
+        rerank_light.load(tmp_path / "m.npz", tuple("abcde"))
 
 
 def test_a_sum_is_learned_from_questions_with_evidence_and_leaves_out_what_never_varies():
