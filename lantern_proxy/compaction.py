@@ -273,7 +273,8 @@ def _compaction_item(request: Request, *, last: bool = False) -> int | None:
 def _first_kept_user(seen: Seen) -> int | None:
     """The first kept text of a user at which the beginning that providers cache ends, since what followed is gone.
 
-    Where that is the last before the gap it is the anchor itself: what a client pins there outlives the next cut.
+    Where that is the last before the gap it is the anchor itself: what a client pins there outlives the next cut. Where
+    an agent is at work and no text of a user is left, the last message is it.
     """
     messages = seen.request.messages
     same = [(a, seen.new[b].at) for a, b in seen.pairs if seen.old[a].item.print == seen.new[b].item.print]
@@ -284,7 +285,9 @@ def _first_kept_user(seen: Seen) -> int | None:
     if spots:
         return min(spots)
     spoken = _first_spoken(seen.request, max(0, cached))
-    return cached if spoken is None and cached >= 0 else spoken
+    if spoken is not None:
+        return spoken
+    return cached if cached >= 0 else len(messages) - 1
 
 
 def _first_spoken(request: Request, start: int = 0) -> int | None:

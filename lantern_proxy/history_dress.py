@@ -4,7 +4,7 @@ The arguments of a call as a text, JSON written anew, one field of it alone, a t
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -15,15 +15,19 @@ _MIN_CHARS = 8
 """Of letters and digits: what is shorter must be equal."""
 _MOST_ADDED = 4
 """An answer may be shown with so many times its own letters around it; what has more around it only quotes it."""
+_CALL_CHARS = 400
+"""What may stand around the id of a call where a client writes the call into a text: names of fields, of the tool."""
 _NO_WORD = re.compile(r"[\W_]+")
 
 
 def says_same(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
     """Is what the client shows the answer that the upstream produced, or all that is said in a part of it?
 
-    Prose that merely mentions what was passed to a tool is not.
+    Prose that merely mentions what was passed to a tool is not; a text that holds the ids of the calls is.
     """
     made, seen = [i for i in produced if i.kind in ("text", "call")], [i for i in shown if i.kind in ("text", "call")]
+    if _writes_calls(made, seen):
+        return True
     before, after = _words(made), _words(seen)
     if not before or not after:
         return False
@@ -32,6 +36,17 @@ def says_same(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
     prose = all(i.kind == "call" for i in made) and not any(_is_structured(i) for i in seen)
     quoted = sum(map(len, after)) > _MOST_ADDED * sum(map(len, before))
     return not prose and not quoted and _stands_in(before, after)
+
+
+def _writes_calls(made: Sequence[Item], seen: Sequence[Item]) -> bool:
+    """Do texts hold the minted id of each call that was produced, and not much more than what was said?"""
+    calls = [i for i in made if i.kind == "call"]
+    if not calls or any(i.kind != "text" for i in seen):
+        return False
+    whole = "\n".join(i.text for i in seen)
+    if len(whole) > _MOST_ADDED * sum(len(i.text) for i in made) + _CALL_CHARS * len(calls):
+        return False
+    return all(any(len(value) >= _MIN_CHARS and value in whole for value in i.ids) for i in calls)
 
 
 def strings_of(text: str) -> Iterator[str]:

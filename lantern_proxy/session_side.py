@@ -93,7 +93,7 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
         own = bool(session.system) or request.tools != session.tools or _says_nothing_new(request, said)
         return is_pasted(said, messages_of(request)) or (other and own and not _is_retold(known, session, request))
     if not other:
-        return _is_summary_call(request, session)
+        return _is_summary_call(request, session) or (share < 1 and _is_summary_of_rest(request, session, said))
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
         return not _is_retold(known, session, request)
     return request.tools != session.tools or _is_summary_call(request, session)
@@ -239,6 +239,22 @@ def _is_summary_call(request: Request, session: Session) -> bool:
     if other and not request.tools:
         said = f"{system_text(request)} {said}"
     return (len(said) >= _BY_HAND_CHARS or dropped or other) and _asked(said) * _CHARS_PER_WORD >= len(said)
+
+
+def _is_summary_of_rest(request: Request, session: Session, said: Mapping[str, str]) -> bool:
+    """Is the last thing said a short wish for a summary, in a request that lacks the beginning of the head?
+
+    It is a person's where a window has moved before. A wish behind a summary that was made for the session never is:
+    people do not see it.
+    """
+    spoken = [m for m in request.messages if m.role not in SYSTEM]
+    text = plain(spoken[-1].text) if len(spoken) > 1 and spoken[-1].role == "user" else ""
+    first = next((e.message for e in session.head if e.message.print and e.message.role not in SYSTEM), None)
+    if not text or first is None or any(m.print == first.print for m in spoken) or not holds_answer(session, request):
+        return False
+    told = [before for before, who in said.items() if who == "side" and len(before) >= SUMMARY_CHARS and before in text]
+    wish = text.rpartition(max(told, key=len))[2] if told else text
+    return (bool(told) or not session.lost) and len(wish) < _BY_HAND_CHARS and bool(_WISH.search(wish))
 
 
 def _count_asked(text: str) -> int:

@@ -672,6 +672,19 @@ def test_the_anchor_of_a_window_is_the_first_user_text_that_was_kept():
     assert held(step, step.verdict.anchor) == plain(chat.history[1]["content"])
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_a_window_that_leaves_nothing_but_a_call_and_its_result_has_its_block_behind_them(named):
+    chat = talk(Lab(), "en", named=named, tools=True, others=2)
+    call = called(chat.lab.call_id(), "read_file", path="zephyr.txt")
+    chat.lab.answer(chat.send([*chat.history, user("Read it, please.")]), call)
+    left = [call, result(call["tool_calls"][0]["id"], "The file is empty.")]
+    step = chat.send(left)
+    assert (step.event, step.session.id) == ("window", chat.session)
+    body = json.dumps({"messages": chat.wire(left)})
+    request = wire.read(body.encode())
+    assert place(request, step.verdict.anchor) == (len(request.messages) - 1, "after")
+
+
 # --- false alarms: nothing was lost --------------------------------------------------------------------------------
 
 

@@ -36,7 +36,16 @@ DRESSES: dict[str, Dress] = {
     "sections, only the last of them": lambda lab, s: (
         assistant(f"## reasoning\nThey ask for {s[:20]}\n## reply\n{s}\n## end"), assistant(s)),
     "wrapped in sections": lambda lab, s: (assistant(s), assistant(f"## reply\n{s}\n## end")),
+    "a call, written into a text with its id": lambda lab, s: _written(called(lab.call_id(), "Reply", text=f'"{s}\n')),
 }  # fmt: skip
+
+
+def _written(call: Wire) -> tuple[Wire, Wire]:
+    """The call, and a text that tells it in Python's words."""
+    told = [
+        each | {"function": {"arguments": json.loads(each["function"]["arguments"])}} for each in call["tool_calls"]
+    ]
+    return call, assistant(f"Calling tools:\n{told}")
 
 
 def talk(lab: Lab, dress: str, count: int, *, project: str = "zephyr", most: int = 1_000) -> tuple[Chat, list[Step]]:
@@ -117,6 +126,17 @@ def test_another_answer_to_the_same_question_is_another_conversation():
 def test_prose_that_mentions_what_a_tool_was_given_is_not_its_call():
     call = item("assistant", "call", '{"path": "gateway/retry.py"}', name="read_file", ids=["call_1"])
     assert not says_same([call], [item("assistant", "text", "I have read gateway/retry.py for you.")])
+
+
+def test_a_text_that_tells_much_besides_the_id_of_a_call_is_not_that_call():
+    call, counted = (
+        item("assistant", "call", '{"path": "gateway/retry.py"}', name="read_file", ids=(value,))
+        for value in ("call_0000001a", "1")
+    )
+    told = "Calling call_0000001a."
+    assert says_same([call], [item("assistant", "text", told)])
+    assert not says_same([call], [item("assistant", "text", f"{told} {'It went through the whole project. ' * 30}")])
+    assert not says_same([counted], [item("assistant", "text", "Step 1 is done, I think.")])
 
 
 @pytest.mark.parametrize(("a", "b", "same"), [

@@ -368,6 +368,35 @@ def test_a_summary_after_every_turn_is_a_side_call_and_no_compaction(chat):
     goes_on(chat)
 
 
+WISHES = ("Create a summary of the conversation above:", "Please summarise the messages above in a few words.")
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_short_wish_for_a_summary_of_what_a_client_left_of_the_history_is_a_side_call(wish):
+    chat = Chat(Lab(), system="")
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    step = chat.send([*chat.history[2:], user(wish)])
+    assert (step.event, step.link.session.id) == ("side", chat.session), step.link.why
+    summary = summary_of("zephyr", 4)
+    chat.lab.answer(step, assistant(summary))
+    chat.history = [{"role": "system", "content": f"Summary of the conversation so far: {summary}"}]
+    assert chat.turn("and what comes next?", "The review of it comes next.").event == "compacted"
+    chat.turn("And then?", "Then it is released, if nobody minds.")
+    more = f"This is the summary of the conversation so far: {summary}\n\nExtend it with the new messages: {wish}"
+    step = chat.send([*chat.history[3:], user(more)])
+    assert (step.event, step.link.session.id) == ("side", chat.session), step.link.why
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_summary_that_the_user_of_a_windowed_chat_wishes_for_is_no_side_call(wish):
+    chat = Chat(Lab(), system="")
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+        chat.history = chat.history[-6:]
+    assert chat.turn(wish, "There were some changes to the project.").event == "window"
+
+
 @pytest.mark.parametrize("same", [False, True], ids=["own system prompt", "the same system prompt"])
 def test_a_sub_agent_is_a_side_call_and_its_calls_stay_together(chat, same):
     prompt = "Explore the repository and report where the retry policy is configured and who calls it."
