@@ -52,8 +52,9 @@ from lantern_proxy.session_side import (
     is_title_call,
     messages_of,
     texts_of,
+    waits_for_result,
 )
-from lantern_proxy.turn import Identity, Item, Message, Request
+from lantern_proxy.turn import SYSTEM, Identity, Item, Message, Request
 
 __all__ = ["Known", "Link", "forget", "link", "remember"]
 
@@ -309,6 +310,9 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     told = teller_of(candidates, request, named=False)
     if told is not None:
         return Link(session=told, why="its history in one text")
+    answered = _last_answered(known, request, now)
+    if answered is not None:
+        return Link(session=answered, scanty=True, why="begins with its last answer")
     for session in candidates:
         said = known.said.get(session.id, {})
         other = not shows_system_of(session, request) or request.tools != session.tools
@@ -325,7 +329,30 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
             return Link(session=session, side=True, why="its texts stand together in one message")
         if is_delegated(known, session, request):
             return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
+    recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
+    waiting = waits_for_result(recent, request)
+    if waiting is not None:
+        return Link(session=waiting, side=True, why="a result that it waits for")
     return _by_words(known, request, weak, now)
+
+
+def _last_answered(known: Known, request: Request, now: float) -> Session | None:
+    """The only session that got the answer with which the request begins, just now, when no more is left of it.
+
+    A word or two: a window may leave no more. Under the same system prompt and tools nobody begins a chat with that.
+    """
+    spoken = [m for m in request.messages if m.role not in SYSTEM]
+    if len(spoken) != 2 or spoken[0].role != "assistant" or len(spoken[0].items) != 1 or spoken[1].role != "user":
+        return None
+    answer = spoken[0].items[0].print
+    holders = [known.sessions[sid] for sid in known.by_answer.get(answer, ())]
+    if len(holders) != 1 or not is_spoken_to(request.messages):
+        return None
+    (s,) = holders
+    same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
+    known_as = (s.system or s.tools) and s.turn > 1 and answer not in s.opening
+    last = s.head[-1].message.print == spoken[0].print
+    return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None
 
 
 def _extends(session: Session, request: Request) -> bool:

@@ -180,6 +180,21 @@ def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Req
     return any(result in text for text in messages_of(request) for result in results)
 
 
+def waits_for_result(sessions: Iterable[Session], request: Request) -> Session | None:
+    """The only session whose model called a tool that a request without tools names, and wants results of shorter.
+
+    Its client has a result shortened before anybody else sees it.
+    """
+    if request.tools or not _SHORTEN.search(system_text(request)[:_WISH_CHARS]):
+        return None
+    texts = " ".join(messages_of(request))
+    called = (
+        (s, i.name) for s in sessions if s.answered and s.api == request.api for i in s.head[-1].message.calls if i.name
+    )
+    found = {s.id: s for s, name in called if re.search(rf"\b{re.escape(name)}\b", texts)}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
 def is_delegated(known: Known, session: Session, request: Request) -> bool:
     """Is the first user text of this request a string that the session's model passed to a tool?
 

@@ -283,6 +283,19 @@ def test_a_result_that_shall_be_shortened_is_a_side_call_of_the_session_that_got
     goes_on(chat)
 
 
+@pytest.mark.parametrize(("waiting", "event"), [(1, "side"), (2, "new")])
+def test_a_result_that_its_client_has_shortened_first_is_a_side_call_of_the_only_session_that_waits(waiting, event):
+    lab = Lab()
+    chats = [another(Chat(lab), f"c{n}", tools=True) for n in range(waiting)]
+    for project, chat in zip(("amber", "zephyr"), chats, strict=False):
+        chat.turn(*turns(project, 1)[0])
+        lab.answer(chat.send([*chat.history, user("Read it.")]), called(lab.call_id(), "read_file", path="a.txt"))
+    system = {"role": "system", "content": "You are compressing tool call results, so that they take less space."}
+    step = lab.ask([system, user("Results:\nread_file\nretries = 4, backoff = 30 seconds, and the burst is 12")])
+    assert (step.event, step.session.parent in {chat.session for chat in chats}) == (event, event == "side")
+    assert lab.ask([system, user("Results:\nsend_mail\nIt was sent to 12 people at noon.")]).event == "new"
+
+
 @pytest.mark.parametrize("prompt", [FOLLOW_UP, TITLE_OF, GERMAN], ids=["follow-ups", "title", "German"])
 def test_a_task_about_the_pasted_conversation_is_a_side_call_of_it(chat, prompt):
     step = chat.lab.ask([user(prompt.format(talk=transcript(chat.history)))], headers=chat.headers)
@@ -517,6 +530,24 @@ def test_a_short_answer_that_another_session_got_too_does_not_link_a_new_convers
     step = another(chat).send(example)
     assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
     goes_on(chat)
+
+
+@pytest.mark.parametrize("tools", [False, True])
+def test_a_window_that_leaves_no_more_than_a_short_answer_stays_in_its_session(tools):
+    lab = Lab()
+    chats = [another(Chat(lab), f"c{n}", tools) for n in range(2)]
+    for project, chat in zip(("amber", "zephyr"), chats, strict=True):
+        for said, answer in turns(project, 3):
+            chat.turn(said, answer)
+    chat = chats[0]
+    chat.turn("Restart it, please.", "Done.")
+    left = chat.history[-1]
+    chat.history = [left]
+    step = chat.turn("And which port does it use?", "OK.")
+    assert (step.event, step.session.id) == ("window", chats[0].session), step.link.why
+    chats[1].turn("Is that fine with you?", "OK.")
+    assert another(chat, "c", tools).send([assistant("OK."), user("What can you do?")]).event == "new"
+    assert another(chat, "d", tools).send([assistant("Hello!"), user("What can you do?")]).event == "new"
 
 
 def test_texts_from_one_template_are_looked_for_once(monkeypatch):
