@@ -237,3 +237,14 @@ def continue_cli(job: Job) -> list[str]:
     env = {"CONTINUE_GLOBAL_DIR": str(folder), "CONTINUE_TELEMETRY_ENABLED": "0"}
     command = ["cn", "--config", str(config), "--auto", "-p"]
     return [job.run([*command, *(["--resume"] if i else []), line], env).strip() for i, line in enumerate(job.lines)]
+
+
+def shell_gpt(job: Job) -> list[str]:
+    """`sgpt --chat`, which keeps the newest six messages of a chat in a file."""
+    env = {
+        "OPENAI_API_KEY": "sk-dummy-sgpt", "API_BASE_URL": f"{job.url}/v1", "DEFAULT_MODEL": "scripted",
+        "CHAT_CACHE_LENGTH": "6", "CHAT_CACHE_PATH": f"{job.home}/tmp/chat", "OPENAI_USE_FUNCTIONS": "false",
+        "PRETTIFY_MARKDOWN": "false",
+    }  # fmt: skip
+    (job.home / ".config/shell_gpt").mkdir()
+    return [job.run(["sgpt", "--no-cache", "--chat", "talk", line], env).strip() for line in job.lines]

@@ -31,6 +31,11 @@ _DEEPAGENTS = (
     "deepagents@1.14.1", "langchain@1.5.14", "@langchain/core@1.4.0", "@langchain/openai@1.5.8", "zod@4.6.7",
 )  # fmt: skip
 _LLAMA_INDEX = ("llama-index-core==0.14.25", "llama-index-llms-openai-like==0.8.1")
+_AGNO = ("agno==3.1.10", "openai==3.54.0", "sqlalchemy[asyncio]")
+_LANGMEM = ("langmem==0.0.30", "langchain-openai==1.7.3", "langgraph==1.2.22")
+_AG2 = ("ag2[openai]==1.2.1",)
+_OPENAI_AGENTS_JS = ("@openai/agents@0.20.0", "zod@4.6.7")
+_STRANDS_JS = ("@strands-agents/sdk@1.16.0", "openai@6.49.0", "zod@4.6.7")
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
@@ -165,11 +170,11 @@ CLIENTS = (
     ),
     Client(
         name="agno", family="Agno", protocol="chat", losses=COMPACTED | WINDOW, compactions=3,
-        pip=("agno==3.1.10", "openai==3.54.0", "sqlalchemy[asyncio]"), drive=program("agno_agent.py"),
+        pip=_AGNO, drive=program("agno_agent.py"),
     ),
     Client(
         name="langmem", family="LangMem", protocol="chat", losses=COMPACTED,
-        pip=("langmem==0.0.30", "langchain-openai==1.7.3", "langgraph==1.2.22"), drive=program("langmem_agent.py"),
+        pip=_LANGMEM, drive=program("langmem_agent.py"),
     ),
     Client(
         name="agent-framework", family="Microsoft Agent Framework", protocol="responses", losses=COMPACTED,
@@ -205,5 +210,53 @@ CLIENTS = (
     Client(
         name="chatgpt-api", family="chatgpt (npm)", protocol="chat", losses=WINDOW, compactions=2, tools=False,
         npm=("chatgpt@5.2.5",), drive=program("chatgpt_api.mjs"),
+    ),
+    Client(
+        name="agno-results", family="Agno", protocol="chat", losses=COMPACTED | WINDOW, compactions=3, shares="agno",
+        pip=_AGNO, drive=program("agno_results.py"),
+    ),
+    Client(
+        name="langmem-plain", family="LangMem", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
+        shares="langmem", pip=_LANGMEM, drive=program("langmem_agent.py", "plain"),
+    ),
+    Client(
+        name="ag2", family="AG2", protocol="chat", losses=COMPACTED, compactions=2, pip=_AG2,
+        drive=program("ag2_agent.py", "summary"),
+    ),
+    Client(
+        name="ag2-window", family="AG2", protocol="chat", losses=WINDOW, compactions=3, shares="ag2", pip=_AG2,
+        drive=program("ag2_agent.py", "window"),
+    ),
+    Client(
+        name="smolagents", family="smolagents", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        pip=("smolagents[openai]==1.26.0",), drive=program("smolagents_agent.py"),
+    ),
+    Client(
+        name="beeai", family="BeeAI", protocol="chat", losses=COMPACTED, compactions=3, tools=False,
+        pip=("beeai-framework==0.1.85", "litellm==1.106.2", "mcp==2.3.0"), drive=program("beeai_agent.py"),
+    ),
+    Client(
+        name="openai-agents-js", family="OpenAI Agents", protocol="responses", losses=COMPACTED,
+        shares="openai-agents-js", npm=_OPENAI_AGENTS_JS, drive=program("openai_agents.mjs", "input"),
+    ),
+    Client(
+        name="openai-agents-chain", family="OpenAI Agents", protocol="responses", losses=COMPACTED,
+        shares="openai-agents-js", npm=_OPENAI_AGENTS_JS, drive=program("openai_agents.mjs", "chain"),
+    ),
+    Client(
+        name="openai-agents-newest", family="OpenAI Agents", protocol="responses", losses=WINDOW, compactions=3,
+        shares="openai-agents-js", npm=_OPENAI_AGENTS_JS, drive=program("openai_agents.mjs", "newest"),
+    ),
+    Client(
+        name="strands-js", family="Strands", protocol="chat", losses=COMPACTED, compactions=2, npm=_STRANDS_JS,
+        drive=program("strands_agent.mjs"),
+    ),
+    Client(
+        name="strands-js-window", family="Strands", protocol="chat", losses=WINDOW, compactions=3, shares="strands-js",
+        npm=_STRANDS_JS, drive=program("strands_agent.mjs", "window"),
+    ),
+    Client(
+        name="shell-gpt", family="Shell GPT", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        pip=("shell-gpt==1.5.1", "click"), drive=agents.shell_gpt,
     ),
 )  # fmt: skip

@@ -1,4 +1,7 @@
-"""A LangGraph agent with LangMem's summarisation node, streamed: the store keeps all, the model sees a summary."""
+"""A LangGraph agent with LangMem's summarisation node, streamed: the store keeps all, the model sees a summary.
+
+plain: without tools and without a system prompt.
+"""
 
 import json
 import subprocess
@@ -25,6 +28,9 @@ def shell(command: str) -> str:
     return subprocess.run(command, shell=True, capture_output=True, text=True).stdout
 
 
+TOOLS = [] if sys.argv[1:] == ["plain"] else [shell]
+
+
 class State(AgentState):
     """The conversation, and the running summary in `context`."""
 
@@ -37,8 +43,8 @@ def main():
         output_messages_key="llm_input_messages",
     )  # fmt: skip
     agent = create_react_agent(
-        MODEL, [shell], pre_model_hook=node, state_schema=State, checkpointer=InMemorySaver(),
-        prompt="You help a small team.",
+        MODEL, TOOLS, pre_model_hook=node, state_schema=State, checkpointer=InMemorySaver(),
+        prompt="You help a small team." if TOOLS else None,
     )  # fmt: skip
     thread = {"configurable": {"thread_id": "talk"}}
     turns = (agent.invoke({"messages": [{"role": "user", "content": line}]}, thread) for line in JOB["lines"])
