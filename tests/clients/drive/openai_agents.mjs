@@ -14,7 +14,7 @@ const job = JSON.parse(await new Response(process.stdin).text());
 const run = promisify(exec);
 const [how] = process.argv.slice(2);
 
-const client = new OpenAI({ baseURL: job.url + "/v1", apiKey: "sk-dummy-openai-agents-js" });
+const client = new OpenAI({ baseURL: job.url + "/v1", apiKey: "sk-dummy-agents-js" });
 agents.setTracingDisabled(true);
 agents.setDefaultOpenAIClient(client);
 const shell = agents.tool({
