@@ -107,10 +107,11 @@ def _focus(prose: str) -> str:
     """The questions of a long message, else its first two and its last sentence; at most FOCUS_CHARS."""
     parts = [prose[a:b] for a, b in sentences(prose)]
     telling = [part for part in parts if part.endswith(QUESTION_MARKS)] or [*parts[:2], *parts[-1:]]
-    kept: list[str] = []
+    kept, room = list[str](), FOCUS_CHARS
     for part in dict.fromkeys(telling):
-        if sum(map(len, kept)) + len(part) <= FOCUS_CHARS:
+        if len(part) <= room:
             kept.append(part)
+            room -= len(part)
     return " ".join(kept) or prose[:FOCUS_CHARS]
 
 
