@@ -41,9 +41,9 @@ REFUSED = frozenset({"wrong", "outdated"})
 """Verdicts of a person after which a passage is not restored."""
 
 
-def retrievable(confidence: float, rates: Rates, verdict: str = "") -> bool:
-    """May a passage be restored? verdict: a person's, "" when nobody said anything"""
-    return confidence >= rates.minimum and verdict not in REFUSED
+def retrievable(confidence: float, rates: Rates) -> bool:
+    """Is a passage trusted enough to be restored?"""
+    return confidence >= rates.minimum
 
 
 def decay(confidence: float, age_s: float, *, half_life_s: float) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lantern_proxy.analyze import folded, terms
+from lantern_proxy.analyze import folded
 from lantern_proxy.analyze.standing import laid_down
 from lantern_proxy.rank import Floats
 from lantern_proxy.signals_words import Counts, count
@@ -67,16 +67,6 @@ _WHY = re.compile(r"\bwhy\b|\bhow (?:did|does|do|was|were|has|have|can|could|is|
 _WHAT = re.compile(r"\bwhat\b|\bwhich\b", re.I)
 _YES_NO = re.compile(r"\W*(?:is|are|was|were|did|do|does|has|have|had|can|could|would|will|should)\b", re.I)
 _PLAN = re.compile(r"\bwould\b|\bmight\b|\blikely\b|\bplan\w*\b|\bgoing to\b|\bwill\b|\bconsider\w*\b", re.I)
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a question asks for."""
-
-    asked: tuple[float, ...]
-    """One number for each of ASKED."""
-    names: frozenset[str]
-    """Index terms of the capitalised words in it, its first word left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +152,3 @@ def asked(question: str) -> tuple[float, ...]:
     flags = [float(bool(pattern.search(question))) for pattern in patterns]
     yes_no, plan = float(bool(_YES_NO.match(question))), float(bool(_PLAN.search(question)))
     return (*flags, yes_no, plan, float(len(_WORD.findall(question))))
-
-
-def wanted(question: str) -> Wanted:
-    return Wanted(asked(question), frozenset(t for name in _NAME.findall(question) for t in terms(name)))
