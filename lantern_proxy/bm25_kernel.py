@@ -9,7 +9,7 @@ except ImportError as error:
     WHY = f"the slower numpy twin serves, the C index is not there ({error}): install a C compiler, then Lantern again"
 else:
     BUILT = True
-    WHY = "" if lib.bm25_best_kernel() else "this CPU has neither AVX2 nor NEON; the scalar C kernel serves"
+    WHY = "" if lib.bm25_best_kernel() else "this CPU or the compiler lacks AVX2 and NEON; the scalar C kernel serves"
 
 Kernel = Literal["avx512", "avx2", "neon", "scalar", "numpy"]
 

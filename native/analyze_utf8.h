@@ -1,4 +1,4 @@
-/* UTF-8 and what its code points are: for analyze.c and specifics_text.h. */
+/* UTF-8 and what its code points are: for the files that read texts. */
 #ifndef LANTERN_ANALYZE_UTF8_H
 #define LANTERN_ANALYZE_UTF8_H
 #include "analyze.h"
@@ -39,6 +39,8 @@ static uint32_t next(const uint8_t *p, unsigned *n) {
     if (*p < 0xF0) return *n = 3, (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
     return *n = 4, (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
 }
+
+static inline int is_one_of(uint32_t c, const char *signs, size_t n) { return c < 0x80 && memchr(signs, (int)c, n) != NULL; }
 
 static int is_ours(const analyze_unicode *u, const uint8_t *p, const uint8_t *end) {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;

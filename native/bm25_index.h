@@ -269,6 +269,7 @@ void bm25_commit(bm25 *q, core *c, term *t, uint32_t slot, uint32_t tf, unsigned
 unsigned bm25_length_class(uint32_t length);
 unsigned bm25_cell(const column *k, uint32_t local);
 uint32_t bm25_in_column(const column *k, uint32_t n); /* documents among the first n of its chunk */
+int bm25_ascending(const void *x, const void *y); /* of two uint32_t, for qsort */
 uint32_t bm25_first(const uint32_t *slots, uint32_t n, uint32_t slot); /* how many are smaller */
 uint32_t bm25_tf_of(const rare *r, uint32_t n, uint32_t slot);
 int bm25_grow_columns(bm25 *q, core *c, term *t, uint32_t at); /* room for the column of one more chunk */

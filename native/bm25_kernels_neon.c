@@ -70,11 +70,12 @@ static void add_found_neon(size_t n, const float *tf, const float *norm, float g
 
 /* ---- the best of many scores ---- */
 
+/* vmaxnm leaves out what is no number, as the other kernels do. */
 static void peaks_neon(size_t n, size_t depth, const float *scores, float *peaks) {
     for (; n > 0; n--, peaks += LANES) {
         float32x4_t left = vdupq_n_f32(0), right = left;
         for (size_t i = 0; i < depth; i++, scores += LANES)
-            left = vmaxq_f32(left, vld1q_f32(scores)), right = vmaxq_f32(right, vld1q_f32(scores + 4));
+            left = vmaxnmq_f32(left, vld1q_f32(scores)), right = vmaxnmq_f32(right, vld1q_f32(scores + 4));
         vst1q_f32(peaks, left), vst1q_f32(peaks + 4, right);
     }
 }

@@ -135,7 +135,7 @@ int bm25_grow_columns(bm25 *q, core *c, term *t, uint32_t at) {
     return 0;
 }
 
-static int later(const void *x, const void *y) {
+int bm25_ascending(const void *x, const void *y) {
     const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
     return (a > b) - (a < b);
 }
@@ -147,7 +147,7 @@ static void choose_cuts(core *c, uint32_t slot) {
     uint32_t lengths[COLUMN_FROM], n = 0;
     if (here->has_cuts) return;
     for (uint32_t i = slot; i > 0 && n < COLUMN_FROM; i--) lengths[n++] = d->length[i - 1];
-    qsort(lengths, n, sizeof *lengths, later);
+    qsort(lengths, n, sizeof *lengths, bm25_ascending);
     for (uint32_t i = 0; i < CUTS; i++) here->cut[i] = n ? lengths[(i + 1) * (n - 1) / (CUTS + 1)] + 1 : 0;
     here->has_cuts = 1;
 }

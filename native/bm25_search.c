@@ -155,11 +155,6 @@ int bm25_passes(const search *s, uint32_t slot) {
            (!s->allow || s->allow[slot / 64] >> slot % 64 & 1);
 }
 
-static int earlier(const void *x, const void *y) {
-    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
-    return (a > b) - (a < b);
-}
-
 /* The slots of the ids that are there, ascending, each once, in B_SLOTS. -1: no memory. */
 static int64_t slots_of(search *s, core *c, size_t n, const int64_t *ids) {
     uint32_t *slots = bm25_take(s->scratch, B_SLOTS, n * sizeof *slots);
@@ -172,7 +167,7 @@ static int64_t slots_of(search *s, core *c, size_t n, const int64_t *ids) {
         ascending &= !found || slots[found - 1] < slot;
         slots[found++] = (uint32_t)slot;
     }
-    if (!ascending) qsort(slots, found, sizeof *slots, earlier);
+    if (!ascending) qsort(slots, found, sizeof *slots, bm25_ascending);
     for (size_t i = 0; i < found; i++)
         if ((!kept || slots[kept - 1] != slots[i]) && bm25_passes(s, slots[i])) slots[kept++] = slots[i];
     return (int64_t)kept;

@@ -1,4 +1,4 @@
-"""Builds lantern_proxy._bm25 through cffi in API mode; setup.py points here. the headers are the cdef."""
+"""Builds lantern_proxy._bm25 through cffi in API mode; setup.py points here. The headers are the cdef."""
 
 import sys
 from pathlib import Path

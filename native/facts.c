@@ -9,8 +9,6 @@ typedef struct {
     int state;
 } facts_piece;
 
-static int is_of(uint32_t c, const char *signs, size_t n) { return c < 0x80 && memchr(signs, (int)c, n) != NULL; }
-
 static void add(facts_piece *p, uint32_t c, uint8_t kind) {
     const int in_word = kind & ANALYZE_WORD && !(kind & ANALYZE_DIGIT) && c != '_';
     if (kind & ANALYZE_MARK) return;
@@ -20,9 +18,9 @@ static void add(facts_piece *p, uint32_t c, uint8_t kind) {
         p->in_word++;
         p->state = p->state <= INSIDE ? INSIDE : NONE;
     } else if (p->state == OPENING) {
-        if (!is_of(c, "(\"'*", 4)) p->state = NONE;
+        if (!is_one_of(c, "(\"'*", 4)) p->state = NONE;
     } else if (p->state != NONE) {
-        p->state = is_of(c, ".,;:!?)\"'*", 10) ? CLOSING : NONE;
+        p->state = is_one_of(c, ".,;:!?)\"'*", 10) ? CLOSING : NONE;
     }
 }
 
@@ -42,9 +40,9 @@ static void count(const analyze_unicode *u, const uint8_t *at, const uint8_t *en
         const uint8_t kind = u->kind[c];
         f->wide += (kind & ANALYZE_WIDE) != 0;
         if (kind & ANALYZE_DIGIT) f->flags |= FACTS_DIGIT;
-        if (is_of(c, "{}[]();=<>", 10)) {
+        if (is_one_of(c, "{}[]();=<>", 10)) {
             f->signs++;
-            if (is_of(c, "{};=<>", 6) || (c == '(' && before & ANALYZE_WORD)) f->flags |= FACTS_CALLS;
+            if (is_one_of(c, "{};=<>", 6) || (c == '(' && before & ANALYZE_WORD)) f->flags |= FACTS_CALLS;
         }
         if (kind & ANALYZE_SPACE) end_piece(f, &p);
         else add(&p, c, kind);

@@ -11,8 +11,6 @@ typedef struct {
     int64_t n;
 } output;
 
-static int is_one_of(uint32_t c, const char *signs, size_t n) { return c < 0x80 && memchr(signs, (int)c, n) != NULL; }
-
 static int is_wide_end(uint32_t c) { return c == 0x3002 || c == 0xFF01 || c == 0xFF1F; }
 
 /* Question mark and full stop of Arabic and Urdu, the danda of Hindi and Bengali. */
