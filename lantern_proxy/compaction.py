@@ -274,7 +274,7 @@ def _first_kept_user(seen: Seen) -> int | None:
     """The first kept text of a user at which the beginning that providers cache ends, since what followed is gone.
 
     Where that is the last before the gap it is the anchor itself: what a client pins there outlives the next cut. Where
-    an agent is at work and no text of a user is left, the last message is it.
+    an agent is at work and no text of a user is left, the last result is it; words of the assistant never are.
     """
     messages = seen.request.messages
     same = [(a, seen.new[b].at) for a, b in seen.pairs if seen.old[a].item.print == seen.new[b].item.print]
@@ -287,7 +287,8 @@ def _first_kept_user(seen: Seen) -> int | None:
     spoken = _first_spoken(seen.request, max(0, cached))
     if spoken is not None:
         return spoken
-    return cached if cached >= 0 else len(messages) - 1
+    works = messages[-1].role != "assistant" and any(i.kind == "result" for i in messages[-1].items)
+    return cached if cached >= 0 else (len(messages) - 1 if works else None)
 
 
 def _first_spoken(request: Request, start: int = 0) -> int | None:
