@@ -612,3 +612,42 @@ def test_the_state_that_a_client_writes_into_every_message_takes_no_room_from_wh
         assert asked is not None
         assert "[client #" in asked.text
         assert not re.search(r"^\[[^\]]*\buser #[^\[]*Open Tabs", asked.text, re.M)
+
+
+NAMED = [
+    ("For Kuborsel, the password is pewter-gamel.", "Noted."),
+    ("The depot of Tinormel opens at 7:45.", "Noted."),
+    ("Let us look at the weather first.", "It rains."),
+    *((f"We talked about point {n} of the agenda.", f"Point {n} is done.") for n in range(20)),
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "comes"),
+    [
+        ("Write the password of Kuborsel into the report.", "pewter-gamel"),
+        ("Now tell the driver when Tinormel opens.", "7:45"),
+        ("Send somebody to Tinormel.", "7:45"),
+        ("Write the password into the report.", ""),
+        ("Go on with the agenda, please.", ""),
+        ("Thanks, Kuborsel! See you.", ""),
+    ],
+)
+def test_an_order_that_names_something_lost_gets_what_was_said_of_it(tmp_path, said, comes):
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(NAMED))
+        block = Restorer(kept, Config(embed=LEXICAL), None).for_question(ask(said))
+    assert (comes in block.text and len(block.placed) == 1) if comes else block is None
+
+
+def test_an_order_gets_no_more_of_a_name_that_the_request_tells_of(tmp_path):
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(NAMED))
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        told = canonical(f"Kuborsel and Tinormel are in it. {SUMMARY}")
+        assert (
+            restorer.for_question(ask("Send somebody to Tinormel.", present=f"{told} Send somebody to Tinormel."))
+            is None
+        )
+        said = "Write when Tinormel opens."
+        assert "7:45" in restorer.for_question(ask(said, present=f"{told} {said}")).text

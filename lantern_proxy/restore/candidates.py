@@ -6,18 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lantern_proxy import pack, reinforce, trust
+from lantern_proxy.analyze import keys, terms
+from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.cover import FILLER, Candidate, Part, term_weight
 from lantern_proxy.restore.entries import Entry
-from lantern_proxy.restore.lines import lost
+from lantern_proxy.restore.lines import Line, lost
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import Evidence, Question, coverage, masses, sentence_worth
+from lantern_proxy.restore.question import PLAIN_CHARS, Evidence, Question, coverage, masses, sentence_worth
 from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, superseded
-from lantern_proxy.turn import CLIENT, Passage, Reason
+from lantern_proxy.turn import CLIENT, Passage, Reason, canonical
 
 OFFERS, OFFER_TIMES = 20, 3
 """Passages that the packer chooses from, when a question is known: at least so many, and then until their text is so
@@ -26,6 +28,10 @@ SHARPNESS = 1.0
 """How fast the likelihood of being evidence falls with the fused score: by e a standard deviation."""
 SALIENCE = 0.25
 """How likely a passage is to be asked for at all counts to this power, where the question is known."""
+RARE = 0.5
+"""How rare a name has to be: those of the people who talk are not."""
+MOST_NAMING = 4
+"""What more passages name is what the conversation is about."""
 _AHEAD = 32
 """Passages that are read, and looked for in the request, at once."""
 PINNED = 4.0
@@ -106,6 +112,26 @@ def candidate_of(entry: Entry, present: Present, ask: Ask) -> Candidate:
     if entry.passage.id in ask.shown and len(gone) == len(entry.lines):
         gone = ()
     return Candidate(entry.passage, entry.lines, gone)
+
+
+def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, present: Present) -> list[int]:
+    """Of `candidates`, best first, those with a lost sentence about what the user names, whether they ask or give an
+    order: it has the name, and another content word of theirs, too, unless the rest of the request lacks the name."""
+    said = question.text
+    if question.reacts or len(said) > PLAIN_CHARS:
+        return []
+    named = frozenset(name for name in keys(specifics(said)) if max(map(scope.idf, terms(name)), default=0.0) >= RARE)
+    if not named:
+        return []
+    missing = named - Present(present.text.replace(canonical(said), " ")).specific_terms(named)
+    others = question.words - frozenset(terms(" ".join(named)))
+
+    def tells(line: Line) -> bool:
+        held = named.intersection(line.keys)
+        return bool(held) and not (held.isdisjoint(missing) and others.isdisjoint(line.words))
+
+    found = [n for n, candidate in enumerate(candidates) if any(tells(candidate.lines[i]) for i in candidate.lost)]
+    return found if len(found) <= MOST_NAMING else []
 
 
 def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Choice:

@@ -20,7 +20,7 @@ from lantern_proxy.embed import Embedder
 from lantern_proxy.rank import best, overlap
 from lantern_proxy.rerank_light import LightError
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import SHARPNESS, Source, choice_of, offers
+from lantern_proxy.restore.candidates import SHARPNESS, Source, choice_of, naming, offers
 from lantern_proxy.restore.cover import Candidate, Chosen
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
@@ -107,8 +107,11 @@ class Restorer:
             quality = best_quality(scope, evidence, question, rows)
             poor = quality < self._config.restore.admission
             if poor or is_answered(scope, evidence, masses(scope, question), order[0], rows):
-                ask.passed.all(candidates, "admission" if poor else "answered", rows, value=quality)
-                return None
+                named = naming(candidates, scope, question, present)
+                if not named:
+                    ask.passed.all(candidates, "admission" if poor else "answered", rows, value=quality)
+                    return None
+                candidates, rows = [candidates[n] for n in named], [rows[n] for n in named]
             offered = offers(candidates, rows, scope, evidence, question, ask)
         if self.rerankers.on:
             order, offered = promoted(offered, self.rerankers, ask, question.text)
