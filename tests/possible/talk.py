@@ -14,7 +14,8 @@ class Language:
     values: tuple[str, ...]
     told: tuple[str, str]
     """Two ways of saying a detail: what is said in one may stand in a summary in the other."""
-    asked: str
+    asked: tuple[str, str]
+    """A question and an order."""
     fillers: tuple[str, ...]
     system: str
     summary: tuple[str, str, str]
@@ -36,7 +37,7 @@ LANGUAGES = {
         things=("password", "opening hour", "colour", "contact person", "delivery address", "budget", "departure gate"),
         values=("amber", "copper", "violet", "walnut", "granite", "saffron", "pewter", "cobalt"),
         told=("The {t} of {s} is {v}.", "For {s}, the {t} is {v}."),
-        asked="What is the {t} of {s}?",
+        asked=("What is the {t} of {s}?", "Write the {t} of {s} into the report."),
         fillers=(
             "Let us go on with the next point on the list.", "I looked at it again this morning and it seems fine.",
             "Please keep that in mind for later.", "That should be enough for now, thanks.",
@@ -58,7 +59,7 @@ LANGUAGES = {
         things=("Kennwort", "Öffnungszeit", "Farbe", "Ansprechpartner", "Lieferadresse", "Budget", "Abfahrtsgleis"),
         values=("Bernstein", "Kupfer", "Veilchen", "Nussbaum", "Granit", "Safran", "Zinn", "Kobalt"),
         told=("Als {t} von {s} gilt {v}.", "Für {s} lautet der Eintrag {t}: {v}."),
-        asked="Was gilt als {t} von {s}?",
+        asked=("Was gilt als {t} von {s}?", "Trage {t} von {s} in den Bericht ein."),
         fillers=(
             "Machen wir mit dem nächsten Punkt auf der Liste weiter.", "Ich habe es heute früh noch einmal angesehen.",
             "Bitte behalte das für später im Kopf.", "Das sollte fürs Erste reichen, danke.",
@@ -80,7 +81,7 @@ LANGUAGES = {
         things=("合言葉", "開店時刻", "色合い", "担当者", "届け先", "予算額", "搭乗口"),
         values=("琥珀", "真鍮", "すみれ", "くるみ", "御影石", "サフラン", "白銅", "群青"),
         told=("{s}の{t}は{v}です。", "{s}については、{t}は{v}になりました。"),
-        asked="{s}の{t}は何ですか?",
+        asked=("{s}の{t}は何ですか?", "{s}の{t}を報告書に書いてください。"),
         fillers=(
             "リストの次の項目に進みましょう。", "今朝もう一度確認しましたが、問題なさそうです。",
             "あとで使うので覚えておいてください。", "今のところはこれで十分です。",
@@ -103,7 +104,7 @@ LANGUAGES = {
         things=("пароль", "время открытия", "цвет", "контактное лицо", "адрес доставки", "бюджет", "выход на посадку"),
         values=("янтарь", "медь", "фиалка", "орех", "гранит", "шафран", "олово", "кобальт"),
         told=("{t} для {s}: {v}.", "Для {s} записано: {t} — {v}."),
-        asked="Какое значение имеет {t} для {s}?",
+        asked=("Какое значение имеет {t} для {s}?", "Впиши в отчёт: {t} для {s}."),
         fillers=(
             "Давай перейдём к следующему пункту списка.", "Сегодня утром я посмотрел ещё раз, всё выглядит нормально.",
             "Пожалуйста, запомни это на потом.", "Пока этого достаточно, спасибо.",
@@ -146,7 +147,7 @@ class Fact:
 
     @property
     def asked(self) -> str:
-        return self._fill(LANGUAGES[self.language].asked)
+        return self._fill(LANGUAGES[self.language].asked[len(self.value) % 2])
 
     def _fill(self, pattern: str) -> str:
         return pattern.format(t=self.thing, s=self.subject, v=self.value)
