@@ -1,3 +1,4 @@
+import gc
 import time
 
 import pytest
@@ -86,4 +87,8 @@ def test_hostile_elements_are_read_in_linear_time(text):
         spoken(text * times)
         return time.process_time() - began
 
-    assert min(seconds(4) for _ in range(3)) < 10 * min(seconds(1) for _ in range(3)) + 0.05
+    gc.disable()  # it takes as long as all other tests have left things behind
+    try:
+        assert min(seconds(4) for _ in range(3)) < 10 * min(seconds(1) for _ in range(3)) + 0.05
+    finally:
+        gc.enable()

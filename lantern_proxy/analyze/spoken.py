@@ -98,10 +98,9 @@ def is_worded(text: str) -> bool:
 
 def _elements(text: str) -> Iterator[tuple[str, int, int, int, int]]:
     """The outermost elements that are closed: name, start, start and end of the content, end."""
-    tags = [*_TAG.finditer(text)] if "</" in text else []
-    closings = {tag[2]: tag.start() for tag in tags if tag[2]}
+    closings = {tag[2]: tag.start() for tag in _TAG.finditer(text) if tag[2]} if "</" in text else {}
     name, start, opened, depth = "", 0, 0, 0
-    for tag in tags:
+    for tag in _TAG.finditer(text) if closings else ():
         if not depth and tag[1] and closings.get(tag[1], -1) > tag.start():
             name, start, opened, depth = tag[1], tag.start(), tag.end(), 1
         elif depth and tag[1] == name:

@@ -30,6 +30,8 @@ SALIENCE = 0.25
 """How likely a passage is to be asked for at all counts to this power, where the question is known."""
 RARE = 0.5
 """How rare a name has to be: those of the people who talk are not."""
+_SIGNS = re.compile("[\u30a0-\u30ff\u3400-\u9fff]{2,}")
+"""A name or another word of Japanese, between the signs of its grammar."""
 MOST_NAMING = 4
 """What more passages name is what the conversation is about."""
 _AHEAD = 32
@@ -120,15 +122,18 @@ def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, pr
     said = question.text
     if question.reacts or len(said) > PLAIN_CHARS:
         return []
-    named = frozenset(name for name in keys(specifics(said)) if max(map(scope.idf, terms(name)), default=0.0) >= RARE)
+    named = {name: frozenset(terms(name)) for name in (*keys(specifics(said)), *_SIGNS.findall(said))}
+    named = {name: words for name, words in named.items() if max(map(scope.idf, words), default=0.0) >= RARE}
     if not named:
         return []
-    missing = named - Present(present.text.replace(canonical(said), " ")).specific_terms(named)
-    others = question.words - frozenset(terms(" ".join(named)))
+    held = Present(present.text.replace(canonical(said), " ")).specific_terms(named)
 
     def tells(line: Line) -> bool:
-        held = named.intersection(line.keys)
-        return bool(held) and not (held.isdisjoint(missing) and others.isdisjoint(line.words))
+        there = frozenset(terms(line.flat))
+        about = {name: words for name, words in named.items() if words <= there}
+        return bool(about) and not (
+            held.issuperset(about) and question.words.difference(*about.values()).isdisjoint(there)
+        )
 
     found = [n for n, candidate in enumerate(candidates) if any(tells(candidate.lines[i]) for i in candidate.lost)]
     return found if len(found) <= MOST_NAMING else []
