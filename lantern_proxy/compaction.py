@@ -101,7 +101,7 @@ def _event(seen: Seen, restart: bool) -> tuple[Event, int | None]:
         if renewed is not None:
             return "compacted", renewed
         return ("cleared", max(seen.new[b].at for _, b in cleared)) if cleared else (seen.forward, None)
-    if seen.is_undone or seen.is_told_again:
+    if seen.is_undone or seen.is_told_again or seen.is_parted:
         return "branch", None
     if seen.is_joined:
         return seen.forward, None

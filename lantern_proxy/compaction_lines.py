@@ -4,9 +4,11 @@ A history that is written into one text names who speaks: in front of each text,
 first one began. What stood behind the last text may be left out there.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from lantern_proxy.analyze.spoken import STAMP
 from lantern_proxy.history import plain
 
 _LEAST_CHARS = 8
@@ -17,6 +19,13 @@ _PLACES, _MORE_LINES = 100, 20_000
 """At so many places at most the first line is looked for; and how many lines may be found in vain behind it, beyond
 those of the text itself."""
 
+_TIMED = re.compile(rf"(?:\A|^[^\w\n]{{0,8}}\w[^\n:>\]]{{0,30}}[:>\]]){STAMP}", re.M)
+
+
+def untimed(text: str) -> str:
+    """Without the time in front of it, and names in it with one behind them: clients write it anew every time."""
+    return _TIMED.sub("\n", text)
+
 
 def stands_in(whole: str, text: str, *, notes: bool) -> bool:
     """Does `text` stand in `whole`, in one piece or line by line, with no more than names in between?
@@ -25,7 +34,7 @@ def stands_in(whole: str, text: str, *, notes: bool) -> bool:
     """
     if plain(text) in whole:
         return True
-    lines = [line for line in map(plain, text.splitlines()) if line]
+    lines = _lines(text)
     left = len(lines) + _MORE_LINES
     for at in islice(_found(whole, lines[0]), _PLACES) if lines else ():
         count, end = _run(whole, lines, at)
@@ -35,6 +44,20 @@ def stands_in(whole: str, text: str, *, notes: bool) -> bool:
         if left < 0:
             break
     return False
+
+
+def is_made_of(whole: str, texts: Iterable[str]) -> bool:
+    """Is `whole` nothing but these texts, one behind the other, with no more than names around them?"""
+    lines = [line for text in texts for line in _lines(text)]
+    at = whole.find(lines[0], 0, _NAME_CHARS + len(lines[0])) if lines else -1
+    if at < 0:
+        return False
+    count, end = _run(whole, lines, at)
+    return count == len(lines) and len(whole) - end <= _NAME_CHARS
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in map(plain, text.splitlines()) if line]
 
 
 def _found(whole: str, line: str) -> Iterator[int]:

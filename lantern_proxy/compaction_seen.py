@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from lantern_proxy.compaction_align import Seat, align, is_alike, is_cleared, is_cut, is_placeholder, seats
-from lantern_proxy.compaction_lines import stands_in
+from lantern_proxy.compaction_lines import is_made_of, stands_in, untimed
 from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, chains, mostly_equal, place_key, plain, terms
 from lantern_proxy.history_dress import strings_of
 from lantern_proxy.turn import Event, Item, Request
@@ -164,8 +164,23 @@ class Seen:
         chars = sum(len(plain(i.text)) for i in gone.values())
         if any(i.kind not in ("text", "result") for i in gone.values()) or chars > len(whole):
             return False
-        told = all(stands_in(whole, i.text, notes=a >= self._last_turn) for a, i in gone.items())
+        told = all(
+            stands_in(whole, _untimed(i), notes=False) or stands_in(whole, i.text, notes=a >= self._last_turn)
+            for a, i in gone.items()
+        )
         return bool(gone) and told and all(text in whole for text in self._long_arguments)
+
+    @property
+    def is_parted(self) -> bool:
+        """Is the first text of the gone, into which the history had been put together, taken apart again?
+
+        All before the text that waits for an answer is what it was made of, and no more than a turn came after it.
+        """
+        texts = [self.new[b].item for b in range(self.pending) if self.new[b].item.kind in ("text", "result")]
+        if self.pairs or self.moved or self._last_turn or not is_user_text(self.old[0]):
+            return False
+        told = any(i.role == "assistant" for i in texts)
+        return told and is_made_of(plain(self.old[0].item.text), map(_untimed, texts))
 
     @property
     def _long_arguments(self) -> list[str]:
@@ -272,3 +287,7 @@ def _is_finished(session: Session) -> bool:
 
 def is_user_text(seat: Seat) -> bool:
     return seat.item.role == "user" and seat.item.kind == "text"
+
+
+def _untimed(i: Item) -> str:
+    return untimed(i.text) if i.role == "user" and i.kind == "text" else i.text

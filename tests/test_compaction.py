@@ -568,6 +568,58 @@ def test_a_history_that_is_sent_again_as_one_text_has_lost_nothing(chat, whole):
     assert chat.turn("go on", "going on").event not in LOSSES
 
 
+def ago(history, more=0):
+    """`history` with how long ago the user said each of its texts, as clients write it anew with every request."""
+    count = len(history) + more
+    return [
+        m | {"content": f"[{count - n} minutes ago] {m['content']}"} if m["role"] == "user" else m
+        for n, m in enumerate(history)
+    ]
+
+
+def timed_chat(*, named):
+    """A chat whose user's texts say how long ago they were said, and its history without that."""
+    chat, held = Chat(Lab(), named="one" if named else ""), []
+    for said, answer in turns("zephyr", 6):
+        held.append(user(said))
+        chat.lab.answer(chat.send(ago(held)), assistant(answer))
+        held.append(assistant(answer))
+    return chat, held
+
+
+def in_one_text(history):
+    return user("\n\n".join(f"{m['role'].upper()}: {m['content']}" for m in history))
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_times_in_front_of_what_a_user_said_are_no_loss_in_one_text_nor_when_that_is_taken_back(named, timed):
+    chat, held = timed_chat(named=named)
+    asked = chat.send([in_one_text(ago(held, 9) if timed else held), user("[1 minutes ago] and now?")])
+    assert asked.event == "turn", asked.link.why
+    chat.lab.answer(asked, assistant("Now it is done."))
+    back = chat.send([*ago(held, 9), user("[1 minutes ago] no, another way")])
+    assert (back.event, back.session.id) == ("branch", asked.session.id)
+
+
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("lost", [slice(0, 2), slice(5, 6), slice(6, 7), slice(10, 11), slice(11, 12)])
+def test_what_one_text_leaves_out_is_lost_though_times_stood_in_front_of_it(timed, lost):
+    chat, held = timed_chat(named=True)
+    del held[lost]
+    one = in_one_text(ago(held, 9) if timed else held)
+    step = chat.send([one, user("[1 minutes ago] and now? " + "Look at it all. " * 40)])
+    assert step.event in LOSSES
+
+
+@pytest.mark.parametrize("lost", [slice(0, 2), slice(5, 6), slice(10, 12)])
+def test_who_takes_a_history_in_one_text_apart_and_leaves_something_out_has_lost_it(lost):
+    chat, held = timed_chat(named=True)
+    chat.lab.answer(chat.send([in_one_text(held), user("and now?")]), assistant("Now it is done."))
+    del held[lost]
+    assert chat.send([*ago(held, 9), user("no, another way")]).event in LOSSES
+
+
 def test_a_history_of_which_one_text_holds_the_first_lines_alone_has_lost_the_others(chat):
     chat.turn("Now look at this:\n" + "\n".join(f"row {n} is {n * 7919}" for n in range(40)), "I have seen it.")
     chat.turn("and now?", "Now it is done.")

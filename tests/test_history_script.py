@@ -41,6 +41,27 @@ class Teller:
         return step
 
 
+class Dated(Teller):
+    """One whose history says how long ago the human spoke, each time anew."""
+
+    def send(self, said: str) -> Step:
+        held, count = self.lines, len(self.lines)
+        self.lines = [line.replace("Human:", f"Human: [{count - n} minutes ago]") for n, line in enumerate(held)]
+        step = super().send(f"[0 minutes ago] {said}")
+        self.lines = held
+        return step
+
+
+@pytest.mark.parametrize("template", ["a prompt", "nothing around it", "orders behind it"])
+def test_times_that_change_in_a_history_in_one_text_are_no_loss_and_hide_none(template):
+    lab = Lab()
+    teller = Dated(lab, template, named="one")
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        assert teller.turn(said, answer).event == ("turn" if n else "new")
+    teller.last = 6
+    assert teller.send("what was first?").event in LOSSES
+
+
 @pytest.mark.parametrize("template", TEMPLATES)
 @pytest.mark.parametrize("named", ["", "one"])
 @pytest.mark.parametrize("restarted", [False, True])

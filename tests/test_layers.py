@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "wire": {"turn"},
     "history": {"turn"},
     "session": {"turn", "history"},
-    "compaction": {"turn", "history"},
+    "compaction": {"turn", "history", "analyze"},
     "follow": {"turn", "history", "session", "compaction"},
     "chunk": {"turn", "analyze"},
     "analyze": {"_bm25"},
