@@ -19,7 +19,7 @@ _PLACES, _MORE_LINES = 100, 20_000
 """At so many places at most the first line is looked for; and how many lines may be found in vain behind it, beyond
 those of the text itself."""
 
-_TIMED = re.compile(rf"(?:\A|^[^\w\n]{{0,8}}\w[^\n:>\]]{{0,30}}[:>\]]){STAMP}", re.M)
+_TIMED = re.compile(rf"(?:\A|^[^\w\n]{{0,8}}\w[^\n:>\]]{{0,30}}[:>\]])[ \t]{{0,8}}{STAMP}", re.M)
 
 
 def untimed(text: str) -> str:

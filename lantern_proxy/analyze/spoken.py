@@ -35,9 +35,9 @@ _HEADING = re.compile(
 )
 """What clients write above or before it: "## My request for ...", "User question: ..."."""
 _TIME = r"(?:\d:\d\d|\d{4}-\d\d|\d/\d|\b(?:seconds?|minutes?|hours?|days?|weeks?) ago)"
-STAMP = rf"\s{{0,64}}[\[(](?=[^\[\]()\n]{{0,64}}\d)[^\[\]()\n]{{0,64}}{_TIME}[^\[\]()\n]{{0,20}}[\])]:?[ \t]+(?=\S)"
+STAMP = rf"[\[(](?=[^\[\]()\n]{{0,64}}\d)[^\[\]()\n]{{0,64}}{_TIME}[^\[\]()\n]{{0,20}}[\])]:?[ \t]+(?=\S)"
 """A time in brackets, in front of what somebody says: "[5 minutes ago] "."""
-_STAMP, _STAMP_CHARS = re.compile(STAMP), 64
+_STAMP, _STAMP_CHARS = re.compile(rf"\s*{STAMP}"), 64
 
 Voice = Literal["user", "client", "tool"]
 Span = tuple[int, int, Voice]
