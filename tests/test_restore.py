@@ -617,7 +617,7 @@ def test_the_state_that_a_client_writes_into_every_message_takes_no_room_from_wh
 NAMED = [
     ("For Kuborsel, the password is pewter-gamel.", "Noted."),
     ("The depot of Tinormel opens at 7:45.", "Noted."),
-    ("Let us look at the weather first.", "It rains."),
+    ("Let us look at the weather first.", "It rains. Most Danish depots close tomorrow."),
     *((f"We talked about point {n} of the agenda.", f"Point {n} is done.") for n in range(20)),
 ]
 
@@ -631,6 +631,9 @@ NAMED = [
         ("Write the password into the report.", ""),
         ("Go on with the agenda, please.", ""),
         ("Thanks, Kuborsel! See you.", ""),
+        ("See you tomorrow.", ""),
+        ("How do you say 'cheers' in Danish?", ""),
+        ("Translate it into Danish.", ""),
     ],
 )
 def test_an_order_that_names_something_lost_gets_what_was_said_of_it(tmp_path, said, comes):

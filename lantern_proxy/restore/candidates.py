@@ -118,24 +118,28 @@ def candidate_of(entry: Entry, present: Present, ask: Ask) -> Candidate:
 
 def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, present: Present) -> list[int]:
     """Of `candidates`, best first, those with a lost sentence about what the user names, whether they ask or give an
-    order: it has the name, and another content word of theirs, too, unless the rest of the request lacks the name."""
+    order: it has the name and another content word of theirs. The name alone does where it is a user's, too, an order
+    has it, and the rest of the request has not."""
     said = question.text
     if question.reacts or len(said) > PLAIN_CHARS:
         return []
-    named = {name: frozenset(terms(name)) for name in (*keys(specifics(said)), *_SIGNS.findall(said))}
+    written = [each for each in specifics(said) if not (each.isalpha() and each.islower())]  # "tomorrow" names nothing
+    named = {name: frozenset(terms(name)) for name in (*keys(written), *_SIGNS.findall(said))}
     named = {name: words for name, words in named.items() if max(map(scope.idf, words), default=0.0) >= RARE}
     if not named:
         return []
     held = Present(present.text.replace(canonical(said), " ")).specific_terms(named)
 
-    def tells(line: Line) -> bool:
+    def tells(line: Line, speaker: str) -> bool:
         there = frozenset(terms(line.flat))
         about = {name: words for name, words in named.items() if words <= there}
-        return bool(about) and not (
-            held.issuperset(about) and question.words.difference(*about.values()).isdisjoint(there)
-        )
+        if about and speaker == "user" and not question.asks and not held.issuperset(about):
+            return True
+        return bool(about) and not question.words.difference(*about.values()).isdisjoint(there)
 
-    found = [n for n, candidate in enumerate(candidates) if any(tells(candidate.lines[i]) for i in candidate.lost)]
+    found = [
+        n for n, c in enumerate(candidates) if any(tells(c.lines[i], c.passage.speaker) for i in c.lost)
+    ]  # fmt: skip
     return found if len(found) <= MOST_NAMING else []
 
 
