@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lantern_proxy.config import Config
-from lantern_proxy.config_check import ConfigError
+from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors_keys import Keyring, KeysError, ProxyKey, keys_file
 from lantern_proxy.wire.http import Arrival, Header
 

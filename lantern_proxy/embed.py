@@ -25,7 +25,7 @@ from lantern_proxy.compiled import DamagedCache, ModelError, Served, available
 
 if TYPE_CHECKING:
     from lantern_proxy.embed_model import Compiled, Projection, Vectors
-    from lantern_proxy.signals_late import Asked, Tokens
+    from lantern_proxy.signals.late import Asked, Tokens
 
 __all__ = ["DamagedCache", "Embedder", "ModelError", "available", "export", "folder_of"]
 

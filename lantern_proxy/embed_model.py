@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lantern_proxy import compiled
-from lantern_proxy.signals_late import DIM, Asked, Tokens, pack
+from lantern_proxy.signals.late import DIM, Asked, Tokens, pack
 
 Vectors = npt.NDArray[np.float32]
 

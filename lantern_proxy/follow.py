@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import Entry, Session, advance, answered, before_answer, begin, chain_of, system_text
-from lantern_proxy.history_script import lines_of
+from lantern_proxy.history.script import lines_of
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Identity, Request
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from lantern_proxy.archive import SessionRow
-from lantern_proxy.compaction_place import question
+from lantern_proxy.compaction.place import question
 from lantern_proxy.history import Session
 from lantern_proxy.turn import Api, Request, fingerprint
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from lantern_proxy import __version__
 from lantern_proxy.config import TraceConfig
-from lantern_proxy.config_check import ConfigError
+from lantern_proxy.config.check import ConfigError
 
 log = logging.getLogger("lantern.trace")
 

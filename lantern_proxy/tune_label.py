@@ -18,7 +18,7 @@ import numpy as np
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
-from lantern_proxy.config_retrieval import Signal
+from lantern_proxy.config.retrieval import Signal
 from lantern_proxy.embed import Embedder
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Dense, sureness

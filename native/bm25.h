@@ -1,7 +1,7 @@
 /* An exact BM25 index that grows while it is searched. build.py hands this file to cffi as it stands, but for the lines
  * that start with '#'.
  *
- * One thread at a time may change an index (bm25.py sees to it); any number may search it meanwhile, and none of them
+ * One thread at a time may change an index (bm25/ sees to it); any number may search it meanwhile, and none of them
  * waits. A search sees the documents that were there when it began; one that is removed meanwhile may be missing from
  * its result. There is no state outside of the index. Every function that may fail returns one of the negative codes
  * and leaves the index as it was.

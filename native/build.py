@@ -47,7 +47,7 @@ ffi.set_source(
     depends=[f"native/{name}" for name in (*HEADERS, *PRIVATE)],
     extra_compile_args=OPTIONS,
     libraries=[] if sys.platform == "win32" else ["m"],
-    optional=True,  # without a C compiler the install goes on, and the numpy twin in bm25.py serves
+    optional=True,  # without a C compiler the install goes on, and the numpy twin in bm25/twin.py serves
 )
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* Scores of gradient-boosted trees: lantern_proxy/rerank_light.py in C, with the same result bit for bit. build.py hands
+/* Scores of gradient-boosted trees: lantern_proxy/rerank/light.py in C, with the same result bit for bit. build.py hands
  * this file to cffi as it stands, but for the lines that start with '#'. There is no state. */
 #ifndef LANTERN_TREES_H
 #define LANTERN_TREES_H

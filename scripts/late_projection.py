@@ -12,7 +12,7 @@ from lantern_proxy.analyze import STOP_WORDS
 from lantern_proxy.config import default_cache_dir
 from lantern_proxy.embed import Embedder, folder_of
 from lantern_proxy.embed_model import open_compiled
-from lantern_proxy.signals_late import DIM
+from lantern_proxy.signals.late import DIM
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 TARGET = Path(__file__).parent.parent / "lantern_proxy" / "data" / "late_minilm_l6.npz"

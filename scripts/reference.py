@@ -3,7 +3,7 @@
     python scripts/reference.py            write them
     python scripts/reference.py --check    exit with 1 when a page is not what the code says
 
-tests/test_docs.py calls `pages`. Settings: the dataclasses of config.py, their docstrings and types. Commands: click's
+tests/test_docs.py calls `pages`. Settings: the dataclasses of config/, their docstrings and types. Commands: click's
 help. Code: the first line of each module's docstring.
 """
 
@@ -22,7 +22,7 @@ import yaml
 
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ENVIRONMENT, Config, default_cache_dir
-from lantern_proxy.config_check import Url, Within, hints_of
+from lantern_proxy.config.check import Url, Within, hints_of
 
 ROOT = Path(__file__).resolve().parent.parent
 _MADE = "<!-- made by scripts/reference.py from the code; change it there -->"
@@ -275,16 +275,16 @@ _CODE = f"""{_MADE}
 For whoever changes Lantern: which module holds what. One request goes through it like this.
 
 1. `app.py` takes it: `doors.py` admits it, `proxy/` begins an `Exchange`.
-2. `wire/` reads its bytes into a `turn.Request`. `follow.py` links it to a session (`session.py`) and compares the two
-   (`compaction.py`): what does it lack?
+2. `wire/` reads its bytes into a `turn.Request`. `follow.py` links it to a session (`session/`) and compares the two
+   (`compaction/`): what does it lack?
 3. When something is lacking, or a question is asked of what was lacking before, `proxy/restore.py` asks `restore/`
    for a block, and `wire/` splices it into the client's own bytes. `proxy/ledger.py` repeats it in later requests.
 4. `upstream/` sends it, `proxy/relay.py` hands the answer on as it comes.
 5. `proxy/record.py` makes a record of both, `proxy/writer.py` hands it to `archive/`, and the last byte waits for the
    disk. Passages are cut afterwards (`proxy/cut.py`, `chunk.py`), vectors later still (`proxy/keeper.py`).
 
-A module that outgrew one file goes on in files that begin with its name, and one of more than five is a folder:
-`session_side.py` is a part of `session.py`, `restore/scope.py` one of `restore/`.
+A module that outgrew one file is a folder, and its first file is `__init__.py`: `session/side.py` is a part of
+`session/`. A part that may be needed without the whole, or is the only one, stands beside it: `route_types.py`.
 What may import what is a table in `tests/test_layers.py`. `python scripts/reference.py` makes this page from the first
 lines of the modules, and those of settings and commands from the code. CI runs `scripts/check` and `scripts/test`.
 """

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy import signals_dates
 from lantern_proxy.analyze import (
     _ABBREVIATION,
     _CAPITALS,
@@ -22,8 +21,9 @@ from lantern_proxy.analyze import (
 from lantern_proxy.analyze.facts import Stems
 from lantern_proxy.restore import superseded
 from lantern_proxy.restore.lines import _MANY_ROWS, _rows, _template
-from lantern_proxy.signals_form import TRAITS, form_of, traits
-from lantern_proxy.signals_words import count
+from lantern_proxy.signals import dates as signals_dates
+from lantern_proxy.signals.form import TRAITS, form_of, traits
+from lantern_proxy.signals.words import count
 
 FIRST = re.compile(r"\b(?:i|my|me|mine|we|our|us|myself)\b", re.I)
 SECOND = re.compile(r"\b(?:you|your|yours)\b", re.I)

@@ -14,7 +14,7 @@ from lantern_proxy.analyze import native as analyze_native
 from lantern_proxy.analyze import sentences, sentences_in_python, terms, terms_in_python
 from lantern_proxy.analyze.facts import COMMON, Stems
 from lantern_proxy.analyze.specific import native_words, specifics, specifics_in_python
-from lantern_proxy.signals_words import count, count_in_python
+from lantern_proxy.signals.words import count, count_in_python
 
 native = pytest.mark.skipif(not analyze_native.SERVES, reason="the C analyser is not there, or PyStemmer is another")
 

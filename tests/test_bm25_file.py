@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy import bm25_file, mapped
+from lantern_proxy import mapped
 from lantern_proxy.analyze import native as analyze_native
 from lantern_proxy.analyze import terms
 from lantern_proxy.archive.snapshots import drop_snapshots, folder, snapshot_path
 from lantern_proxy.bm25 import BUILT, Index
-from lantern_proxy.bm25_file import Snapshot
+from lantern_proxy.bm25 import file as bm25_file
+from lantern_proxy.bm25.file import Snapshot
 
 native = pytest.mark.skipif(not BUILT, reason="the numpy twin makes no snapshots")
 maps = pytest.mark.skipif(not BUILT or os.name == "nt", reason="no snapshots, or none is mapped here")

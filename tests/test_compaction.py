@@ -24,8 +24,8 @@ from chats import (
     user,
 )
 
-from lantern_proxy import compaction_align
-from lantern_proxy.compaction_place import place
+from lantern_proxy.compaction import align as compaction_align
+from lantern_proxy.compaction.place import place
 from lantern_proxy.follow import Step
 from lantern_proxy.history import plain
 from lantern_proxy.turn import LOSSES

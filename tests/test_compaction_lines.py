@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lantern_proxy.compaction_lines import is_made_of, stands_in, untimed
+from lantern_proxy.compaction.lines import is_made_of, stands_in, untimed
 
 TEXT = "Keep the books of the house.\n\nHello, shall we start?"
 

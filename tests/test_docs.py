@@ -21,7 +21,7 @@ from lantern_proxy import demo
 from lantern_proxy.app import create
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, ServerConfig, load
-from lantern_proxy.config_check import hints_of
+from lantern_proxy.config.check import hints_of
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -19,7 +19,7 @@ from scripted import Upstream, ask, body, config_for, http, say, serving, told, 
 from lantern_proxy.archive import Archive
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import AccessConfig, Config, ServerConfig
-from lantern_proxy.config_check import ConfigError
+from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors import AdminDoor, Rate, climbs, reachable_from_elsewhere, refuse_open_door
 from lantern_proxy.doors_keys import Keyring, KeysError, keys_file
 

@@ -12,7 +12,7 @@ from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
 from lantern_proxy.archive.file import encrypt
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig
-from lantern_proxy.config_check import ConfigError
+from lantern_proxy.config.check import ConfigError
 
 pytest.importorskip("sqlcipher3")
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32

@@ -3,9 +3,9 @@
 import pytest
 from chats import STYLES, Chat, Lab, assistant, called, result, summary_of, turns, user
 
-from lantern_proxy import session_known
 from lantern_proxy.follow import reply
 from lantern_proxy.session import forget
+from lantern_proxy.session import known as session_known
 from lantern_proxy.turn import Answer
 
 

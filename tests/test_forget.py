@@ -10,13 +10,14 @@ import pytest
 from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, http, raw_of, serving, told, wait_for
 
-from lantern_proxy import Lantern, history_same
+from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt
 from lantern_proxy.archive.file import occurrences
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
-from lantern_proxy.config_safety import PrivacyConfig
+from lantern_proxy.config.safety import PrivacyConfig
+from lantern_proxy.history import same as history_same
 
 SECRET = "the XYLOPHONE-42 ships on friday to Køge"
 OTHER = "the MARIMBA-43 stays in the harbour of Aarhus"

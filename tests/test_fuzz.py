@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lantern_proxy.compaction_place import is_spoken
+from lantern_proxy.compaction.place import is_spoken
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.proxy import Proxy

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from lantern_proxy.compaction import _event, compare
-from lantern_proxy.compaction_seen import see
+from lantern_proxy.compaction.seen import see
 from lantern_proxy.history import advance, answered, begin, chains, goes_on, shows_system_of
-from lantern_proxy.history_same import forget_all
+from lantern_proxy.history.same import forget_all
 from lantern_proxy.turn import Answer, Message, Request, fingerprint, item, message
 
 

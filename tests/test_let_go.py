@@ -8,7 +8,7 @@ import pytest
 from chats import Chat, Lab, assistant, user
 from test_restore_scope import ALL, write
 
-from lantern_proxy import session_known, turn_memo
+from lantern_proxy import turn_memo
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.history import plain
@@ -20,6 +20,7 @@ from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
 from lantern_proxy.session import RECENT_S, Known, forget
+from lantern_proxy.session import known as session_known
 from lantern_proxy.turn import Block, Restored
 from lantern_proxy.turn_memo import Memo
 from lantern_proxy.wire.http import Arrival

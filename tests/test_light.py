@@ -15,7 +15,7 @@ from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.cli.main import cli
 from lantern_proxy.config import load
-from lantern_proxy.rerank_light import LightError
+from lantern_proxy.rerank.light import LightError
 from lantern_proxy.restore.features import FEATURES, LEXICAL
 from lantern_proxy.restore.light import POOL, Light, open_light
 

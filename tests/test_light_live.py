@@ -18,8 +18,8 @@ from lantern_proxy.chunk import passages
 from lantern_proxy.compiled_export import sources
 from lantern_proxy.config import Config, EmbedConfig, RerankConfig, RestoreConfig
 from lantern_proxy.embed import Embedder, available
-from lantern_proxy.rerank_light import save
-from lantern_proxy.rerank_match import Matching
+from lantern_proxy.rerank.light import save
+from lantern_proxy.rerank.match import Matching
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.features import FEATURES
 from lantern_proxy.restore.light import open_light

@@ -8,7 +8,7 @@ import pytest
 from lantern_proxy import Lantern, demo
 from lantern_proxy.archive import ArchiveError
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
-from lantern_proxy.config_safety import PrivacyConfig
+from lantern_proxy.config.safety import PrivacyConfig
 
 SCRIPT = demo.chat()
 PATIENT = RestoreConfig(deadline_ms=10_000)

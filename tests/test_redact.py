@@ -10,8 +10,8 @@ from scripted import Upstream, ask, body, config_for, http, serving, told, wait_
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
-from lantern_proxy.config_check import ConfigError
-from lantern_proxy.config_safety import PrivacyConfig
+from lantern_proxy.config.check import ConfigError
+from lantern_proxy.config.safety import PrivacyConfig
 from lantern_proxy.redact import Redactor
 from lantern_proxy.turn import without_blocks
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lantern_proxy.compiled import ModelError, available
 from lantern_proxy.compiled_export import sources
-from lantern_proxy.rerank import (
+from lantern_proxy.rerank.evidence import (
     FORBIDDEN,
     PROTECTED,
     EvidenceReranker,
@@ -20,8 +20,8 @@ from lantern_proxy.rerank import (
     pairs,
     reorder,
 )
-from lantern_proxy.rerank_match import PRIOR
-from lantern_proxy.rerank_train import ARMS, Example, Settings, destroyed, evaluate, scorer, train
+from lantern_proxy.rerank.match import PRIOR
+from lantern_proxy.rerank.train import ARMS, Example, Settings, destroyed, evaluate, scorer, train
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 dense = pytest.mark.skipif(not available(), reason="the extra `dense` is not installed")
@@ -133,7 +133,7 @@ def test_a_trained_reranker_is_served_from_its_folder_in_the_same_order(trained:
 
 @dense
 def test_before_the_first_step_a_new_head_leaves_the_order_of_the_first_stage() -> None:
-    from lantern_proxy.rerank_match import Matching
+    from lantern_proxy.rerank.match import Matching
 
     base = Matching(sources(MINILM)[0][0], 3, 256)
     asked = [replace(each, first=tuple(float(-n) for n in range(len(each.memories)))) for each in examples(4)]

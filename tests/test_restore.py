@@ -13,7 +13,7 @@ import pytest
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.chunk import passages, turn_passage
 from lantern_proxy.config import Config, EmbedConfig, RestoreConfig
-from lantern_proxy.config_retrieval import RetrievalConfig
+from lantern_proxy.config.retrieval import RetrievalConfig
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.breaker import Breaker

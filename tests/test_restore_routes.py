@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lantern_proxy.config_check import ConfigError
-from lantern_proxy.config_retrieval import RetrievalConfig
+from lantern_proxy.config.check import ConfigError
+from lantern_proxy.config.retrieval import RetrievalConfig
 from lantern_proxy.restore.routes import fused, mixture, threshold
 
 SIGNALS = {"bm25": np.array([3.0, 0.0, 1.0, 0.0]), "vector": np.array([0.1, 0.9, 0.2, 0.3])}

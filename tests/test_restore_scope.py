@@ -19,7 +19,7 @@ from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, keep
-from lantern_proxy.signals_late import DIM, Asked
+from lantern_proxy.signals.late import DIM, Asked
 from lantern_proxy.turn import Passage
 
 native = pytest.mark.skipif(not BUILT, reason="the numpy twin makes no snapshots")

@@ -6,9 +6,9 @@ import time
 import pytest
 from chats import CODER, SYSTEM, TOOLS, Chat, Lab, assistant, called, result, summary_of, transcript, turns, user
 
-from lantern_proxy import session_side
 from lantern_proxy.follow import Step
 from lantern_proxy.history import shared_ends, shared_front
+from lantern_proxy.session import side as session_side
 
 KINDS = [(named, tools) for named in (False, True) for tools in (False, True)]
 

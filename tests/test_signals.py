@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lantern_proxy import rerank_light, rerank_linear, signals_late
-from lantern_proxy.rerank_light import LightError, Model, Trees
+from lantern_proxy.rerank import light as rerank_light
+from lantern_proxy.rerank import linear as rerank_linear
+from lantern_proxy.rerank.light import LightError, Model, Trees
 from lantern_proxy.signals import keywords, said_by, speaker_name
-from lantern_proxy.signals_dates import closeness, spans
-from lantern_proxy.signals_form import ASKED, TRAITS, asked, fits, form_of, traits
-from lantern_proxy.signals_late import DIM, best_matches, in_context, maxsim, pack
+from lantern_proxy.signals import late as signals_late
+from lantern_proxy.signals.dates import closeness, spans
+from lantern_proxy.signals.form import ASKED, TRAITS, asked, fits, form_of, traits
+from lantern_proxy.signals.late import DIM, best_matches, in_context, maxsim, pack
 
 MONDAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC).timestamp()
 

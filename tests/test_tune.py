@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lantern_proxy.config import Config, RestoreConfig
-from lantern_proxy.config_retrieval import RetrievalConfig
+from lantern_proxy.config.retrieval import RetrievalConfig
 from lantern_proxy.restore.signals import WEIGHTS
 from lantern_proxy.tune import Labelled, Settings, Sheet, _folds, fit, fragment, judge, validate
 from lantern_proxy.tune_label import start

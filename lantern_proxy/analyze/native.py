@@ -1,7 +1,7 @@
 """Terms, specific terms and counts of a text, from C: what the references give, many times as fast.
 
 By native/analyze.c, specifics.c and facts.c, where these were built; the references are in this package,
-analyze/specific.py, analyze/facts.py and signals_words.py.
+analyze/specific.py, analyze/facts.py and signals/words.py.
 
 Unicode is that of this Python: C gets what the code points are from here. The stems are Snowball 3's; with a PyStemmer
 of another version C stays off.

@@ -11,9 +11,9 @@ from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.compiled_export import sources
-from lantern_proxy.rerank import PROTECTED, Memory, corrections, reorder
-from lantern_proxy.rerank_match import PRIOR, Matching
-from lantern_proxy.rerank_train import Example, Settings, scorer, train
+from lantern_proxy.rerank.evidence import PROTECTED, Memory, corrections, reorder
+from lantern_proxy.rerank.match import PRIOR, Matching
+from lantern_proxy.rerank.train import Example, Settings, scorer, train
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lantern_proxy import rerank_light
 from lantern_proxy.bench import metrics
 from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer
 from lantern_proxy.bench.pipelines_product import Archived, Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.rank import Ints
-from lantern_proxy.rerank_light import LightError, Model
+from lantern_proxy.rerank import light as rerank_light
+from lantern_proxy.rerank.light import LightError, Model
 from lantern_proxy.restore.features import FEATURES, LEXICAL, Ranked
 from lantern_proxy.restore.light import POOL, Light, examples, open_light
 

@@ -16,7 +16,7 @@ from lantern_proxy.bench.datasets import Candidate, Conversation
 from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer, refuse_unknown
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.config import Config, RestoreConfig
-from lantern_proxy.config_retrieval import RetrievalConfig
+from lantern_proxy.config.retrieval import RetrievalConfig
 from lantern_proxy.embed import available
 from lantern_proxy.rank import Ints
 from lantern_proxy.restore.ask import Ask

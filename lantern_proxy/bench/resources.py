@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lantern_proxy.compiled import ModelError
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
-from lantern_proxy.signals_late import DIM, Tokens
+from lantern_proxy.signals.late import DIM, Tokens
 
 Vectors = npt.NDArray[np.float32]
 Kept = TypeVar("Kept", bound=npt.NDArray[Any])

@@ -18,12 +18,12 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from lantern_proxy import bm25_file
 from lantern_proxy.analyze import terms
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.archive.snapshots import snapshot_path
 from lantern_proxy.bench.bm25 import synthetic
 from lantern_proxy.bm25 import Index
+from lantern_proxy.bm25 import file as bm25_file
 from lantern_proxy.restore import snapshots
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import keep

@@ -15,7 +15,7 @@ import click
 from lantern_proxy.cli.frame import Settings, Terminal, settled
 
 SHAPES = ("user-summary", "assistant-summary", "truncated", "system-summary", "continued", "last-six")
-"""demo.SHAPES by name: demo.py is not imported for the help."""
+"""demo.SHAPES by name: `demo` is not imported for the help."""
 
 _ELSEWHERE = {
     "edit": "feedback.edit",

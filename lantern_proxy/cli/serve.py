@@ -18,7 +18,7 @@ import click
 
 from lantern_proxy.cli import opening, process
 from lantern_proxy.config import Config
-from lantern_proxy.config_check import ConfigError
+from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors import refuse_open_door
 
 if TYPE_CHECKING:

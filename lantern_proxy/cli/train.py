@@ -11,7 +11,7 @@ from lantern_proxy.cli.render import counting
 
 if TYPE_CHECKING:
     from lantern_proxy.bench.datasets import Conversation
-    from lantern_proxy.rerank_train import Outcome
+    from lantern_proxy.rerank.train import Outcome
 
 _FOLDS = 5
 
@@ -41,7 +41,7 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
     from lantern_proxy.bench import light
     from lantern_proxy.bench.pipelines_product import Default
     from lantern_proxy.bench.resources import Resources
-    from lantern_proxy.rerank_light import save
+    from lantern_proxy.rerank.light import save
 
     try:
         found = read_all(data)
@@ -162,8 +162,8 @@ def evidence_reranker(
     from lantern_proxy.bench.datasets import DataError
     from lantern_proxy.bench.pipelines_product import Default
     from lantern_proxy.bench.resources import Resources
-    from lantern_proxy.rerank_train import ARMS, destroyed, evaluate, scorer, train
-    from lantern_proxy.rerank_train import Settings as Training
+    from lantern_proxy.rerank.train import ARMS, destroyed, evaluate, scorer, train
+    from lantern_proxy.rerank.train import Settings as Training
 
     try:
         learn, test = _split(read_all(data), held_out, seed)

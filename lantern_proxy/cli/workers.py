@@ -22,7 +22,7 @@ import click
 from lantern_proxy.app_place import Place
 from lantern_proxy.cli import process as cli_process
 from lantern_proxy.config import Config
-from lantern_proxy.config_check import ConfigError
+from lantern_proxy.config.check import ConfigError
 
 log = logging.getLogger("lantern.serve")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lantern_proxy import reinforce
 from lantern_proxy.compaction import compare
-from lantern_proxy.compaction_place import question
+from lantern_proxy.compaction.place import question
 from lantern_proxy.history import Session
 from lantern_proxy.proxy.exchange import settled
 from lantern_proxy.turn import Identity, Preview, Request, Restored

@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Record, RequestRow
-from lantern_proxy.compaction_place import is_spoken
+from lantern_proxy.compaction.place import is_spoken
 from lantern_proxy.config import Config
-from lantern_proxy.config_safety import PrivacyConfig
+from lantern_proxy.config.safety import PrivacyConfig
 from lantern_proxy.follow import Step
 from lantern_proxy.history import Session, keys_of
 from lantern_proxy.proxy.exchange import Exchange

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lantern_proxy.archive import ArchiveError
-from lantern_proxy.compaction_place import place, question
+from lantern_proxy.compaction.place import place, question
 from lantern_proxy.config import Config
 from lantern_proxy.follow import Step
 from lantern_proxy.history import Session

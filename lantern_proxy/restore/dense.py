@@ -19,7 +19,7 @@ from lantern_proxy.restore.breaker import Breaker
 from lantern_proxy.restore.question import Question, coverage, masses
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import margin
-from lantern_proxy.signals_late import Asked, best_matches
+from lantern_proxy.signals.late import Asked, best_matches
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask

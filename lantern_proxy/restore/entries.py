@@ -10,9 +10,9 @@ from lantern_proxy.analyze import sequence, terms, terms_of_parts
 from lantern_proxy.archive import TenantArchive
 from lantern_proxy.restore.lines import Line, flat, lines
 from lantern_proxy.signals import speaker_name
-from lantern_proxy.signals_dates import Span, spans
-from lantern_proxy.signals_form import Form, form_of, traits
-from lantern_proxy.signals_words import count
+from lantern_proxy.signals.dates import Span, spans
+from lantern_proxy.signals.form import Form, form_of, traits
+from lantern_proxy.signals.words import count
 from lantern_proxy.turn import Passage
 
 STEP = 500

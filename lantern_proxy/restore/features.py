@@ -13,9 +13,9 @@ from lantern_proxy.restore.dense import Matches
 from lantern_proxy.restore.entries import Told
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.signals_dates import closeness, day_of, spans
-from lantern_proxy.signals_form import ASKED, TRAITS, asked
-from lantern_proxy.signals_late import in_context, maxsim
+from lantern_proxy.signals.dates import closeness, day_of, spans
+from lantern_proxy.signals.form import ASKED, TRAITS, asked
+from lantern_proxy.signals.late import in_context, maxsim
 
 Table = npt.NDArray[np.float32]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from lantern_proxy.rank import Floats, Ints, best
-from lantern_proxy.rerank_light import Model, load
+from lantern_proxy.rerank.light import Model, load
 from lantern_proxy.restore.features import FEATURES, LEXICAL, Ranked, Table, table
 
 POOL = 100

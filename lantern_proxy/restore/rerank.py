@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lantern_proxy.config import Config
 from lantern_proxy.embed import ModelError
 from lantern_proxy.pack import Offer
-from lantern_proxy.rerank import PROTECTED, EvidenceReranker, Memory, reorder
+from lantern_proxy.rerank.evidence import PROTECTED, EvidenceReranker, Memory, reorder
 from lantern_proxy.restore.breaker import Breaker
 from lantern_proxy.turn import Passage
 

@@ -18,7 +18,7 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.embed import Embedder
 from lantern_proxy.rank import best, overlap
-from lantern_proxy.rerank_light import LightError
+from lantern_proxy.rerank.light import LightError
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import SHARPNESS, Source, choice_of, naming, offers
 from lantern_proxy.restore.cover import Candidate, Chosen

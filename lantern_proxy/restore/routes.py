@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from lantern_proxy.config_retrieval import PipelineConfig, RetrievalConfig
+from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
 from lantern_proxy.rank import Centred, Floats, fuse, recencies, zsum
 from lantern_proxy.route_soft import Classifier, fit
 from lantern_proxy.route_types import TYPES, QueryType, query_type

@@ -20,13 +20,13 @@ from lantern_proxy.analyze import terms
 from lantern_proxy.archive import Archive, TenantArchive
 from lantern_proxy.archive.scope import Outline
 from lantern_proxy.bm25 import Index
-from lantern_proxy.bm25_file import Snapshot
+from lantern_proxy.bm25.file import Snapshot
 from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore import snapshots, superseded
 from lantern_proxy.restore.entries import STEP, Entries
 from lantern_proxy.restore.richest import Richest
-from lantern_proxy.signals_form import TRAITS
-from lantern_proxy.signals_late import DIM, Tokens
+from lantern_proxy.signals.form import TRAITS
+from lantern_proxy.signals.late import DIM, Tokens
 
 Vectors = npt.NDArray[np.float32]
 Floats32 = npt.NDArray[np.float32]

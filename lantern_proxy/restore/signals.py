@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lantern_proxy.config import RestoreConfig
-from lantern_proxy.config_retrieval import PipelineConfig, RetrievalConfig
+from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
 from lantern_proxy.rank import Centred, Floats, best, smooth, zsum
 from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.features import Matched, Ranked, nearness
@@ -16,8 +16,8 @@ from lantern_proxy.restore.routes import Mixture, ages_count, fused, mixture, th
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route_types import query_type
 from lantern_proxy.signals import keywords, said_by
-from lantern_proxy.signals_form import fits
-from lantern_proxy.signals_late import Asked, maxsim
+from lantern_proxy.signals.form import fits
+from lantern_proxy.signals.late import Asked, maxsim
 from lantern_proxy.turn import CLIENT
 
 if TYPE_CHECKING:

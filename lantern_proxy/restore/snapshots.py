@@ -8,10 +8,10 @@ never used again, so what came later is added, and corrections are followed by t
 import time
 from typing import TYPE_CHECKING, Literal
 
-from lantern_proxy import bm25_file
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.snapshots import snapshot_path
-from lantern_proxy.bm25_file import Snapshot
+from lantern_proxy.bm25 import file as bm25_file
+from lantern_proxy.bm25.file import Snapshot
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.scope import Key

@@ -14,7 +14,7 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lantern_proxy.history_same import chain_after, chain_hashes, chain_on, changed, once, reads_same
+from lantern_proxy.history.same import chain_after, chain_hashes, chain_on, changed, once, reads_same
 from lantern_proxy.turn import BLANK, SYSTEM, Answer, Api, Filed, Item, Message, Request, canonical, fingerprint
 from lantern_proxy.turn_memo import Memo
 

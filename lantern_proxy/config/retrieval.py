@@ -1,10 +1,10 @@
-"""The section `retrieval`: how signals become one ranking. `lantern tune` writes it. Part of config.py."""
+"""The section `retrieval`: how signals become one ranking. `lantern tune` writes it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from lantern_proxy.config_check import ConfigError, Section, Within
+from lantern_proxy.config.check import ConfigError, Section, Within
 from lantern_proxy.route_types import QueryType
 
 Signal = Literal["bm25", "vector", "late", "speaker", "keywords", "form", "session", "days", "importance"]

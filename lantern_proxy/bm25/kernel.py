@@ -1,4 +1,4 @@
-"""Which of its kernels serves BM25 on this machine, and why not a better one. Asked without numpy."""
+"""Which of its kernels serves BM25 on this machine, and why not a better one."""
 
 from typing import Literal
 

@@ -10,7 +10,7 @@ Its contract, which the tests hold mechanically:
 - *the set is protected*: `reorder` permutes the first ten of a ranking and nothing else, so recall@10 is what it was;
 - *no shortcut*: a memory that carries gold labels, currency flags or another model's score is refused with ValueError.
   The model sees texts and times, in one form: QUERY_TIME and MEMORY_TIME, in turns. One that `lantern train` made from
-  a plain encoder (rerank_match.py) corrects the ranking: its logit is added to the score that the ranking gave;
+  a plain encoder (rerank/match.py) corrects the ranking: its logit is added to the score that the ranking gave;
 - *off means off*: without a reranker no byte of a restore differs.
 """
 
@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from lantern_proxy import compiled
 from lantern_proxy.compiled import ModelError, Served
-from lantern_proxy.rerank_match import PRIOR, Matching, is_matching
+from lantern_proxy.rerank.match import PRIOR, Matching, is_matching
 
 Scores = npt.NDArray[np.float32]
 
@@ -133,7 +133,7 @@ class EvidenceReranker(Served["CompiledPairs"]):
     def __init__(self, model: str, cache_dir: Path | str, threads: int = 1) -> None:
         """model: a folder that `lantern train evidence-reranker` wrote, or a CrossEncoder's name on the hub."""
         folder = Path(cache_dir).expanduser()
-        command = ("-m", "lantern_proxy.rerank", "export", model, str(folder))
+        command = ("-m", "lantern_proxy.rerank.evidence", "export", model, str(folder))
         super().__init__(model, folder_of(model, folder), command, partial(open_compiled, threads=threads))
 
     def scores(self, question: str, max_pos: float, memories: Sequence[Memory], first: Sequence[float] = ()) -> Scores:
@@ -246,10 +246,10 @@ def _check_agreement(original: Any, model: str, built: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python -m lantern_proxy.rerank export MODEL CACHE_DIR`."""
+    """`python -m lantern_proxy.rerank.evidence export MODEL CACHE_DIR`."""
     from lantern_proxy.compiled_export import run_export
 
-    return run_export("lantern_proxy.rerank", arguments, export)
+    return run_export("lantern_proxy.rerank.evidence", arguments, export)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty, plain, terms
-from lantern_proxy.history_dress import strings_of
-from lantern_proxy.history_same import changed
+from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.same import changed
 from lantern_proxy.turn import Item
 
 _Trace = tuple[dict[Any, set[str]], str | bytes]

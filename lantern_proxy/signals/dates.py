@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 
 from lantern_proxy.analyze import folded
-from lantern_proxy.signals_words import Counts, count
+from lantern_proxy.signals.words import Counts, count
 
 Span = tuple[int, int]
 """First and last day, both included."""

@@ -1,4 +1,4 @@
-"""The sections `access` (who may come in) and `privacy` (what is kept): part of config.py."""
+"""The sections `access` (who may come in) and `privacy` (what is kept)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Annotated, Literal
 
-from lantern_proxy.config_check import ConfigError, Like, Section, Within
+from lantern_proxy.config.check import ConfigError, Like, Section, Within
 
 HostName = Annotated[str, Like(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+", "use a host name without scheme and port")]
 Origin = Annotated[

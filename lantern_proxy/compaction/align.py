@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lantern_proxy.history import is_empty, mostly_equal, plain, shared_ends, shared_front, terms
-from lantern_proxy.history_dress import says_same
+from lantern_proxy.history.dress import says_same
 from lantern_proxy.turn import SYSTEM, Item, Message
 from lantern_proxy.turn_memo import Memo
 

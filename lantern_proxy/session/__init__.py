@@ -36,10 +36,10 @@ from lantern_proxy.history import (
     system_text,
     terms,
 )
-from lantern_proxy.history_dress import says_same
-from lantern_proxy.history_script import teller_of
-from lantern_proxy.session_known import PROBE_CHARS, Known, forget, main_of, quoted, remember, vocabulary
-from lantern_proxy.session_side import (
+from lantern_proxy.history.dress import says_same
+from lantern_proxy.history.script import teller_of
+from lantern_proxy.session.known import PROBE_CHARS, Known, forget, main_of, quoted, remember, vocabulary
+from lantern_proxy.session.side import (
     held_share,
     holds_answer,
     is_delegated,

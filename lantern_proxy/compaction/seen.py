@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from lantern_proxy.compaction_align import Seat, align, is_alike, is_cleared, is_cut, is_placeholder, seats
-from lantern_proxy.compaction_lines import is_made_of, stands_in, untimed
+from lantern_proxy.compaction.align import Seat, align, is_alike, is_cleared, is_cut, is_placeholder, seats
+from lantern_proxy.compaction.lines import is_made_of, stands_in, untimed
 from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, chains, mostly_equal, place_key, plain, terms
-from lantern_proxy.history_dress import strings_of
+from lantern_proxy.history.dress import strings_of
 from lantern_proxy.turn import Event, Item, Request
 
 _MIN_TERMS, _MIN_SHARE = 6, 1 / 3

@@ -13,7 +13,7 @@ import numpy as np
 from lantern_proxy.analyze import folded
 from lantern_proxy.analyze.standing import laid_down
 from lantern_proxy.rank import Floats
-from lantern_proxy.signals_words import Counts, count
+from lantern_proxy.signals.words import Counts, count
 
 TRAITS = (
     "chars",

@@ -1,11 +1,11 @@
 """Kinds of evidence for a passage, each a pure scoring function over the candidates of a question; larger is better.
 
-words      BM25 (bm25.py), its scores flowing into neighbours (rank.smooth)
-vectors    cosine, and word by word (signals_late.py)
+words      BM25 (bm25/), its scores flowing into neighbours (rank.smooth)
+vectors    cosine, and word by word (signals/late.py)
 keywords   keywords(): terms of the question among tags, paths and tool names
 speaker    said_by(): was it said by the one that the question is about?
-dates      signals_dates.py: days named in the question and in the passage
-form       signals_form.py: the kind of answer that is wanted, and the kind of text a passage is
+dates      signals/dates.py: days named in the question and in the passage
+form       signals/form.py: the kind of answer that is wanted, and the kind of text a passage is
 """
 
 import re

@@ -20,9 +20,9 @@ from typing import Annotated, Any, Literal
 
 import yaml
 
-from lantern_proxy.config_check import ConfigError, Like, Section, Url, Within, bare, convert, hints_of, shown
-from lantern_proxy.config_retrieval import RetrievalConfig, Signal, Weight
-from lantern_proxy.config_safety import AccessConfig, PrivacyConfig
+from lantern_proxy.config.check import ConfigError, Like, Section, Url, Within, bare, convert, hints_of, shown
+from lantern_proxy.config.retrieval import RetrievalConfig, Signal, Weight
+from lantern_proxy.config.safety import AccessConfig, PrivacyConfig
 
 ENVIRONMENT: Mapping[str, str] = {
     "LANTERN_PORT": "server.port",

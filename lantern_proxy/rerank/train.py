@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lantern_proxy.rerank import PROTECTED, TOKENS, Memory, corrections, pairs, reorder
-from lantern_proxy.rerank_match import PRIOR, Matching
+from lantern_proxy.rerank.evidence import PROTECTED, TOKENS, Memory, corrections, pairs, reorder
+from lantern_proxy.rerank.match import PRIOR, Matching
 
 RATE, DECAY, BATCH, WARM_UP = 2e-5, 0.01, 8, 100
 SAMPLED = 6
@@ -58,7 +58,7 @@ class Settings:
     """Most that is read of a pair; a long memory is cut. The paper has 256; docs/restore.md says what both take."""
     rate: float = RATE
     head_rate: float = 1e-3
-    """Of a scoring head that the base does not have and that starts from nothing (rerank_match.py)."""
+    """Of a scoring head that the base does not have and that starts from nothing (rerank/match.py)."""
     seed: int = 7
     epochs: int = 1
     teacher_weight: float = 0.0

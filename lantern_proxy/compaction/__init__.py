@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from lantern_proxy.compaction_align import Seat, seats
-from lantern_proxy.compaction_place import is_spoken
-from lantern_proxy.compaction_seen import Said, Seen, see
+from lantern_proxy.compaction.align import Seat, seats
+from lantern_proxy.compaction.place import is_spoken
+from lantern_proxy.compaction.seen import Said, Seen, see
 from lantern_proxy.history import (
     MARKER,
     MARKER_CHARS,

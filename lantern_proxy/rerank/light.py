@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lantern_proxy import rerank_linear
-from lantern_proxy.rerank_linear import Linear
+from lantern_proxy.rerank import linear as rerank_linear
+from lantern_proxy.rerank.linear import Linear
 
 try:
     from lantern_proxy._bm25 import ffi, lib

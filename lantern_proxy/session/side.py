@@ -20,8 +20,8 @@ from lantern_proxy.history import (
     system_text,
     terms,
 )
-from lantern_proxy.history_dress import strings_of
-from lantern_proxy.session_known import PROBE_CHARS, QUOTED_CHARS, STARTS, Known
+from lantern_proxy.history.dress import strings_of
+from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS, STARTS, Known
 from lantern_proxy.turn import SYSTEM, Item, Message, Request
 from lantern_proxy.turn_memo import Memo
 

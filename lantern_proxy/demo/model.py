@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from lantern_proxy.demo_script import Chat, Detail, Wire
+from lantern_proxy.demo.script import Chat, Detail, Wire
 from lantern_proxy.turn import strip_block
 
 UNKNOWN = "I do not know."

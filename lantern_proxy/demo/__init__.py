@@ -20,8 +20,8 @@ import httpx
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config
-from lantern_proxy.demo_script import SHAPES, SUMMARISED, Chat, Detail, Wire, Words, chat, say
-from lantern_proxy.demo_upstream import MODEL, SUMMARISE, UNKNOWN, DemoError, serving, upstream
+from lantern_proxy.demo.model import MODEL, SUMMARISE, UNKNOWN, DemoError, serving, upstream
+from lantern_proxy.demo.script import SHAPES, SUMMARISED, Chat, Detail, Wire, Words, chat, say
 from lantern_proxy.turn import BLOCK_CLOSE, BLOCK_OPEN
 
 __all__ = [
