@@ -364,7 +364,55 @@ def test_a_restore_that_keeps_failing_is_left_alone_for_a_while(upstream, tmp_pa
         assert reasons[-1] == "restore:resting"
 
 
-def test_a_restore_that_is_too_slow_is_not_waited_for(upstream, expected, tmp_path):
+class SickRestorer(Restorer):
+    """Fails with what asks of poison."""
+
+    def for_question(self, ask):
+        if "poison" in ask.question:
+            raise RuntimeError("no luck")
+        return super().for_question(ask)
+
+
+class StuckRestorer(SickRestorer):
+    """And takes long to do so."""
+
+    may = threading.Event()
+
+    def for_question(self, ask):
+        if "poison" in ask.question:
+            self.may.wait(60)
+        return super().for_question(ask)
+
+
+@pytest.mark.parametrize("other", ["sk-one", "sk-other"])
+@pytest.mark.parametrize("make", [SickRestorer, StuckRestorer])
+def test_a_session_that_cannot_be_restored_keeps_no_other_from_it(upstream, tmp_path, make, other):
+    config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=500))
+
+    def lossy(url: str, key: str, start: int) -> list[dict]:
+        """What is left of a chat that asked for something lost."""
+        messages: list[dict] = []
+        converse(lambda request: ask(url, request, key), 4, start, messages)
+        return messages[-2:]
+
+    with serving(config, make_restorer=make) as url:
+        try:
+            sick, sound = lossy(url, "sk-one", 0), lossy(url, other, 40)
+            reasons = []
+            while "restore:resting" not in reasons and len(reasons) < 6:
+                sick.append({"role": "user", "content": f"which poison stands at gauge G-{len(reasons)}?"})
+                answer = ask(url, body(*sick))
+                reasons.append(told(answer).get("degraded", ""))
+                sick.append(answer.json()["choices"][0]["message"])
+            assert reasons[-1] == "restore:resting"
+            found = told(ask(url, body(*sound, f"At how many bar stands gauge G-{41 * 7919} in hall H41?"), other))
+            assert "degraded" not in found
+            assert int(found["restored"]) > 0
+        finally:
+            StuckRestorer.may.set()
+
+
+def test_est_a_restore_that_is_too_slow_is_not_waited_for(upstream, expected, tmp_path):
     config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=50))
     with serving(config, make_restorer=SlowRestorer) as url:
         try:

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from lantern_proxy.analyze import terms
-from lantern_proxy.archive import Archive, PruneRule, Record, RequestRow, SessionRow
+from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow
 from lantern_proxy.archive.forget import ForgetRule
 from lantern_proxy.archive.snapshots import folder
 from lantern_proxy.bm25 import BUILT
+from lantern_proxy.embed import ModelError
 from lantern_proxy.restore import scope as restore_scope
 from lantern_proxy.restore import snapshots
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Dense
+from lantern_proxy.restore.question import read_question
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, keep
 from lantern_proxy.signals.late import DIM, Asked
@@ -293,4 +295,73 @@ def test_token_vectors_that_cannot_be_read_are_told_of(archive):
     archive.close()
     assert dense.late(scope, Asked(np.eye(1, DIM, dtype=np.float32), ("gadget3",)), [3], ask) is None
     assert ask.notes == ["late:failed"]
+    dense.close()
+
+
+class Embedder:
+    """Says the same of every question; fails as often as it is told to."""
+
+    name, state, recipe = "m", "ready", "r"
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+
+    def embed_question(self, text: str) -> tuple[np.ndarray, None]:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise ModelError("out of memory")
+        return np.ones(4, np.float32), None
+
+
+class SickScope(Scope):
+    """Its vectors cannot be read."""
+
+    def cosines(self, *_):
+        raise ArchiveError("malformed")
+
+
+@pytest.fixture
+def with_vectors(tmp_path):
+    with Archive(tmp_path / "v.db", synchronous="normal") as archive:
+        write(archive, 0, 5)
+        write(archive, 0, 5, tenant="u")
+        for tenant in ("t", "u"):
+            ids = [p.id for p in archive.of(tenant).passages("s")]
+            archive.add_vectors("m", 4, [(tenant, "s", id_, np.ones(4, np.float32)) for id_ in ids])
+        yield archive
+
+
+def looked(dense: Dense, scope: Scope, archive: Archive, *, left_s: float = 60.0) -> list[str]:
+    """The notes of one question."""
+    scope.catch_up(archive, math.inf)
+    ask = Ask(
+        tenant=scope.key.tenant, project="", session="s", present="", budget_chars=900, now=0.0,
+        deadline=time.monotonic() + left_s,
+    )  # fmt: skip
+    question = read_question("Which box holds gadget3?")
+    if dense.begin(scope, question, np.zeros(0), ask):
+        dense.look(scope, question, ask)
+    return ask.notes
+
+
+def test_vectors_that_cannot_be_read_are_left_alone_and_those_of_others_are_not(with_vectors):
+    dense = Dense(with_vectors, Embedder(), wanted=True)
+    notes = [looked(dense, SickScope(ALL), with_vectors) for _ in range(4)]
+    assert notes == [["dense:failed"]] * 3 + [["dense:breaker"]]
+    assert looked(dense, Scope(Key("u", None, None)), with_vectors) == []
+    dense.close()
+
+
+def test_an_embedder_that_fails_again_and_again_is_left_alone_by_all(with_vectors):
+    dense = Dense(with_vectors, Embedder(failures=3), wanted=True)
+    assert [looked(dense, Scope(ALL), with_vectors) for _ in range(3)] == [["dense:failed"]] * 3
+    assert looked(dense, Scope(Key("u", None, None)), with_vectors) == ["dense:breaker"]
+    dense.close()
+
+
+@pytest.mark.parametrize(("slow_s", "last"), [(60.0, []), (0.0, ["dense:breaker"])])
+def test_a_restore_that_is_late_tells_of_the_embedder_only_if_that_was_slow(with_vectors, slow_s, last):
+    dense = Dense(with_vectors, Embedder(), wanted=True, slow_s=slow_s)
+    assert [looked(dense, Scope(ALL), with_vectors, left_s=-1.0) for _ in range(3)] == [[]] * 3
+    assert looked(dense, Scope(Key("u", None, None)), with_vectors) == last
     dense.close()

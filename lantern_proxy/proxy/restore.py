@@ -20,7 +20,7 @@ from lantern_proxy.history import Session
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
 from lantern_proxy.proxy.ledger import Key, Ledgers, entry, replay
 from lantern_proxy.proxy.writer import Writer
-from lantern_proxy.restore.breaker import Breaker
+from lantern_proxy.restore.breaker import Breakers
 from lantern_proxy.restore.budget import budget_chars, sample_of
 from lantern_proxy.turn import Block, BlockKind, Request, Restored
 from lantern_proxy.wire.json import Insert, Place, WireError
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
     from lantern_proxy.restore.restorer import Restorer
 
-_LOOKING = 0.6
-"""Share of the deadline in which a restore looks for passages; the rest is for packing what it has by then."""
 _CATCHING_UP = 0.3
 """Share of the deadline in which a restore waits for the passages of the turns before."""
 _WARM_MESSAGES, _WARM_BESIDE, _WARM_SESSIONS = 24, 4, 64
@@ -45,7 +43,8 @@ class Restoring:
 
     def __init__(self, config: Config, writer: Writer, failing_open: Callable[[Exchange, str], FailingOpen]) -> None:
         self._config, self._writer, self._failing_open = config, writer, failing_open
-        self._breaker = Breaker()
+        self._breakers = Breakers()
+        """One a session: what ails its texts, or their place in the archive, ails no other."""
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
         self._owed: dict[Key, None] = {}
@@ -140,7 +139,7 @@ class Restoring:
             spot = anew, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
         if spot is not None or verdict.is_loss:
             self._owe(key)  # until it is there, whatever goes wrong
-        if self._breaker.open(time.monotonic()):
+        if self._breakers.open(key, time.monotonic()):
             exchange.degraded.append("restore:resting")
             return
         if spot is not None:
@@ -167,10 +166,10 @@ class Restoring:
     def _ask(
         self, exchange: Exchange, request: Request, step: Step, budget: int, deadline: float, asked: str, summary: str
     ) -> "Ask":
-        from lantern_proxy.restore.ask import Ask
+        from lantern_proxy.restore.ask import Ask, looking_s
         from lantern_proxy.restore.present import text_of
 
-        packing_s = (1 - _LOOKING) * self._config.restore.deadline_ms / 1000
+        packing_s = self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
         return Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session,
             present="\n".join([text_of(request), *(" ".join(insert.text.split()) for insert in exchange.inserts)]),
@@ -187,17 +186,19 @@ class Restoring:
         if restorer is None:
             return False
         choose = restorer.at_compaction if kind == "loss" else restorer.for_question
-        work = asyncio.get_running_loop().run_in_executor(self._threads, choose, ask)
-        healthy = False
+        work, healthy = self._threads.submit(choose, ask), False
         try:
             patience = self._config.rerank.model_timeout_ms / 1_000 if self._config.rerank.model else 0.0
-            restored = await asyncio.wait_for(work, max(0.001, deadline + patience - time.monotonic()))
+            restored = await asyncio.wait_for(
+                asyncio.wrap_future(work), max(0.001, deadline + patience - time.monotonic())
+            )
             healthy = True
         except TimeoutError:
             exchange.degraded.append("restore:deadline")
             return False
         finally:
-            self._breaker.record(healthy, time.monotonic())
+            if not work.cancelled():  # one that never began was behind others', and says nothing of its session
+                self._breakers.record((exchange.tenant, exchange.session), healthy, time.monotonic())
         exchange.degraded += ask.notes
         exchange.passed += ask.passed.told
         if restored is not None and exchange.wire is not None:

@@ -3,7 +3,16 @@
 import time
 from dataclasses import dataclass, field
 
+from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.passed_over import Passed
+
+_LOOKING = 0.6
+"""Share of the deadline in which a restore looks for passages; the rest is for packing what it has by then."""
+
+
+def looking_s(restore: RestoreConfig) -> float:
+    """Seconds in which a restore looks for passages. A model that made it late is sick if it took half of them."""
+    return _LOOKING * restore.deadline_ms / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

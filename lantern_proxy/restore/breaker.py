@@ -1,5 +1,6 @@
 """What fails again and again is left alone for a while."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -24,3 +25,29 @@ class Breaker:
             self._failures = 0 if ok else self._failures + 1
             if self._failures >= self.limit:
                 self._until, self._failures = now + self.rest_s, 0
+
+
+class Breakers:
+    """A breaker for each of many that fail by themselves, as the texts of a session do. Thread-safe."""
+
+    def __init__(self, most: int = 1_024) -> None:
+        """most: of those that failed last, so many are remembered"""
+        self._failing: dict[Hashable, Breaker] = {}
+        self._most = most
+        self._lock = Lock()
+
+    def open(self, key: Hashable, now: float) -> bool:
+        """Is it off? now: time.monotonic()"""
+        with self._lock:
+            breaker = self._failing.get(key)
+        return breaker is not None and breaker.open(now)
+
+    def record(self, key: Hashable, ok: bool, now: float) -> None:
+        with self._lock:
+            breaker = self._failing.pop(key, None)
+            if ok:
+                return
+            breaker = self._failing[key] = breaker or Breaker()
+            if len(self._failing) > self._most:
+                self._failing.pop(next(iter(self._failing)))
+        breaker.record(False, now)

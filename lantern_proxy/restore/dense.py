@@ -1,5 +1,6 @@
 """The dense channel of a restore: is it there, is it needed, is it healthy?"""
 
+import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +16,7 @@ from lantern_proxy.analyze import informative, query_terms
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.embed import Embedder, ModelError
 from lantern_proxy.rank import Floats, best
-from lantern_proxy.restore.breaker import Breaker
+from lantern_proxy.restore.breaker import Breaker, Breakers
 from lantern_proxy.restore.question import Question, coverage, masses
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import margin
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float32]
 BEGUN = 16
 """Questions that are read ahead and not asked for yet: those of requests that are under way."""
+
+Embedded = tuple[Vector, Asked | None, float]
+"""A question's vector, the question word by word, and the seconds that it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,16 @@ class Matches:
 class Dense:
     """Likeness in meaning of a question and the passages of a scope."""
 
-    def __init__(self, archive: Archive, embedder: Embedder | None, *, wanted: bool) -> None:
-        """wanted: whether the config asks for vectors, so that their absence is worth telling"""
-        self._archive, self._embedder, self._wanted = archive, embedder, wanted
-        self.breaker = Breaker()
-        self._begun: dict[str, Future[tuple[Vector, Asked | None]]] = {}
+    def __init__(self, archive: Archive, embedder: Embedder | None, *, wanted: bool, slow_s: float = math.inf) -> None:
+        """wanted: whether the config asks for vectors, so that their absence is worth telling
+        slow_s: an embedder that takes longer for a question, and makes a restore late, is sick
+        """
+        self._archive, self._embedder, self._wanted, self._slow_s = archive, embedder, wanted, slow_s
+        self._breaker = Breaker()
+        """Of the embedder, which is everybody's."""
+        self._breakers = Breakers()
+        """Of the vectors of each scope."""
+        self._begun: dict[str, Future[Embedded]] = {}
         self._threads = ThreadPoolExecutor(2, "lantern-question")
         self._lock = Lock()
 
@@ -70,7 +79,7 @@ class Dense:
             if question.subject not in self._begun:
                 while len(self._begun) >= BEGUN:
                     self._begun.pop(next(iter(self._begun)))
-                self._begun[question.subject] = self._threads.submit(self._embedder.embed_question, question.subject)
+                self._begun[question.subject] = self._threads.submit(self._embed, self._embedder, question.subject)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False)
@@ -83,7 +92,7 @@ class Dense:
         """
         if _sure(scope, lexical, question, tau):
             return False
-        reason = self._unready()
+        reason = self._unready() or ("dense:breaker" if self._breakers.open(scope.key, time.monotonic()) else "")
         if reason:
             ask.notes.append(reason)
         if self._embedder is None or reason:
@@ -94,14 +103,25 @@ class Dense:
     def look(self, scope: Scope, question: Question, ask: "Ask") -> Meaning | None:
         """Compare the question with every entry. None: nothing to compare, or it failed, see ask.notes."""
         try:
-            found = self._meaning(scope, question.subject)
+            embedded = self._embedded(question.subject)
         except (ModelError, ArchiveError):
-            self.breaker.record(False, time.monotonic())
+            self._breaker.record(False, time.monotonic())
+            ask.notes.append("dense:failed")
+            return None
+        if embedded is None:
+            return None
+        vector, asked, took_s = embedded
+        began = time.monotonic()
+        self._breaker.record(took_s <= self._slow_s or began < ask.deadline, began)
+        try:
+            cosines = scope.cosines(self._archive, vector)
+        except ArchiveError:
+            self._breakers.record(scope.key, False, time.monotonic())
             ask.notes.append("dense:failed")
             return None
         now = time.monotonic()
-        self.breaker.record(now < ask.deadline, now)
-        return found
+        self._breakers.record(scope.key, now < ask.deadline or began >= ask.deadline, now)
+        return None if cosines is None else Meaning(cosines, asked)
 
     def late(self, scope: Scope, asked: Asked, rows: Sequence[int], ask: "Ask") -> Matches | None:
         """The question word by word against the entries at `rows`. None: nothing to compare, or it failed, see
@@ -128,21 +148,22 @@ class Dense:
             return f"dense:{self._embedder.state}"
         if not self._archive.vectors:
             return "dense:no-vectors"
-        return "dense:breaker" if self.breaker.open(time.monotonic()) else ""
+        return "dense:breaker" if self._breaker.open(time.monotonic()) else ""
 
-    def _meaning(self, scope: Scope, text: str) -> Meaning | None:
-        if self._embedder is None:
-            return None
+    def _embedded(self, text: str) -> Embedded | None:
+        """None: nothing to compare it with."""
         model = self._archive.model
-        if model is None:
+        if self._embedder is None or model is None:
             return None
         if model[0] != self._embedder.name:
             raise ModelError(f"vectors are of {model[0]}, the embedder is {self._embedder.name}; run `lantern reindex`")
         with self._lock:
             begun = self._begun.pop(text, None)
-        vector, asked = begun.result() if begun else self._embedder.embed_question(text)
-        cosines = scope.cosines(self._archive, vector)
-        return None if cosines is None else Meaning(cosines, asked)
+        return begun.result() if begun else self._embed(self._embedder, text)
+
+    def _embed(self, embedder: Embedder, text: str) -> Embedded:
+        began = time.monotonic()
+        return *embedder.embed_question(text), time.monotonic() - began
 
 
 def _idf(scope: Scope, word: str) -> float:

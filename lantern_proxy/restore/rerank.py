@@ -17,6 +17,7 @@ from lantern_proxy.config import Config
 from lantern_proxy.embed import ModelError
 from lantern_proxy.pack import Offer
 from lantern_proxy.rerank.evidence import PROTECTED, EvidenceReranker, Memory, reorder
+from lantern_proxy.restore.ask import looking_s
 from lantern_proxy.restore.breaker import Breaker
 from lantern_proxy.turn import Passage
 
@@ -65,6 +66,7 @@ class Rerankers:
 
     def __init__(self, config: Config, ask_model: AskModel | None = None) -> None:
         self.ask_model = ask_model
+        self._slow_s = looking_s(config.restore) / 2
         self._breaker = Breaker()
         self._evidence: EvidenceReranker | None = None
         if config.rerank.evidence:
@@ -100,6 +102,7 @@ class Rerankers:
             return order
         head = [passages[i] for i in order[:PROTECTED]]
         newest = max(p.turn for p in passages)
+        began = time.monotonic()
         try:
             scores = reranker.scores(question, newest, [Memory(p.text, p.turn) for p in head], first[:PROTECTED])
         except ModelError:
@@ -107,7 +110,7 @@ class Rerankers:
             ask.notes.append("rerank:failed")
             return order
         now = time.monotonic()
-        self._breaker.record(now < ask.deadline, now)
+        self._breaker.record(now - began <= self._slow_s or now < ask.deadline, now)
         return reorder(order, scores.tolist())
 
     def _by_model(

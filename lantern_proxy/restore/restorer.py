@@ -19,7 +19,7 @@ from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.embed import Embedder
 from lantern_proxy.rank import best, overlap
 from lantern_proxy.rerank.light import LightError
-from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.ask import Ask, looking_s
 from lantern_proxy.restore.candidates import SHARPNESS, Source, choice_of, naming, offers
 from lantern_proxy.restore.cover import Candidate, Chosen
 from lantern_proxy.restore.dense import Dense
@@ -55,7 +55,9 @@ class Restorer:
         """ask_model: makes the one call of LANTERN-Rerank, for configs that name a model"""
         self._archive, self._config = archive, config
         self.rerankers = Rerankers(config, ask_model)
-        self._dense = Dense(archive, embedder, wanted=config.embed.enabled != "off")
+        self._dense = Dense(
+            archive, embedder, wanted=config.embed.enabled != "off", slow_s=looking_s(config.restore) / 2
+        )
         self._light, self._light_fault = _open_light(config.rerank.light)
         self._scopes = Scopes()
         self._rates = reinforce.Rates.of(config.reinforce)
