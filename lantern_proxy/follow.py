@@ -16,7 +16,7 @@ from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import Entry, Session, advance, answered, before_answer, begin, chain_of, system_text
 from lantern_proxy.history.script import lines_of
 from lantern_proxy.session import Known, Link, link, remember
-from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Identity, Request
+from lantern_proxy.turn import SYSTEM, Altered, Answer, Event, Filed, Identity, Request, message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +107,18 @@ def reply(known: Known, session_id: str, answer: Answer, *, now: float) -> tuple
     return after, filed
 
 
-def recall(known: Known, row: Session, filed: Sequence[Filed], head: Sequence[str]) -> Session:
+def recall(
+    known: Known, row: Session, filed: Sequence[Filed], head: Sequence[str], altered: Altered | None = None
+) -> Session:
     """Remember a session as the archive has it. `row` names it; what its messages tell is filled in here.
+
+    altered: what the head's messages look like that are not shown as they were filed; None where the archive is from
+           before that was noted
 
     Which messages its upstream produced and which opened it was not archived: what an assistant said counts as
     produced, and what came before the first answer as opening.
     """
     by_key = {f.key: f for f in filed}
-    shown = [by_key[key] for key in head if key in by_key]
     first_answer = next((n for n, f in enumerate(filed) if f.message.role == "assistant"), len(filed))
     request = Request(api=row.api, model="", messages=tuple(f.message for f in sorted(filed, key=_position)))
     head_of_all = tuple(map(_entry, filed))
@@ -126,9 +130,11 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Sequence[st
         lost=any(f.key not in head and f.message.role not in SYSTEM for f in filed),
     )  # fmt: skip
     remember(known, session)  # all it ever held, so that every text of it is found
-    entries = tuple(map(_entry, shown))
-    answered_last = bool(shown and shown[-1].message.role == "assistant")
-    session = replace(session, head=entries, chain=chain_of(entries), answered=answered_last, recalled=True)
+    entries = tuple(_as_shown(_entry(by_key[key]), (altered or {}).get(key)) for key in head if key in by_key)
+    answered_last = bool(entries and entries[-1].produced)
+    session = replace(
+        session, head=entries, chain=chain_of(entries), answered=answered_last, recalled=altered is None
+    )  # fmt: skip
     remember(known, session, asked=chain_of(before_answer(session)))
     return session
 
@@ -139,3 +145,16 @@ def _position(filed: Filed) -> int:
 
 def _entry(filed: Filed) -> Entry:
     return Entry(filed.key, filed.message, filed.message.role == "assistant")
+
+
+def _as_shown(entry: Entry, prints: Sequence[bytes] | None) -> Entry:
+    """The entry with the fingerprints of what its client shows for it; of its words those that were filed."""
+    if prints is None:
+        return entry
+    items, others = [], iter([p for p in prints if all(p != i.print for i in entry.message.items)])
+    for i in entry.message.items:
+        print = i.print if i.print in prints else next(others, None)
+        if print is not None:
+            items.append(dataclasses.replace(i, print=print))
+    shown = message(entry.message.role, items, entry.message.raw)
+    return Entry(entry.key, shown, entry.produced, altered=True)

@@ -10,7 +10,7 @@ cache_control, other white space).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, get_args
@@ -173,6 +173,10 @@ def message(role: Role, items: Sequence[Item], raw: bytes) -> Message:
     """A Message with its fingerprint. An item that holds nothing but white space counts for nothing."""
     compared = [i for i in items if i.kind != "reasoning" and i.print not in BLANK]
     return Message(role, tuple(items), raw, fingerprint(*(i.print for i in compared)) if compared else b"")
+
+
+Altered = Mapping[str, tuple[bytes, ...]]
+"""Key of a message -> the fingerprints of its items as its client shows them, where they are not as it was filed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,3 +221,10 @@ _M008_LEAN = (
     "DROP INDEX requests_by_time",
     "DROP INDEX requests_by_session",
 )
+
+
+@migrations()
+def m009_altered(db: Database) -> None:
+    # Messages of a head that their client shows otherwise than they were filed, JSON: key -> fingerprints of the items
+    # as shown. NULL: not noted yet.
+    db.execute("ALTER TABLE heads ADD COLUMN altered TEXT")

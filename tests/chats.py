@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lantern_proxy.follow import Step, follow, recall, reply
-from lantern_proxy.history import Session
+from lantern_proxy.history import Session, altered_in
 from lantern_proxy.session import Known
-from lantern_proxy.turn import Answer, Filed
+from lantern_proxy.turn import Altered, Answer, Filed
 from lantern_proxy.wire import chat as wire
 from lantern_proxy.wire.headers import identity
 
@@ -39,6 +39,7 @@ class Kept:
     session: Session
     filed: list[Filed] = field(default_factory=list)
     head: tuple[str, ...] = ()
+    altered: Altered | None = None
 
 
 class Lab:
@@ -90,7 +91,7 @@ class Lab:
                 id=s.id, api=s.api, family=s.family, agent=s.agent, parent=s.parent, side=s.side, tools=s.tools,
                 title=s.title, created_at=s.created_at, last_seen_at=s.last_seen_at,
             )  # fmt: skip
-            recall(self.known, row, kept.filed, kept.head)
+            recall(self.known, row, kept.filed, kept.head, kept.altered)
 
     def _keep(self, session: Session, filed: Sequence[Filed]) -> None:
         kept = self.kept.setdefault(session.id, Kept(session))
@@ -99,6 +100,7 @@ class Lab:
         assert len({f.position for f in (*kept.filed, *filed)}) == len(kept.filed) + len(filed), "a position was reused"
         kept.session, kept.filed = session, [*kept.filed, *filed]
         kept.head = () if session.side else tuple(e.key for e in session.head)
+        kept.altered = altered_in(session.head)
 
     def texts(self, session: str) -> list[str]:
         """What is filed of a session, in order."""

@@ -432,6 +432,22 @@ def test_an_older_result_that_was_cut_is_cleared_even_when_its_id_changed(cut, r
     assert chat.turn("and on", "on and on").event == "turn"
 
 
+@pytest.mark.parametrize("result_of", [
+    lambda n: "\n".join(f"{line:03} relay {n} listens on port {4000 + 10 * n + line}" for line in range(6)),
+    lambda n: "\n".join(f"{line:03} 中継機{n}は{4000 + 10 * n + line}番で待ち受けます。" for line in range(6)),
+])  # fmt: skip
+def test_short_results_of_turns_that_are_over_are_cleared_though_their_ids_changed(result_of):
+    chat = Chat(Lab())
+    for n in range(4):
+        chat.turn(f"what does relay {n} do?", f"Relay {n} waits for its turn.", reads=result_of(n))
+    for n, m in enumerate(chat.history):
+        if m.get("tool_calls"):
+            chat.history[n] = {**m, "tool_calls": [{**m["tool_calls"][0], "id": f"call_anew_{n}"}]}
+        if m["role"] == "tool":
+            chat.history[n] = result(f"call_anew_{n - 1}", "[cleared]")
+    assert chat.turn("thanks, go on", "going on").event == "cleared"
+
+
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_an_older_text_that_was_cut_is_cleared(cut, role):

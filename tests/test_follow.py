@@ -1,7 +1,7 @@
 """The life of a turn: everything is filed once, in order, and found again after a restart."""
 
 import pytest
-from chats import STYLES, Chat, Lab, assistant, called, result, summary_of, turns, user
+from chats import STYLES, Chat, Lab, Wire, assistant, called, result, summary_of, turns, user
 
 from lantern_proxy.follow import reply
 from lantern_proxy.session import forget
@@ -144,6 +144,65 @@ def test_after_a_restart_a_summary_that_was_made_before_it_links_and_old_texts_a
     step = chat.send([user(summary), user("weiter")])
     assert (step.event, step.session.id) == ("compacted", chat.session)
     assert step.session.lost
+
+
+LISTING = "\n".join(f"{n:03} the relay of line {n} listens on port {4000 + n}" for n in range(30))
+CLEARINGS = {
+    "a placeholder": lambda text: "[old tool result cleared]",
+    "its first half": lambda text: text[: len(text) // 2] + "…",
+    "both ends": lambda text: f"{text[:60]}\n[... truncated ...]\n{text[-60:]}",
+    "nothing": lambda text: "",
+}
+
+
+def chat_with_results(lab: Lab) -> Chat:
+    """Three tools were called, and each result spoken of."""
+    chat = chat_of(lab, 2)
+    for n in range(3):
+        chat.turn(f"what does listing {n} say?", f"Listing {n} has thirty lines.", reads=f"listing {n}\n{LISTING}")
+    return chat
+
+
+def cleared(history: list[Wire], how: str, first: int = 1) -> list[Wire]:
+    at = [n for n, m in enumerate(history) if m["role"] == "tool"][:first]
+    return [m | {"content": CLEARINGS[how](m["content"])} if n in at else m for n, m in enumerate(history)]
+
+
+@pytest.mark.parametrize("how", CLEARINGS)
+def test_what_was_cleared_before_a_restart_is_not_cleared_again_by_it(how):
+    lab = Lab()
+    chat = chat_with_results(lab)
+    chat.history = cleared(chat.history, how)
+    assert chat.turn("and the next?", "The next one is the same.").event == "cleared"
+    for _ in range(2):
+        lab.restart()
+        step = chat.turn("what else is there?", "Nothing else.")
+        assert (step.event, len(step.filed), step.session.id) == ("turn", 1, chat.session)
+    lab.restart()
+    chat.history = cleared(chat.history, how, first=2)
+    assert chat.turn("and now?", "The second one is gone, too.").event == "cleared"
+
+
+def test_answers_that_are_cut_short_right_after_a_restart_are_a_loss_where_answers_were_shown_as_they_came():
+    lab = Lab()
+    chat = chat_of(lab, 2)
+    chat.turn("list the relays", LISTING)
+    chat.turn("thank you", "You are welcome, tell me if a relay is missing.")
+    lab.restart()
+    at = next(n for n, m in enumerate(chat.history) if m["content"] == LISTING)
+    chat.history[at] = assistant(LISTING[:100] + "…")
+    assert chat.turn("which is the tenth?", "Line ten.").event == "cleared"
+
+
+def test_answers_that_a_client_always_shows_without_their_thoughts_are_no_loss_after_a_restart():
+    lab = Lab()
+    chat = chat_of(lab, 2)
+    for n in range(3):
+        chat.turn(f"question {n}", f"<think>{'I wonder about it. ' * 20}</think>\n\nAnswer {n} is short.")
+        chat.history[-1] = assistant(f"Answer {n} is short.")
+    lab.restart()
+    step = chat.turn("and now?", "Now it is done.")
+    assert (step.event, step.session.id) == ("turn", chat.session)
 
 
 # --- eviction ------------------------------------------------------------------------------------------------------

@@ -270,6 +270,36 @@ def test_blocks_are_replayed_byte_for_byte_for_twenty_turns_and_after_a_restart(
     assert health["events"] == {"turn": 11}
 
 
+def test_a_result_that_was_cleared_before_a_restart_brings_no_second_block_after_it(tmp_path):
+    listing = "\n".join(f"{n:03} the relay of line {n} listens on port {4000 + n}" for n in range(40))
+    call = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    with Upstream() as upstream:
+        config, blocks = config_for(upstream, tmp_path), []
+
+        def go_on(url: str, *said: str) -> list[str]:
+            events = []
+            for text in said:
+                messages.append({"role": "user", "content": text})
+                answer = ask(url, body(*messages))
+                events.append(told(answer)["event"])
+                blocks.append(BLOCK.findall(dump(upstream.got[-1].data["messages"]).decode().replace("\\n", "\n")))
+                messages.append(answer.json()["choices"][0]["message"])
+            return events
+
+        with serving(config) as url:
+            messages = talk(url, "relay", 2)
+            messages += [{"role": "user", "content": "read the list"}, {"role": "assistant", "tool_calls": [call]},
+                         {"role": "tool", "tool_call_id": "call_1", "content": listing}]  # fmt: skip
+            go_on(url, "what does it say?", "and what is it for?")
+            at = next(n for n, m in enumerate(messages) if m["role"] == "tool")
+            messages[at] = messages[at] | {"content": "[cleared]"}
+            assert go_on(url, "go on", "and on") == ["cleared", "turn"]
+        with serving(config) as url:
+            assert go_on(url, "still there?", "fine") == ["turn", "turn"]
+    assert blocks[-3]
+    assert blocks[-1] == blocks[-2] == blocks[-3]
+
+
 REFUSALS = [
     (400, "This model's maximum context length is 8192 tokens, context_length_exceeded"),
     (400, "prompt is too long: 210000 tokens > 200000 maximum"),

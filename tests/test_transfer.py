@@ -77,6 +77,8 @@ def test_an_import_joins_what_is_there_and_touches_nobody_else(full):
         (lambda rows: rows[0].update(type="table"), "line 1 is no row"),
         (lambda rows: rows.pop(0), "line 1 is no row"),
         (lambda rows: rows[1].update(print="xyz"), "line 2 is no message"),
+        (lambda rows: rows[0].pop("head"), "line 1 is no session"),
+        (lambda rows: rows[0].update(altered={"key": ["xyz"]}), "line 1 is no session"),
         (lambda rows: rows[1].update(position="one"), "cannot be stored"),
     ],
 )

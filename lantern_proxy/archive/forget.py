@@ -17,7 +17,7 @@ from typing import Any
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.file import ArchiveError
-from lantern_proxy.archive.rows import Record, dumps, lines, name, to_filed, unlines
+from lantern_proxy.archive.rows import Record, dumps, from_altered, lines, name, to_altered, to_filed, unlines
 from lantern_proxy.turn import Block, Filed, fingerprint
 
 _OWN_CHARS = 40
@@ -160,9 +160,11 @@ def without_forgotten(db: Database, marks: Marks, record: Record) -> Record:
     passages = tuple(p for p in record.passages if p.message not in gone and not (gone and p.unit == "turn"))
     blocks = tuple(block for block in record.blocks if not _quotes_forgotten(db, tenant, marks, block))
     head = tuple(key for key in record.head if not _is_marked(db, tenant, marks.key(key)))
+    altered = record.altered and {key: prints for key, prints in record.altered.items() if key in head}
     return replace(
-        record, messages=tuple(kept), passages=passages, session=session, request=request, blocks=blocks, head=head
-    )
+        record, messages=tuple(kept), passages=passages, session=session, request=request, blocks=blocks, head=head,
+        altered=altered,
+    )  # fmt: skip
 
 
 def _quotes_forgotten(db: Database, tenant: str, marks: Marks, block: Block) -> bool:
@@ -381,9 +383,13 @@ def _wipe(db: Database, tenant: str, wanted: str, gone: _Gone, marks: Marks) -> 
     """Titles, questions and errors that hold the text are emptied; heads let go of messages that are gone."""
     for session, keys in gone.keys.items():
         given = (tenant, session)
-        row = db.conn.execute("SELECT keys FROM heads WHERE tenant = ? AND session = ?", given).fetchone()
-        kept = [key for key in unlines(row[0]) if key not in keys] if row else []
-        db.conn.execute("UPDATE heads SET keys = ? WHERE tenant = ? AND session = ?", (lines(kept), *given))
+        row = db.conn.execute("SELECT keys, altered FROM heads WHERE tenant = ? AND session = ?", given).fetchone()
+        if row is None:
+            continue
+        kept, altered = [key for key in unlines(row[0]) if key not in keys], to_altered(row[1])
+        left = altered and {key: prints for key, prints in altered.items() if key not in keys}
+        told = (lines(kept), from_altered(left), *given)
+        db.conn.execute("UPDATE heads SET keys = ?, altered = ? WHERE tenant = ? AND session = ?", told)
     titles = _wiped(db, "sessions", "id", "title", tenant, wanted)
     queries = db.conn.execute("SELECT query FROM requests WHERE tenant = ? AND query <> ''", (tenant,)).fetchall()
     gone.marks |= {marks.of("query", row[0]) for row in queries if wanted in row[0].casefold()}

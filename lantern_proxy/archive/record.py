@@ -11,6 +11,7 @@ from lantern_proxy.archive.rows import (
     Record,
     dumps,
     exact,
+    from_altered,
     from_block,
     from_filed,
     from_passage,
@@ -54,8 +55,8 @@ _MESSAGE = """INSERT INTO messages (tenant, session, key, position, turn, role, 
         created_at)
     VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?)
     ON CONFLICT (tenant, key, session) DO NOTHING"""
-_HEAD = """INSERT INTO heads (tenant, session, keys) VALUES (?, ?, ?)
-    ON CONFLICT (tenant, session) DO UPDATE SET keys = excluded.keys"""
+_HEAD = """INSERT INTO heads (tenant, session, keys, altered) VALUES (?, ?, ?, ?)
+    ON CONFLICT (tenant, session) DO UPDATE SET keys = excluded.keys, altered = excluded.altered"""
 _ID = "INSERT INTO ids (tenant, value, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _PASSAGE = """INSERT INTO passages (tenant, project, session, message, position, part, turn, speaker, text, unit, kind,
         tags, tools, terms, created_at, confidence, success, accesses, accessed_at, hash)
@@ -110,7 +111,7 @@ def add_record(db: Database, record: Record, *, vectors: bool) -> tuple[Passage,
         conn.execute(_REQUEST, from_request(tenant, session, record.request, record.passed))
     conn.executemany(_MESSAGE, [from_filed(tenant, session, filed) for filed in record.messages])
     if record.head:
-        conn.execute(_HEAD, (tenant, session, name(lines(record.head))))
+        conn.execute(_HEAD, (tenant, session, name(lines(record.head)), from_altered(record.altered)))
     conn.executemany(_ID, [(tenant, name(value), session) for value in record.ids])
     if record.lost and record.request is not None:
         conn.execute(_LOST, (dumps([name(key) for key in record.lost]), tenant, name(record.request.id)))

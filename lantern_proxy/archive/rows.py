@@ -8,10 +8,22 @@ written and looked up.
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from lantern_proxy.turn import Block, Filed, Item, Message, Passage, PassedOver, Placed, Restored, fingerprint, why_not
+from lantern_proxy.turn import (
+    Altered,
+    Block,
+    Filed,
+    Item,
+    Message,
+    Passage,
+    PassedOver,
+    Placed,
+    Restored,
+    fingerprint,
+    why_not,
+)
 
 Row = Sequence[Any]
 PASSAGE = (
@@ -89,6 +101,8 @@ class Record:
     """New ones only, the answer included. Those already archived are skipped."""
     head: tuple[str, ...] = ()
     """Keys of everything the session shows now; empty leaves the head as it was (a side call)."""
+    altered: Altered | None = field(default_factory=dict)
+    """Those of them that are not shown as they were filed; None: not known."""
     lost: tuple[str, ...] = ()
     """Keys of messages that a compaction took from the request."""
     ids: tuple[str, ...] = ()
@@ -204,6 +218,26 @@ def lines(values: Iterable[str]) -> str:
 
 def unlines(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n")) if text else ()
+
+
+def from_altered(altered: Altered | None) -> str | None:
+    """JSON of an archive's row; NULL where it is not known."""
+    if not altered:
+        return None if altered is None else "{}"
+    return dumps(plain_altered({name(key): prints for key, prints in altered.items()}))
+
+
+def to_altered(held: str | None) -> Altered | None:
+    return None if held is None else altered_of(json.loads(held))
+
+
+def plain_altered(altered: Altered) -> dict[str, list[str]]:
+    """Fingerprints as hex."""
+    return {key: [print.hex() for print in prints] for key, prints in altered.items()}
+
+
+def altered_of(held: Mapping[str, Sequence[str]]) -> Altered:
+    return {key: tuple(map(bytes.fromhex, prints)) for key, prints in held.items()}
 
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode

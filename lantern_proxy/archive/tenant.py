@@ -23,6 +23,8 @@ from lantern_proxy.archive.rows import (
     SessionRow,
     dumps,
     name,
+    plain_altered,
+    to_altered,
     to_filed,
     to_passage,
     to_session,
@@ -30,7 +32,7 @@ from lantern_proxy.archive.rows import (
 )
 from lantern_proxy.archive.scope import Outline, count, outline, plain, shapes
 from lantern_proxy.archive.vectors import TokenVectors, embedding_model
-from lantern_proxy.turn import Filed, Passage
+from lantern_proxy.turn import Altered, Filed, Passage
 
 if TYPE_CHECKING:
     from lantern_proxy.archive.vectors import Vector
@@ -120,6 +122,12 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
         """Keys of what the session shows now, in order."""
         rows = self._rows("SELECT keys FROM heads WHERE tenant = ? AND session = ?", (self.tenant, name(session)))
         return unlines(rows[0][0]) if rows else ()
+
+    def altered(self, session: str) -> Altered | None:
+        """Messages of the head that the client shows otherwise than they were filed: key -> fingerprints of the items
+        as shown. None: not known."""
+        rows = self._rows("SELECT altered FROM heads WHERE tenant = ? AND session = ?", (self.tenant, name(session)))
+        return to_altered(rows[0][0]) if rows else None
 
     def ids(self, session: str) -> list[str]:
         """Ids that the upstream minted, and other names of the session, sorted."""
@@ -337,7 +345,11 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
     def export(self) -> Iterator[dict[str, Any]]:
         """All rows, by session: {"type": "session" | "message" | "passage" | "edit" | ...}, JSON-able."""
         for session in sorted(self.sessions(limit=-1), key=lambda s: s.created_at):
-            yield {"type": "session", **asdict(session), "head": self.head(session.id), "ids": self.ids(session.id)}
+            altered = self.altered(session.id)
+            yield {
+                "type": "session", **asdict(session), "head": self.head(session.id), "ids": self.ids(session.id),
+                "altered": None if altered is None else plain_altered(altered),
+            }  # fmt: skip
             for filed in self.messages(session.id):
                 yield {"type": "message", "session": session.id, **_plain(filed)}
             for unit in ("passage", "turn"):

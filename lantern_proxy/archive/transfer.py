@@ -14,7 +14,7 @@ from typing import Any
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.file import ArchiveError
-from lantern_proxy.archive.rows import Record, RequestRow, SessionRow, name
+from lantern_proxy.archive.rows import Record, RequestRow, SessionRow, altered_of, name
 from lantern_proxy.turn import Block, Filed, Item, Message, Passage, PassedOver, Placed, Restored, fingerprint
 
 _TYPES = ("session", "message", "passage", "edit", "request", "block")
@@ -57,7 +57,7 @@ def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]
                 yield held
             held = {each: [] for each in _TYPES}
         try:
-            held[str(kind)].append(row if kind == "session" else _PARSE[str(kind)](row))
+            held[str(kind)].append(_PARSE[str(kind)](row))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             told = f"line {line} is no {kind} of an export: {type(error).__name__} {error}"
             raise ArchiveError(f"{told}; take the file as `lantern export` wrote it") from None
@@ -67,7 +67,7 @@ def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]
 
 def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], now: float) -> None:
     [row] = held["session"]
-    session = _of(SessionRow, row, tools=tuple(row["tools"]))
+    session = _of(SessionRow, row)
     first = {edit["passage"]: edit["before"] for edit in reversed(held["edit"])}
     passages = [dataclasses.replace(p, text=first.get(p.id, p.text)) for p in held["passage"]]
 
@@ -75,7 +75,7 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
         return Record(tenant=tenant, project=session.project, session=session, request=request, **more)
 
     archive.write(
-        [record(None, head=tuple(row["head"]), ids=tuple(row.get("ids", ())))]
+        [record(None, head=row["head"], altered=row["altered"], ids=row["ids"])]
         + [record(None, messages=group) for group in _groups(held["message"])]
         + [record(None, passages=group) for group in _groups(passages)]
     )
@@ -159,6 +159,15 @@ def _of(kind: Any, row: Row, **more: Any) -> Any:
     return kind(**(given | more))
 
 
+def _session(row: Row) -> Row:
+    altered = row.get("altered")
+    _of(SessionRow, row)
+    return {
+        **row, "head": tuple(row["head"]), "ids": tuple(row.get("ids", ())), "tools": tuple(row["tools"]),
+        "altered": None if altered is None else altered_of(altered),
+    }  # fmt: skip
+
+
 def _message(row: Row) -> Filed:
     items = tuple(_of(Item, each, print=bytes.fromhex(each["print"])) for each in row["items"])
     raw = row["raw"].encode("utf-8", "surrogateescape")
@@ -190,4 +199,11 @@ def _block(row: Row) -> Block:
     return found
 
 
-_PARSE = {"message": _message, "passage": _passage, "edit": _edit, "request": _request, "block": _block}
+_PARSE = {
+    "session": _session,
+    "message": _message,
+    "passage": _passage,
+    "edit": _edit,
+    "request": _request,
+    "block": _block,
+}

@@ -93,8 +93,7 @@ class Seen:
         emptied = [
             (a, b) for a, b in self.replaced
             if self.old[a].item.kind == self.new[b].item.kind in ("text", "result")
-            and ((len(self.old[a].item.text) >= _CLEARED_TEXT_CHARS and is_cleared(self.old[a].item, self.new[b].item))
-                 or self._is_cut(a, b))
+            and (self._is_emptied(a, b) or self._is_cut(a, b))
         ]  # fmt: skip
         alone = len(self.gone) == 1
         last = {self.new[b].item.role: b for b in self.fresh if is_placeholder(self.new, b, alone=alone)}
@@ -103,6 +102,12 @@ class Seen:
             if self.old[a].item.kind == "media" and (role := self.old[a].item.role) in last
         ]  # fmt: skip
         return shorter + emptied + media
+
+    def _is_emptied(self, a: int, b: int) -> bool:
+        """Stands hardly anything for a long text now, or for any result of which what followed is kept?"""
+        old = self.old[a].item
+        is_past = old.kind == "result" and any(after > a for after, _ in self.pairs)
+        return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and is_cleared(old, self.new[b].item)
 
     def _is_cut(self, a: int, b: int) -> bool:
         """A text of the last turn, and the last result, may lose what their client had put behind them meanwhile."""

@@ -15,7 +15,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lantern_proxy.history.same import chain_after, chain_hashes, chain_on, changed, once, reads_same
-from lantern_proxy.turn import BLANK, SYSTEM, Answer, Api, Filed, Item, Message, Request, canonical, fingerprint
+from lantern_proxy.turn import (
+    BLANK,
+    SYSTEM,
+    Altered,
+    Answer,
+    Api,
+    Filed,
+    Item,
+    Message,
+    Request,
+    canonical,
+    fingerprint,
+)
 from lantern_proxy.turn_memo import Memo
 
 SUMMARY_CHARS = 60
@@ -37,6 +49,8 @@ class Entry(Struct, frozen=True, gc=False):
     key: str
     message: Message
     produced: bool
+    altered: bool = False
+    """Does its client show it otherwise than it was filed: cleared, cut, with other times?"""
 
 
 class Session(Struct, frozen=True, kw_only=True, gc=False):
@@ -58,7 +72,7 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     """Its chain hash."""
     answered: bool = False
     recalled: bool = False
-    """The head is as the archive has it: the client may show every answer in it in another dress."""
+    """The head is from an archive that does not say how its client shows it: any answer may be in another dress."""
     opening: frozenset[bytes] = frozenset()
     """Fingerprints of the items of its first request: many sessions share them, so they prove nothing."""
     keys: frozenset[str] = frozenset()
@@ -265,7 +279,7 @@ def advance(
     head = list(session.head) if on else []
     places = _to_look_at(session, request) if on else range(len(request.messages))
     entries = [head[at] for at in places if at < len(head)] if on else session.head
-    produced = {e.key for e in entries if e.produced}
+    before = {e.key: e for e in entries}
     previous = session.chain if request.delta else b""
     hashes = chains(request.messages)
     for at in places:
@@ -279,7 +293,9 @@ def advance(
             filed.append(Filed(key=key, position=position, turn=turn, message=m, side=session.side, created_at=now))
             position += 1
             keys.add(key)
-        head[at : at + 1] = [Entry(key, m, known_key in produced)]
+        held = before.get(known_key or "")
+        altered = held is not None and (held.altered or held.message.print != m.print)
+        head[at : at + 1] = [Entry(key, m, held is not None and held.produced, altered)]
     chain = hashes[-1] if hashes else b""
     if request.delta:
         head = [*session.head, *head]
@@ -294,6 +310,11 @@ def advance(
         abandoned=left.difference(keys_of(head)) if left else left,
     )  # fmt: skip
     return after, tuple(filed)
+
+
+def altered_in(head: Iterable[Entry]) -> Altered:
+    """How those messages of a head read that their client shows otherwise than they were filed."""
+    return {e.key: tuple([i.print for i in e.message.items]) for e in head if e.altered}
 
 
 _key = attrgetter("key")
