@@ -448,6 +448,24 @@ def test_short_results_of_turns_that_are_over_are_cleared_though_their_ids_chang
     assert chat.turn("thanks, go on", "going on").event == "cleared"
 
 
+def test_results_are_cleared_though_older_placeholders_are_worded_anew():
+    chat = reading_chat(Lab())
+    results = [n for n, m in enumerate(chat.history) if m["role"] == "tool"]
+
+    def clear(count: int, words: str) -> str:
+        for n, at in enumerate(results):
+            call_id = f"call_{words}_{n}"
+            call = chat.history[at - 1]
+            chat.history[at - 1] = {**call, "tool_calls": [{**call["tool_calls"][0], "id": call_id}]}
+            text = f"[{words} {n}]" if n < count else chat.history[at]["content"]
+            chat.history[at] = result(call_id, text)
+        return chat.turn("go on", "going on").event
+
+    assert clear(1, "output cleared") == "cleared"
+    assert clear(2, "a result was here") == "cleared"
+    assert clear(2, "nothing to see") != "cleared"
+
+
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("role", ["user", "assistant"])
 def test_an_older_text_that_was_cut_is_cleared(cut, role):

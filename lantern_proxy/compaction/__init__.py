@@ -96,7 +96,7 @@ def _more(session: Session, request: Request) -> Verdict:
 
 def _event(seen: Seen, restart: bool) -> tuple[Event, int | None]:
     cleared = seen.cleared
-    if not seen.gone or len(cleared) >= len(seen.gone) > 0:
+    if not seen.gone or (cleared and len(cleared) >= len({*seen.gone} - seen.reworded)):
         renewed = _renewed_summary(seen)
         if renewed is not None:
             return "compacted", renewed

@@ -20,7 +20,7 @@ CLEARED_SHARE = 0.35
 _CLEARED_MIN_CHARS = 80
 _CLEARED_MIN_TERMS, _CLEARED_TERMS_SHARE = 6, 0.2
 """A placeholder may be half as long as a short result that it stands for, but shares hardly any of its words."""
-_PLACEHOLDER_CHARS = 200
+PLACEHOLDER_CHARS = 200
 _CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
 """A text was cut when it lost a fifth of its length, so many characters, and most of what is left stood at its ends."""
 _ELLIPSIS = re.compile(r"\.{3}|…")
@@ -263,4 +263,4 @@ def is_placeholder(new: Sequence[Seat], b: int, *, alone: bool) -> bool:
     """May a short text stand for media that were in its message? alone: nothing else is gone"""
     item = new[b].item
     beside = alone or any(new[n].at == new[b].at for n in (b - 1, b + 1) if 0 <= n < len(new))
-    return item.kind == "text" and beside and len(item.text) < _PLACEHOLDER_CHARS
+    return item.kind == "text" and beside and len(item.text) < PLACEHOLDER_CHARS

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from lantern_proxy.compaction.align import Seat, align, is_alike, is_cleared, is_cut, is_placeholder, seats
+from lantern_proxy.compaction.align import (
+    PLACEHOLDER_CHARS,
+    Seat,
+    align,
+    is_alike,
+    is_cleared,
+    is_cut,
+    is_placeholder,
+    seats,
+)
 from lantern_proxy.compaction.lines import is_made_of, stands_in, untimed
 from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, chains, mostly_equal, place_key, plain, terms
 from lantern_proxy.history.dress import strings_of
@@ -102,6 +111,16 @@ class Seen:
             if self.old[a].item.kind == "media" and (role := self.old[a].item.role) in last
         ]  # fmt: skip
         return shorter + emptied + media
+
+    @cached_property
+    def reworded(self) -> set[int]:
+        """Seats of short results for which another short one stands: a placeholder that is worded anew."""
+        found = ((a, self.old[a].item, self.new[b].item) for a, b in self.replaced)
+        return {
+            a for a, old, new in found
+            if old.kind == new.kind == "result" and max(len(old.text), len(new.text)) < PLACEHOLDER_CHARS
+            and not is_cleared(old, new)
+        }  # fmt: skip
 
     def _is_emptied(self, a: int, b: int) -> bool:
         """Stands hardly anything for a long text now, or for any result of which what followed is kept?"""
