@@ -58,20 +58,27 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         session = begin(request, session_id=new_id(), now=now, family=found.family, parent=found.parent)
         after, filed = advance(session, request, unseen, now=now)
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
-    said = known.said.get(found.session.id, {}).items()
-    lines = lines_of(found.session, request) or request
-    verdict = compare(found.session, lines, said=said, restart=found.restart)
+    lines, verdict = compared(known, found.session, request, restart=found.restart)
     session = found.session
     if (verdict.is_loss and not session.lost) or (found.family and not session.family):
         session = replace(session, lost=session.lost or verdict.is_loss, family=session.family or found.family)
     after, filed = advance(session, lines, verdict.kept, now=now, abandoned=verdict.abandoned)
-    if lines is not request:
-        verdict = _in_one_text(verdict, request, asked=lines.messages[-1].text)
+    verdict = as_sent(verdict, request, lines)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
 
 
-def _in_one_text(verdict: Verdict, request: Request, *, asked: str) -> Verdict:
+def compared(known: Known, session: Session, request: Request, *, restart: bool) -> tuple[Request, Verdict]:
+    """What `request` lacks of its session; and the messages that this is said of: other ones than came, where its
+    client writes its history into one text."""
+    lines = lines_of(session, request) or request
+    return lines, compare(session, lines, said=known.said.get(session.id, {}).items(), restart=restart)
+
+
+def as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:
     """What was found of the lines of a text, for the only message that holds them all."""
+    if lines is request:
+        return verdict
+    asked = lines.messages[-1].text
     at = next(n for n, m in enumerate(request.messages) if m.role not in SYSTEM)
     anchor = None if verdict.anchor is None else at
     return dataclasses.replace(verdict, kept=(None,) * len(request.messages), anchor=anchor, asked=asked)

@@ -5,7 +5,7 @@ import threading
 
 import httpx
 import pytest
-from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+from scripted import Got, Upstream, Wire, ask, body, completion, config_for, http, say, serving, told, wait_for
 
 from lantern_proxy.config import RestoreConfig
 
@@ -205,6 +205,36 @@ def test_a_form_changes_nothing(url, path, kind):
 def test_a_body_that_says_nothing_useful_is_told_so(url, path, content, message):
     ask(url, body("hello"))
     assert message in post(url, path, content, 400)["error"]["message"]
+
+
+async def noting(got: Got, wire: Wire) -> None:
+    """Answers what the last line of a history in one text says."""
+    asked = got.data["messages"][-1]["content"].split("<restored_context")[0].rpartition("Human: ")[2]
+    text = f"I have noted that of {asked.partition(',')[0]} for later."
+    await say(200, completion(text), ("content-type", "application/json"))(got, wire)
+
+
+def test_a_history_in_one_text_is_previewed_as_it_is_read(tmp_path):
+    lines: list[str] = []
+
+    def request(said: str) -> dict:
+        return body("\n".join(["A talk of a human and an AI.", *lines[-6:], f"Human: {said}", "AI:"]))
+
+    settings = RestoreConfig(deadline_ms=20_000)
+    with Upstream(noting) as upstream, serving(config_for(upstream, tmp_path, restore=settings)) as url:
+        for fact in FACTS:
+            answer = ask(url, request(fact), x_lantern_session="lines-1")
+            lines += [f"Human: {fact}", f"AI: {answer.json()['choices'][0]['message']['content']}"]
+        named = told(answer)["session"]
+        wait_for(lambda: get(url, f"sessions/{named}/timeline")["passages"] >= 2 * len(FACTS))
+        seen = post(url, "why", {"request": request(QUESTION), "session": named})
+        sent = told(ask(url, request(QUESTION), x_lantern_session="lines-1"))
+        blocks = get(url, f"requests/{sent['request']}")["blocks"]
+    assert "window" == seen["event"] == sent["event"]
+    assert int(sent["restored"]) > 0
+    assert [[p["text"] for p in block["placed"]] for block in seen["blocks"]] == [
+        [p["text"] for p in block["restored"]["placed"]] for block in blocks
+    ]
 
 
 def test_events_come_as_they_happen(url):

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lantern_proxy import reinforce
-from lantern_proxy.compaction import compare
+from lantern_proxy.compaction import Verdict
 from lantern_proxy.compaction.place import question
+from lantern_proxy.follow import as_sent, compared
 from lantern_proxy.history import Session
 from lantern_proxy.proxy.exchange import settled
 from lantern_proxy.turn import Identity, Preview, Request, Restored
@@ -41,7 +42,9 @@ async def preview_of(
         return Preview(tenant=tenant, session=mine.id, notes=("restore:warming",))
     if making.exception() is not None:
         return Preview(tenant=tenant, session=mine.id, notes=("restore:error",))
-    return await asyncio.to_thread(_choose, proxy, making.result(), request, tenant, project, mine)
+    lines, verdict = compared(known, mine, request, restart=found.restart)
+    verdict = as_sent(verdict, request, lines)
+    return await asyncio.to_thread(_choose, proxy, making.result(), request, verdict, tenant, project, mine)
 
 
 def _read(body: bytes, api: str) -> Request:
@@ -53,17 +56,18 @@ def _read(body: bytes, api: str) -> Request:
 
 
 def _choose(
-    proxy: "Proxy", restorer: "Restorer", request: Request, tenant: str, project: str, session: Session
+    proxy: "Proxy", restorer: "Restorer", request: Request, verdict: Verdict, tenant: str, project: str,
+    session: Session,
 ) -> Preview:  # fmt: skip
     from lantern_proxy.restore.ask import Ask
     from lantern_proxy.restore.passed_over import Passed
     from lantern_proxy.restore.present import text_of
 
-    verdict, settings, asked = compare(session, request), proxy.config.restore, question(request)
+    settings, asked = proxy.config.restore, question(request)
     ask = Ask(
         tenant=tenant, project=project, session=session.id, left=session.abandoned,
         present=text_of(request),
-        question=request.messages[asked].text if asked is not None else "",
+        question=verdict.asked or (request.messages[asked].text if asked is not None else ""),
         summary=request.messages[verdict.anchor].text if verdict.is_loss and verdict.anchor is not None else "",
         budget_chars=settings.budget_chars, now=time.time(), deadline=time.monotonic() + _PATIENCE_S,
     )  # fmt: skip
