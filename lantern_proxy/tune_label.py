@@ -70,14 +70,8 @@ def _label(row: str, place: str) -> Label:
 
 def of_feedback(archive: Archive, tenant: str) -> list[Label]:
     """Questions whose restored passages somebody called useful."""
-    own = archive.of(tenant)
-    labels = []
-    for request in own.requests(limit=10_000):
-        why = own.why(request.id) if request.restored and request.query else None
-        useful = tuple(mark.passage for mark in why.marks if mark.verdict == "useful") if why else ()
-        if useful:
-            labels.append(Label(request.query, useful, request.session, f"request {request.id}"))
-    return labels
+    found = archive.of(tenant).useful()
+    return [Label(one.query, one.passages, one.session, f"request {one.request}") for one in found]
 
 
 def start(config: Config) -> Settings:

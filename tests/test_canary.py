@@ -181,6 +181,7 @@ def _read(mine, id_: int) -> None:
     assert mine.why("s1-r8").passed
     mine.overview(0.0, 1_000.0)
     assert mine.counts(["s1"])["s1"].requests
+    mine.useful()
     assert mine.timeline("s1").bridges
     assert mine.shown("s1")
     mine.history(id_)

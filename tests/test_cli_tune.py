@@ -1,14 +1,18 @@
 """`lantern tune` on a real archive: labels from a file and from feedback."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from lantern_proxy import Lantern
+from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.cli.main import cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, load
+from lantern_proxy.tune_label import Label, of_feedback
+from lantern_proxy.turn import Block, Passage, Placed, Restored
 
 THINGS = [
     "kettle", "ladder", "lantern", "violin", "saddle", "anchor", "mirror", "hammer", "basket", "pillow", "carpet",
@@ -97,3 +101,22 @@ def test_a_question_may_hold_a_line_separator(run, labels):
 def test_without_enough_labels_it_says_how_many_it_takes(run):
     result = run()
     assert "0 labelled questions are too few to learn from; give 25 or more" in result.output
+
+
+def test_what_was_called_useful_long_ago_is_learnt_from(tmp_path):
+    passage = Passage(session="s", message="m", position=0, part=0, turn=1, speaker="user", text="Staging is on 9443.")
+    row = SessionRow(id="s", api="chat", created_at=1.0, last_seen_at=1.0)
+    asked = RequestRow(id="old", at=1.0, api="chat", path="", event="turn", query="Which port is it?", restored=1)
+    other = replace(asked, query="And now?", restored=0)
+    later = [Record(tenant="t", session=row, request=replace(other, id=f"r{n}", at=2.0 + n)) for n in range(10_000)]
+    with Archive(tmp_path / "a.db", vectors=False) as archive:
+        [(kept,)] = archive.write([Record(tenant="t", session=row, request=asked, passages=(passage,))])
+        placed = Placed(passage=kept, text=kept.text, rank=1, score=1.0, signals={})
+        block = Block(
+            session="s", anchor="aa", chain="bb", place="inside", request="old", created_at=1.0,
+            restored=Restored(kind="question", text="block", placed=(placed,), considered=1, ms=1.0),
+        )  # fmt: skip
+        archive.write([Record(tenant="t", session=row, request=asked, blocks=(block,)), *later])
+        archive.of("t").feedback("old", kept.id, "useful", now=2.0)
+        assert of_feedback(archive, "t") == [Label("Which port is it?", (kept.id,), "s", "request old")]
+        assert of_feedback(archive, "u") == []

@@ -8,6 +8,7 @@ from lantern_proxy.archive.rows import (
     Mark,
     RequestRow,
     Row,
+    Useful,
     Why,
     dumps,
     name,
@@ -31,6 +32,10 @@ _LAST = """SELECT r.id, r.at FROM blocks b CROSS JOIN requests r ON r.tenant = b
 _MARKS = """SELECT p.passage, p.used, p.verdict FROM blocks b
     CROSS JOIN placed p ON p.tenant = b.tenant AND p.block = b.id
     WHERE b.tenant = ? AND b.request = ? ORDER BY p.block, p.slot"""
+_USEFUL = """SELECT r.id, r.session, r.query, p.passage FROM placed p
+    CROSS JOIN blocks b ON b.tenant = p.tenant AND b.id = p.block
+    CROSS JOIN requests r ON r.tenant = b.tenant AND r.id = b.request
+    WHERE p.tenant = ? AND p.verdict = 'useful' AND r.query <> '' ORDER BY r.at DESC, r.rowid DESC, p.block, p.slot"""
 
 
 class Ledger(Reads):
@@ -69,6 +74,13 @@ class Ledger(Reads):
             request=request, blocks=tuple(self._blocks(" AND request = ? ORDER BY id", mine)), marks=tuple(marks),
             passed=self.passed([request_id]).get(request_id, ()),
         )  # fmt: skip
+
+    def useful(self) -> list[Useful]:
+        """The questions whose restored passages somebody called useful, newest first."""
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for request, session, query, passage in self._rows(_USEFUL, (self.tenant,)):
+            found.setdefault((request, session, query), []).append(passage)
+        return [Useful(*request, tuple(passages)) for request, passages in found.items()]
 
     def passed(self, requests: Iterable[str]) -> dict[str, tuple[PassedOver, ...]]:
         """What was passed over for each of these requests that has some. What was removed since is not told."""

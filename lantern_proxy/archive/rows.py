@@ -147,6 +147,16 @@ class Mark:
     verdict: str
 
 
+@dataclass(frozen=True, slots=True)
+class Useful:
+    """A question, and the passages of its blocks that somebody called useful."""
+
+    request: str
+    session: str
+    query: str
+    passages: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
     """Everything known of one request: what it was, which blocks it brought, and what became of their passages."""
