@@ -66,6 +66,14 @@ def test_the_paired_bootstrap_sees_a_small_difference_that_is_always_there():
     assert p < 0.01
 
 
+@pytest.mark.parametrize("n", [3, 30, 3_000])
+def test_no_difference_is_beyond_all_doubt(n):
+    a, b = np.linspace(1.0, 2.0, n), np.zeros(n)
+    assert metrics.paired(a, b)[3] == metrics.paired(b, a)[3] == 2 / 10_001
+    assert metrics.paired(a, a)[3] == 1.0
+    assert metrics.wilcoxon(a, b)[1] > 0
+
+
 def test_the_paired_bootstrap_calls_noise_noise():
     draw = np.random.default_rng(4)
     *_, p = metrics.paired(draw.random(200), draw.random(200))

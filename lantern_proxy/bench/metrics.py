@@ -1,6 +1,7 @@
 """What a ranking is worth, and whether two differ by more than chance. Pure; all in [0, 1], larger is better."""
 
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -49,14 +50,15 @@ def interval(values: Floats, *, seed: int = 0, rounds: int = 2_000) -> tuple[flo
 def paired(a: Floats, b: Floats, *, seed: int = 0, rounds: int = 10_000) -> tuple[float, float, float, float]:
     """Paired bootstrap of a - b over the same questions: mean difference, its 95 % interval, two-sided p.
 
-    a, b: (n,) one value a question. p is the share of resamples on the other side of 0, doubled.
+    a, b: (n,) one value a question. p is the share of resamples on the other side of 0, the data themselves counted as
+    one of them, doubled: at least 2 / (rounds + 1).
     """
     if len(a) != len(b):
         raise ValueError(f"paired: {len(a)} and {len(b)} values; both must answer the same questions")
     difference = a - b
     means = _resampled(difference, seed, rounds)
     mean = float(difference.mean())
-    beyond = min(float((means <= 0).mean()), float((means >= 0).mean()))
+    beyond = (1 + min(int((means <= 0).sum()), int((means >= 0).sum()))) / (rounds + 1)
     return mean, float(np.percentile(means, 2.5)), float(np.percentile(means, 97.5)), min(1.0, 2 * beyond)
 
 
@@ -68,7 +70,8 @@ def wilcoxon(a: Floats, b: Floats) -> tuple[float, float]:
     """Wilcoxon's signed-rank test of a - b over the same questions: (W, two-sided p). W: the smaller sum of ranks.
 
     a, b: (n,) one value a question. Differences of zero are left out, ties share their mean rank. Up to EXACT
-    differences without ties by all signs, else by the normal approximation with its correction for ties.
+    differences without ties by all signs, else by the normal approximation with its correction for ties, which is never
+    said to be 0.
     """
     if len(a) != len(b):
         raise ValueError(f"wilcoxon: {len(a)} and {len(b)} values; both must answer the same questions")
@@ -82,7 +85,7 @@ def wilcoxon(a: Floats, b: Floats) -> tuple[float, float]:
     if n <= EXACT and sizes.max() == 1:
         return low, min(1.0, 2 * _share_up_to(n, low))
     spread = math.sqrt(n * (n + 1) * (2 * n + 1) / 24 - float((sizes.astype(np.float64) ** 3 - sizes).sum()) / 48)
-    return low, math.erfc((n * (n + 1) / 4 - low) / spread / math.sqrt(2))
+    return low, max(math.erfc((n * (n + 1) / 4 - low) / spread / math.sqrt(2)), sys.float_info.min)
 
 
 def _share_up_to(n: int, low: float) -> float:

@@ -75,7 +75,7 @@ def _text(row: Mapping[str, Any]) -> str:
     lines = [f"{row['n']} questions of {row['conversations']} conversations, each measured unseen:"]
     for name in ("mrr", "hit@1", "recall@10"):
         found = row[name]
-        lines.append(f"  {name:<10} {found['before']:.3f} -> {found['after']:.3f}  (p {found['p']:.3f})")
+        lines.append(f"  {name:<10} {found['before']:.3f} -> {found['after']:.3f}  (p {found['p']:.4f})")
     if not row["helps"]:
         lines.append("It does not help on conversations it has not seen: leave rerank.light empty, or label more.")
     elif "out" in row:
@@ -227,7 +227,7 @@ def _told(found: "Outcome") -> dict[str, Any]:
 
 def _line(row: Mapping[str, Any]) -> str:
     parts = [
-        f"{name} {row[name]['before']:.3f} -> {row[name]['after']:.3f} (p {row[name]['p']:.3f})"
+        f"{name} {row[name]['before']:.3f} -> {row[name]['after']:.3f} (p {row[name]['p']:.4f})"
         for name in ("mrr", "hit@1", "recall@10")
     ]
     return f"{row['arm']:<12} {row['n']} questions: " + ", ".join(parts)

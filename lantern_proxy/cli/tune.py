@@ -108,7 +108,7 @@ def _show(told: "Validated", labels: int, fitted: dict[str, Any] | None, output:
     difference, low, high, p = told.gain
     click.echo(
         f"{told.n} of {labels} labelled questions, {told.folds} folds; quality on unseen ones {told.before:.3f} -> "
-        f"{told.after:.3f} ({difference:+.3f}, {low:+.3f} to {high:+.3f}, p {p:.3f})"
+        f"{told.after:.3f} ({difference:+.3f}, {low:+.3f} to {high:+.3f}, p {p:.4f})"
     )
     click.echo(f"vectors are skipped for {told.skipped:.0%} of them, which changes quality by {told.cost[0]:+.3f}")
     if fitted is None:
