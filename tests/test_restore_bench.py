@@ -1,6 +1,7 @@
 """`lantern bench restore`: what counts as restored, and that the command measures the product."""
 
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
@@ -48,6 +49,27 @@ def run(data, tmp_path):
         return json.loads(result.stdout.strip().splitlines()[-1])
 
     return run
+
+
+@pytest.mark.parametrize("query", ["question", "context"])
+@pytest.mark.parametrize("measure", ["evidence", "facts", "admission"])
+def test_a_run_tells_how_far_it_is(run, monkeypatch, measure, query):
+    bars = []
+
+    @contextmanager
+    def bar(label, total):
+        bars.append([label, 0, total])
+
+        def advance(steps):
+            bars[-1][1] += steps
+
+        yield advance
+
+    monkeypatch.setattr(restore, "progress", bar)
+    told = run("--measure", measure, "--query", query)
+    label, done, total = bars[-1]
+    assert label == "asking: default"
+    assert done == total == told["n"] > 0
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -58,21 +58,29 @@ def evidence(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: st
 def facts(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
     """Values that can be checked: is each restored, when it is asked for, or at the compaction?"""
     for cut in cuts:
-        told = score.facts(cut)
         once = played.restored(cut, recipe, "", budget) if query == "context" else None
-        for fact in told if once else told[:: max(1, len(told) // ASKED_FACTS)]:
+        for fact in _facts(cut, query):
             block = once or played.restored(cut, recipe, fact.question, budget)
             found = score.restored(fact, block.texts)
             yield Tried(f"{fact.speaker} {fact.kind}", float(found), found, None, len(block.text), block.ms)
 
 
+def _facts(cut: Compacted, query: str) -> Sequence[score.Fact]:
+    told = score.facts(cut)
+    return told if query == "context" else told[:: max(1, len(told) // ASKED_FACTS)]
+
+
 def admission(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
     """Who gets a question block: the next messages of the user (found: it got one), and questions for what is lost."""
     for cut in cuts:
-        ordinary = [("ordinary", said.text) for said in cut.later if said.role == "user"][:ORDINARY]
-        for kind, text in [*ordinary, *(("asking", probe.text) for probe in cut.probes)]:
+        for kind, text in _messages(cut):
             block = played.restored(cut, recipe, text, budget)
             yield Tried(kind, float(bool(block.text)), bool(block.text), None, len(block.text), block.ms)
+
+
+def _messages(cut: Compacted) -> list[tuple[str, str]]:
+    ordinary = [("ordinary", said.text) for said in cut.later if said.role == "user"][:ORDINARY]
+    return [*ordinary, *(("asking", probe.text) for probe in cut.probes)]
 
 
 Measure = Callable[[Stage, Sequence[Compacted], Recipe, str, int], Iterator[Tried]]
@@ -81,6 +89,12 @@ MEASURES: dict[str, Measure] = {
     "facts": facts,
     "admission": admission,
 }
+ASKED: dict[str, Callable[[Compacted, str], int]] = {
+    "evidence": lambda cut, query: len(cut.probes),
+    "facts": lambda cut, query: len(_facts(cut, query)),
+    "admission": lambda cut, query: len(_messages(cut)),
+}
+"""How much each measure tries with a chat."""
 
 
 def summary(tried: Sequence[Tried]) -> dict[str, Any]:
@@ -193,7 +207,7 @@ def command(
                 there = stage(cuts, path, settings, dense=dense, advance=advance, ask_model=model)
                 played = stack.enter_context(there)
             lost = sum(len(played.lost(cut)) for cut in cuts)
-            tried = {each: measured(played, cuts, each, MEASURES[measure], query, budget) for each in names}
+            tried = {each: measured(played, cuts, each, measure, query, budget) for each in names}
         except (ValueError, ask.AskError) as error:
             raise click.ClickException(str(error)) from None
     row = {"recipe": recipe, "query": query, "at": int(at), "shape": shape, "budget": budget}
@@ -207,11 +221,11 @@ def command(
 
 
 def measured(
-    played: Stage, cuts: Sequence[Compacted], recipe: Recipe, measure: Measure, query: str, budget: int
+    played: Stage, cuts: Sequence[Compacted], recipe: Recipe, measure: str, query: str, budget: int
 ) -> list[Tried]:
-    with progress(f"asking: {recipe}", sum(len(cut.probes) for cut in cuts)) as advance:
+    with progress(f"asking: {recipe}", sum(ASKED[measure](cut, query) for cut in cuts)) as advance:
         tried = []
-        for one in measure(played, cuts, recipe, query, budget):
+        for one in MEASURES[measure](played, cuts, recipe, query, budget):
             tried.append(one)
             advance(1)
     return tried
