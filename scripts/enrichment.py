@@ -7,8 +7,8 @@ Of each common noun the hypernyms of its first sense and its topic ("dog": anima
 the nouns that are made of it ("buy": purchase). WordNet's licence lies beside the table.
 """
 
+import argparse
 import gzip
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -105,4 +105,7 @@ def stemmed(table: dict[str, list[str]], uses: Counter[str]) -> dict[str, list[s
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    main(**vars(parser.parse_args()))

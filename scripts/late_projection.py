@@ -3,7 +3,7 @@
 The projection comes from the model alone: principal axes of its outputs for random words of its own vocabulary.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -40,4 +40,6 @@ def main(cache_dir: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else default_cache_dir())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cache_dir", nargs="?", type=Path, default=default_cache_dir())
+    main(**vars(parser.parse_args()))

@@ -5,7 +5,7 @@ conversation the best of these is picked on the others and measured on it; and t
 others. Told is (reciprocal rank + recall@10) / 2, counted by passages.
 """
 
-import sys
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -53,4 +53,6 @@ def main(paths: Sequence[Path]) -> None:
 
 
 if __name__ == "__main__":
-    main([Path(each) for each in sys.argv[1:]])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="+", type=Path, metavar="DATA")
+    main(parser.parse_args().data)

@@ -112,3 +112,13 @@ def test_ci_ends_with_the_tests_so_that_their_summary_is_the_last_line():
     lines = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line]
     assert lines[-2:] == ["scripts/check", "exec scripts/test"]
     assert (ROOT / "scripts" / "test").read_text().rstrip().endswith('exec .venv/bin/python -m pytest "$@"')
+
+
+@pytest.mark.parametrize("name", ["mutations", "ablation", "weights.py", "enrichment.py", "late_projection.py"])
+def test_a_script_tells_what_it_does(name):
+    path = ROOT / "scripts" / name
+    told = subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    purpose = path.read_text("utf-8").partition('"""')[2].partition("\n")[0]
+    assert purpose in told.stdout
+    assert told.stdout.startswith(f"usage: {name}")
