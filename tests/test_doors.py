@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import socket
 import ssl
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -539,6 +541,32 @@ def certificate(tmp_path_factory):
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("openssl is not here")
     return folder / "cert.pem", folder / "key.pem"
+
+
+def is_healthy(url: str) -> bool:
+    """What the container's health check says of a server at `url`."""
+    text = (Path(__file__).parent.parent / "Dockerfile").read_text("utf-8").replace("\\\n", "")
+    (command,) = re.findall(r"^HEALTHCHECK (?:--\S+ )*CMD (.+)$", text, re.M)
+    there = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    port = str(httpx.URL(url).port)
+    return subprocess.run(["/bin/sh", "-c", command.replace("8484", port)], env=there).returncode == 0
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_the_container_s_health_check_sees_a_proxy_with_and_without_tls(tmp_path, certificate, tls):
+    cert, key = certificate
+    server = f"server: {{tls_cert: {cert}, tls_key: {key}}}\n" if tls else ""
+    (tmp_path / "c.yaml").write_text(f"{server}embed: {{enabled: 'off'}}\narchive: {{path: {tmp_path}/a.db}}")
+    command = [sys.executable, "-m", "lantern_proxy", "serve", "--port", "0", "--json", "--config", tmp_path / "c.yaml"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serve:
+        try:
+            url = json.loads(serve.stdout.readline())["url"]
+            assert url.startswith("https://" if tls else "http://")
+            assert is_healthy(url)
+        finally:
+            serve.terminate()
+        serve.wait(20)
+    assert not is_healthy(url)
 
 
 def test_serve_speaks_tls_with_the_configured_certificate(tmp_path, certificate):
