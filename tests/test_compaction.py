@@ -1117,6 +1117,14 @@ def test_words_that_the_model_may_have_to_go_on_with_get_no_block_behind_them():
     assert place(messages.read(json.dumps(body).encode()), 1) is None
 
 
+def test_a_compaction_block_that_nothing_follows_gets_a_user_message_behind_it():
+    block = {"type": "compaction", "content": "S"}
+    body = {"model": "m", "messages": [{"role": "assistant", "content": [block]}]}
+    assert place(messages.read(json.dumps(body).encode()), 0) == (0, "after")
+    body["messages"][0]["content"].append({"type": "text", "text": "I beg"})
+    assert place(messages.read(json.dumps(body).encode()), 0) is None
+
+
 def test_a_block_rides_in_the_summary_when_a_user_message_holds_it():
     assert spot([user("S"), assistant("ok"), user("go on")], 0) == (0, "inside")
     assert spot([assistant("S"), user("go on")], 0) == (1, "inside")

@@ -1,5 +1,6 @@
 """What is put back, and when: the paper's recipe, a block that was late, branches that were left, other upstreams."""
 
+import itertools
 import json
 import re
 import threading
@@ -333,3 +334,119 @@ def test_a_session_is_read_ahead_again_when_a_third_of_it_is_new(tmp_path):
         assert due == [24, 36, 54]
         assert wait_for(lambda: len(read) == 3)
         assert set(read) == {told(answer)["session"]}
+
+
+# --- a conversation that the upstream holds: its client sends what is new -------------------------------------------
+
+SUMMARY = "The user told the assistant about depots, their gates and their keepers, and goes on with the next of them."
+START = {"system": "You run depots.", "tools": [{"name": "run", "input_schema": {}}]}
+PLENTY = RestoreConfig(deadline_ms=20_000)
+
+
+class Thread:
+    """A client of the Messages API."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.said: list[dict] = []
+        self.last = ""
+
+    def say(self, text: str) -> dict[str, str]:
+        self.said.append({"role": "user", "content": text})
+        return self.send()
+
+    def send(self) -> dict[str, str]:
+        created = {"thread": {"type": "create"}, "messages": self.said, **START}
+        thread = {"type": "continue", "previous_message_id": self.last}
+        answer = self.post({"thread": thread, "messages": self.said[-1:]} if self.last else created)
+        self.last = answer.json()["id"]
+        self.said.append({"role": "assistant", "content": answer.json()["content"]})
+        return told(answer)
+
+    def post(self, request: dict):
+        headers = {"x-api-key": "sk-one"}
+        return http.post(f"{self.url}/v1/messages", json={"model": "m", "max_tokens": 9, **request}, headers=headers)
+
+    def lose(self) -> None:
+        """The upstream has forgotten it: all of it is said again."""
+        self.last = ""
+
+    def compact(self) -> dict[str, str]:
+        wish = {"thread": {"type": "create"}, "compaction": {"type": "summarize"}}
+        answer = self.post({"messages": self.said, **wish, **START})
+        self.said = [{"role": "assistant", "content": answer.json()["content"]}]
+        self.lose()
+        return told(answer)
+
+
+def minting():
+    """Answers in the Messages API: a compaction block to whom asks for one, else a few words."""
+    ids = itertools.count(1)
+
+    async def answer(got, wire) -> None:
+        compacts = got.data.get("compaction")
+        block = {"type": "compaction", "content": SUMMARY} if compacts else {"type": "text", "text": "All right."}
+        message = {"id": f"msg_{next(ids)}", "type": "message", "role": "assistant", "content": [block]}
+        await say(200, json.dumps(message).encode())(got, wire)
+
+    return answer
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["held", "said again in between"])
+def test_a_thread_that_the_upstream_holds_is_one_session_and_gets_back_what_its_compaction_lost(tmp_path, lost):
+    with Upstream(minting()) as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
+        thread = Thread(url)
+        heads = [thread.say(fact(n)) for n in range(4)]
+        if lost:
+            thread.lose()
+        heads += [thread.say(fact(n)) for n in range(4, 8)]
+        wish = thread.compact()
+        assert "restored_context" not in upstream.got[-1].texts
+        after = thread.send()
+        (block,) = blocks(upstream)
+        assert [m["role"] for m in upstream.got[-1].data["messages"]] == ["assistant", "user"]
+        later = thread.say("Which gate does depot number 2 ship through?")
+        assert blocks(upstream) == []  # the upstream holds it
+        thread.lose()
+        again = thread.say("And depot number 3?")
+        assert blocks(upstream) == [block]
+    assert [head["event"] for head in heads] == ["new", *["turn"] * 7]
+    assert (wish["event"], after["event"], later["event"], again["event"]) == ("side", "compacted", "turn", "turn")
+    assert {head["session"] for head in (*heads, after, later, again)} == {heads[0]["session"]}
+    assert all(f"GATE-{n * 7919:05d}" in block for n in range(8))
+
+
+def test_a_compaction_that_failed_hides_nothing_from_the_model(tmp_path):
+    with Upstream(minting()) as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
+        thread = Thread(url)
+        for n in range(8):
+            thread.say(fact(n))
+        thread.said[-1]["content"].append({"type": "compaction", "content": None})
+        thread.lose()
+        assert thread.say("Go on with the next one, please.")["event"] == "turn"
+        assert blocks(upstream) == []
+
+
+def test_a_stored_response_that_was_compacted_on_its_own_is_followed_by_what_that_lost(tmp_path):
+    ids = itertools.count(1)
+
+    async def answer(got, wire) -> None:
+        n = next(ids)
+        words = {"type": "message", "id": f"msg_{n}", "role": "assistant", "content": "All right."}
+        sealed = {"type": "compaction", "id": f"cmp_{n}", "encrypted_content": "b3BhcXVl"}
+        output = [sealed, words] if n == 8 else [words]
+        await say(200, json.dumps({"id": f"resp_{n}", "object": "response", "output": output}).encode())(got, wire)
+
+    with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
+        heads, sent, previous = [], [], {}
+        later = ["Go on with the next one.", "Which gate does depot number 2 ship through?"]
+        for text in [*map(fact, range(8)), *later]:
+            request = {"model": "m", "instructions": "You run depots.", "input": text, **previous}
+            found = http.post(f"{url}/v1/responses", json=request, headers={"authorization": "Bearer sk-one"})
+            previous = {"previous_response_id": found.json()["id"]}
+            heads.append(told(found))
+            sent.append(BLOCK.findall(upstream.got[-1].data["input"]))
+    assert [head["event"] for head in heads] == ["new", *["turn"] * 7, "compacted", "turn"]
+    assert {head["session"] for head in heads} == {heads[0]["session"]}
+    assert [len(found) for found in sent] == [0] * 8 + [1, 0]
+    assert all(f"GATE-{n * 7919:05d}" in sent[8][0] for n in range(8))

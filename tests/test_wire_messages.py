@@ -170,3 +170,21 @@ def test_a_tool_result_stays_first_in_its_message():
     body = json.dumps({"messages": [user(result, text("and now?"))]}).encode()
     content = json.loads(messages.inject(body, [Insert(0, "inside", BLOCK)]))["messages"][0]["content"]
     assert [part["type"] for part in content] == ["tool_result", "text", "text"]
+
+
+def test_a_request_that_continues_a_thread_holds_only_what_is_new():
+    request = read({"messages": [user(text("go on"))], "thread": {"type": "continue", "previous_message_id": "msg_1"}})
+    assert request.delta
+    assert request.ids == (("previous_message_id", "msg_1"),)
+
+
+@pytest.mark.parametrize("thread", [None, {"type": "create"}, "new", {"previous_message_id": None}])
+def test_a_request_that_continues_no_thread_holds_all_of_it(thread):
+    request = read({"messages": [user(text("hi"))], "thread": thread})
+    assert not request.delta
+    assert request.ids == ()
+
+
+def test_a_request_for_a_compaction_says_so_of_itself():
+    assert read({"messages": [], "compaction": {"type": "summarize"}}).signals == {"compact"}
+    assert read({"messages": [], "compaction": None}).signals == read({"messages": []}).signals == frozenset()

@@ -13,7 +13,7 @@ that speaks of the gone in the words of the gone. Words of clients (history.MARK
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from lantern_proxy.compaction.align import Seat, seats
@@ -23,6 +23,7 @@ from lantern_proxy.history import (
     MARKER,
     MARKER_CHARS,
     SUMMARY_CHARS,
+    Entry,
     Session,
     goes_on,
     plain,
@@ -65,7 +66,7 @@ def compare(session: Session, request: Request, *, said: Said = (), restart: boo
     restart: nothing needs to be kept: an id or a summary alone linked the request
     """
     if request.delta:
-        return _delta(request)
+        return _delta(session, request)
     if goes_on(session, request) and _folded(session, request) is None:
         return _more(session, request)
     seen = see(session, request, said)
@@ -79,12 +80,31 @@ def compare(session: Session, request: Request, *, said: Said = (), restart: boo
     return Verdict(event=event, kept=seen.kept, gone=gone, abandoned=gone if taken_back else (), anchor=anchor)
 
 
-def _delta(request: Request) -> Verdict:
+def _delta(session: Session, request: Request) -> Verdict:
+    """What is new is compared with nothing. Compaction items tell: its own, or one that the last answer brought."""
     kept: tuple[None, ...] = (None,) * len(request.messages)
     at = _compaction_item(request)
-    if at is None:
-        return Verdict(event="turn", kept=kept)
-    return Verdict(event="compacted", kept=kept, anchor=at)
+    if at is None and any(map(_is_folding, takewhile(lambda e: e.produced, reversed(session.head)))):
+        gone = (e.key for e in session.head[: _folded_up_to(session.head)] if e.message.role not in SYSTEM)
+        return Verdict(event="compacted", kept=kept, gone=tuple(gone), anchor=_first_spoken(request) or 0)
+    return Verdict(event="turn", kept=kept) if at is None else Verdict(event="compacted", kept=kept, anchor=at)
+
+
+def whole(head: Sequence[Entry], request: Request) -> Request:
+    """`request` with what its upstream holds in front of it, where it says only what is new. head: of its session"""
+    if not request.delta:
+        return request
+    held = tuple(e.message for e in head[_folded_up_to(head) :])
+    return replace(request, messages=(*held, *request.messages))
+
+
+def _folded_up_to(head: Sequence[Entry]) -> int:
+    """Index of the last compaction item that the upstream made on its own: the model sees nothing before it."""
+    return max((at for at, e in enumerate(head) if _is_folding(e)), default=0)
+
+
+def _is_folding(entry: Entry) -> bool:
+    return entry.produced and any(i.kind == "compaction" for i in entry.message.items)
 
 
 def _more(session: Session, request: Request) -> Verdict:

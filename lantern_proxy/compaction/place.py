@@ -29,7 +29,8 @@ def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"
     open_calls = {value for m in messages for i in m.calls for value in i.ids}
     open_calls -= {value for m in messages for i in m.items if i.kind == "result" for value in i.ids}
     last = len(messages) - 1
-    begun = messages[last].role == "assistant" and (last != anchor or request.api == "messages")
+    words = any(i.kind != "compaction" for i in messages[last].items)
+    begun = messages[last].role == "assistant" and words and (last != anchor or request.api == "messages")
     return None if open_calls or begun else (last, "after")
 
 

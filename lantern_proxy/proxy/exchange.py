@@ -49,6 +49,8 @@ class Exchange:
     inserts: list[Insert] = field(default_factory=list)
     shown: list[Restored] = field(default_factory=list)
     """Everything restored that this request carries, replayed blocks included."""
+    held: list[Restored] = field(default_factory=list)
+    """What was restored into what the upstream holds of the conversation, where a request says only what is new."""
     blocks: list[Block] = field(default_factory=list)
     """New entries of the ledger."""
     passed: list[PassedOver] = field(default_factory=list)

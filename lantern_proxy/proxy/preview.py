@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lantern_proxy import reinforce
-from lantern_proxy.compaction import Verdict
+from lantern_proxy.compaction import Verdict, whole
 from lantern_proxy.compaction.place import question
 from lantern_proxy.follow import as_sent, compared
 from lantern_proxy.history import Session
@@ -66,7 +66,7 @@ def _choose(
     settings, asked = proxy.config.restore, question(request)
     ask = Ask(
         tenant=tenant, project=project, session=session.id, left=session.abandoned,
-        present=text_of(request),
+        present=text_of(whole(session.head, request)),
         question=verdict.asked or (request.messages[asked].text if asked is not None else ""),
         summary=request.messages[verdict.anchor].text if verdict.is_loss and verdict.anchor is not None else "",
         budget_chars=settings.budget_chars, now=time.time(), deadline=time.monotonic() + _PATIENCE_S,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lantern_proxy.archive import ArchiveError
+from lantern_proxy.compaction import whole
 from lantern_proxy.compaction.place import place, question
 from lantern_proxy.config import Config
 from lantern_proxy.follow import Step
@@ -83,7 +84,9 @@ class Restoring:
             again = replay(ledger, request, step.verdict.kept)
             exchange.inserts = [insert for _, insert in again]
             exchange.shown = [block.restored for block, _ in again]
-            if step.verdict.gone and _is_homeless(ledger, exchange.shown):
+            if request.delta:
+                exchange.held = [block.restored for block, _ in replay(ledger, _whole(request, step))]
+            if step.verdict.gone and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
                 self._owe(key)
             if self._writer.archive is not None and (step.verdict.is_loss or step.session.lost):
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
@@ -170,10 +173,11 @@ class Restoring:
         from lantern_proxy.restore.present import text_of
 
         packing_s = self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
+        blocks = [*exchange.shown, *exchange.held]
         return Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session,
-            present="\n".join([text_of(request), *(" ".join(insert.text.split()) for insert in exchange.inserts)]),
-            shown=frozenset(p.passage.id for restored in exchange.shown for p in restored.placed),
+            present="\n".join([text_of(_whole(request, step)), *(" ".join(b.text.split()) for b in blocks)]),
+            shown=frozenset(p.passage.id for restored in blocks for p in restored.placed),
             left=step.session.abandoned, question=asked, summary=summary, budget_chars=budget, now=exchange.at,
             deadline=deadline - packing_s,
         )  # fmt: skip
@@ -248,6 +252,11 @@ def _asked_anew(exchange: Exchange, request: Request, step: Step) -> int | None:
     """The message that waits for an answer, if the session did not hold it before."""
     asked = question(request)
     return asked if asked is not None and step.verdict.kept[asked] is None and exchange.event != "retry" else None
+
+
+def _whole(request: Request, step: Step) -> Request:
+    """With what the upstream holds of it. The session's head has the request at its end by now."""
+    return whole(step.session.head[: -len(request.messages) or None], request)
 
 
 def _remember(keys: dict[Key, None], key: Key) -> None:

@@ -61,6 +61,8 @@ __all__ = ["Known", "Link", "forget", "link", "remember"]
 WEAK_IDS = frozenset({"prompt_cache_key", "x-session-affinity", "x-affinity"})
 """Ids that may stand for many conversations of one program, or change with its every start: a hint, never proof. They
 ask for the same cache or the same server."""
+STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversation"})
+"""Ids of what the upstream holds: a request that names one says only what is new."""
 RECENT_S = 6 * 3600.0
 """How long a session stays a candidate when only words speak for it."""
 _AT_ONCE_S = 15 * 60.0
@@ -123,7 +125,7 @@ def _is_new_id(found: Link, strong: Sequence[str]) -> bool:
 def _stored(known: Known, ids: Sequence[tuple[str, str]]) -> Link | None:
     """A request that continues a stored response holds only what is new: the id alone says where."""
     for name, value in ids:
-        if name in ("previous_response_id", "conversation"):
+        if name in STORED_IDS:
             for sid in known.by_id.get(value, ()):
                 return Link(session=known.sessions[sid], why="stored")
     return None

@@ -182,7 +182,7 @@ def _index(known: Known, session: Session, entry: Entry) -> None:
             for text in strings_of(i.text):
                 if len(text) >= SUMMARY_CHARS:
                     _say(known, main, plain(text), "side")
-        if i.kind == "text" and entry.produced and not is_empty(i):
+        if i.kind in ("text", "compaction") and entry.produced and not is_empty(i):
             _name(known.by_answer, i.print, session.id, known.traces)
             _say(known, main, plain(i.text), "side" if session.side else "assistant")
         elif i.kind in ("text", "result") and not session.side and i.role in ("user", "tool"):

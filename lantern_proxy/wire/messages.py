@@ -34,11 +34,21 @@ def read(body: bytes) -> Request:
     top = members(body)
     if "messages" not in top:
         raise WireError("a messages request without messages")
+    continued = _continued(top)
     return Request(
         api="messages", model=text_member(top, "model"),
         messages=(*_system(top), *(read_message(bytes(raw)) for raw in elements(top["messages"]))),
-        tools=frozenset(tool_names(top)), stream=bytes(top.get("stream", b"false")) == b"true", ids=_ids(top),
+        tools=frozenset(tool_names(top)), stream=bytes(top.get("stream", b"false")) == b"true",
+        ids=(*_ids(top), *continued), delta=bool(continued),
+        signals=frozenset({"compact"} if bytes(top.get("compaction", b"null")) != b"null" else ()),
     )  # fmt: skip
+
+
+def _continued(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
+    """The answer after which a thread goes on that the server holds."""
+    thread = parse(top["thread"]) if "thread" in top else None
+    previous = thread.get("previous_message_id") if isinstance(thread, dict) else None
+    return (("previous_message_id", previous),) if isinstance(previous, str) and previous else ()
 
 
 def _ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
@@ -84,7 +94,7 @@ def _block(role: Role, block: Mapping[str, Any]) -> Item:
         return item("tool", "result", _found(block.get("content")), ids=ids)
     if kind in ("thinking", "redacted_thinking"):
         return item(role, "reasoning", str(block.get("thinking") or ""))
-    if kind == "compaction":
+    if kind == "compaction" and plain(block.get("content")):  # one without a text failed, and stands for nothing
         return item(role, "compaction", plain(block.get("content")))
     rest = {key: value for key, value in block.items() if key != "cache_control"}
     return item(role, "media", fingerprint(canonical_json(rest)).hex(), name=kind or "block")

@@ -20,6 +20,7 @@ LOSSES = frozenset({"compacted", "window", "cleared"})
 MEMORY_PATHS = re.compile(r"/(chat/completions|responses|responses/compact|messages)$")
 _MINTED = re.compile(r'"id": ?"((?:msg|fc)_\w+)"')
 _REFERENCE = re.compile(r'"type": ?"item_reference", ?"id": ?"(\w+)"')
+_CONTINUES = re.compile(r'"previous_message_id": ?"(\w+)"')
 _BLOCK = re.compile(r"\n*<restored_context\b.*?</restored_context>\n*", re.S)
 
 
@@ -32,8 +33,10 @@ class Exchange:
     sent: str
     """The client's body as text."""
     held: str
-    """The same with the answers that it names by their ids alone."""
+    """The same with the answers that it names by their ids alone, and with what the server holds of it."""
     received: Received
+    reached: str
+    """All that the upstream got, with what it holds of the conversation itself."""
     event: str
     session: str
 
@@ -71,6 +74,8 @@ def judge(client: Client, straight: Played, through: Played) -> Verdict:
 
 def _exchanges(played: Played, verdict: Verdict) -> Iterator[Exchange]:
     minted: dict[str, str] = {}
+    stored: dict[str, str] = {}
+    got: dict[str, str] = {}
     for call in played.calls:
         if call.method != "POST" or not MEMORY_PATHS.search(call.path):
             continue
@@ -83,8 +88,12 @@ def _exchanges(played: Played, verdict: Verdict) -> Iterator[Exchange]:
         sent = decoded(call.body, call.asked.get("content-encoding", "")).decode()
         minted |= {item: received.answer.decode() for item in _MINTED.findall(received.answer.decode())}
         event, session = headers.get("x-lantern-event", "-"), headers.get("x-lantern-session", "-")
-        held = "\n".join([sent, *(minted.get(item, "") for item in _REFERENCE.findall(sent))])
-        yield Exchange(int(call.number), call, sent, held, received, event, session)
+        before = [stored.get(answer, "") for answer in _CONTINUES.findall(sent)]
+        held = "\n".join([*before, sent, *(minted.get(item, "") for item in _REFERENCE.findall(sent))])
+        reached = "\n".join([*(got.get(answer, "") for answer in _CONTINUES.findall(sent)), received.body.decode()])
+        for answer in _MINTED.findall(received.answer.decode()):
+            stored[answer], got[answer] = f"{held}\n{received.answer.decode()}", reached
+        yield Exchange(int(call.number), call, sent, held, received, reached, event, session)
 
 
 def decoded(body: bytes, encoding: str) -> bytes:
@@ -191,7 +200,7 @@ def _memory(client: Client, main: Sequence[Exchange], verdict: Verdict) -> None:
 
 
 def _restored(exchange: Exchange, lost: Sequence[str], verdict: Verdict) -> None:
-    came = exchange.received.body.decode()
+    came = exchange.reached
     missing = [detail for detail in lost if detail not in came]
     verdict.lost += len(lost)
     verdict.restored += len(lost) - len(missing)

@@ -23,7 +23,9 @@ class Heard:
     """Name -> JSON schema of its arguments. Tools that hold other tools are left out."""
     stream: bool
     triggers: bool = False
-    """The input ends in an item that asks for a compaction item."""
+    """It asks for a compaction item or block."""
+    continues: str = ""
+    """Id of the answer after which the server goes on with what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ def hear(path: str, body: Json) -> Heard:
         tools = {t["name"]: t.get("input_schema", {}) for t in body.get("tools") or []}
         messages = [{"role": "system", "content": body.get("system")}, *body["messages"]]
         said = tuple(part for m in messages for part in _parts(_role(m["role"]), m.get("content")))
-        return Heard("messages", said, tools, bool(body.get("stream")))
+        continues = (body.get("thread") or {}).get("previous_message_id", "")
+        return Heard("messages", said, tools, bool(body.get("stream")), "compaction" in body, continues)
     given = body.get("input") or []
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     tools = {
@@ -208,7 +211,10 @@ def _messages(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
     block: Json = {"type": "text", "text": reply.text}
     deltas: list[Json] = [{"type": "text_delta", "text": piece} for piece in _words(reply.text)]
     empty = block | {"text": ""}
-    if reply.tool:
+    if reply.compaction:
+        block = {"type": "compaction", "content": reply.text, "encrypted_content": f"{reply.compaction}{n:08x}"}
+        deltas, empty = [block | {"type": "compaction_delta"}], {"type": "compaction", "content": None}
+    elif reply.tool:
         block = {"type": "tool_use", "id": f"toolu_{n:08x}", "name": reply.tool, "input": json.loads(reply.arguments)}
         deltas, empty = [{"type": "input_json_delta", "partial_json": reply.arguments}], block | {"input": {}}
     usage = {
@@ -219,7 +225,8 @@ def _messages(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
     }
     start = {"id": f"msg_{n:08x}", "type": "message", "role": "assistant", "model": body["model"], "content": [],
              "stop_reason": None, "stop_sequence": None, "usage": usage}  # fmt: skip
-    ended = {"stop_reason": "tool_use" if reply.tool else "end_turn", "stop_sequence": None}
+    why = "tool_use" if reply.tool else "compaction" if reply.compaction else "end_turn"
+    ended = {"stop_reason": why, "stop_sequence": None}
     events: list[Json] = [{"type": "message_start", "message": start}]
     events += [{"type": "content_block_start", "index": 0, "content_block": empty}, {"type": "ping"}]
     events += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]

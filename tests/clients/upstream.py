@@ -83,7 +83,7 @@ class Script:
         if request.method != "POST" or not path.endswith(("/chat/completions", "/responses", "/compact", "/messages")):
             return JSONResponse(_about(path))
         body = json.loads(raw)
-        heard = hear(path, body)
+        heard = self._with_tools(hear(path, body))
         kind, reply = self.decide(heard)
         refused = self.refuses and kind == "main" and reply.tokens == self.full_tokens
         content_type, pieces = ("application/json", [_TOO_LONG]) if refused else say(heard, body, reply)
@@ -92,11 +92,16 @@ class Script:
         headers = {"x-request-id": f"req_{tap}"}
         return StreamingResponse(_sent(pieces), 400 if refused else 200, headers, content_type)
 
+    def _with_tools(self, heard: Heard) -> Heard:
+        """What goes on with a conversation that the server holds does not repeat its tools."""
+        before = next((r.heard for r in self.received if heard.continues.encode() in r.answer), None)
+        return replace(heard, tools=before.tools) if heard.continues and before else heard
+
     def decide(self, heard: Heard) -> tuple[str, Reply]:
         """(kind of request, what is answered)."""
         if heard.api == "compact" or heard.triggers:
             self.summaries += 1
-            return "summary", Reply(compaction="b3BhcXVl")
+            return "summary", Reply(f"{SUMMARY} {numbered(self.summaries)}", compaction="b3BhcXVl")
         said = [(role, text) for role, text in ((r, _plain(t)) for r, t in heard.said) if text and role != "system"]
         role, last = said[-1] if said else ("user", "")
         turn = self._turn(said)
