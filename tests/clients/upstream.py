@@ -22,6 +22,8 @@ from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn, numbered
 BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
 _ASKS_SUMMARY = re.compile(r"summar|snapshot|checkpoint|compact", re.I)
+_GIVEN = re.compile(rf"{re.escape(SUMMARY)} {numbered(0)[:-2]}\d+\.")
+"""A summary that was given before: it asks for none."""
 _TITLE = re.compile(r"\btitle\b", re.I)
 _SHELLS = (
     "exec_command",
@@ -109,11 +111,11 @@ class Script:
         tokens = self.full_tokens if full else 2_000
         if role == "tool" or (heard.tools and SUMMARY in last):  # a result, or a turn that a compaction interrupted
             return "main", Reply(self.turns[turn].answer if turn >= 0 else "Done.", tokens=tokens)
-        spoken = next((t for t in self.turns if t.said in last), None)
+        spoken = max((t for t in self.turns if t.said in last), key=lambda t: last.rfind(t.said), default=None)
         instructions = next((text for role, text in heard.said if role == "system"), "") if not heard.tools else ""
         if SUMMARY in instructions:  # a summary that stands in the system prompt asks for none
             instructions = ""
-        if spoken is None or _ASKS_SUMMARY.search(last) or _ASKS_SUMMARY.search(instructions):
+        if spoken is None or _ASKS_SUMMARY.search(_GIVEN.sub("", last)) or _ASKS_SUMMARY.search(instructions):
             kind, reply = self._aside(last, instructions)
             return kind, replace(reply, **_filled_in(heard, reply.text))
         return "main", self._spoken_to(heard, spoken, tokens)

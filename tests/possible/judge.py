@@ -71,6 +71,8 @@ class Judge:
         self._before = ""
         """What the model saw and said last."""
         self._ever_lost = False
+        self._reached = ""
+        """All that the upstream holds of it: what went there last, and before, if that was no more than what was new."""
         self._prompts: tuple[list[str], list[str]] | None = None
         """The last one, as the client sent it and as it went upstream."""
 
@@ -163,9 +165,10 @@ class Judge:
             self._fault("prefix", sent, f"{ours} of {theirs} characters")
 
     def _detail(self, sent: Sent, exchange: Exchange, got: Json) -> None:
+        self._reached = (self._reached if sent.is_delta else "") + json.dumps(got, ensure_ascii=False)
         if sent.asked is None or bare(sent.asked.value) in bare(sent.held):
             return
-        back = sent.asked.value in json.dumps(got, ensure_ascii=False)
+        back = sent.asked.value in self._reached
         self._ledger.counts["details asked"] += 1
         self._ledger.counts["details back"] += back
         if not back:
