@@ -43,6 +43,10 @@ CLIENTS = (
     library(
         "anthropic-python", "Anthropic SDK", "anthropic", program("anthropic_python.py"), COMPACTED, protocol="messages"
     ),
+    library(
+        "anthropic-threads", "Anthropic SDK", "anthropic", program("anthropic_threads.py"), COMPACTED, compactions=2,
+        protocol="messages",
+    ),
     Client(
         name="openai-node", family="OpenAI SDK", protocol="responses", quick=True, losses=COMPACTED, tools=False,
         npm=("openai@7.57.0",), drive=program("openai_node.mjs"),

@@ -72,7 +72,7 @@ class Judge:
         """What the model saw and said last."""
         self._ever_lost = False
         self._reached = ""
-        """All that the upstream holds of it: what went there last, and before, if that was no more than what was new."""
+        """All that the upstream holds of it: what went there last, and before that where it was only what is new."""
         self._prompts: tuple[list[str], list[str]] | None = None
         """The last one, as the client sent it and as it went upstream."""
 
