@@ -50,8 +50,6 @@ def import_(
     \b
     Example: lantern import ~/.claude/projects --key-env ANTHROPIC_API_KEY
     """
-    from lantern_proxy.cli import render
-
     exports = [path for path in paths if _is_export(path)]
     if exports and len(exports) < len(paths):
         raise click.UsageError("some of the PATHS are exports of lantern, not all; import them one after the other")
@@ -61,12 +59,18 @@ def import_(
         for path in exports:
             _take_in(settings, path, tenant)
         return
-    config = settings.load()
-    found = _logs(paths, source)
     if dry_run:
-        for log in found:
+        settings.load()
+        for log in _logs(paths, source):
             _tell(settings, log, len(log.messages), "would import")
         return
+    _archive(settings, _logs(paths, source), tenant, key_env, project)
+
+
+def _archive(settings: Settings, found: "Iterator[Log]", tenant: str | None, key_env: str | None, project: str) -> None:
+    from lantern_proxy.cli import render
+
+    config = settings.load()
     found = chain([next(found)], found)  # where there is none no archive is made
     done: list[tuple[Log, int]] = []
     with opened(config, tenant, key_env, project) as lantern:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lantern_proxy.cli import opening, process
-from lantern_proxy.config import Config
+from lantern_proxy.config import Config, ServerConfig
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors import refuse_open_door
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     import uvicorn
 
+    from lantern_proxy.app import App
     from lantern_proxy.app_place import Place
 
 
@@ -65,31 +66,12 @@ def run(
     place, inner: which worker this is, and where it listens for the others
     link:         is told when it serves; ends the serving, too, when its other end is closed
     """
-    server = config.server
     process.before_imports()
 
-    import uvicorn
-
     from lantern_proxy.app import create
-    from lantern_proxy.app_http1 import ClientConnection
 
     app = create(config, place=place)
-    settings = uvicorn.Config(
-        app,
-        http=ClientConnection,
-        loop="uvloop" if find_spec("uvloop") else "auto",
-        ws="none",  # upgrades reach the app as plain requests, which answers 426
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,  # nothing here asks for the scheme; who calls is told by the connection alone
-        server_header=False,  # the upstream's own headers pass; none are added to them
-        date_header=False,
-        timeout_keep_alive=620,  # longer than clients and load balancers keep theirs, which may ask as we hang up
-        timeout_graceful_shutdown=round(server.drain_s),
-        ssl_certfile=server.tls_cert or None,
-        ssl_keyfile=server.tls_key or None,
-    )
+    settings = _settings(app, config.server)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again once it has drained
     if banner is not None:
         banner()
@@ -108,6 +90,29 @@ def run(
         if app.failure is not None:
             raise app.failure from None
         raise
+
+
+def _settings(app: "App", server: ServerConfig) -> "uvicorn.Config":
+    import uvicorn
+
+    from lantern_proxy.app_http1 import ClientConnection
+
+    return uvicorn.Config(
+        app,
+        http=ClientConnection,
+        loop="uvloop" if find_spec("uvloop") else "auto",
+        ws="none",  # upgrades reach the app as plain requests, which answers 426
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # nothing here asks for the scheme; who calls is told by the connection alone
+        server_header=False,  # the upstream's own headers pass; none are added to them
+        date_header=False,
+        timeout_keep_alive=620,  # longer than clients and load balancers keep theirs, which may ask as we hang up
+        timeout_graceful_shutdown=round(server.drain_s),
+        ssl_certfile=server.tls_cert or None,
+        ssl_keyfile=server.tls_key or None,
+    )
 
 
 def _await_stop(link: "Connection", serving: "uvicorn.Server") -> None:
