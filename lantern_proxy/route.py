@@ -5,13 +5,16 @@ from collections.abc import Sequence
 
 _ASKS = re.compile(
     r"[?\uff1f\u061f\u037e]|[\u0370-\u03ff\u1f00-\u1fff][\"')]?;\s*$"  # Greek asks with a semicolon
+    # "what was the port", "remind me of it"
     r"|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
     r"|tell me|give me|show me|list|name|repeat)\b",
     re.I,
 )
 _ORDER = re.compile(
+    # "Could you please write it?", but not "Could you tell me ...?"
     r"\b(?:can|could|would|will) you (?:please |just |also |now |then )*"
     r"(?!tell|remind|recall|remember|give|show|list|name|repeat|say|find|look)\w+[^.?!]*\?"
+    # "Tell me a joke", "How do I say this in French?"
     r"|\b(?:tell|give|show) me (?:a|an|another|some) [^.?!]*"
     r"|\bhow do (?:you|i) (?:say|spell|write|translate) [^.?!]*\?",
     re.I,
@@ -24,7 +27,10 @@ _PAST = re.compile(
     r"|(?:was|were) (?:it|the|that|my|our))\b",
     re.I,
 )
+"""What was said or done before: "which one we chose", "as discussed", "was it ..."."""
 _PERSONAL = re.compile(r"\b(?:my|our|ours|mine|we|us)\b|(?<!how )\b(?:did|have|had|was|am) i\b", re.I)
+# Pieces of _LEAD and _ASIDE: "give me | a quick | summary of | the various | topics that | I brought up |
+# throughout our conversations, ..."
 _SPAN = (
     r"(?:throughout|across|during|over(?: the course of)?|in|from|through)(?: all)?(?: of)? (?:our|these|this)"
     r"(?: (?:past|previous|earlier|recent|whole|entire|last))?(?: (?:few|many|several))?"
@@ -47,11 +53,14 @@ _SAID = (
 )
 _LEAD = re.compile(
     r"(?:\W*\b(?:"
+    # "hey", "also", "thanks"
     r"(?:hey|hi|hello|ok|okay|so|and|also|now|then|well|just|please|pls|thanks|great|alright)\b(?=\W)"
+    # "could you", "I'd like you to know", "do you remember", "remind me again of"
     r"|(?:can|could|would|will) you\b"
     r"|(?:i'd|i would|i want|i need)(?: like)?(?: you)? to (?:know|see|hear)\b|i'd like"
     r"|do you (?:still )?(?:remember|know|recall)|what do you (?:still )?(?:remember|know) (?:of|about)"
     rf"|{_VERB}(?: (?:to )?(?:me|us))?(?: (?:again|back))?(?: (?:through|of|about))?\b"
+    # "a short summary of", "the order in which", "all the key points about", "that I've mentioned"
     rf"|(?:(?:a|an|the|one|some) )?(?:{_SHORT}(?:,? and|,)? )*{_SUMMARY} (?:of|on|about)\b"
     r"|(?:the )?(?:order|sequence) (?:in which|that|of)\b|in (?:what|which) order|in order,? (?=how\b)"
     rf"|(?:(?:all|each|some)(?: of)? )?(?:(?:the|my|our) )?(?:{_MANY} )*{_PARTS}"
@@ -66,6 +75,7 @@ _ASIDE = re.compile(
     r"|until now|up to now|from (?:the )?(?:start|beginning) to (?:the )?(?:end|finish|now))(?=\W*$|,))",
     re.I,
 )
+"""What stands beside the matter: "throughout our chats", "in chronological order", "so far"."""
 _FORM = re.compile(
     r"(?<=\?) (?:and )?(?:please )?(?:only )?"
     r"(?:mention|list|name|give|use|include|keep|answer|respond|reply|limit|be)\b"
@@ -73,7 +83,7 @@ _FORM = re.compile(
     r"|words?|bullets?|order|details?)\b)[^.?!]*[.?!]*$",
     re.I,
 )
-"""A sentence behind the question that says how long, and in what form, the answer should be."""
+"""A sentence behind the question that says how long, and in what form, the answer should be: "Mention only three"."""
 _LOOSE = re.compile(r"[ ,]+(?=[?.!,])")
 
 

@@ -26,23 +26,30 @@ _EARLIER = (
     r"(?:previous|prior|earlier|above|preceding|former|existing|system)"
 )
 _ORDERS = re.compile(
+    # "ignore all previous instructions", "forget everything you were told above"
     rf"\b(?:ignore|disregard|forget|override|bypass)\s+{_EARLIER}\b"
     r"|\b(?:ignore|disregard|forget) (?:everything|all|what)\b.{0,40}\b(?:told|said|above|before|instructions?)\b"
+    # "new instructions", "SYSTEM MESSAGE: "
     r"|\b(?:new|updated|real|actual|following|important|urgent) (?:system )?(?:instructions?|prompt|directives?)\b"
     r"|\b(?:system|developer|admin) (?:prompt|message|override|instructions?|notice)\b\s*[:=\]>]"
+    # "you are now", "from now on you", "you must always reply"
     r"|\byou (?:are|act) now\b|\bfrom now on,? you\b"
     r"|\byou must (?:now |always |never )?(?:reply|respond|answer|say|send|run|"
     r"execute|call|use|output|reveal|delete|obey|follow|forward|include)\b"
+    # "do not tell the user", "print your system prompt", "upload it to https://..."
     r"|\b(?:do not|don't|never) (?:tell|inform|mention|reveal)\b.{0,30}\b(?:user|human|anyone|this)\b"
     r"|\b(?:reveal|print|repeat|show|output|leak|send)\b.{0,30}\b(?:your|the) "
     r"(?:system prompt|instructions|api[ _-]?keys?|secrets?|credentials|passwords?|environment variables?)\b"
     r"|\b(?:send|post|upload|forward|exfiltrate)\b.{0,60}\bto https?://"
+    # "<system>", "[/INST]", "<|im_start|>", "Assistant:" in front of a line
     r"|<\W{0,3}(?:system|instructions?|important|admin|assistant|human|user)\W{0,3}>|\[\s*/?\s*(?:system|inst)\s*\]"
     r"|<\|(?:im_start|im_end|system|endoftext)\|?>?|^\W{0,4}(?:system|assistant|human)\s*:"
+    # "as an AI, please", "AI agents that read this must"
     r"|\bas an? (?:ai|assistant|language model),? (?:you|please)\b"
     r"|\bAI (?:agents?|assistants?|models?)\b.{0,30}\b(?:must|should)\b",
     re.I | re.M | re.S,
 )
+"""Phrasings that command a model."""
 
 
 def origin(passage: Passage) -> Origin:

@@ -10,12 +10,18 @@ from collections.abc import Sequence
 from lantern_proxy.analyze.facts import CALLS, Facts
 
 _BEGINS = re.compile(
-    r"(?:```|~~~|//|/\*|\*/|<!--|#(?= [a-z]|!)|</?[a-z][^>]*>|@\w[\w.]*(?:\(.*)?$|import \w[\w.]*(?: as \w+)?$"
-    r"|from [\w.]+ import |[\w.\[\]\"']+ [-+*/|]?= (?=\S* \S|\S*[(\[{\"'])"
+    # fences, comments, `#!/bin/sh`, tags
+    r"(?:```|~~~|//|/\*|\*/|<!--|#(?= [a-z]|!)|</?[a-z][^>]*>"
+    # `@cache`, `import os.path as p`, `from a import b`
+    r"|@\w[\w.]*(?:\(.*)?$|import \w[\w.]*(?: as \w+)?$|from [\w.]+ import "
+    # `total += price * 2`, `SELECT id`
+    r"|[\w.\[\]\"']+ [-+*/|]?= (?=\S* \S|\S*[(\[{\"'])"
     r"|(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP) [\w*]"
+    # `def f(x):`, `if (x) {`, `return f(x);`
     r"|(?:def|class|for|while|if|elif|else|with|function|try|except|catch|finally|switch|case)\b.*[:{]$"
     r"|(?:const|let|var|async|await|return|raise|throw|assert|print|yield)\b.*[;()])"
 )
+"""How a line of a program begins; some are known by their end."""
 _MOST_PROSE = 0.6
 """Of a line's pieces: from here on signs between them do not make it code."""
 _SENTENCE = 5

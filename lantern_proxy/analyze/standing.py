@@ -11,13 +11,18 @@ from lantern_proxy.analyze import folded
 from lantern_proxy.analyze.standing_languages import is_rule_elsewhere, may_be_rule_elsewhere
 
 _RULE = re.compile(
+    # where a sentence begins, behind "and", "also", "please", ...
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
+    # "Always run the tests", but not "Always happy to help"; "Never push to main", but not "Never mind"
     r"(?:always(?! (?:here|up|happy|glad|good|great|nice|fun|a|the|so|been|\w+ing)\b)"
     r"|never(?! (?:mind|say|give|had|been|let|met|saw|knew|know|thought|\w+ed)\b)"
+    # "From now on ...", "Whenever you commit ...", "Make sure to always ..."
     r"|from (?:now|here) on|going forward|when(?:ever)? i ask|whenever you|(?:every|each) ?time you"
     r"|make sure (?:to |that you |you )?(?:always|never|only)"
+    # "Don't add comments", but not "Don't worry"
     r"|(?:do not|don['\u2019]t)(?: ever)? (?!worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need|see"
     r"|understand|really|you|i|give|stop|let|ever|quit|miss|say)\w+)\b"
+    # anywhere: "please never", "you should always", "we never", "use tabs, not spaces"
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
     r"|\bwe (?:always|never)\b|\byou must not\b|\buse \S+(?: \S+){0,3},? (?:not|never|instead of|rather than)\b",
     re.I,

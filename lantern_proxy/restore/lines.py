@@ -112,6 +112,7 @@ _FILLER = re.compile(
     r"|congrat|done with|here(?:'s| is| are)\b|please (?:do|go|let))",
     re.I,
 )
+"""How a sentence opens that tells nothing: a greeting, thanks, a promise to remember."""
 _STEMS = Stems(
     (flag, terms(words))
     for flag, words in {
@@ -136,14 +137,16 @@ _SPEAKERS = {"user": 1.0, "assistant": 0.3, "tool": 0.4, CLIENT: 0.4}
 _FIRST_PERSON = {"user": 1.4, "assistant": 2.4, "tool": 1.0}
 """What an assistant says of itself or of both (a choice, a promise) is worth far more than its advice in general."""
 _ANNOUNCES = re.compile(
-    r"\W*(?:(?:ok(?:ay)?|now|first|next|then|so|great|good|alright|perfect),? )*"
+    r"\W*(?:(?:ok(?:ay)?|now|first|next|then|so|great|good|alright|perfect),? )*"  # "Great, now "
+    # "let me first ", "I'm going to "
     r"(?:let me (?:now |first |also |quickly )?|let['\u2019]s (?:now |first )?"
     r"|i(?:['\u2019]ll| will| need to|['\u2019]m going to| want to| should)(?: now| first| also| next)? )"
+    # "look", "run"
     r"(?:look|check|see|read|find|search|examine|explore|inspect|view|open|run|start|begin|take|verify|test|list"
     r"|understand|try|continue|get|fetch|grep|review)\b",
     re.I,
 )
-"""What an assistant says before it calls a tool."""
+"""What an assistant says before it calls a tool: "Okay, let me check the tests"."""
 _WORTH: Mapping[Sort, float] = {"rule": 15.0, "preference": 4.0, "code": 0.2}
 """What a rule that was laid down counts, and a preference; and code, which is full of specific terms and stands in
 files, too."""

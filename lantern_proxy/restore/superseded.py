@@ -20,17 +20,22 @@ from lantern_proxy.turn_memo import Memo
 
 _TO = r"\b[^.?!]{0,60}?\bto"
 _CUE = re.compile(
+    # "actually", "no longer"
     r"\b(?:actually|instead(?: of)?|rather than|no longer|not any ?more|anymore|correction|scratch that"
+    # "changed the port to", "migrated to", "bumped it to"
     rf"|chang(?:e|ed|es|ing)(?:{_TO}|{_TO[:-2]}from)|(?:switch|mov|migrat)(?:e|ed|es|ing)?{_TO}"
     rf"|(?:updated?|bump(?:ed)?){_TO}"
+    # "on second thought", "replaced", "pushed back to", "now uses"
     r"|on second thought"
     r"|renam(?:e|ed|ing)|replac(?:e|ed|es|ing)|changed my mind|postponed|rescheduled|pushed (?:back )?to|from now on"
     r"|sorry, (?:it|i) (?:is|meant)|i meant|make (?:it|that)|now (?:is|uses?|at|on)|is now|are now|uses? now)\b",
     re.I,
 )
+"""Words that say that something is otherwise now."""
 _ENDED = re.compile(
     r"\b(?:no longer|not any ?more|anymore|stopped|dropped|got rid of|removed|quit|gave up|abandoned)\b", re.I
 )
+"""Words that say that something is over, with nothing in its place."""
 _CUE_SIGNS = (
     "actually", "instead", "rather than", "no longer", "not any", "anymore", "correction", "scratch that", "chang",
     "switch", "mov", "migrat", "updat", "bump", "second thought", "renam", "replac", "postponed", "rescheduled",
@@ -44,14 +49,19 @@ _PLAIN = r"[a-z]++(?![\w/-]|\.\w)"
 """A word in lower case that no value begins with: most are such, and they are passed over at once."""
 _VALUES = re.compile(
     rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
+    # /etc/hosts, ~/notes.md, src/app.py
     r"(?P<path>(?<![\w/])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)*|\b[\w-]+(?:/[\w.-]+)+)"
+    # 2024-05-03, 3rd May, May 3, 2024, Monday, 5 p.m., 17:30
     r"|(?P<date>\b\d{4}-\d\d-\d\d\b|\b(?:\d{1,2}(?:st|nd|rd|th)? )?(?:January|February|March|April|May|June|July|August"
     r"|September|October|November|December)\b(?: \d{1,2}(?:st|nd|rd|th)?\b)?(?:,? \d{4}\b)?"
     r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b|\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b|\b\d{1,2}:\d\d\b)"
+    # 9443, $1,200.50, v2.1, 15%
     r"|(?P<number>[$\u20ac\u00a3]?\bv?\d+(?:[.,]\d+)*%?)"
+    # `a b`, user_id, main.py, parseConfig, and names within a sentence
     r"|(?P<name>`[^`\n]{1,60}`|\b\w+_\w+\b|\b\w+\.(?:py|js|ts|go|rs|md|json|ya?ml|toml|sql|db|txt)\b|\b[a-z]+[A-Z]\w*\b"
     r"|(?<=[\w,] )[A-Z]\w+(?: [A-Z]\w+)*))"
 )
+"""What one statement may say otherwise than another; the group is the value's sort."""
 _WORD = re.compile(r"\w+")
 _EMPTY = STOP_WORDS | frozenset(
     """
