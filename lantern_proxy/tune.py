@@ -26,6 +26,11 @@ DENSE = frozenset({"vector", "late"})
 ENOUGH, ENOUGH_OF_TYPE = 20, 25
 """Fewer labelled questions than that teach nothing."""
 FACTORS = (0.0, 0.5, 0.7, 1.4, 2.0)
+ROUNDS = 3
+"""How often each weight is looked at in turn."""
+RRF_K = 60
+FOLDS = 5
+"""Parts that cross-validation takes the questions apart into."""
 TAUS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
 LOSS = 0.002
 """Most quality that the cascade may cost on the questions that tau is fitted to."""
@@ -94,10 +99,10 @@ class Validated:
 class Sheet:
     """The columns of many questions, one below the other. Made for one fusion."""
 
-    def __init__(self, labelled: Sequence[Labelled], names: Sequence[str], fusion: Fusion, rrf_k: int = 60) -> None:
+    def __init__(self, labelled: Sequence[Labelled], names: Sequence[str], fusion: Fusion) -> None:
         self.names = list(names)
         self._labelled = labelled
-        self._column: Callable[[Labelled, str], Floats] = _zscores if fusion == "zscore" else _reciprocal(rrf_k)
+        self._column: Callable[[Labelled, str], Floats] = _zscores if fusion == "zscore" else _reciprocal
         self._unweighed = frozenset(PRIORS) if fusion == "rrf" else frozenset[str]()
         self._columns = self._stacked(labelled)
         sizes = np.array([len(next(iter(each.signals.values()))) for each in labelled])
@@ -142,16 +147,13 @@ def _zscores(each: Labelled, signal: str) -> Floats:
     return np.asarray(unit * (scores - scores.mean()) / float(scores.std()), np.float64)
 
 
-def _reciprocal(k: int) -> Callable[[Labelled, str], Floats]:
-    def column(each: Labelled, signal: str) -> Floats:
-        scores = each.signals.get(signal)
-        if scores is None:
-            return np.zeros(len(next(iter(each.signals.values()))))
-        ranks = np.empty(len(scores))
-        ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-        return np.where(scores > 0, 1 / (k + ranks), 0.0)
-
-    return column
+def _reciprocal(each: Labelled, signal: str) -> Floats:
+    scores = each.signals.get(signal)
+    if scores is None:
+        return np.zeros(len(next(iter(each.signals.values()))))
+    ranks = np.empty(len(scores))
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return np.where(scores > 0, 1 / (RRF_K + ranks), 0.0)
 
 
 def fit(labelled: Sequence[Labelled], start: Settings) -> Settings:
@@ -188,10 +190,10 @@ def _fit_shared(labelled: Sequence[Labelled], start: Settings) -> Settings:
     return replace(start, fusion=better, weights=found[better][1], types={}, taus={})
 
 
-def _climb(sheet: Sheet, start: Mapping[str, float], *, caution: float, rounds: int = 3) -> dict[str, float]:
+def _climb(sheet: Sheet, start: Mapping[str, float], *, caution: float) -> dict[str, float]:
     """Coordinate ascent: one weight after the other takes the best of its FACTORS, when that gains `caution`."""
     weights, best = dict(start), float(sheet.quality(start).mean())
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         before = dict(weights)
         for name, weight in before.items():
             tries = [weight * factor for factor in FACTORS] if weight else [0.25, 0.5]
@@ -242,13 +244,13 @@ def judge(labelled: Sequence[Labelled], settings: Settings) -> Judged:
     return Judged(quality, full, skipped)
 
 
-def validate(labelled: Sequence[Labelled], start: Settings, *, folds: int = 5) -> Validated:
+def validate(labelled: Sequence[Labelled], start: Settings) -> Validated:
     """Cross-validation: each fold is judged by settings that were fitted to the others, beside `start`."""
-    if len(labelled) * (folds - 1) < ENOUGH * folds:
+    if len(labelled) * (FOLDS - 1) < ENOUGH * FOLDS:
         raise ValueError(f"{len(labelled)} labelled questions are too few to learn from; give {ENOUGH + 5} or more")
     before, after = judge(labelled, start), judge(labelled, start)
-    fold = _folds(labelled, folds)
-    for number in range(folds):
+    fold = _folds(labelled)
+    for number in range(FOLDS):
         held = [row for row, own in enumerate(fold) if own == number]
         taught = [labelled[row] for row, own in enumerate(fold) if own != number]
         if not held:
@@ -258,7 +260,7 @@ def validate(labelled: Sequence[Labelled], start: Settings, *, folds: int = 5) -
             values[held] = own
     return Validated(
         n=len(labelled),
-        folds=folds,
+        folds=FOLDS,
         before=float(before.quality.mean()),
         after=float(after.quality.mean()),
         gain=paired(after.quality, before.quality),
@@ -267,14 +269,14 @@ def validate(labelled: Sequence[Labelled], start: Settings, *, folds: int = 5) -
     )
 
 
-def _folds(labelled: Sequence[Labelled], folds: int) -> list[int]:
+def _folds(labelled: Sequence[Labelled]) -> list[int]:
     """Which fold each question is in: whole groups where they leave each fold enough to learn from, else one question
     after the other. Who belongs to no group is one."""
-    one_by_one = [row % folds for row in range(len(labelled))]
+    one_by_one = [row % FOLDS for row in range(len(labelled))]
     groups = [each.group or row for row, each in enumerate(labelled)]
-    number = {group: n % folds for n, group in enumerate(dict.fromkeys(groups))}
+    number = {group: n % FOLDS for n, group in enumerate(dict.fromkeys(groups))}
     whole = [number[group] for group in groups]
-    enough = len(number) >= folds and len(labelled) - max(Counter(whole).values()) >= ENOUGH
+    enough = len(number) >= FOLDS and len(labelled) - max(Counter(whole).values()) >= ENOUGH
     return whole if enough else one_by_one
 
 

@@ -337,8 +337,8 @@ def look_into(path: Path, fuzz: Fuzz, *, vectors: bool) -> None:
                     played.look(tenant, found.text, "signals")
                 assert len(mine.passages_by_id(ids)) == len(set(ids)), "an id of nobody's"
             index, own = Index(), {p.id: p.text for p in mine.passages()}
-            for id_, at, terms in mine.terms():
-                index.add(id_, terms, at)
+            found = mine.outline()
+            index.add_lines(found.ids, found.times, found.lines)
             for id_ in index.search(["canary", "remember"], 50)[0].tolist():
                 played.look(tenant, own[id_], "bm25")
             index.close()

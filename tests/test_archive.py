@@ -285,10 +285,11 @@ def test_a_new_archive_beside_a_deleted_one_shares_nothing_with_it(tmp_path: Pat
 
 def test_closing_lets_readers_finish(archive: Archive) -> None:
     archive.write([record(n) for n in range(500)])
-    reading = archive.of(MINE).terms()
-    first = next(reading)
-    archive.close()
-    assert [first[0], *(id_ for id_, _, _ in reading)] == list(range(1, 501))
+    with archive._connections.reading() as db:
+        reading = db.conn.execute("SELECT id FROM passages ORDER BY id")
+        first = reading.fetchone()
+        archive.close()
+        assert [row[0] for row in (first, *reading)] == list(range(1, 501))
     with pytest.raises(ArchiveError, match="is closed"):
         archive.of(MINE).sessions()
 
@@ -592,10 +593,10 @@ def everything_readable(mine: TenantArchive, ids: list[int]) -> str:
     ]
     for session in sessions:
         read += [mine.session(session), mine.messages(session), mine.head(session), mine.blocks(session)]
-        read += [mine.passages(session), mine.requests(session), list(mine.terms(session))]
+        read += [mine.passages(session), mine.requests(session), mine.outline(session)]
         read += [mine.search("canary", session=session), mine.fts(["canary"], 9, session=session)]
         read += [mine.nearest(unit_vector(ids[0]), 9, session=session)]
-    read += [mine.passages(), mine.passages(project="p1"), list(mine.terms()), mine.passages(unit="turn")]
+    read += [mine.passages(), mine.passages(project="p1"), mine.outline(), mine.passages(unit="turn")]
     read += [mine.passages_by_id(ids), mine.search("canary"), mine.search('"the canary" OR tenant:t_mine')]
     read += [
         mine.fts(["canary"], 9),
@@ -708,7 +709,8 @@ def test_passages_are_read_by_session_project_unit_and_id(archive: Archive) -> N
     assert [p.position for p in mine.passages(project="p2")] == [9]
     assert [p.position for p in mine.passages(after_id=2, limit=2)] == [2, 3]
     assert set(mine.passages_by_id([1, 2, 99])) == {1, 2}
-    assert list(mine.terms("s0", after_id=1)) == [(3, 102.0, ["one", "two", "one"]), (5, 104.0, ["one", "two", "one"])]
+    found = mine.outline("s0", after_id=1)
+    assert (found.ids, found.times, found.lines) == ((3, 5), (102.0, 104.0), (b"one\ntwo\none",) * 2)
 
 
 def test_nearest_is_exact_with_ids_and_without(archive: Archive) -> None:

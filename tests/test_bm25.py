@@ -3,6 +3,7 @@
 import math
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -116,11 +117,7 @@ steps_of = st.lists(
         st.just("search"), terms_of, st.integers(0, 9), st.none() | st.lists(ids_of), st.none() | st.integers(0, 5),
         st.none() | st.integers(1, 4),
     )
-    | st.tuples(st.just("scores"), terms_of)
-    | st.tuples(
-        st.just("many"), st.lists(terms_of, max_size=5), st.integers(0, 9), st.none() | st.lists(ids_of),
-        st.integers(1, 3),
-    ),
+    | st.tuples(st.just("scores"), terms_of),
     max_size=40,
 )  # fmt: skip
 
@@ -131,8 +128,8 @@ def test_kernels_agree_and_follow_the_reference_through_adds_removals_weights_an
     indexes = [made(*way) for way in WAYS]
     docs, weights, weeks = {}, {}, {}
     for name, *given_ in steps:
-        if name in ("scores", "many"):
-            check_scores(indexes, docs, weights, *given_) if name == "scores" else check_many(indexes, *given_)
+        if name == "scores":
+            check_scores(indexes, docs, weights, *given_)
             continue
         if name == "search":
             check_search(indexes, docs, weights, weeks, *given_)
@@ -180,12 +177,6 @@ def check_scores(indexes, docs, weights, query):
     above = {doc_id: score for doc_id, score in zip(docs, exact[0].tolist(), strict=True) if score > 0}
     ids, best = indexes[0].search(query, len(docs))
     assert dict(zip(ids.tolist(), best.tolist(), strict=True)) == above
-
-
-def check_many(indexes, queries, k, allow, threads):
-    alone = [bits(indexes[0].search(query, k, allow=allow)) for query in queries]
-    for index in indexes:
-        assert [bits(one) for one in index.search_many(queries, k, threads=threads, allow=allow)] == alone
 
 
 def check_search(indexes, docs, weights, weeks, query, k, allow, since, newest):
@@ -423,11 +414,9 @@ def test_many_queries_by_many_threads_give_what_each_gives_alone(index, threads)
         index.add(doc_id, terms)
     queries = [[f"t{i % 7}", f"t{i}"] for i in range(23)]
     for allow in (None, range(0, 900)):
-        many = index.search_many(queries, 10, threads=threads, allow=allow)
+        with ThreadPoolExecutor(threads) as pool:
+            many = [*pool.map(lambda query, allow=allow: index.search(query, 10, allow=allow), queries)]
         assert [bits(one) for one in many] == [bits(index.search(query, 10, allow=allow)) for query in queries]
-    assert index.search_many([], 10, threads=threads) == []
-    with pytest.raises(ValueError, match=r"^bm25: threads is 0; use 1 or more"):
-        index.search_many(queries, 10, threads=0)
 
 
 def test_terms_of_any_text_are_kept_apart(index):

@@ -167,7 +167,6 @@ def _read(mine, id_: int) -> None:
     mine.sessions(project="p1", titled="a")
     mine.session("s1")
     mine.holders(["call_0"])
-    list(mine.terms(session="s1"))
     mine.outline(session="s1", project="p1")
     mine.shapes("s1", "p1", "passage", 0, 9)
     mine.count(99, project="p1")

@@ -124,7 +124,7 @@ def test_a_group_is_never_both_learned_from_and_judged():
     questions = labelled(60, good=("bm25",))
     mixed = [replace(each, group=each.group if n % 2 else "") for n, each in enumerate(questions)]
     for given in (questions, mixed):
-        fold = _folds(given, 5)
+        fold = _folds(given)
         for name in {each.group for each in given} - {""}:
             assert len({own for own, each in zip(fold, given, strict=True) if each.group == name}) == 1
         assert set(fold) == set(range(5))

@@ -390,15 +390,15 @@ def _wipe(db: Database, tenant: str, wanted: str, gone: _Gone, marks: Marks) -> 
         left = altered and {key: prints for key, prints in altered.items() if key not in keys}
         told = (lines(kept), from_altered(left), *given)
         db.conn.execute("UPDATE heads SET keys = ?, altered = ? WHERE tenant = ? AND session = ?", told)
-    titles = _wiped(db, "sessions", "id", "title", tenant, wanted)
+    titles = _wiped(db, "sessions", "title", tenant, wanted)
     queries = db.conn.execute("SELECT query FROM requests WHERE tenant = ? AND query <> ''", (tenant,)).fetchall()
     gone.marks |= {marks.of("query", row[0]) for row in queries if wanted in row[0].casefold()}
-    texts = [_wiped(db, "requests", "id", column, tenant, wanted) for column in ("query", "error", "path", "model")]
+    texts = [_wiped(db, "requests", column, tenant, wanted) for column in ("query", "error", "path", "model")]
     return {"titles": titles, "texts of requests": sum(texts)}
 
 
-def _wiped(db: Database, table: str, key: str, column: str, tenant: str, wanted: str) -> int:
-    rows = db.conn.execute(f"SELECT {key}, {column} FROM {table} WHERE tenant = ?", (tenant,)).fetchall()
+def _wiped(db: Database, table: str, column: str, tenant: str, wanted: str) -> int:
+    rows = db.conn.execute(f"SELECT id, {column} FROM {table} WHERE tenant = ?", (tenant,)).fetchall()
     held = [(tenant, id_) for id_, text in rows if wanted in text.casefold()]
-    db.conn.executemany(f"UPDATE {table} SET {column} = '' WHERE tenant = ? AND {key} = ?", held)
+    db.conn.executemany(f"UPDATE {table} SET {column} = '' WHERE tenant = ? AND id = ?", held)
     return len(held)

@@ -98,16 +98,12 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
 
     # sessions and their messages
 
-    def sessions(
-        self, limit: int = 50, project: str | None = None, *, offset: int = 0, titled: str = ""
-    ) -> list[SessionRow]:
+    def sessions(self, limit: int = 50, project: str | None = None, *, titled: str = "") -> list[SessionRow]:
         """The sessions last seen, newest first. titled: only those with this in their title or id, in any case"""
         where, values = given(("s.project", project))
         if titled:
             where, values = f"{where} AND instr(lower(s.title || ' ' || s.id), lower(?))", [*values, titled]
-        rows = self._rows(
-            f"{_SESSION}{where} ORDER BY s.last_seen_at DESC LIMIT ? OFFSET ?", (self.tenant, *values, limit, offset)
-        )
+        rows = self._rows(f"{_SESSION}{where} ORDER BY s.last_seen_at DESC LIMIT ?", (self.tenant, *values, limit))
         return [to_session(row) for row in rows]
 
     def session(self, id: str) -> SessionRow | None:
@@ -154,16 +150,6 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
         rows = self._rows(sql, (self.tenant, unit, after_id, *values, -1 if limit is None else limit))
         return [to_passage(row) for row in rows]
 
-    def terms(
-        self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0
-    ) -> Iterator[tuple[int, float, list[str]]]:
-        """(passage id, created_at, terms) in order of id: what a lexical index is built from, without the rest."""
-        where, values = _scope("", session, project)
-        sql = f"SELECT id, created_at, terms FROM passages WHERE tenant = ? AND unit = ? AND id > ?{where} ORDER BY id"
-        with self._connections.reading() as db:
-            for id_, created_at, terms in db.conn.execute(sql, (self.tenant, unit, after_id, *values)):
-                yield id_, created_at, terms.split("\n") if terms else []
-
     def outline(
         self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0,
         limit: int = -1,
@@ -194,26 +180,19 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
     # full text
 
     def search(
-        self, query: str, limit: int = 10, session: str | None = None, unit: str = "passage", *, offset: int = 0,
-        **filters: Unpack[Filters],
-    ) -> list[Hit]:  # fmt: skip
-        """Passages with all words of `query` ("quoted words" as one phrase), else those with any; best first.
-
-        offset: how many of the best to leave out, for the next page
-        """
+        self, query: str, limit: int = 10, session: str | None = None, unit: str = "passage", **filters: Unpack[Filters]
+    ) -> list[Hit]:
+        """Passages with all words of `query` ("quoted words" as one phrase), else those with any; best first."""
         phrases = _phrases(query)
         for operator in (" ", " OR ") if phrases else ():
-            match = operator.join(phrases)
-            hits = self._hits(match, limit, offset, session, unit, filters)
-            if hits or (offset and self._ranking(match, 1, session, unit, filters=filters)):
+            hits = self._hits(operator.join(phrases), limit, session, unit, filters)
+            if hits:
                 return hits
         return []
 
-    def _hits(
-        self, match: str, limit: int, offset: int, session: str | None, unit: str, filters: Filters
-    ) -> list[Hit]:  # fmt: skip
+    def _hits(self, match: str, limit: int, session: str | None, unit: str, filters: Filters) -> list[Hit]:
         """Best first. Ranked by id alone before anything long is read: a common word is in thousands of passages."""
-        ranking = self._ranking(match, limit, session, unit, offset=offset, filters=filters)
+        ranking = self._ranking(match, limit, session, unit, filters)
         ids = json_ids(id_ for id_, _ in ranking)
         snippets = dict(self._rows(_SNIPPETS, (match, ids, self.tenant)))
         passages = self.passages_by_id(id_ for id_, _ in ranking)
@@ -222,7 +201,7 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
         ]
 
     def _ranking(
-        self, match: str, k: int, session: str | None, unit: str, *, offset: int = 0, filters: Filters | None = None
+        self, match: str, k: int, session: str | None, unit: str, filters: Filters | None = None
     ) -> list[tuple[int, float]]:
         wanted = filters or {}
         where, values = given(
@@ -231,8 +210,8 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
         )  # fmt: skip
         times = [(sign, at) for sign, at in ((">=", wanted.get("since")), ("<", wanted.get("until"))) if at is not None]
         where += "".join(f" AND p.created_at {sign} ?" for sign, _ in times)
-        sql = f"SELECT p.id, -bm25(passages_fts) AS score {_FTS}{where} ORDER BY score DESC, p.id DESC LIMIT ? OFFSET ?"
-        return self._rows(sql, (match, self.tenant, unit, *values, *(at for _, at in times), k, offset))
+        sql = f"SELECT p.id, -bm25(passages_fts) AS score {_FTS}{where} ORDER BY score DESC, p.id DESC LIMIT ?"
+        return self._rows(sql, (match, self.tenant, unit, *values, *(at for _, at in times), k))
 
     def fts(
         self, query_terms: Sequence[str], k: int, session: str | None = None, unit: str = "passage"
@@ -252,7 +231,6 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
         k: int,
         ids: Iterable[int] | None = None,
         session: str | None = None,
-        unit: str = "passage",
     ) -> list[tuple[int, float]]:
         """The k (at most 4,096) passages nearest to `vector`, (dim,): (id, cosine), best first. Exact.
 
@@ -265,7 +243,9 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
             wanted = None if ids is None else list(ids)
             if wanted is not None and len(wanted) <= _MOST_LOADED:
                 return _by_cosine(vector, self.vectors(wanted))[:k]
-            among = given(("session", session), ("unit", unit)) if wanted is None else (_LISTED, [json_ids(wanted)])
+            among = (
+                given(("session", session), ("unit", "passage")) if wanted is None else (_LISTED, [json_ids(wanted)])
+            )
             values = (vector.astype("float32", copy=False).tobytes(), max(0, min(k, _MOST_NEIGHBOURS)), self.tenant)
             return db.conn.execute(_NEAREST.format(among=among[0]), (*values, *among[1], self.tenant)).fetchall()
 

@@ -114,9 +114,9 @@ def _order(scores: Floats) -> list[int]:
 Split = tuple[list[str], list[str]]
 
 
-def splits(conversations: Sequence[Conversation], seeds: Sequence[int] = SEEDS) -> Iterator[Split]:
-    """(dev, test) ids for each seed: ids sorted, shuffled, first half dev, second half test."""
-    for seed in seeds:
+def splits(conversations: Sequence[Conversation]) -> Iterator[Split]:
+    """(dev, test) ids for each of SEEDS: ids sorted, shuffled, first half dev, second half test."""
+    for seed in SEEDS:
         ids = sorted(conversation.id for conversation in conversations)
         random.Random(seed).shuffle(ids)
         half = len(ids) // 2

@@ -13,9 +13,8 @@ has the reason for `lantern doctor` (also when C serves without AVX2 or NEON; em
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 from weakref import finalize
 
 import numpy as np
@@ -212,24 +211,6 @@ class Index:
         allowed = None if allow is None else _ids_of(allow)
         bound = _ALWAYS if since is None and newest is None else self._bound(since, newest)
         return self._engine.search(terms, k, allowed, bound)
-
-    def search_many(
-        self, queries: Sequence[Sequence[str]], k: int, *, threads: int = 1, allow: Iterable[int] | Ids | None = None
-    ) -> list[tuple[Ids, Scores]]:
-        """`search` for each of the queries, in their order, by so many threads: C works outside of the GIL."""
-        if threads < 1:
-            raise ValueError(f"bm25: threads is {threads}; use 1 or more")
-        allowed = None if allow is None else _ids_of(allow)
-        if threads == 1 or len(queries) < 2:
-            return [self.search(query, k, allowed) for query in queries]
-        with ThreadPoolExecutor(threads) as pool:
-            parts = pool.map(
-                lambda first: [self.search(query, k, allowed) for query in queries[first::threads]], range(threads)
-            )
-            found: list[Any] = [None] * len(queries)
-            for first, part in enumerate(parts):
-                found[first::threads] = part
-        return found
 
     def scores(self, terms: Sequence[str]) -> Scores:
         """(len(self),) float32: the score of every document that is there, in order of arrival; 0 without a term.

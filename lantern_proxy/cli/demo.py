@@ -23,6 +23,9 @@ from lantern_proxy.turn import Block, Placed
 
 _DOCUMENTED: dict[str, str] = {name: (shape.__doc__ or "").partition("\n")[0] for name, shape in demo.SHAPES.items()}
 
+_AROUND_CHARS = 140
+"""How much of a restored passage is shown around what it answers."""
+
 
 def run(config: Config, shape: str, words: str, *, dense: bool, keep: Path | None, as_json: bool) -> int:
     """Play one shape, or all of them, and show it. Returns 0 when every lost detail came back and none leaked."""
@@ -200,10 +203,10 @@ def _carrier(detail: demo.Detail, blocks: Sequence[Block]) -> tuple[Block, Place
     return None
 
 
-def _around(text: str, answer: str, most: int = 140) -> str:
+def _around(text: str, answer: str) -> str:
     """The part of `text` around `answer`, on one line."""
-    at = max(0, text.find(answer) - most // 2)
-    return ("..." if at else "") + short(text[at:], most)
+    at = max(0, text.find(answer) - _AROUND_CHARS // 2)
+    return ("..." if at else "") + short(text[at:], _AROUND_CHARS)
 
 
 def _totals(story: demo.Story, *, brief: bool) -> Text:

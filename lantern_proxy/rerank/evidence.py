@@ -75,17 +75,17 @@ def pairs(question: str, max_pos: float, memories: Sequence[Memory]) -> list[tup
     return [(query, f"MEMORY_TIME: {memory.position:.0f}. {memory.text}") for memory in memories]
 
 
-def reorder(order: Sequence[int], scores: Sequence[float], *, protected: int = PROTECTED) -> list[int]:
-    """`order` with its first `protected` entries sorted by `scores`, best first; ties stay as they were.
+def reorder(order: Sequence[int], scores: Sequence[float]) -> list[int]:
+    """`order` with its first PROTECTED entries sorted by `scores`, best first; ties stay as they were.
 
     scores: one for each of these entries, in their order. The rest, and the set of the first, are as before.
     Raises ValueError when the scores are not one each, or one of them is not a number.
     """
-    head = list(order[:protected])
+    head = list(order[:PROTECTED])
     if len(scores) != len(head) or not np.isfinite(scores).all():
         raise ValueError(f"{len(scores)} scores for {len(head)} memories, or one that is no number")
     ranked = sorted(range(len(head)), key=lambda i: -scores[i])
-    return [head[i] for i in ranked] + list(order[protected:])
+    return [head[i] for i in ranked] + list(order[PROTECTED:])
 
 
 def corrections(first: Sequence[float], prior: float) -> Scores:

@@ -91,10 +91,13 @@ def _points(focus: str) -> bool:
 NAMES = 2
 """Content words from which on a question can be understood by itself."""
 _REACTS = re.compile(
-    r"\W*+(?:[A-Z][\w.-]*(?: [A-Z][\w.-]*)?: \W*+)?(?:w[oh]+[aw]h?|ha(?:ha)*|lol|ye(?:ah|p|s)|yup|nice|cool|great"
+    r"\W*+(?:[A-Z][\w.-]*(?: [A-Z][\w.-]*)?: \W*+)?"  # the speaker's name
+    # "whoa", "haha", "nice", "thanks"
+    r"(?:w[oh]+[aw]h?|ha(?:ha)*|lol|ye(?:ah|p|s)|yup|nice|cool|great"
     r"|awesome|amazing|wonderful|fantastic|perfect|good (?:job|luck|call|idea|point|one)|congrat\w*|thanks?|thank you"
     r"|thx|cheers|glad|sure|sounds|looks|agreed|absolutely|definitely|totally|exactly|right(?=[,.!])|of course"
     r"|no (?:worries|problem)|a+w+|o+h|m{2,}|hey|hi|hello|got it|makes sense|interesting|way to go|keep it up"
+    # "me too", "you're right", "I'm so glad", "that sounds"
     r"|same here|me too|you'?re (?:right|welcome)|so (?:glad|happy|sorry)|that(?:'s| is| was)"
     r"|i'?m (?:so |really )?(?:glad|happy|sorry|proud)|(?:that|this|it|those|these)(?: \w+)? (?:looks?|sounds?)"
     r")(?![\w-])",
@@ -115,9 +118,13 @@ def _focus(prose: str) -> str:
     return " ".join(kept) or prose[:FOCUS_CHARS]
 
 
-def best_quality(
-    scope: Scope, evidence: Evidence, question: Question, rows: Sequence[int], *, look_at: int = 12
-) -> float:
+LOOK_AT = 12
+"""Of the best rows, how many are asked how good they are."""
+LOOK_AROUND = 8
+"""Of the best by words alone, beside how many a passage may stand to be worth something."""
+
+
+def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Sequence[int]) -> float:
     """How good the best evidence among the first rows is, 0..1; 0.5 is where a block is worth its characters.
 
     Two ways to be good: to hold most of the question's words, or to lie near it in meaning. Both count; a message that
@@ -127,7 +134,7 @@ def best_quality(
     plain = question.asks and len(question.text) <= PLAIN_CHARS and not question.reacts
     near = _coverage_by_place(scope, evidence.lexical, mass)
     best = 0.0
-    for row in rows[:look_at]:
+    for row in rows[:LOOK_AT]:
         held = max(coverage(mass, scope.entries[row].words), _beside(near, int(scope.places[row])))
         if len(question.terms) < FEW and not (question.asks or question.looks_back):
             held *= len(question.terms) / FEW
@@ -136,16 +143,14 @@ def best_quality(
         else:
             cosine = float(evidence.cosines[row])
             best = max(best, held + cosine, DENSE_ALONE * cosine if plain else 0.0)
-    if question.asks and rows and _agree(evidence, rows[:look_at]):
+    if question.asks and rows and _agree(evidence, rows[:LOOK_AT]):
         best += AGREEMENT
     return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question))))
 
 
-def _coverage_by_place(
-    scope: Scope, lexical: Floats, mass: Mapping[str, float], *, look_at: int = 8
-) -> dict[int, float]:
+def _coverage_by_place(scope: Scope, lexical: Floats, mass: Mapping[str, float]) -> dict[int, float]:
     """Message number -> share of the question that its best passages by words hold."""
-    rows = [row for row in largest(lexical, look_at).tolist() if lexical[row] > 0]
+    rows = [row for row in largest(lexical, LOOK_AROUND).tolist() if lexical[row] > 0]
     return {int(scope.places[row]): coverage(mass, scope.entries[row].words) for row in reversed(rows)}
 
 
@@ -219,9 +224,12 @@ FORWARD = 0.45
 REACTS, TAKES_UP, POINTS = 0.2, 0.5, 0.3
 """What takes up the last message is mostly about that one, above all a question that names nothing."""
 _FORWARD = re.compile(
+    # "how do I", "what if"
     r"\bhow (?:do|can|could|would|might) (?:i|we|you|one)\b|\bhow to\b|\bwhat (?:if|happens if)\b|\bthe best way\b"
+    # "should I use", "is there a", "can you suggest"
     r"|\b(?:do|should|can|could|would|will) i (?:need|use|add|also|just|be|do|make)\b|\bis there (?:a|any|some)\b"
     r"|\bcan you (?:help|explain|suggest|provide|also|please|take|review|write|create)\b"
+    # "what steps", "any tips", "do you want to"
     r"|\bwhat (?:steps|should|would|do you (?:think|suggest|recommend))\b|\bany (?:tips|advice|suggestions|ideas)\b"
     r"|\bwanna\b|\b(?:do|would|don't) you (?:want|like) to\b",
     re.I,

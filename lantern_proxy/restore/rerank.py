@@ -64,8 +64,9 @@ def read_order(answer: str, n: int) -> list[int]:
 class Rerankers:
     """What the config asks for; nothing of it costs anything when it asks for nothing. Close it."""
 
-    def __init__(self, config: Config, ask_model: AskModel | None = None) -> None:
-        self.ask_model = ask_model
+    def __init__(self, config: Config) -> None:
+        self.ask_model: AskModel | None = None
+        """Makes the one call of LANTERN-Rerank; the proxy sets it where the config names a model."""
         self._slow_s = looking_s(config.restore) / 2
         self._breaker = Breaker()
         self._evidence: EvidenceReranker | None = None

@@ -35,7 +35,7 @@ from lantern_proxy.restore.question import (
     masses,
     read_question,
 )
-from lantern_proxy.restore.rerank import AskModel, Rerankers, promoted
+from lantern_proxy.restore.rerank import Rerankers, promoted
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, large_scopes, open_ahead, that_fit
 from lantern_proxy.restore.signals import POOL, gather
@@ -49,12 +49,9 @@ WARM = 32
 class Restorer:
     """Chooses what to restore. Owns the open indexes: close it."""
 
-    def __init__(
-        self, archive: Archive, config: Config, embedder: Embedder | None, *, ask_model: AskModel | None = None
-    ) -> None:
-        """ask_model: makes the one call of LANTERN-Rerank, for configs that name a model"""
+    def __init__(self, archive: Archive, config: Config, embedder: Embedder | None) -> None:
         self._archive, self._config = archive, config
-        self.rerankers = Rerankers(config, ask_model)
+        self.rerankers = Rerankers(config)
         self._dense = Dense(
             archive, embedder, wanted=config.embed.enabled != "off", slow_s=looking_s(config.restore) / 2
         )

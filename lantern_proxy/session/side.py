@@ -29,6 +29,7 @@ _SUMMARISE = re.compile(
     r"(?:summar|compact).{0,80}?(?:conversation|session|context)|(?:conversation|session|context).{0,80}?(?:summar|compact)",
     re.I | re.S,
 )
+"""A client's instruction: "Summarize the conversation", "The session is to be compacted"."""
 _CHARS_PER_WORD = 1_500
 """A text that is an instruction to summarise says so at least once in so many characters; a pasted article does not."""
 _WISH = re.compile(
@@ -36,24 +37,28 @@ _WISH = re.compile(
     r"|(?:conversation|session|context|chat|history|messages|discussion).{0,80}?(?:summar|compact|condens)",
     re.I | re.S,
 )
+"""As _SUMMARISE, and in a person's words: "condense this chat", "your discussion in a summary"."""
 _WISH_CHARS = 400
 """Where the tools of the conversation were taken away, are others, or may not be called, an instruction that opens with
 the wish needs not repeat it."""
 _NO_TOOLS = re.compile(
     r"\b(?:do not|don't|never|must not|without) (?:\w+ ){0,2}?(?:call|us)\w* (?:\w+ ){0,2}?tools?\b", re.I
 )
+"""That tools may not be called: "do not call any tools", "without using tools"."""
 _SHORTEN = re.compile(
     r"(?:summar|compress|condens|shorten).{0,80}?\btool|\btool.{0,80}?(?:summar|compress|condens|shorten)", re.I | re.S
 )
+"""A task about one result: "summarize this tool output"."""
 _BY_HAND_CHARS = 400
 """People who wish for a summary say so in fewer characters."""
 _TITLE = re.compile(
     r"\btitle\b.{0,80}?\b(?:conversation|chat|session|thread)\b|\b(?:chat|thread)\b.{0,80}?\btitle\b", re.I | re.S
 )
+"""A task to name a conversation: "a title for this chat"."""
 _TITLE_CHARS = 600
 """Such a task stands at the beginning of its prompt."""
 _RETOLD_TEXTS = 3
-_PROBE_TEXTS, _PROBE_TEXT_CHARS = 60, 400
+_PROBE_TEXT_CHARS = 400
 
 
 def held_share(session: Session, request: Request) -> float:
