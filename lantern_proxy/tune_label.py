@@ -119,7 +119,7 @@ def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, con
         return None
     ask = Ask(
         tenant=scope.key.tenant, project="", session="", present="", question=question, budget_chars=0,
-        now=max(entry.passage.created_at for entry in scope.entries), deadline=math.inf,
+        now=max(read.passage.created_at for read in scope.passages), deadline=math.inf,
     )  # fmt: skip
     full, skipped = (
         gather(scope, read_as, ask, dense, config.restore, replace(config.retrieval, tau=tau, types={}))
@@ -144,5 +144,5 @@ def _rows(scope: Scope, relevant: Sequence[int | str]) -> list[int]:
             rows |= set() if row is None else {row}
         else:
             wanted = " ".join(each.lower().split())
-            rows |= {row for row, entry in enumerate(scope.entries) if wanted in entry.flat.lower()}
+            rows |= {row for row, read in enumerate(scope.passages) if wanted in read.flat.lower()}
     return sorted(rows)

@@ -15,7 +15,7 @@ from lantern_proxy.history import plain
 from lantern_proxy.proxy import Proxy, idle
 from lantern_proxy.proxy import ledger as proxy_ledger
 from lantern_proxy.proxy.ledger import Ledgers
-from lantern_proxy.restore import entries
+from lantern_proxy.restore import passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
@@ -174,18 +174,18 @@ def archive(tmp_path) -> Iterator[Archive]:
 
 
 def test_a_scope_keeps_the_passages_that_were_read_last(archive, monkeypatch):
-    monkeypatch.setattr(entries, "MOST_READ", 40)
-    monkeypatch.setattr(entries, "SMALL", 0)
+    monkeypatch.setattr(passages, "MOST_READ", 40)
+    monkeypatch.setattr(passages, "SMALL", 0)
     write(archive, 0, 300)
     scopes = Scopes()
     scope = scopes.use(ALL, 1.0)
     assert scope is not None
     scope.catch_up(archive, float("inf"))
     for row in range(300):
-        assert scope.entries[row].passage.text.startswith(f"Box {row} ")
-        assert scope.entries.read_count <= 40
-    assert [entry.passage.part for entry in scope.entries[10:14]] == [0, 1, 0, 1]
-    assert len(list(scope.entries)) == 300  # more at once than stay
+        assert scope.passages[row].passage.text.startswith(f"Box {row} ")
+        assert scope.passages.read_count <= 40
+    assert [read.passage.part for read in scope.passages[10:14]] == [0, 1, 0, 1]
+    assert len(list(scope.passages)) == 300  # more at once than stay
     scope.release()
     scopes.close()
 
@@ -198,7 +198,7 @@ def test_scopes_share_what_texts_may_take_and_unused_ones_are_closed(archive, mo
         scope = scopes.use(Key("t", None, f"s{n}"), 1.0)
         assert scope is not None
         scope.catch_up(archive, float("inf"))
-        assert scope.entries[3].passage.text.startswith("Box 3 ")
+        assert scope.passages[3].passage.text.startswith("Box 3 ")
         scope.release()
     assert scopes.read_count <= 130
     scopes.rest(unused_s=3_600)

@@ -47,7 +47,7 @@ def by_hand(archive: Archive) -> list[int]:
 
 def ordered(scope: Scope, archive: Archive) -> list[int]:
     assert scope.catch_up(archive, math.inf)
-    return [scope.entries.ids[row] for row in scope.richest(math.inf).tolist()]
+    return [scope.passages.ids[row] for row in scope.richest(math.inf).tolist()]
 
 
 def test_the_order_follows_what_is_archived_corrected_and_pruned(archive):
@@ -71,7 +71,7 @@ def test_a_deadline_leaves_an_order_of_all_rows(archive, monkeypatch):
     assert sorted(scope.richest(0.0).tolist()) == list(range(200))
     for _ in range(5):
         scope.richest(0.0)
-    assert [scope.entries.ids[row] for row in scope.richest(0.0).tolist()] == by_hand(archive)
+    assert [scope.passages.ids[row] for row in scope.richest(0.0).tolist()] == by_hand(archive)
 
 
 def test_a_loss_block_reads_a_few_times_its_budget_and_not_the_archive(archive):
@@ -198,7 +198,7 @@ def test_a_slow_machine_still_gets_a_block_of_the_richest_in_time(archive, monke
         clock[0] += 0.01
         return lines.lines(passage)
 
-    monkeypatch.setattr("lantern_proxy.restore.entries.lines", slow)
+    monkeypatch.setattr("lantern_proxy.restore.passages.lines", slow)
     restorer = Restorer(archive, Config(embed=EmbedConfig(enabled="off")), None)
     ask = Ask(tenant="t", project="", session="s", present="-", budget_chars=6_000, now=1.8e9, deadline=100.15)
     block = restorer.at_compaction(ask)

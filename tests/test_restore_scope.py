@@ -77,19 +77,19 @@ def opened(archive: Archive, key: Key = ALL) -> Scope:
 def state(scope: Scope) -> tuple:
     """All that a restore sees of a scope."""
     lexical = scope.lexical(["box", "gadget7", "p-5"])
-    ids = [entry.passage.id for entry in scope.entries]
+    ids = [read.passage.id for read in scope.passages]
     return ids, lexical.tolist(), scope.places.tolist(), scope.ages(2e9).tolist(), round(scope.idf("box"), 9)
 
 
 def test_entries_are_the_passages_in_order_and_read_when_looked_at(archive):
     write(archive, 0, 30)
     scope = opened(archive)
-    assert [entry.passage.text.split()[1] for entry in scope.entries] == [str(n) for n in range(30)]
-    assert scope.entries[-1].passage.id == 30
-    assert "gadget3" in scope.entries[3].flat
-    assert [e.passage.id for e in scope.entries[2:5]] == [3, 4, 5]
+    assert [read.passage.text.split()[1] for read in scope.passages] == [str(n) for n in range(30)]
+    assert scope.passages[-1].passage.id == 30
+    assert "gadget3" in scope.passages[3].flat
+    assert [e.passage.id for e in scope.passages[2:5]] == [3, 4, 5]
     with pytest.raises(IndexError):
-        scope.entries[30]
+        scope.passages[30]
 
 
 def test_messages_of_a_session_stand_next_to_each_other_and_sessions_far_apart(archive):
@@ -111,7 +111,7 @@ def test_what_another_process_archives_is_found_at_the_next_use(archive, key):
         write(other, 5, 9, session="two", project="p")
         write(other, 0, 9, session="three", tenant="u", project="p")
     assert scope.catch_up(archive, math.inf)
-    assert [e.passage.id for e in scope.entries] == list(range(1, 10))
+    assert [e.passage.id for e in scope.passages] == list(range(1, 10))
     assert scope.lexical(["gadget8"])[8] > 0
 
 
@@ -189,7 +189,7 @@ def test_a_correction_reaches_a_kept_scope(archive, few):
     for each in (scope, again):
         assert np.flatnonzero(each.lexical(["gustav"])).tolist() == [4]
         assert each.lexical(["gadget4"])[4] == 0
-        assert each.entries[4].passage.text == "The courier is Gustav."
+        assert each.passages[4].passage.text == "The courier is Gustav."
     assert keep(again, archive)
     assert state(opened(archive)) == state(again) == state(scope)
 
@@ -267,8 +267,8 @@ def test_a_pruned_passage_reads_as_nothing(archive):
     write(archive, 0, 10)
     scope = opened(archive)
     archive.of("t").prune(PruneRule(session="s"), now=2e9)
-    assert scope.entries[4].passage.text == ""
-    assert scope.entries[4].lines == ()
+    assert scope.passages[4].passage.text == ""
+    assert scope.passages[4].lines == ()
 
 
 @native

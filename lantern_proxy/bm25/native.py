@@ -37,7 +37,7 @@ class _Results:
 
 
 class Native:
-    """The C index, with the methods of bm25_twin.Twin. One thread at a time changes it; its caller sees to that."""
+    """The C index, with the methods of twin.Twin. One thread at a time changes it; its caller sees to that."""
 
     def __init__(self, kernel: Kernel, k1: float, b: float) -> None:
         if kernel not in C_KERNELS:

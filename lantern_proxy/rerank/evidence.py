@@ -76,9 +76,9 @@ def pairs(question: str, max_pos: float, memories: Sequence[Memory]) -> list[tup
 
 
 def reorder(order: Sequence[int], scores: Sequence[float]) -> list[int]:
-    """`order` with its first PROTECTED entries sorted by `scores`, best first; ties stay as they were.
+    """`order` with its first PROTECTED memories sorted by `scores`, best first; ties stay as they were.
 
-    scores: one for each of these entries, in their order. The rest, and the set of the first, are as before.
+    scores: one for each of these, in their order. The rest, and the set of the first, are as before.
     Raises ValueError when the scores are not one each, or one of them is not a number.
     """
     head = list(order[:PROTECTED])

@@ -12,8 +12,8 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.cover import FILLER, Candidate, Part, term_weight
-from lantern_proxy.restore.entries import Entry
 from lantern_proxy.restore.lines import Line, lost
+from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import PLAIN_CHARS, Evidence, Question, coverage, masses, sentence_worth
 from lantern_proxy.restore.salience import Place, likelihood
@@ -56,19 +56,19 @@ class Source:
         most_chars = OFFER_TIMES * ask.budget_chars
         candidates: list[Candidate] = []
         rows: list[int] = []
-        for row, entry, reason in looked_at(scope, order, present, ask):
+        for row, read, reason in looked_at(scope, order, present, ask):
             if (len(rows) >= OFFERS and most_chars <= 0) or ask.late():
                 break
             if reason:
-                ask.passed.add(entry.passage, reason, row=row)
+                ask.passed.add(read.passage, reason, row=row)
                 continue
-            candidate = candidate_of(entry, present, ask)
-            if any(entry.lines[i].salience > FILLER for i in candidate.lost):
+            candidate = candidate_of(read, present, ask)
+            if any(read.lines[i].salience > FILLER for i in candidate.lost):
                 candidates.append(candidate)
                 rows.append(row)
-                most_chars -= len(entry.flat)
+                most_chars -= len(read.flat)
             else:
-                ask.passed.add(entry.passage, "filler" if candidate.lost else "present", row=row)
+                ask.passed.add(read.passage, "filler" if candidate.lost else "present", row=row)
         return self.alive(ask, candidates, rows)
 
     def alive(
@@ -99,21 +99,21 @@ class Source:
 
 def looked_at(
     scope: Scope, rows: Sequence[int], present: Present, ask: Ask
-) -> Iterator[tuple[int, Entry, Reason | None]]:
+) -> Iterator[tuple[int, ReadPassage, Reason | None]]:
     """Each of `rows` with its passage, and why the request lacks nothing of it, if so. Some are looked at ahead."""
     for first in range(0, len(rows), _AHEAD):
         some = rows[first : first + _AHEAD]
-        entries = scope.entries.of(some)
-        for row, entry, is_held in zip(some, entries, present.holds([e.flat for e in entries]), strict=True):
-            yield row, entry, "left" if entry.passage.message in ask.left else "present" if is_held else None
+        passages = scope.passages.of(some)
+        for row, read, is_held in zip(some, passages, present.holds([e.flat for e in passages]), strict=True):
+            yield row, read, "left" if read.passage.message in ask.left else "present" if is_held else None
 
 
-def candidate_of(entry: Entry, present: Present, ask: Ask) -> Candidate:
+def candidate_of(read: ReadPassage, present: Present, ask: Ask) -> Candidate:
     """A passage with the lines that the request lacks; none when a replayed block shows it in other words."""
-    gone = lost(entry.passage, entry.lines, present)
-    if entry.passage.id in ask.shown and len(gone) == len(entry.lines):
+    gone = lost(read.passage, read.lines, present)
+    if read.passage.id in ask.shown and len(gone) == len(read.lines):
         gone = ()
-    return Candidate(entry.passage, entry.lines, gone)
+    return Candidate(read.passage, read.lines, gone)
 
 
 def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, present: Present) -> list[int]:
@@ -184,7 +184,7 @@ def offers(
         _offer(c, scope, evidence, mass, row, {i: turn for (m, i), turn in old.items() if m == n})
         for n, (c, row) in enumerate(zip(candidates, rows, strict=True))
     ]
-    scope.entries.read(row - 1 for row in rows if row)
+    scope.passages.read(row - 1 for row in rows if row)
     salient = [_salience(c, scope, row) for c, row in zip(candidates, rows, strict=True)]
     mean = sum(salient) / max(1, len(salient))
     return [
@@ -202,13 +202,13 @@ def _salience(candidate: Candidate, scope: Scope, row: int) -> float:
 
 def answers(scope: Scope, row: int) -> bool:
     """Does the message before this passage end with a question?"""
-    passage = scope.entries[row].passage
+    passage = scope.passages[row].passage
     at = row - 1
-    while at > 0 and scope.entries[at].passage.speaker == CLIENT:
+    while at > 0 and scope.passages[at].passage.speaker == CLIENT:
         at -= 1
     if at < 0 or passage.part:
         return False
-    before = scope.entries[at]
+    before = scope.passages[at]
     asked = before.passage.session == passage.session and before.passage.message != passage.message
     return asked and _QUESTION.search(before.flat, max(0, len(before.flat) - 200)) is not None
 
@@ -234,6 +234,6 @@ def _offer(
         tuple((line.start, line.end) for line in told),
         likely,
         tuple(sentence_worth(line, mass) for line in told),
-        scope.entries[row].words,
+        scope.passages[row].words,
         "" if newer is None else f"superseded by turn {newer}" if newer else "superseded by this request",
     )

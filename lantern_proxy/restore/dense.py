@@ -38,17 +38,17 @@ class Meaning:
     """What vectors say of one question."""
 
     cosines: Floats
-    """(n,) cosine of each entry; those without a vector, or far away, have the lowest."""
+    """(n,) cosine of each passage; those without a vector, or far away, have the lowest."""
     asked: Asked | None
     """The question word by word; None without late interaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What late interaction found in the entries that were compared."""
+    """What late interaction found in the passages that were compared."""
 
     best: Floats
-    """(t, entries) largest cosine of each word that counts."""
+    """(t, passages) largest cosine of each word that counts."""
     weights: Floats
     """(t,) idf of each, above 0."""
     words: tuple[str, ...]
@@ -101,7 +101,7 @@ class Dense:
         return True
 
     def look(self, scope: Scope, question: Question, ask: "Ask") -> Meaning | None:
-        """Compare the question with every entry. None: nothing to compare, or it failed, see ask.notes."""
+        """Compare the question with every passage. None: nothing to compare, or it failed, see ask.notes."""
         try:
             embedded = self._embedded(question.subject)
         except (ModelError, ArchiveError):
@@ -124,7 +124,7 @@ class Dense:
         return None if cosines is None else Meaning(cosines, asked)
 
     def late(self, scope: Scope, asked: Asked, rows: Sequence[int], ask: "Ask") -> Matches | None:
-        """The question word by word against the entries at `rows`. None: nothing to compare, or it failed, see
+        """The question word by word against the passages at `rows`. None: nothing to compare, or it failed, see
         ask.notes."""
         weights = np.array([_idf(scope, word) for word in asked.words])
         used = weights > 0
@@ -181,6 +181,6 @@ def sureness(scope: Scope, lexical: Floats, question: Question) -> float:
     if len(question.terms) < 2 or len(lexical) < 2:
         return 0.0
     first, second = best(lexical, 2).tolist()
-    if coverage(masses(scope, question), scope.entries[first].words) < 0.8:
+    if coverage(masses(scope, question), scope.passages[first].words) < 0.8:
         return 0.0
     return margin([lexical[first], lexical[second]])

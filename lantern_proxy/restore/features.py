@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.rank import Floats, Ints, smooth
 from lantern_proxy.restore.dense import Matches
-from lantern_proxy.restore.entries import Told
+from lantern_proxy.restore.passages import Told
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.signals.dates import closeness, day_of, spans
@@ -25,11 +25,11 @@ class Matched:
     """Late interaction over a scope."""
 
     rows: Ints
-    """Entries that were compared, ascending."""
+    """Passages that were compared, ascending."""
     found: Matches
     """At these rows."""
     scores: Floats
-    """(n,) MaxSim above the lowest; 0 for entries that were not compared."""
+    """(n,) MaxSim above the lowest; 0 for passages that were not compared."""
     flowed: Floats
     """(n,) the same with that of neighbours."""
     unit: float
@@ -83,7 +83,7 @@ class Ranked:
 def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     """(len(rows), len(wanted)) float32. wanted: names of FEATURES, none of a signal that is None"""
     scope, question, cosines, matched = ranked.scope, ranked.question, ranked.cosines, ranked.matched
-    told = scope.entries.told(rows.tolist())
+    told = scope.passages.told(rows.tolist())
     said_by = [each.name for each in told]
     names = frozenset(said_by) - {""}
     columns = _signal("words", ranked.lexical, scope, rows) | _things(scope, question, rows, names)
@@ -178,7 +178,7 @@ def _things(scope: Scope, question: Question, rows: Ints, names: frozenset[str])
     count = np.zeros(len(scope))
     near = np.unique(np.concatenate([rows, scope.beside(rows, -1), scope.beside(rows, 1)]))
     near = near[(near >= 0) & (scores[near] > 0)]
-    words = [entry.words for entry in scope.entries.of(near.tolist())]
+    words = [read.words for read in scope.passages.of(near.tolist())]
     for term, weight in mass.items():
         there = np.array([term in own for own in words], bool)
         held[near] += weight * there
@@ -207,8 +207,8 @@ def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Float
     asked_pairs = [f"\n{first}\n{second}\n" for first, second in set(pairwise(terms(question.text)))]
     holding = np.flatnonzero(count)
     found = np.zeros(len(rows))
-    for n, entry in zip(holding.tolist(), scope.entries.of(rows[holding].tolist()), strict=True):
-        found[n] = sum([pair in entry.sequence for pair in asked_pairs])
+    for n, read in zip(holding.tolist(), scope.passages.of(rows[holding].tolist()), strict=True):
+        found[n] = sum([pair in read.sequence for pair in asked_pairs])
     return found
 
 

@@ -50,13 +50,13 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
     kept: list[int] = []
     left, n_looked_at = POOL_TIMES * ask.budget_chars, 0
     for rows in _batches(scope, source.archive.of(ask.tenant).pinned(ask.session), ask.deadline):
-        scope.entries.read(rows)
-        for row, entry, reason in looked_at(scope, rows, present, ask):
+        scope.passages.read(rows)
+        for row, read, reason in looked_at(scope, rows, present, ask):
             n_looked_at += 1
             if reason:
-                ask.passed.add(entry.passage, reason)
+                ask.passed.add(read.passage, reason)
                 continue
-            left -= len(entry.passage.text)
+            left -= len(read.passage.text)
             if left < 0:
                 return kept, n_looked_at
             kept.append(row)
@@ -68,11 +68,11 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
     """Of `rows`, the most important first, as many as there is time for; in the order of the scope."""
     found: list[tuple[int, Candidate]] = []
-    scope.entries.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
+    scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
     for n, row in enumerate(rows):
         if n and ask.late():
             break
-        candidate = candidate_of(scope.entries[row], present, ask)
+        candidate = candidate_of(scope.passages[row], present, ask)
         if candidate.lost:
             found.append((row, replace(candidate, place=Place(answers=answers(scope, row)))))
     found.sort(key=lambda pair: pair[0])

@@ -13,7 +13,7 @@ import numpy as np
 from lantern_proxy.config import Config
 from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap
 from lantern_proxy.restore.dense import Dense
-from lantern_proxy.restore.entries import Entry
+from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import Question, read_question
 from lantern_proxy.restore.scope import Scope
@@ -41,14 +41,14 @@ class Ranked:
 def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config: Config) -> Ranked:
     """The turns that the request lacks, in the order of the paper."""
     question = read_question(f"{ask.summary}\n{ask.question}", most_terms=MOST_TERMS)
-    rows = [row for row, entry in enumerate(scope.entries) if _lost(entry, present)]
+    rows = [row for row, read in enumerate(scope.passages) if _lost(read, present)]
     signals = _signals(scope, question, ask, dense, config)
     weights = {str(name): float(weight) for name, weight in config.restore.weights.items()}
     fused = fuse(_rankings(signals, rows), weights, k=config.restore.rrf_k)
-    entries = scope.entries
+    passages = scope.passages
 
     def similarity(a: int, b: int) -> float:
-        return overlap(entries[a].words, entries[b].words)
+        return overlap(passages[a].words, passages[b].words)
 
     order = diversify(fused, similarity, lam=config.restore.mmr_lambda, limit=MOST_TURNS)
     return Ranked(order, fused, signals, len(rows))
@@ -60,8 +60,8 @@ def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config:
     if meaning is not None:
         signals["vector"] = meaning.cosines
     wanted = frozenset(question.terms)
-    signals["keywords"] = np.array([float(len(wanted & entry.tag_terms)) for entry in scope.entries])
-    signals["importance"] = np.array([_importance(entry.passage, ask.now, config) for entry in scope.entries])
+    signals["keywords"] = np.array([float(len(wanted & read.tag_terms)) for read in scope.passages])
+    signals["importance"] = np.array([_importance(read.passage, ask.now, config) for read in scope.passages])
     return signals
 
 
@@ -75,9 +75,9 @@ def _rankings(signals: dict[str, Floats], rows: Sequence[int]) -> dict[str, list
     return rankings
 
 
-def _lost(entry: Entry, present: Present) -> bool:
+def _lost(read: ReadPassage, present: Present) -> bool:
     """Does the request lack anything that a turn's summary says? Its lines are compared without the speaker."""
-    said = [line for line in entry.passage.text.split("\n") if not line.startswith(("tools:", "files:"))]
+    said = [line for line in read.passage.text.split("\n") if not line.startswith(("tools:", "files:"))]
     return not all(present.holds([" ".join((line.partition(": ")[2] or line).split()) for line in said]))
 
 

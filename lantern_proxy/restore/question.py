@@ -43,7 +43,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The signals for one question, each (n,) over the entries of a scope."""
+    """The signals for one question, each (n,) over the passages of a scope."""
 
     lexical: Floats
     cosines: Floats | None
@@ -135,7 +135,7 @@ def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Seq
     near = _coverage_by_place(scope, evidence.lexical, mass)
     best = 0.0
     for row in rows[:LOOK_AT]:
-        held = max(coverage(mass, scope.entries[row].words), _beside(near, int(scope.places[row])))
+        held = max(coverage(mass, scope.passages[row].words), _beside(near, int(scope.places[row])))
         if len(question.terms) < FEW and not (question.asks or question.looks_back):
             held *= len(question.terms) / FEW
         if evidence.cosines is None:
@@ -151,7 +151,7 @@ def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Seq
 def _coverage_by_place(scope: Scope, lexical: Floats, mass: Mapping[str, float]) -> dict[int, float]:
     """Message number -> share of the question that its best passages by words hold."""
     rows = [row for row in largest(lexical, LOOK_AROUND).tolist() if lexical[row] > 0]
-    return {int(scope.places[row]): coverage(mass, scope.entries[row].words) for row in reversed(rows)}
+    return {int(scope.places[row]): coverage(mass, scope.passages[row].words) for row in reversed(rows)}
 
 
 def _beside(near: Mapping[int, float], place: int) -> float:
@@ -166,7 +166,7 @@ FEW = 5
 
 def is_answered(scope: Scope, evidence: Evidence, mass: Mapping[str, float], best: int, lost: Sequence[int]) -> bool:
     """Does the request hold the best passage already? Only when its words say so, and no lost one comes near it."""
-    if not lost or best == lost[0] or coverage(mass, scope.entries[best].words) < HELD_COVERAGE:
+    if not lost or best == lost[0] or coverage(mass, scope.passages[best].words) < HELD_COVERAGE:
         return False
     beside = (row for row in lost[:LOOK_BESIDE] if abs(int(scope.places[row]) - int(scope.places[best])) == 1)
     if any(evidence.score(row) >= BESIDE_SCORE * evidence.score(best) for row in beside):

@@ -238,8 +238,8 @@ class Restorer:
                 return None
             present = Present(ask.present)
             ranked = rank_turns(scope, present, ask, self._dense, self._config)
-            now = self._archive.of(ask.tenant).passages_by_id([scope.entries[row].passage.id for row in ranked.order])
-        alive = [(row, now[i]) for row in ranked.order if (i := scope.entries[row].passage.id) in now]
+            now = self._archive.of(ask.tenant).passages_by_id([scope.passages[row].passage.id for row in ranked.order])
+        alive = [(row, now[i]) for row in ranked.order if (i := scope.passages[row].passage.id) in now]
         for row, p in alive:
             ask.passed.add(p, self._source.refused(p) or "budget", value=p.confidence, row=row)
         alive = [(row, p) for row, p in alive if not self._source.refused(p)]

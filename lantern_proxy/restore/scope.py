@@ -23,7 +23,7 @@ from lantern_proxy.bm25 import Index
 from lantern_proxy.bm25.file import Snapshot
 from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore import snapshots, superseded
-from lantern_proxy.restore.entries import STEP, Entries
+from lantern_proxy.restore.passages import STEP, Passages
 from lantern_proxy.restore.richest import Richest
 from lantern_proxy.signals.form import TRAITS
 from lantern_proxy.signals.late import DIM, Tokens
@@ -55,7 +55,7 @@ class Scope:
     def __init__(self, key: Key) -> None:
         self.key = key
         self.lock = threading.Lock()
-        self.entries = Entries()
+        self.passages = Passages()
         self.index = Index()
         self.closed = False
         self.used_at = 0.0
@@ -69,7 +69,7 @@ class Scope:
         self._sessions: dict[str, int] = {}
         self._codes, self._positions, self._times = array("i"), array("q"), array("d")
         self._sizes = array("i")
-        """Bytes of each entry's index terms when it came."""
+        """Bytes of each passage's index terms when it came."""
         self._places: Ints = np.zeros(0, np.int64)
         self._openness: Floats = np.zeros(0)
         self._order: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -86,16 +86,16 @@ class Scope:
         self._last_edit = 0
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.passages)
 
     def catch_up(self, archive: Archive, deadline: float) -> bool:
         """Take in what the archive has; False when the deadline came first (the next call goes on from there)."""
-        own = self.entries.own = archive.of(self.key.tenant)
+        own = self.passages.own = archive.of(self.key.tenant)
         newest = archive.newest_passage()
         if self._seen < 0 and not self._begin(archive, deadline):
             return False
         while self._seen < newest:
-            key, last = self.key, self.entries.ids[-1] if len(self) else 0
+            key, last = self.key, self.passages.ids[-1] if len(self) else 0
             found = own.outline(key.session, key.project, key.unit, last, STEP)
             self._add(found)
             if len(found) < STEP:
@@ -122,11 +122,11 @@ class Scope:
             empty, self.index = self.index, found.index
             empty.close()
             self.kept, self._last_edit = len(found.ids), found.last_edit
-            self.entries.ids, self._times = array("q", found.ids.tobytes()), array("d", found.times.tobytes())
+            self.passages.ids, self._times = array("q", found.ids.tobytes()), array("d", found.times.tobytes())
             self._sessions = {session: code for code, session in enumerate(found.sessions)}
             self._codes, self._positions = array("i", found.codes.tobytes()), array("q", found.positions.tobytes())
             self._sizes = array("i", found.sizes.tobytes())
-            self._unembedded = dict.fromkeys(self.entries.ids)
+            self._unembedded = dict.fromkeys(self.passages.ids)
         return True
 
     def _follow_edits(self, own: TenantArchive) -> None:
@@ -138,7 +138,7 @@ class Scope:
             self._unembedded[passage.id] = None
             row = self.row(passage.id)
             if row is not None:
-                self.entries.forget(row)
+                self.passages.forget(row)
         if edits:
             self._last_edit, self._arrived = edits[-1][0], None
             self._richest, self._idf_of = Richest(), 0
@@ -151,14 +151,14 @@ class Scope:
         self._positions.extend(found.positions)
         self._sizes.extend(map(len, lines_of))
         self._times.extend(found.times)
-        self.entries.ids.extend(found.ids)
+        self.passages.ids.extend(found.ids)
         self._unembedded.update(dict.fromkeys(found.ids))
         self._arrived = None
 
     def _analyzed(self, found: Outline) -> list[bytes]:
         """The lines, made of the text where the archive has none."""
         bare = [id_ for id_, lines_of in zip(found.ids, found.lines, strict=True) if not lines_of]
-        passages = self.entries.own.plain_passages(bare) if self.entries.own else {}
+        passages = self.passages.own.plain_passages(bare) if self.passages.own else {}
         made = {i: "\n".join(terms(p.text)).encode("utf-8", "surrogatepass") for i, p in passages.items()}
         return [held or made.get(id_, b"") for id_, held in zip(found.ids, found.lines, strict=True)]
 
@@ -173,13 +173,13 @@ class Scope:
             np.array(self._positions, np.int64),
             np.array(self._sizes, np.int32),
             self._last_edit,
-            np.array(self.entries.ids, np.int64),
+            np.array(self.passages.ids, np.int64),
         )
 
     @property
     def places(self) -> Ints:
-        """(n,) message number of each entry: consecutive within a session, a gap of 10 between sessions."""
-        if len(self._places) != len(self.entries):
+        """(n,) message number of each passage: consecutive within a session, a gap of 10 between sessions."""
+        if len(self._places) != len(self.passages):
             codes, positions = np.array(self._codes), np.array(self._positions)
             order = np.lexsort((positions, codes))
             steps = np.where(np.diff(codes[order]) != 0, 10, (np.diff(positions[order]) != 0).astype(np.int64))
@@ -189,19 +189,19 @@ class Scope:
 
     @property
     def openness(self) -> Floats:
-        """(n,) how much of its neighbours' scores an entry takes, 0..1: all up to SHORT_BYTES of its whole message."""
-        if len(self._openness) != len(self.entries):
+        """(n,) how much of its neighbours' scores a passage takes, 0..1: all up to SHORT_BYTES of its whole message."""
+        if len(self._openness) != len(self.passages):
             sizes = np.bincount(self.places, np.array(self._sizes))
             self._openness = np.minimum(1.0, SHORT_BYTES / np.maximum(1.0, sizes[self.places]))
         return self._openness
 
     @property
     def session_numbers(self) -> Ints:
-        """(n,) number of each entry's session, from 0."""
+        """(n,) number of each passage's session, from 0."""
         return np.array(self._codes, np.int64)
 
     def beside(self, rows: Ints, by: int) -> Ints:
-        """An entry of the message `by` places after each of `rows`; -1 where there is none."""
+        """A passage of the message `by` places after each of `rows`; -1 where there is none."""
         order, ordered = self._in_order()
         wanted = self.places[rows] + by
         at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
@@ -219,36 +219,36 @@ class Scope:
         """(len(rows), len(TRAITS)) what kind of text each is; zeros for a row of -1."""
         there = np.flatnonzero(rows >= 0)
         found = np.zeros((len(rows), len(TRAITS)))
-        packed = b"".join([entry.traits for entry in self.entries.of(rows[there].tolist())])
+        packed = b"".join([read.traits for read in self.passages.of(rows[there].tolist())])
         found[there] = np.frombuffer(packed).reshape(len(there), len(TRAITS))
         return found
 
     def tokens(self, archive: Archive, rows: Sequence[int], recipe: str) -> list[Tokens]:
-        """Token vectors of the entries at `rows`; none, (0, DIM), where there are none."""
-        ids = [self.entries.ids[row] for row in rows]
+        """Token vectors of the passages at `rows`; none, (0, DIM), where there are none."""
+        ids = [self.passages.ids[row] for row in rows]
         found = archive.of(self.key.tenant).tokens(ids, recipe, DIM)
         nothing = np.zeros((0, DIM), np.int8)
         return [found.get(id_, nothing) for id_ in ids]
 
     def ages(self, now: float) -> Floats:
-        """(n,) seconds since each entry was said."""
+        """(n,) seconds since each passage was said."""
         return now - np.array(self._times, np.float64)
 
     def prepare(self, rows: Sequence[int]) -> int:
         """Read these and compute what a loss block needs of them; their characters. Hold the lock."""
-        self.entries.read(rows)
-        for line in (line for row in rows for line in self.entries[row].lines):
+        self.passages.read(rows)
+        for line in (line for row in rows for line in self.passages[row].lines):
             if line.keys:
                 superseded.prepare(line.flat)
-        return sum(len(self.entries[row].flat) for row in rows)
+        return sum(len(self.passages[row].flat) for row in rows)
 
     def cosines(self, archive: Archive, vector: Floats32) -> Floats | None:
-        """(n,) cosine of each entry with `vector`, (dim,); the mean where there is none. None: no vectors."""
+        """(n,) cosine of each passage with `vector`, (dim,); the mean where there is none. None: no vectors."""
         self._load_vectors(archive, len(vector))
         missing = self._rows_of(np.fromiter(self._unembedded, np.int64, len(self._unembedded)))[0]
-        if len(missing) == len(self.entries):
+        if len(missing) == len(self.passages):
             return None
-        scores = (self._vectors[: len(self.entries)] @ vector).astype(np.float64)
+        scores = (self._vectors[: len(self.passages)] @ vector).astype(np.float64)
         if len(missing):
             there = np.ones(len(scores), bool)
             there[missing] = False
@@ -256,16 +256,16 @@ class Scope:
         return scores
 
     def unembedded(self, rows: Ints) -> npt.NDArray[np.bool_]:
-        """(len(rows),) which of these entries have no vector yet."""
-        return np.array([self.entries.ids[row] in self._unembedded for row in rows.tolist()], np.bool_)
+        """(len(rows),) which of these passages have no vector yet."""
+        return np.array([self.passages.ids[row] in self._unembedded for row in rows.tolist()], np.bool_)
 
     def _load_vectors(self, archive: Archive, dim: int) -> None:
         """Read the vectors that have come since the last time."""
         if self._vectors.shape[1] != dim:
             self._vectors = np.zeros((0, dim), np.float32)
-            self._unembedded = dict.fromkeys(self.entries.ids)
-        if len(self._vectors) < len(self.entries):
-            grown = np.zeros((max(64, len(self.entries) * 5 // 4), dim), np.float32)
+            self._unembedded = dict.fromkeys(self.passages.ids)
+        if len(self._vectors) < len(self.passages):
+            grown = np.zeros((max(64, len(self.passages) * 5 // 4), dim), np.float32)
             grown[: len(self._vectors)] = self._vectors
             self._vectors = grown
         if not self._unembedded:
@@ -279,15 +279,15 @@ class Scope:
                 self._unembedded.pop(passage_id, None)
 
     def _rows_of(self, ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """Places in `entries` of those of `ids` that it holds, and which they are."""
-        held = np.array(self.entries.ids, np.int64)
+        """Places in `passages` of those of `ids` that it holds, and which they are."""
+        held = np.array(self.passages.ids, np.int64)
         rows = np.searchsorted(held, ids)
         there = rows < len(held)
         there[there] = held[rows[there]] == ids[there]
         return rows[there], there
 
     def row(self, passage_id: int) -> int | None:
-        """Place of a passage in `entries`, None when this scope does not hold it."""
+        """Place of a passage in `passages`, None when this scope does not hold it."""
         rows = self._rows_of(np.array([passage_id], np.int64))[0]
         return int(rows[0]) if len(rows) else None
 
@@ -295,13 +295,13 @@ class Scope:
         """(n,) BM25 scores."""
         if self._arrived is None:
             self._arrived = self._rows_of(self.index.documents()[0])[0]
-        scores = np.zeros(len(self.entries))
+        scores = np.zeros(len(self.passages))
         scores[self._arrived] = self.index.scores(query)
         return scores
 
     def idf(self, term: str) -> float:
         """How rare an index term is here, in (0, 1]: 1 for a term of one passage or none."""
-        n = len(self.entries)
+        n = len(self.passages)
         if n != self._idf_of or len(self._idf) >= IDFS:
             self._idf, self._idf_of = {}, n
         found = self._idf.get(term)
@@ -313,10 +313,10 @@ class Scope:
 
     def richest(self, deadline: float) -> Ints:
         """(n,) rows, those first that hold most specific terms for their length. Hold the lock."""
-        own, key = self.entries.own, self.key
+        own, key = self.passages.own, self.key
         if own is None:
             return np.arange(len(self))
-        return self._richest.order(own, (key.session, key.project, key.unit), self.entries.ids, deadline)
+        return self._richest.order(own, (key.session, key.project, key.unit), self.passages.ids, deadline)
 
     def release(self) -> None:
         """End a use: close the index when the scope was dropped meanwhile, and unlock."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.restore import snapshots
-from lantern_proxy.restore.entries import Entries
+from lantern_proxy.restore.passages import Passages
 from lantern_proxy.restore.scope import Key, Scope
 
 SLICE_S = 0.03
@@ -67,7 +67,7 @@ class Scopes:
     def tell(self, scope: Scope) -> threading.Thread | None:
         """Tell ahead, in the background, what questions ask of passages. Its lock must be held. None: hardly any is
         untold."""
-        if scope.telling is None and len(scope.entries.untold) >= TELL_FROM:
+        if scope.telling is None and len(scope.passages.untold) >= TELL_FROM:
             scope.telling = threading.Thread(target=_tell_rest, args=(scope,), name="lantern-tell", daemon=True)
             scope.telling.start()
         return scope.telling
@@ -91,7 +91,7 @@ class Scopes:
     def read_count(self) -> int:
         """Passages whose text is in memory."""
         with self._lock:
-            return sum(scope.entries.read_count for scope in self._open.values())
+            return sum(scope.passages.read_count for scope in self._open.values())
 
     @property
     def index_bytes(self) -> int:
@@ -121,23 +121,23 @@ class Scopes:
 
     def _let_go_beyond(self, most: int, keep: Key | None = None) -> None:
         """Of texts, those of the scopes used longest ago; what a restore uses now stays."""
-        self._free(most, keep, lambda entries: entries.read_count, Entries.let_go)
+        self._free(most, keep, lambda passages: passages.read_count, Passages.let_go)
 
     def _forget_beyond(self, most: int, keep: Key) -> None:
         """The same for what is told of passages."""
-        self._free(most, keep, lambda entries: entries.told_count, Entries.forget_told)
+        self._free(most, keep, lambda passages: passages.told_count, Passages.forget_told)
 
     def _free(
-        self, most: int, keep: Key | None, count: Callable[[Entries], int], free: Callable[[Entries], None]
+        self, most: int, keep: Key | None, count: Callable[[Passages], int], free: Callable[[Passages], None]
     ) -> None:
-        others = [scope for scope in self._open.values() if scope.key != keep and count(scope.entries)]
-        held = sum(count(scope.entries) for scope in others)
+        others = [scope for scope in self._open.values() if scope.key != keep and count(scope.passages)]
+        held = sum(count(scope.passages) for scope in others)
         for scope in others:
             if held <= most:
                 return
             if scope.lock.acquire(blocking=False):
-                held -= count(scope.entries)
-                free(scope.entries)
+                held -= count(scope.passages)
+                free(scope.passages)
                 scope.release()
 
     def _drop(self, key: Key) -> None:
@@ -179,10 +179,10 @@ def _tell_rest(scope: Scope) -> None:
             scope.lock.acquire()
             begun = time.monotonic()
             try:
-                if scope.closed or not scope.entries.untold:
+                if scope.closed or not scope.passages.untold:
                     scope.telling = None
                     return
-                scope.entries.tell_ahead(TELL)
+                scope.passages.tell_ahead(TELL)
             finally:
                 scope.release()
             time.sleep((time.monotonic() - begun) * (1 / TELL_SHARE - 1))

@@ -183,7 +183,7 @@ def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -
 
 
 def _session(scope: Scope, lexical: Floats) -> Floats:
-    """(n,) how much of the question the whole session of each entry is about, by words. Its weight is less where
+    """(n,) how much of the question the whole session of each passage is about, by words. Its weight is less where
     messages are long: those stand for themselves."""
     numbers = scope.session_numbers
     counts = np.maximum(1, np.bincount(numbers))
@@ -204,7 +204,7 @@ def _days(scope: Scope, question: Question, total: Floats, now: float) -> Floats
     """(n,) how near the days are that question and passage name, or on which it was said; 0 beyond the FORM_POOL best
     by everything else. None: the question names no day."""
     rows = best(total, FORM_POOL).tolist()
-    near = nearness(lambda: scope.entries.told(rows), question.text, now)
+    near = nearness(lambda: scope.passages.told(rows), question.text, now)
     if near is None:
         return None
     scores = np.zeros(len(scope))
@@ -219,7 +219,7 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
     own = question.personal or kind == "single-session-preference"
     role = "assistant" if kind == "single-session-assistant" else "user"
     rows = best(total, POOL).tolist()
-    told = scope.entries.told(rows)
+    told = scope.passages.told(rows)
     names = [each.name for each in told]
     scores = np.zeros(len(scope))
     scores[rows] = said_by([each.speaker for each in told], names, question.words, role)
@@ -231,7 +231,7 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
 def _form(scope: Scope, question: Question, total: Floats) -> Floats:
     """(n,) how well its form fits an answer; for all but the FORM_POOL best by everything else, the worst there is."""
     rows = best(total, FORM_POOL).tolist()
-    told = scope.entries.told(rows)
+    told = scope.passages.told(rows)
     people = any(each.name for each in told) and all(each.speaker in ("user", CLIENT) for each in told)
     answers = _answers(scope, rows) if people else None
     worth = fits(question.text, [each.form for each in told], answers=answers)
@@ -245,17 +245,17 @@ def _answers(scope: Scope, rows: Sequence[int]) -> list[bool]:
     before = scope.beside(np.array(rows, np.int64), -1)
     there = before >= 0
     asked = np.zeros(len(rows), bool)
-    asked[there] = [each.form.ends_asking for each in scope.entries.told(before[there].tolist())]
+    asked[there] = [each.form.ends_asking for each in scope.passages.told(before[there].tolist())]
     found: list[bool] = asked.tolist()
     return found
 
 
 def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
-    """(n,) share of the question's terms among an entry's tags and tools; 0 beyond the POOL best by words."""
+    """(n,) share of the question's terms among a passage's tags and tools; 0 beyond the POOL best by words."""
     matched = np.flatnonzero(lexical)
     rows = matched[np.argsort(-lexical[matched])[:POOL]].tolist()
     scores = np.zeros(len(scope))
-    scores[rows] = keywords(question.terms, [each.tag_terms for each in scope.entries.told(rows)])
+    scores[rows] = keywords(question.terms, [each.tag_terms for each in scope.passages.told(rows)])
     return scores
 
 

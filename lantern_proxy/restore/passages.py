@@ -26,7 +26,7 @@ MOST_TOLD = 20_000
 
 
 @dataclass(slots=True)
-class Entry:
+class ReadPassage:
     """A passage as a scope holds it, with what is computed once."""
 
     passage: Passage
@@ -74,7 +74,7 @@ class Entry:
 
     @property
     def traits(self) -> bytes:
-        """One float64 for each of signals_form.TRAITS, as bytes: those of many passages are joined in one step."""
+        """One float64 for each of signals.form.TRAITS, as bytes: those of many passages are joined in one step."""
         if self._traits is None:
             self._traits = array("d", traits(self.passage.text)).tobytes()
         return self._traits
@@ -116,7 +116,7 @@ def tell(passages: Sequence[Passage]) -> list[Told]:
     ]
 
 
-class Entries(Sequence[Entry]):
+class Passages(Sequence[ReadPassage]):
     """The passages of a scope in order of id, each read from the archive when it is first looked at.
 
     One that was pruned since has no text. Raises ArchiveError.
@@ -126,7 +126,7 @@ class Entries(Sequence[Entry]):
         self.ids = array("q")
         self.own: TenantArchive | None = None
         """Where to read them."""
-        self._read: dict[int, Entry] = {}
+        self._read: dict[int, ReadPassage] = {}
         self._told: dict[int, Told] = {}
         self._told_to = 0
 
@@ -134,25 +134,25 @@ class Entries(Sequence[Entry]):
         return len(self.ids)
 
     @overload
-    def __getitem__(self, row: int) -> Entry: ...
+    def __getitem__(self, row: int) -> ReadPassage: ...
     @overload
-    def __getitem__(self, row: slice) -> list[Entry]: ...
-    def __getitem__(self, row: int | slice) -> Entry | list[Entry]:
+    def __getitem__(self, row: slice) -> list[ReadPassage]: ...
+    def __getitem__(self, row: int | slice) -> ReadPassage | list[ReadPassage]:
         if isinstance(row, slice):
             return [self[i] for i in range(len(self))[row]]
-        entry = self._read.get(row)
-        if entry is None:
+        read = self._read.get(row)
+        if read is None:
             self.read(range(len(self)) if len(self) <= SMALL else (range(len(self))[row],))
-            entry = self._read[range(len(self))[row]]
-        return entry
+            read = self._read[range(len(self))[row]]
+        return read
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ReadPassage]:
         for first in range(0, len(self), STEP):
             rows = range(first, min(first + STEP, len(self)))
             self.read(rows)
             yield from [self._read[row] for row in rows]
 
-    def of(self, rows: Sequence[int]) -> list[Entry]:
+    def of(self, rows: Sequence[int]) -> list[ReadPassage]:
         """Those at `rows`, in their order, all read at once."""
         self.read(rows)
         return [self._read[row] for row in rows]
@@ -213,7 +213,7 @@ class Entries(Sequence[Entry]):
         found = self.own.plain_passages([self.ids[row] for row in missing])
         for row in missing:
             passage = found.get(self.ids[row])
-            self._read[row] = Entry(_gone(self.ids[row]) if passage is None else passage)
+            self._read[row] = ReadPassage(_gone(self.ids[row]) if passage is None else passage)
 
     @property
     def read_count(self) -> int:

@@ -9,11 +9,11 @@ import pytest
 from test_restore_scope import ALL, archive, opened, write  # noqa: F401 - a fixture
 
 from lantern_proxy.config import Config, EmbedConfig
-from lantern_proxy.restore import entries
+from lantern_proxy.restore import passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.entries import tell
 from lantern_proxy.restore.lines import lines
+from lantern_proxy.restore.passages import tell
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
@@ -40,32 +40,32 @@ def test_a_passage_is_told_by_its_speaker_days_form_and_tags():
 def test_what_is_told_stays_when_texts_are_let_go_of_and_none_are_kept_for_it(archive):  # noqa: F811
     write(archive, 0, 60)
     scope = opened(archive)
-    told = scope.entries.told(range(10, 30))
-    assert (scope.entries.read_count, scope.entries.told_count) == (0, 20)
-    scope.entries.let_go()
-    assert all(a is b for a, b in zip(told, scope.entries.told(range(10, 30)), strict=True))
+    told = scope.passages.told(range(10, 30))
+    assert (scope.passages.read_count, scope.passages.told_count) == (0, 20)
+    scope.passages.let_go()
+    assert all(a is b for a, b in zip(told, scope.passages.told(range(10, 30)), strict=True))
 
 
 def test_a_corrected_passage_is_told_anew(archive):  # noqa: F811
     write(archive, 0, 10)
     scope = opened(archive)
-    scope.entries.tell_ahead(10)
+    scope.passages.tell_ahead(10)
     mine = archive.of("t")
     mine.edit(replace(mine.passages_by_id([5])[5], text="Gustav: where do you live?", terms=()), now=1.0)
     scope.catch_up(archive, math.inf)
-    assert scope.entries.untold == range(4, 10)
-    assert [each.name for each in scope.entries.told(range(3, 6))] == ["", "gustav", ""]
+    assert scope.passages.untold == range(4, 10)
+    assert [each.name for each in scope.passages.told(range(3, 6))] == ["", "gustav", ""]
 
 
 def test_no_more_is_told_than_may_stay(archive, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(entries, "MOST_TOLD", 40)
+    monkeypatch.setattr(passages, "MOST_TOLD", 40)
     write(archive, 0, 300)
     scope = opened(archive)
     for row in range(300):
-        assert scope.entries.told([row, 0])[0].created_at == 1.7e9 + row
-        assert scope.entries.told_count <= 40
-    assert scope.entries.untold == range(280, 300)
-    assert len(scope.entries.told(range(300))) == 300  # more at once than stay
+        assert scope.passages.told([row, 0])[0].created_at == 1.7e9 + row
+        assert scope.passages.told_count <= 40
+    assert scope.passages.untold == range(280, 300)
+    assert len(scope.passages.told(range(300))) == 300  # more at once than stay
 
 
 def test_scopes_share_what_may_be_told(archive, monkeypatch):  # noqa: F811
@@ -76,11 +76,11 @@ def test_scopes_share_what_may_be_told(archive, monkeypatch):  # noqa: F811
         scope = scopes.use(Key("t", None, f"s{n}"), 1.0)
         assert scope is not None
         scope.catch_up(archive, math.inf)
-        scope.entries.told(range(30))
+        scope.passages.told(range(30))
         used.append(scope)
         scope.release()
-    assert sum(scope.entries.told_count for scope in used) <= 130
-    assert used[-1].entries.told_count == 30
+    assert sum(scope.passages.told_count for scope in used) <= 130
+    assert used[-1].passages.told_count == 30
     scopes.close()
 
 
@@ -131,7 +131,7 @@ def test_what_is_archived_while_it_is_told_in_the_background_is_told_too(archive
     scope.catch_up(archive, math.inf)
     scope.release()
     telling.join(30)
-    assert (scope.entries.told_count, scope.telling) == (300, None)
+    assert (scope.passages.told_count, scope.telling) == (300, None)
     with scope.lock:
         assert scopes.tell(scope) is None
     scopes.close()
@@ -145,7 +145,7 @@ def test_what_is_closed_meanwhile_ends_the_background_without_a_word(archive, ca
     telling.join(30)
     assert not telling.is_alive()
     assert scope.telling is None
-    assert scope.entries.told_count == 0
+    assert scope.passages.told_count == 0
     assert not caplog.records
     scopes.close()
 
