@@ -73,12 +73,12 @@ class Call:
             self._connection.pause_reading()
 
     def end(self) -> None:
-        """All of the body is here."""
+        """Note that all of the body is here."""
         self._ended = True
         self._wake()
 
     def leave(self) -> None:
-        """The client is gone."""
+        """Note that the client is gone."""
         self._gone = True
         self._wake()
 

@@ -108,7 +108,7 @@ class Others:
 
     @property
     def numbers(self) -> range:
-        """Of all workers."""
+        """The numbers of all workers."""
         return range(len(self._place.ports))
 
     async def stream(self, number: int, scope: Scope) -> AsyncIterator[bytes]:

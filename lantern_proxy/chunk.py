@@ -46,7 +46,7 @@ def passages(filed: Filed, session: str) -> tuple[Passage, ...]:
 
 
 def one_by_one(filed: Filed, session: str) -> Iterator[Passage]:
-    """The same for whoever has other things to do in between."""
+    """The passages of `passages`, one at a time, for a caller that has other things to do in between."""
     if filed.side or filed.message.role in ("system", "developer"):
         return
     part = count()

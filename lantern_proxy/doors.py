@@ -51,7 +51,7 @@ class Refusal:
 
     @property
     def body(self) -> dict[str, object]:
-        """As the SDKs of OpenAI and of Anthropic expect errors."""
+        """The answer's JSON body, in the form in which the SDKs of OpenAI and of Anthropic expect errors."""
         return {"type": "error", "error": {"type": self.kind, "message": f"lantern: {self.message}", "code": None}}
 
     async def send(self, send: Send) -> None:

@@ -69,7 +69,7 @@ class Embedder(Served["Compiled"]):
 
     @property
     def recipe(self) -> str:
-        """As `name`, of token vectors; empty: none are made."""
+        """The name of what makes token vectors, as `name` is of vectors; empty: none are made."""
         from lantern_proxy.embed_model import LATE
 
         return f"{self.name}/{LATE}" if self.late else ""

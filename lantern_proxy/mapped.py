@@ -42,7 +42,7 @@ class Mapped:
 
 
 def open_file(path: Path) -> Mapped | None:
-    """None: it is not there, is empty, or is being removed. Raises OSError."""
+    """Map a file into memory. None: it is not there, is empty, or is being removed. Raises OSError."""
     try:
         file = FileIO(os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)), "r+")
     except FileNotFoundError:

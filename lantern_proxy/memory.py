@@ -180,7 +180,7 @@ class Lantern:
         return [each.id for each in self._archive.tenants()]
 
     def close(self) -> None:
-        """May be called twice."""
+        """Let go of the archive and the models. May be called twice."""
         self._restorer.close()
         self._archive.close()
 

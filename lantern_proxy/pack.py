@@ -126,7 +126,7 @@ def render(choices: Sequence[Choice], session: str = "") -> str:
 
 
 def in_order(choices: Sequence[Choice]) -> list[Choice]:
-    """Oldest first."""
+    """`choices` in the order of a block: oldest first."""
     return sorted(
         choices,
         key=lambda c: (c.passage.created_at, c.passage.session, c.passage.position, c.passage.part, c.passage.id),
@@ -252,7 +252,7 @@ class _Marginal:
                 self._nearest[i], self._like[i] = near, best
 
     def push(self, missed: int) -> None:
-        """One that had no room. Did a lesser one go before?"""
+        """Note an offer that had no room: if a lesser one was chosen before it, see `behind`."""
         self._pushed |= self._behind([missed])
 
     def behind(self) -> dict[int, int]:

@@ -88,7 +88,7 @@ _LOOSE = re.compile(r"[ ,]+(?=[?.!,])")
 
 
 def asks(question: str) -> bool:
-    """Does it want to be told something? A polite order does not: "can you shorten that?"."""
+    """Does the text want to be told something? A polite order does not: "can you shorten that?"."""
     return bool(_ASKS.search(_ORDER.sub(" ", question)))
 
 

@@ -94,7 +94,7 @@ class Tracer:
         self._provider.force_flush()
 
     def close(self) -> None:
-        """Sends what waits."""
+        """Send the spans that wait, and stop."""
         self._provider.shutdown()
 
 

@@ -60,7 +60,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What is fitted."""
+    """What `fit` chooses: the fusion, the weights of the signals, and tau for types of questions."""
 
     fusion: Fusion = "zscore"
     weights: Mapping[str, float]

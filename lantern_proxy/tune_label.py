@@ -75,7 +75,7 @@ def of_feedback(archive: Archive, tenant: str) -> list[Label]:
 
 
 def start(config: Config) -> Settings:
-    """What the config says now."""
+    """The settings that the config has now, for `fit` to begin with."""
     weights = {**WEIGHTS, **_floats(config.restore.weights)}
     named = config.retrieval.types if config.retrieval.router != "off" else ()
     own = {name: config.retrieval.of(name) for name in named}

@@ -43,7 +43,7 @@ class Events:
         return len(self._readers)
 
     def heard(self, exchange: Any, status: int) -> None:
-        """A request has passed (proxy.Proxy.listeners)."""
+        """Tell the readers of a request that has passed. One of proxy.Proxy.listeners."""
         if not self._readers:
             return
         request = exchange.request

@@ -40,7 +40,7 @@ async def status_of(scope: Scope) -> dict[str, Any]:
 
 
 def snapshot(state: Any) -> dict[str, Any]:
-    """Of this process. state: of the app; JSON-able."""
+    """How this process does, as JSON can hold it. state: the state of the app"""
     proxy = state.proxy
     writer, embedder = proxy.writer, proxy.embedder
     problem = writer.problem

@@ -27,7 +27,9 @@ _SAMPLE = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<val
 
 
 def merged(texts: Mapping[int, str], workers: Sequence[int]) -> str:
-    """One text of several workers', each sample with its worker; and which of `workers` do not answer."""
+    """The metrics of several workers as one text, each sample labelled with its worker.
+
+    Of those of `workers` that did not answer lantern_worker_up is 0."""
     families: dict[str, list[str]] = {}
     for number, text in sorted(texts.items()):
         family: list[str] = []

@@ -121,7 +121,7 @@ def _operation(path: str, method: str, answered: Mapping[str, Schema]) -> dict[s
 
 
 def openapi(routes: Sequence[BaseRoute]) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint that tells of `routes`."""
+    """The endpoint that serves the OpenAPI document of `routes`."""
     told = cache(partial(document, routes))
 
     async def endpoint(request: Request) -> Response:

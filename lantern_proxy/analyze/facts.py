@@ -23,7 +23,7 @@ _DIGIT = re.compile(r"\d")
 
 
 class Facts(NamedTuple):
-    """Of one sentence. A piece is what stands between white space."""
+    """What can be counted of one sentence. A piece is what stands between white space."""
 
     pieces: int
     plain: int
@@ -57,14 +57,14 @@ class Stems:
         return native.lexicon((flags, [stem]) for stem, flags in self._flags.items())
 
     def facts(self, sentences: Sequence[str]) -> list[Facts]:
-        """Of each. A sentence has the flags of its stems, but for COMMON."""
+        """The Facts of each sentence. It has the flags of its stems, but for COMMON."""
         found = native.facts(sentences, self._native) if native.SERVES else None
         if found is None:
             return [*map(self.facts_in_python, sentences)]
         return [Facts(*each[:6], frozenset(each[6])) for each in found]
 
     def facts_in_python(self, sentence: str) -> Facts:
-        """Of one, without C."""
+        """The Facts of one sentence, without C."""
         stems, pieces = frozenset(terms(sentence)), bare(sentence).split()
         flags = CALLS * bool(_CALLS.search(sentence)) | DIGIT * bool(_DIGIT.search(sentence))
         for stem in stems:

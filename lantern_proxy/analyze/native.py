@@ -45,7 +45,7 @@ def terms(text: str) -> list[str] | None:
 
 
 def lines(text: str) -> bytes | None:
-    """The terms of `text` in UTF-8, one a line; b"" when there are none. None as above."""
+    """The terms of `text` in UTF-8, one a line; b"" when there are none. None where only Python can do it."""
     data = _utf8(text)
     if data is None:
         return None

@@ -88,7 +88,7 @@ def specifics(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def native_words() -> Any:
-    """What C has to know; only where it serves."""
+    """The word lists that the C code needs."""
     sorts = {
         "LINK": LINKS, "UNNAMED": _UNNAMED, "STOP": STOP_WORDS, "CHAT": CHAT_WORDS, "MONTH": _MONTHS,
         "WEEKDAY": _WEEKDAYS, "EXTENSION": _EXTENSIONS, "WHICH": _WHICH, "PERIOD": _PERIODS, "COUNT": _COUNTS,

@@ -51,7 +51,7 @@ def is_preference(text: str) -> bool:
 
 
 def may_lay_down(text: str) -> bool:
-    """False: neither is in `text`, nor in any piece of it."""
+    """May there be a rule or a preference in `text`? A quick look: False is certain, for each piece of it as well."""
     low = folded(text)
     return _may_be_rule(low) or _may_be_preference(low)
 

@@ -103,7 +103,7 @@ def is_rule_elsewhere(text: str, low: str) -> bool:
 
 
 def may_be_rule_elsewhere(low: str) -> bool:
-    """False: none is in the text, nor in any piece of it."""
+    """May there be a rule in the text? A quick look: False is certain, for each piece of it as well."""
     if low.isascii():
         return not _HINTS.isdisjoint(low.split())
     return _OTHER_LETTERS.search(low) is not None

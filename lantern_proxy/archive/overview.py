@@ -82,7 +82,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Of one session."""
+    """Requests, losses and blocks of one session."""
 
     requests: int = 0
     losses: int = 0

@@ -17,7 +17,7 @@ class Reads:
     tenant: str
 
     def passages_by_id(self, ids: Iterable[int]) -> dict[int, Passage]:
-        """Those of `ids` that are there."""
+        """id -> passage, for those of `ids` that are there."""
         rows = self._rows(_BY_ID, (json_ids(ids), self.tenant))
         return {row[0]: to_passage(row) for row in rows}
 

@@ -125,7 +125,7 @@ def add_record(db: Database, record: Record, *, vectors: bool) -> tuple[Passage,
 def add_passages(
     db: Database, tenant: str, project: str, passages: Sequence[Passage], *, vectors: bool
 ) -> list[tuple[int, Passage]]:
-    """Those that are new, with their ids."""
+    """File passages; returns those that are new, with their ids."""
     tried = [_add_passage(db, tenant, project, passage, vectors=vectors) for passage in passages]
     added = [each for each in tried if each]
     if not added or not has_edits(db, tenant):

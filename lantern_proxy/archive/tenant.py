@@ -250,7 +250,7 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
             return db.conn.execute(_NEAREST.format(among=among[0]), (*values, *among[1], self.tenant)).fetchall()
 
     def vectors(self, ids: Iterable[int]) -> "dict[int, Vector]":
-        """float32 (dim,) of each of `ids` that has one."""
+        """id -> vector, float32 (dim,), for those of `ids` that have one."""
         import numpy as np
 
         with self._connections.reading() as db:

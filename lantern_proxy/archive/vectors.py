@@ -79,7 +79,7 @@ def _bytes(vector: "Vector", dim: int, passage: int) -> bytes:
 
 
 def add(db: Database, packed: Sequence[Packed]) -> int:
-    """Returns how many were new."""
+    """Keep rows that `pack` made; returns how many were new."""
     if not packed:
         return 0
     added = max(0, db.conn.executemany(_VECTOR, packed).rowcount)
@@ -103,7 +103,7 @@ class TokenVectors(Reads):
     """The part of TenantArchive that reads token vectors: int8, those of a passage in one blob."""
 
     def tokens(self, ids: Iterable[int], recipe: str, dim: int) -> "dict[int, Tokens]":
-        """(tokens, dim) int8 of each of `ids` that has some of this recipe."""
+        """id -> token vectors, int8 (tokens, dim), for those of `ids` that have some of this recipe."""
         import numpy as np
 
         rows = self._rows(_TOKENS, (json_ids(ids), self.tenant, recipe))

@@ -32,7 +32,7 @@ class _Postings:
         self.values.append(value)
 
     def views(self) -> tuple[Ids, Scores]:
-        """Without a copy: drop them before the next push."""
+        """The columns as arrays that share their memory: drop them before the next push."""
         return np.asarray(self.slots), np.asarray(self.values)
 
 

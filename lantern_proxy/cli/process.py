@@ -22,7 +22,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
 def before_imports() -> None:
-    """To be called before anything heavy is imported."""
+    """Make ready for importing much: no garbage collection, and nothing that serving does not need. Call it first."""
     gc.disable()  # until all is imported: nothing of it is garbage
     sys.setswitchinterval(_SWITCH_S)
     with _hidden("numpy", "pandas"), contextlib.suppress(ImportError):  # imported for values that are none of ours
@@ -34,7 +34,7 @@ def before_imports() -> None:
 
 
 def after_imports() -> None:
-    """What is here now stays for ever, so that no collection looks at it again; hardly any of it is garbage."""
+    """Collect garbage again, but not among what is here now: hardly any of it is garbage, and it stays."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     gc.enable()

@@ -72,7 +72,7 @@ def table(*columns: str, numbers: Sequence[str] = ()) -> Table:
 
 
 def sessions(rows: Sequence[tuple[str, "SessionRow"]]) -> None:
-    """(tenant, session): of several tenants a table each, under its name."""
+    """Print sessions, each with its tenant: of several tenants one table each, under its name."""
     owners = list(dict.fromkeys(owner for owner, _ in rows))
     for owner in owners:
         made = table("session", "last seen", "api", "messages", "passages", "title", numbers=("messages", "passages"))
@@ -87,7 +87,7 @@ def sessions(rows: Sequence[tuple[str, "SessionRow"]]) -> None:
 
 
 def passages(found: Sequence["Passage"]) -> None:
-    """What use has taught about them."""
+    """A table of passages, with what their use has taught about them."""
     made = table(
         "id", "turn", "speaker", "confidence", "success", "restored", "last", "text",
         numbers=("id", "turn", "confidence", "success", "restored"),

@@ -15,7 +15,7 @@ _BLOCKS = {"loss": "what the compaction lost", "question": "what the question ne
 
 
 def why(told: "Why") -> None:
-    """A request of the past."""
+    """Print what was restored into a request of the past, and why."""
     out, request = console(), told.request
     head = f"request {request.id}  {when(request.at)}  {request.event}  {request.model}"
     out.print(Text(clean(head), style="bold"), soft_wrap=True)
@@ -34,7 +34,7 @@ def why(told: "Why") -> None:
 
 
 def preview(told: "Preview") -> None:
-    """What a request would get."""
+    """Print what would be restored into a request."""
     out = console()
     if not told.session:
         out.print("this request fits no session of this tenant; nothing would be restored")

@@ -22,7 +22,7 @@ _DONE = ("requests", "losses", "restores")
 
 
 def run(settings: Settings, *, watch: bool) -> None:
-    """Tell it once, or again and again until Ctrl-C."""
+    """Print the status once, or again and again until Ctrl-C."""
     if settings.as_json or not watch:
         told = _gather(settings)
         settings.tell(told) if settings.as_json else console().print(_shown(told), soft_wrap=True)

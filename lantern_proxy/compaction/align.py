@@ -55,7 +55,7 @@ class _Patience:
         return self._left_chars < 0
 
     def lasts(self, a: Item, b: Item) -> bool:
-        """May these two still be compared?"""
+        """Is there still room to compare these two? What it costs is taken off."""
         self._left_chars -= _PAIR_CHARS + len(a.text) + len(b.text)
         return not self.is_over
 

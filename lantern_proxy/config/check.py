@@ -29,7 +29,7 @@ class ConfigError(ValueError):
         self.place, self.problem = place, problem
 
     def under(self, parent: str) -> "ConfigError":
-        """The same error, its place seen from `parent`."""
+        """The same error with `parent` in front of its place: `chars` becomes `restore.chars`."""
         glue = "." if parent and self.place and not self.place.startswith("[") else ""
         return ConfigError(parent + glue + self.place, self.problem)
 

@@ -211,7 +211,7 @@ def items_of(messages: Iterable[Message], *, system: bool = False) -> Iterator[I
 
 
 def chains(messages: Iterable[Message]) -> Sequence[bytes]:
-    """Chain hash up to each message: see history_same.chain_hashes."""
+    """Chain hash up to each message: see history.same.chain_hashes."""
     return chain_hashes(tuple(messages))
 
 
@@ -219,7 +219,7 @@ _messages = attrgetter("message")
 
 
 def shown(session: Session) -> tuple[Message, ...]:
-    """The messages of its head."""
+    """The messages of the session's head."""
     return tuple(map(_messages, session.head))
 
 
@@ -239,7 +239,7 @@ def place_key(chain: bytes) -> str:
 
 
 def before_answer(session: Session) -> tuple[Entry, ...]:
-    """Its head without the answer, which the client has not shown yet."""
+    """The session's head without the last answer, which the client has not shown yet."""
     end = len(session.head)
     while session.answered and end and session.head[end - 1].produced:
         end -= 1

@@ -85,7 +85,7 @@ class Proxy:
             self.embedder.start(after_s=_DOOR_S)
 
     def close(self) -> None:
-        """Writes what waits; takes as long as that."""
+        """Stop, once everything that waits to be written is written."""
         self.writer.close()
         self._restoring.close()
         if self.embedder is not None:
@@ -93,7 +93,7 @@ class Proxy:
 
     @property
     def degraded(self) -> Counter[str]:
-        """What was skipped and why -> how often."""
+        """What was skipped and why (`dense:warming`) -> how often."""
         return self.tallies.degraded
 
     @property
@@ -183,7 +183,7 @@ class Proxy:
         exchange.file = writer.file if writer.archive is not None else -1
 
     def let_go_of_texts(self) -> None:
-        """They are read again when they are sent again."""
+        """Forget the texts that were read last; they are read again when they are sent again."""
         self.rereads.clear()
         history_same.forget_all()
         turn_memo.forget_all()

@@ -46,7 +46,7 @@ class _Begun:
     cut: defaultdict[int, list[Passage]] = field(default_factory=lambda: defaultdict(list))
 
     def some(self) -> bool:
-        """A portion more; False when there was none."""
+        """Cut some more; False when nothing was left to cut."""
         found = list(islice(self.left, _PORTION))
         for at, passage in found:
             self.cut[at].append(passage)
@@ -77,7 +77,7 @@ class Wish:
 
 
 class Cutter:
-    """Belongs to the writer's thread."""
+    """Cuts archived messages into passages, a few at a time. Belongs to the writer's thread."""
 
     def __init__(self) -> None:
         self._left: OrderedDict[int, tuple[float, Uncut | Settling]] = OrderedDict()
@@ -93,7 +93,7 @@ class Cutter:
         return len(self._left)
 
     def open(self, archive: Archive) -> None:
-        """Another file, or the same one anew: what is left to do stands in it."""
+        """Go on with another file, or the same one anew: what is left to do stands in it."""
         self._left.clear()
         self._begun = None
         self._recovering = True
@@ -107,7 +107,7 @@ class Cutter:
                 self._add(replace(cut, messages=messages))
 
     def add(self, record: Record, settling: Settling | None) -> None:
-        """A record that is on disk."""
+        """Note a record that is on disk, whose messages are to be cut."""
         keys = set(record.uncut)
         filed = [f for f in record.messages if f.key in keys]
         for messages in _portions(filed):

@@ -63,7 +63,7 @@ class Exchange:
     lap_at: float = field(default_factory=time.monotonic)
 
     def lap(self, stage: str) -> None:
-        """A stage ends here, and the next begins."""
+        """Note that `stage` ends here, and the next begins."""
         now = time.monotonic()
         self.laps.append((stage, now - self.lap_at))
         self.lap_at = now
@@ -133,7 +133,7 @@ class Tallies:
         self.added_chars = 0
 
     def count(self, exchange: Exchange) -> None:
-        """A request that is ready to go out."""
+        """Count a request that is ready to go out."""
         if exchange.degraded:
             self.degraded.update(set(exchange.degraded))
         self.events[exchange.event] += 1
@@ -142,7 +142,7 @@ class Tallies:
         self.added_chars += exchange.chars
 
     def settle(self, exchange: Exchange) -> None:
-        """A request whose answer has passed."""
+        """Count a request whose answer has passed."""
         for stage, seconds in exchange.laps:
             self.time(stage, seconds)
         if exchange.blocks:

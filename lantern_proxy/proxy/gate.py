@@ -9,15 +9,15 @@ from collections import deque
 
 
 class Gate:
-    """For the event loop alone. Who enters first goes first."""
+    """Lets one piece of long work into the event loop at a time, in the order in which they came."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._taken = False
 
     async def enter(self) -> None:
-        """At once where nobody else entered since the sockets were looked at; else when that was done once for each who
-        came before. The work is what follows up to the next `await` that waits."""
+        """Wait for a turn: not at all where nobody else entered since the event loop last looked at its sockets, else
+        one round of the loop for each who came before. The work is what follows up to the next `await` that waits."""
         loop = asyncio.get_running_loop()
         if self._taken:
             waiter: asyncio.Future[None] = loop.create_future()

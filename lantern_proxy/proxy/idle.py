@@ -27,7 +27,7 @@ async def watch(proxy: "Proxy") -> None:
 
 
 async def rest(proxy: "Proxy", *, unused_s: float = UNUSED_S) -> None:
-    """Let go at once."""
+    """Let go now of texts, of sessions, and of indexes that were not used for `unused_s`; give the memory back."""
     proxy.let_go_of_texts()
     proxy.tenants.rest(time.time())
     restorer = proxy.writer.restorer

@@ -34,7 +34,7 @@ _RETAIN_S = 600.0
 
 
 class Keeper:
-    """Belongs to the writer. Close it.
+    """Makes vectors and removes what is not to be kept, in the background. Belongs to the writer. Close it.
 
     opened:  the archive that is open now, and its restorer
     attempt: does some work and tells what went wrong with it: Writer._attempt
@@ -80,7 +80,7 @@ class Keeper:
         self._noticed = archive, archive.forgets
 
     def has_written(self) -> None:
-        """There may be passages without a vector."""
+        """Note that there may be passages without a vector."""
         self._work.set()
 
     @contextmanager

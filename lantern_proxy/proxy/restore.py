@@ -59,7 +59,7 @@ class Restoring:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def forget_all(self) -> None:
-        """What was put back before is read from the archive again."""
+        """Forget the ledgers: what was put back before is read from the archive again."""
         self._ledgers.forget_all()
         self._caught_up.clear()
 

@@ -84,7 +84,7 @@ class LateRestorer:
 
     @property
     def ready(self) -> "Restorer | None":
-        """None while it is not made."""
+        """The restorer; None while it is not made."""
         made = self.made
         return made.result() if made is not None and made.done() and made.exception() is None else None
 

@@ -58,7 +58,7 @@ class Tenants:
         self._mine: OrderedDict[Key, _Mine] = OrderedDict()
 
     def forget_all(self) -> None:
-        """Another archive file: what was remembered is not in it, so the next requests file it anew."""
+        """Forget all sessions: another archive file does not hold them, so the next requests file them anew."""
         self._mine.clear()
 
     def of(self, credential: str) -> str:
@@ -143,7 +143,7 @@ class Tenants:
 
     @property
     def size_bytes(self) -> int:
-        """What is remembered, about."""
+        """Roughly how many bytes the sessions in memory take."""
         return sum(mine.known.size_bytes for mine in self._mine.values())
 
     def rest(self, now: float) -> None:

@@ -42,12 +42,12 @@ def mixture(question: str, retrieval: RetrievalConfig) -> Mixture:
 
 
 def threshold(mixed: Mixture) -> float:
-    """The cascade's tau."""
+    """The tau of the cascade: from this confidence of the lexical channel on, the dense one is skipped."""
     return sum(share * pipeline.tau for share, pipeline in mixed)
 
 
 def ages_count(mixed: Mixture) -> bool:
-    """Does any of them look at how old a passage is?"""
+    """Does any of these pipelines look at how old a passage is?"""
     return any(pipeline.recency for _, pipeline in mixed)
 
 

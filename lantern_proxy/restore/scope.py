@@ -50,7 +50,7 @@ class Key:
 
 
 class Scope:
-    """Hold `lock` while using it. Owns C memory: close it."""
+    """An open scope: its passages and their indexes. Hold `lock` while using it. Owns C memory: close it."""
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -163,7 +163,7 @@ class Scope:
         return [held or made.get(id_, b"") for id_, held in zip(found.ids, found.lines, strict=True)]
 
     def snapshot(self, archive: Archive) -> Snapshot:
-        """What snapshots.py keeps. Holds nothing of this scope but its index."""
+        """This scope as a snapshot, to be written: copies of its columns, and the index itself."""
         return Snapshot(
             snapshots.stamp_of(archive),
             snapshots.name_of(self.key),

@@ -217,7 +217,7 @@ def large_scopes(archive: Archive, reach: str) -> list[tuple[Key, int]]:
 
 
 def that_fit(scopes: list[tuple[Key, int]]) -> list[tuple[Key, int]]:
-    """Those that may be open at once."""
+    """The first of `scopes` that may be open at once. scopes: with how many passages each has, largest first"""
     chosen, room = [], MAX_PASSAGES
     for key, n in scopes[: MAX_SCOPES // 2]:
         if n <= room:

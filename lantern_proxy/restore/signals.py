@@ -106,12 +106,12 @@ class _Fusion:
             self.units[name] = unit
 
     def wants(self, name: str) -> bool:
-        """Has the signal a weight?"""
+        """Does the config give the signal a weight for all types of questions?"""
         return bool(_weight(self._restore, name))
 
     @property
     def total(self) -> Floats:
-        """(n,) the fusion of those that are there so far."""
+        """(n,) the fusion of the signals that were added so far."""
         if self._total is None:
             self._total = fused(
                 self.signals, self._ages_s, self._mixed, self._weigh, rrf_k=self._restore.rrf_k, known=self._known

@@ -52,7 +52,7 @@ _DATE = re.compile(
 
 
 def day_of(at: float) -> int:
-    """at: Unix seconds"""
+    """The number of the day of `at` (Unix seconds), counted from 1970, UTC."""
     return int(at // DAY_S)
 
 

@@ -92,7 +92,7 @@ def _times(text: str, counts: Counts) -> int:
 
 
 def form_of(text: str, speaker: str, counts: Counts | None = None) -> Form:
-    """counts: of this text, where they are known"""
+    """The form of a text. counts: of this text, where they are known"""
     counts = counts or count([text])[0]
     asking, words = counts.asking / max(1, counts.ends), len(text) / LETTERS_A_WORD + 1
     addressed, own, dated = counts.second / words, counts.first / words, min(2, _times(text, counts))

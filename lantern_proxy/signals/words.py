@@ -34,7 +34,7 @@ _TIMES = re.compile(r":\d|-\d|this [ms]")
 
 
 class Counts(NamedTuple):
-    """Of one text, in the order of facts_counts in native/facts.h."""
+    """How many words of each sort one text has, in the order of facts_counts in native/facts.h."""
 
     first: int
     second: int
@@ -59,13 +59,13 @@ def _native_words() -> Any:
 
 
 def count(texts: Sequence[str]) -> list[Counts]:
-    """Of each text. Of many at once it costs half."""
+    """The Counts of each text. For many texts at once each costs half."""
     found = native.counts(texts, _native_words()) if native.SERVES else None
     return [*map(count_in_python, texts)] if found is None else [*map(Counts._make, found)]
 
 
 def count_in_python(text: str) -> Counts:
-    """Of one, without C."""
+    """The Counts of one text, without C."""
     low, ends = folded(text), _ENDS.findall(text)
     words = _RUN.findall(low)
     first, second, time, days = (sum(word in sort for word in words) for sort in (_FIRST, _SECOND, _TIME, _DAYS))

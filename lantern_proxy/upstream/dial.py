@@ -25,7 +25,7 @@ Address = tuple[int, int, int, str, Any]
 
 
 def trusting() -> ssl.SSLContext:
-    """Trusts whom SSL_CERT_FILE or SSL_CERT_DIR name, else whom Mozilla trusts: as httpx does.
+    """The TLS context for upstreams: it trusts whom SSL_CERT_FILE or SSL_CERT_DIR name, else whom Mozilla trusts.
 
     Raises ConnectError when what they name cannot be used.
     """

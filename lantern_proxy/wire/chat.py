@@ -278,5 +278,5 @@ def _add_inside(raw: bytes, insert: Insert, part_type: str) -> bytes:
 
 
 def settle_place(request: Request, at: int, place: Place) -> Place:
-    """Where exactly a block goes that is to stay there: as asked."""
+    """Where exactly a block goes so that later requests can repeat it there: always `place`."""
     return place

@@ -29,7 +29,7 @@ def telling(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def identity(headers: Mapping[str, str]) -> Identity:
-    """headers: names in lower case."""
+    """Who is talking, as the headers of a request say it. headers: names in lower case."""
     if not headers:
         return _NOBODY
     ids = [(name, headers[name]) for name in _SESSION_HEADERS if headers.get(name)]

@@ -181,7 +181,7 @@ def inject(body: bytes, inserts: Sequence[Insert]) -> bytes:
 
 
 def settle_place(request: Request, at: int, place: Place) -> Place:
-    """Where exactly a block goes that is to stay there.
+    """Where exactly a block goes so that later requests can repeat it there.
 
     In front of a last text part that carries cache_control, so that the block is cached with it; the client moves its
     cache_control with the next request, the block stays in front.

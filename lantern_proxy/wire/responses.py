@@ -199,5 +199,6 @@ def _user_message(text: str) -> bytes:
 
 
 def settle_place(request: Request, at: int, place: Place) -> Place:
-    """Where exactly a block goes that is to stay there: as asked. A string `input` has no place after it."""
+    """Where exactly a block goes so that later requests can repeat it there: `place`, but a string `input` has only its
+    inside."""
     return "inside" if request.messages[at].raw[:1] == b'"' and canonical(request.messages[at].text) else place

@@ -52,7 +52,7 @@ def add_piece(into: dict[str, Any], key: str, piece: str) -> None:
 
 
 def joined(merged: Mapping[str, Any]) -> dict[str, Any]:
-    """`merged`, with its texts whole."""
+    """`merged` with the pieces that add_piece collected joined into strings."""
     return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in merged.items()}
 
 
