@@ -284,7 +284,7 @@ For whoever changes Lantern: which module holds what. One request goes through i
    disk. Passages are cut afterwards (`proxy/cut.py`, `chunk.py`), vectors later still (`proxy/keeper.py`).
 
 A module that outgrew one file is a folder, and its first file is `__init__.py`: `session/side.py` is a part of
-`session/`. A part that may be needed without the whole, or is the only one, stands beside it: `route_types.py`.
+`session/`. A part that may be needed without the whole, or is the only one, stands beside it: `bm25_kernel.py`.
 What may import what is a table in `tests/test_layers.py`. `python scripts/reference.py` makes this page from the first
 lines of the modules, and those of settings and commands from the code. CI runs `scripts/check` and `scripts/test`.
 """

@@ -20,9 +20,9 @@ from weakref import finalize
 import numpy as np
 
 from lantern_proxy import analyze
-from lantern_proxy.bm25.kernel import BUILT, WHY, Kernel, best_kernel, kernels
 from lantern_proxy.bm25.native import DAMAGED, FOREIGN, FULL, TERMS, Native
 from lantern_proxy.bm25.twin import ABSENT, EXISTS, Ids, Scores, Times, Twin
+from lantern_proxy.bm25_kernel import BUILT, WHY, Kernel, best_kernel, kernels
 
 __all__ = ["BUILT", "PARTITION_S", "WHY", "Index", "Kernel", "best_kernel", "kernels"]
 

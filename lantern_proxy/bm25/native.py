@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from lantern_proxy.analyze import native
-from lantern_proxy.bm25.kernel import BUILT, C_KERNELS, Kernel, kernels
 from lantern_proxy.bm25.twin import Ids, Scores, Times
+from lantern_proxy.bm25_kernel import BUILT, C_KERNELS, Kernel, kernels
 
 if BUILT:
     from lantern_proxy._bm25 import ffi, lib

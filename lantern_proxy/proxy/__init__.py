@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from lantern_proxy import history, turn_memo
+from lantern_proxy.bm25_kernel import best_kernel
 from lantern_proxy.config import Config
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history import same as history_same
@@ -66,6 +67,7 @@ class Proxy:
         self.embedder = embedder or _embedder(config)
         self.tallies = Tallies()
         self.privacy = Privacy(config.privacy)
+        self.kernel = best_kernel()
         self.listeners: list[Callable[[Exchange, int], None]] = []
         """Called with each exchange and its status when its answer has passed; they must not wait."""
         self._once = Once(log)
@@ -101,13 +103,6 @@ class Proxy:
         """How long the last bytes of an answer wait for their turn to be on disk; not at all when that is no use."""
         hold_s = self.config.archive.hold_ms / 1000
         return 0.0 if self.writer.is_stuck(hold_s) else hold_s
-
-    @property
-    def kernel(self) -> str:
-        """What serves BM25 on this machine."""
-        from lantern_proxy.bm25 import best_kernel  # what is served first needs no index
-
-        return best_kernel()
 
     def _failing_open(self, exchange: Exchange, stage: str) -> FailingOpen:
         return FailingOpen(exchange, stage, self._once)

@@ -49,7 +49,7 @@ _PLAIN = r"[a-z]++(?![\w/-]|\.\w)"
 """A word in lower case that no value begins with: most are such, and they are passed over at once."""
 _VALUES = re.compile(
     rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
-    # /etc/hosts, ~/notes.md, src/app.py
+    # /etc/hosts, ~/notes.md, src/main.rs
     r"(?P<path>(?<![\w/])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)*|\b[\w-]+(?:/[\w.-]+)+)"
     # 2024-05-03, 3rd May, May 3, 2024, Monday, 5 p.m., 17:30
     r"|(?P<date>\b\d{4}-\d\d-\d\d\b|\b(?:\d{1,2}(?:st|nd|rd|th)? )?(?:January|February|March|April|May|June|July|August"

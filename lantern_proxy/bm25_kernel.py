@@ -1,4 +1,4 @@
-"""Which of its kernels serves BM25 on this machine, and why not a better one."""
+"""Which of its kernels serves BM25 on this machine, and why not a better one. Asked without numpy."""
 
 from typing import Literal
 
