@@ -7,7 +7,7 @@ The two calls are the whole life of a turn in the core; the proxy adds the wire,
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import Entry, Session, advance, answered, before_answer, begin, chain_of, system_text
 from lantern_proxy.history.script import lines_of
 from lantern_proxy.session import Known, Link, link, remember
-from lantern_proxy.turn import SYSTEM, Altered, Answer, Event, Filed, Identity, Request, message
+from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Head, Identity, Request, message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +114,8 @@ def reply(known: Known, session_id: str, answer: Answer, *, now: float) -> tuple
     return after, filed
 
 
-def recall(
-    known: Known, row: Session, filed: Sequence[Filed], head: Sequence[str], altered: Altered | None = None
-) -> Session:
+def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head) -> Session:
     """Remember a session as the archive has it. `row` names it; what its messages tell is filled in here.
-
-    altered: what the head's messages look like that are not shown as they were filed; None where the archive is from
-           before that was noted
 
     Which messages its upstream produced and which opened it was not archived: what an assistant said counts as
     produced, and what came before the first answer as opening.
@@ -134,13 +129,15 @@ def recall(
         opening=frozenset(i.print for f in filed[:first_answer] for i in f.message.items),
         system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in SYSTEM),
         position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
-        lost=any(f.key not in head and f.message.role not in SYSTEM for f in filed),
+        abandoned=frozenset(head.abandoned),
+        lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
     )  # fmt: skip
     remember(known, session)  # all it ever held, so that every text of it is found
-    entries = tuple(_as_shown(_entry(by_key[key]), (altered or {}).get(key)) for key in head if key in by_key)
+    altered = head.altered or {}
+    entries = tuple(_as_shown(_entry(by_key[key]), altered.get(key)) for key in head.keys if key in by_key)
     answered_last = bool(entries and entries[-1].produced)
     session = replace(
-        session, head=entries, chain=chain_of(entries), answered=answered_last, recalled=altered is None
+        session, head=entries, chain=chain_of(entries), answered=answered_last, recalled=head.altered is None
     )  # fmt: skip
     remember(known, session, asked=chain_of(before_answer(session)))
     return session
@@ -152,6 +149,10 @@ def _position(filed: Filed) -> int:
 
 def _entry(filed: Filed) -> Entry:
     return Entry(filed.key, filed.message, filed.message.role == "assistant")
+
+
+def _lacks_some(filed: Iterable[Filed], shown: Collection[str]) -> bool:
+    return any(f.key not in shown and f.message.role not in SYSTEM for f in filed)
 
 
 def _as_shown(entry: Entry, prints: Sequence[bytes] | None) -> Entry:

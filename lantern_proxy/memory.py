@@ -27,7 +27,7 @@ from lantern_proxy.archive.feedback import Verdict
 from lantern_proxy.config import Config, load
 from lantern_proxy.embed import Embedder
 from lantern_proxy.follow import Step, follow, recall
-from lantern_proxy.history import altered_in, keys_of
+from lantern_proxy.history import head_of
 from lantern_proxy.record import asked, session_of, session_row
 from lantern_proxy.redact import Cleaner
 from lantern_proxy.restore.ask import Ask
@@ -198,7 +198,7 @@ class Lantern:
         whole = structs.replace(
             session_of(row), api="chat", side=False, agent="", parent=row.parent
         )  # whatever its name
-        recall(self._known, whole, mine.messages(row.id), mine.head(row.id), mine.altered(row.id))
+        recall(self._known, whole, mine.messages(row.id), mine.head(row.id))
 
     def _record(self, step: Step, request: Request, now: float) -> Record:
         after = step.session
@@ -216,8 +216,7 @@ class Lantern:
                 query=asked(request, self._cleaner.said),
             ),
             messages=filed,
-            head=keys_of(after.head),
-            altered=altered_in(after.head),
+            head=head_of(after),
             passages=self._passages(after.id, filed),
         )
 

@@ -10,7 +10,7 @@ cache_control, other white space).
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, get_args
@@ -175,8 +175,25 @@ def message(role: Role, items: Sequence[Item], raw: bytes) -> Message:
     return Message(role, tuple(items), raw, fingerprint(*(i.print for i in compared)) if compared else b"")
 
 
-Altered = Mapping[str, tuple[bytes, ...]]
-"""Key of a message -> the fingerprints of its items as its client shows them, where they are not as it was filed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What a client shows of its session, by the keys of messages: with these and what was filed it goes on after a
+    restart."""
+
+    keys: tuple[str, ...] = ()
+    altered: Mapping[str, tuple[bytes, ...]] | None = field(default_factory=dict)
+    """Those that are not shown as they were filed (cleared, cut, with other times) -> the fingerprints of their items
+    as shown. None: neither this nor what follows is known."""
+    abandoned: tuple[str, ...] = ()
+    """Messages that the client took back (an edit, a rewind)."""
+    lost: bool = False
+    """Was something lost of the session?"""
+
+    def without(self, gone: Container[str]) -> "Head":
+        """The same with nothing of these messages."""
+        altered = self.altered and {key: prints for key, prints in self.altered.items() if key not in gone}
+        keys, abandoned = ([key for key in some if key not in gone] for some in (self.keys, self.abandoned))
+        return Head(keys=tuple(keys), altered=altered, abandoned=tuple(abandoned), lost=self.lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -224,7 +224,9 @@ _M008_LEAN = (
 
 
 @migrations()
-def m009_altered(db: Database) -> None:
-    # Messages of a head that their client shows otherwise than they were filed, JSON: key -> fingerprints of the items
-    # as shown. NULL: not noted yet.
+def m009_heads(db: Database) -> None:
+    # Messages that their client shows otherwise than they were filed, JSON: key -> fingerprints of the items as shown
+    # (NULL: not noted yet), keys of those that it took back, one a line, and whether some of the session was lost.
     db.execute("ALTER TABLE heads ADD COLUMN altered TEXT")
+    db.execute("ALTER TABLE heads ADD COLUMN abandoned TEXT NOT NULL DEFAULT ''")
+    db.execute("ALTER TABLE heads ADD COLUMN lost INTEGER NOT NULL DEFAULT 0")

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lantern_proxy.follow import Step, follow, recall, reply
-from lantern_proxy.history import Session, altered_in
+from lantern_proxy.history import Session, head_of
 from lantern_proxy.session import Known
-from lantern_proxy.turn import Altered, Answer, Filed
+from lantern_proxy.turn import Answer, Filed, Head
 from lantern_proxy.wire import chat as wire
 from lantern_proxy.wire.headers import identity
 
@@ -38,8 +38,7 @@ class Kept:
 
     session: Session
     filed: list[Filed] = field(default_factory=list)
-    head: tuple[str, ...] = ()
-    altered: Altered | None = None
+    head: Head = field(default_factory=Head)
 
 
 class Lab:
@@ -91,7 +90,7 @@ class Lab:
                 id=s.id, api=s.api, family=s.family, agent=s.agent, parent=s.parent, side=s.side, tools=s.tools,
                 title=s.title, created_at=s.created_at, last_seen_at=s.last_seen_at,
             )  # fmt: skip
-            recall(self.known, row, kept.filed, kept.head, kept.altered)
+            recall(self.known, row, kept.filed, kept.head)
 
     def _keep(self, session: Session, filed: Sequence[Filed]) -> None:
         kept = self.kept.setdefault(session.id, Kept(session))
@@ -99,8 +98,7 @@ class Lab:
         assert not held & {f.key for f in filed}, "a key was filed twice"
         assert len({f.position for f in (*kept.filed, *filed)}) == len(kept.filed) + len(filed), "a position was reused"
         kept.session, kept.filed = session, [*kept.filed, *filed]
-        kept.head = () if session.side else tuple(e.key for e in session.head)
-        kept.altered = altered_in(session.head)
+        kept.head = head_of(session)
 
     def texts(self, session: str) -> list[str]:
         """What is filed of a session, in order."""

@@ -25,7 +25,7 @@ from sqlite_utils import utils
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow, TenantArchive
 from lantern_proxy.archive.prune import prune
 from lantern_proxy.archive.tenant import _HOLDERS
-from lantern_proxy.turn import Block, Filed, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
+from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
 
 sqlite3: Any = utils.__dict__[
     "sqlite3"
@@ -75,7 +75,7 @@ def record(n: int = 0, text: str = "", *, tenant: str = MINE, session: str = "s1
             id=f"{session}-r{n}", at=100.0 + n, api="chat", path="/v1/chat/completions", model="m", event="turn",
             status=200, query=text[:2000], restored=1, chars=7, ms=0.5, degraded=("dense:warming",), gone=3, error="",
         ),
-        "messages": (filed(n, text),), "head": (f"{n:032x}",), "ids": (f"call_{n}",),
+        "messages": (filed(n, text),), "head": Head(keys=(f"{n:032x}",)), "ids": (f"call_{n}",),
         "passages": (passage(n, text, session),),
     }  # fmt: skip
     return Record(**{**facts, **more})
@@ -161,9 +161,17 @@ def test_a_session_is_read_as_it_was_written_last(archive: Archive) -> None:
 
 
 def test_the_head_is_what_the_newest_main_request_shows(archive: Archive) -> None:
-    archive.write([record(0, head=("k1", "k2")), record(1, head=("k3",)), record(2, head=())])
-    assert archive.of(MINE).head("s1") == ("k3",)
-    assert archive.of(MINE).head("unknown") == ()
+    archive.write([record(0, head=Head(keys=("k1", "k2"))), record(1, head=Head(keys=("k3",))), record(2, head=Head())])
+    assert archive.of(MINE).head("s1") == Head(keys=("k3",))
+    assert archive.of(MINE).head("unknown") == Head()
+
+
+def test_a_head_comes_back_as_it_was_written(archive: Archive) -> None:
+    head = Head(keys=("k1", "k2"), altered={"k2": (b"\0\xff", b"two")}, abandoned=("k3",), lost=True)
+    archive.write([record(0, head=head)])
+    assert archive.of(MINE).head("s1") == head
+    archive.write([record(1, head=replace(head, altered=None))])
+    assert archive.of(MINE).head("s1").altered is None
 
 
 def test_sessions_are_found_by_minted_ids_and_message_keys_newest_first(archive: Archive) -> None:
@@ -592,7 +600,7 @@ def everything_readable(mine: TenantArchive, ids: list[int]) -> str:
         mine.holders(["call_0", f"{0:032x}"]),
     ]
     for session in sessions:
-        read += [mine.session(session), mine.messages(session), mine.head(session), mine.blocks(session)]
+        read += [mine.session(session), mine.messages(session), mine.head(session).keys, mine.blocks(session)]
         read += [mine.passages(session), mine.requests(session), mine.outline(session)]
         read += [mine.search("canary", session=session), mine.fts(["canary"], 9, session=session)]
         read += [mine.nearest(unit_vector(ids[0]), 9, session=session)]

@@ -146,6 +146,28 @@ def test_after_a_restart_a_summary_that_was_made_before_it_links_and_old_texts_a
     assert step.session.lost
 
 
+def test_after_a_restart_a_session_is_known_as_it_was():
+    lab = Lab()
+    chat = chat_of(lab, 4)
+    lab.answer(chat.send(chat.history[:-1]), assistant("Another answer to the same."))
+    chat.history[-1] = assistant("Another answer to the same.")
+    chat.history = chat.history[:5]
+    edited = chat.turn("something else instead", "Something else it is.")
+    assert edited.event == "branch"
+    chat.history[2] = user(f"[10:02] {chat.history[2]['content']}")
+    chat.turn("go on", "Going on with it.")
+    before = lab.known.sessions[chat.session]
+    lab.restart()
+    after = lab.known.sessions[chat.session]
+    assert before.abandoned
+    assert any(e.altered for e in before.head)
+    for field in ("head", "chain", "answered", "keys", "abandoned", "lost", "position", "turn", "recalled"):
+        was, now = getattr(before, field), getattr(after, field)
+        if field == "head":
+            was, now = ([(e.key, e.message.print, e.produced) for e in some] for some in (was, now))
+        assert was == now, field
+
+
 LISTING = "\n".join(f"{n:03} the relay of line {n} listens on port {4000 + n}" for n in range(30))
 CLEARINGS = {
     "a placeholder": lambda text: "[old tool result cleared]",

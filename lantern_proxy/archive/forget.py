@@ -17,7 +17,7 @@ from typing import Any
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.file import ArchiveError
-from lantern_proxy.archive.rows import Record, dumps, from_altered, lines, name, to_altered, to_filed, unlines
+from lantern_proxy.archive.rows import HEAD, Record, dumps, from_head, name, to_filed, to_head
 from lantern_proxy.turn import Block, Filed, fingerprint
 
 _OWN_CHARS = 40
@@ -25,6 +25,8 @@ _OWN_CHARS = 40
 _MOST_MARKS = 20_000
 """Rows that a receipt lists one by one."""
 
+_HEAD = f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?"
+_SHORTER = f"UPDATE heads SET ({HEAD}) = (?, ?, ?, ?) WHERE tenant = ? AND session = ?"
 _MARK = "INSERT INTO forgotten (tenant, mark) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _IS_MARKED = "SELECT 1 FROM forgotten WHERE tenant = ? AND mark = ?"
 _ANY = "SELECT 1 FROM forgotten WHERE tenant = ? LIMIT 1"
@@ -159,12 +161,11 @@ def without_forgotten(db: Database, marks: Marks, record: Record) -> Record:
         request = replace(request, query="")
     passages = tuple(p for p in record.passages if p.message not in gone and not (gone and p.unit == "turn"))
     blocks = tuple(block for block in record.blocks if not _quotes_forgotten(db, tenant, marks, block))
-    head = tuple(key for key in record.head if not _is_marked(db, tenant, marks.key(key)))
-    altered = record.altered and {key: prints for key, prints in record.altered.items() if key in head}
+    named = {*record.head.keys, *record.head.abandoned}
+    head = record.head.without({key for key in named if _is_marked(db, tenant, marks.key(key))})
     return replace(
-        record, messages=tuple(kept), passages=passages, session=session, request=request, blocks=blocks, head=head,
-        altered=altered,
-    )  # fmt: skip
+        record, messages=tuple(kept), passages=passages, session=session, request=request, blocks=blocks, head=head
+    )
 
 
 def _quotes_forgotten(db: Database, tenant: str, marks: Marks, block: Block) -> bool:
@@ -383,13 +384,9 @@ def _wipe(db: Database, tenant: str, wanted: str, gone: _Gone, marks: Marks) -> 
     """Titles, questions and errors that hold the text are emptied; heads let go of messages that are gone."""
     for session, keys in gone.keys.items():
         given = (tenant, session)
-        row = db.conn.execute("SELECT keys, altered FROM heads WHERE tenant = ? AND session = ?", given).fetchone()
-        if row is None:
-            continue
-        kept, altered = [key for key in unlines(row[0]) if key not in keys], to_altered(row[1])
-        left = altered and {key: prints for key, prints in altered.items() if key not in keys}
-        told = (lines(kept), from_altered(left), *given)
-        db.conn.execute("UPDATE heads SET keys = ?, altered = ? WHERE tenant = ? AND session = ?", told)
+        row = db.conn.execute(_HEAD, given).fetchone()
+        if row is not None:
+            db.conn.execute(_SHORTER, (*from_head(to_head(row).without(keys)), *given))
     titles = _wiped(db, "sessions", "title", tenant, wanted)
     queries = db.conn.execute("SELECT query FROM requests WHERE tenant = ? AND query <> ''", (tenant,)).fetchall()
     gone.marks |= {marks.of("query", row[0]) for row in queries if wanted in row[0].casefold()}

@@ -8,17 +8,17 @@ from sqlite_utils.db import Database
 
 from lantern_proxy.archive.feedback import corrected, has_edits
 from lantern_proxy.archive.rows import (
+    HEAD,
     Record,
     dumps,
     exact,
-    from_altered,
     from_block,
     from_filed,
+    from_head,
     from_passage,
     from_placed,
     from_request,
     from_session,
-    lines,
     name,
     to_filed,
 )
@@ -55,8 +55,8 @@ _MESSAGE = """INSERT INTO messages (tenant, session, key, position, turn, role, 
         created_at)
     VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?)
     ON CONFLICT (tenant, key, session) DO NOTHING"""
-_HEAD = """INSERT INTO heads (tenant, session, keys, altered) VALUES (?, ?, ?, ?)
-    ON CONFLICT (tenant, session) DO UPDATE SET keys = excluded.keys, altered = excluded.altered"""
+_HEAD = f"""INSERT INTO heads (tenant, session, {HEAD}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, session)
+    DO UPDATE SET ({HEAD}) = (excluded.keys, excluded.altered, excluded.abandoned, excluded.lost)"""
 _ID = "INSERT INTO ids (tenant, value, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _PASSAGE = """INSERT INTO passages (tenant, project, session, message, position, part, turn, speaker, text, unit, kind,
         tags, tools, terms, created_at, confidence, success, accesses, accessed_at, hash)
@@ -110,8 +110,8 @@ def add_record(db: Database, record: Record, *, vectors: bool) -> tuple[Passage,
     if record.request is not None:
         conn.execute(_REQUEST, from_request(tenant, session, record.request, record.passed))
     conn.executemany(_MESSAGE, [from_filed(tenant, session, filed) for filed in record.messages])
-    if record.head:
-        conn.execute(_HEAD, (tenant, session, name(lines(record.head)), from_altered(record.altered)))
+    if record.head.keys:
+        conn.execute(_HEAD, (tenant, session, *from_head(record.head)))
     conn.executemany(_ID, [(tenant, name(value), session) for value in record.ids])
     if record.lost and record.request is not None:
         conn.execute(_LOST, (dumps([name(key) for key in record.lost]), tenant, name(record.request.id)))

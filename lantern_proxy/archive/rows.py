@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lantern_proxy.turn import (
-    Altered,
     Block,
     Filed,
+    Head,
     Item,
     Message,
     Passage,
@@ -99,10 +99,8 @@ class Record:
     """None where rows come from an export, and not from a request."""
     messages: tuple[Filed, ...] = ()
     """New ones only, the answer included. Those already archived are skipped."""
-    head: tuple[str, ...] = ()
-    """Keys of everything the session shows now; empty leaves the head as it was (a side call)."""
-    altered: Altered | None = field(default_factory=dict)
-    """Those of them that are not shown as they were filed; None: not known."""
+    head: Head = field(default_factory=Head)
+    """What the session shows now; one without keys leaves what there was (a side call)."""
     lost: tuple[str, ...] = ()
     """Keys of messages that a compaction took from the request."""
     ids: tuple[str, ...] = ()
@@ -230,24 +228,34 @@ def unlines(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n")) if text else ()
 
 
-def from_altered(altered: Altered | None) -> str | None:
-    """JSON of an archive's row; NULL where it is not known."""
-    if not altered:
-        return None if altered is None else "{}"
-    return dumps(plain_altered({name(key): prints for key, prints in altered.items()}))
+HEAD = "keys, altered, abandoned, lost"
+"""The columns of from_head and to_head."""
 
 
-def to_altered(held: str | None) -> Altered | None:
-    return None if held is None else altered_of(json.loads(held))
+def from_head(head: Head) -> Row:
+    altered = None if head.altered is None else dumps(plain_head(head)["altered"])
+    return name(lines(head.keys)), altered, name(lines(head.abandoned)), head.lost
 
 
-def plain_altered(altered: Altered) -> dict[str, list[str]]:
-    """Fingerprints as hex."""
-    return {key: [print.hex() for print in prints] for key, prints in altered.items()}
+def to_head(row: Row) -> Head:
+    keys, altered, abandoned, lost = row
+    shown = None if altered is None else json.loads(altered)
+    return head_of({"head": unlines(keys), "altered": shown, "abandoned": unlines(abandoned), "lost": lost})
 
 
-def altered_of(held: Mapping[str, Sequence[str]]) -> Altered:
-    return {key: tuple(map(bytes.fromhex, prints)) for key, prints in held.items()}
+def plain_head(head: Head) -> dict[str, Any]:
+    """As export shows it: fingerprints as hex."""
+    altered = head.altered
+    shown = None if altered is None else {name(key): [p.hex() for p in prints] for key, prints in altered.items()}
+    return {"head": head.keys, "altered": shown, "abandoned": head.abandoned, "lost": head.lost}
+
+
+def head_of(row: Mapping[str, Any]) -> Head:
+    """Of what plain_head() gives. One of an earlier Lantern lacks all but the keys."""
+    altered = row.get("altered")
+    shown = None if altered is None else {key: tuple(map(bytes.fromhex, prints)) for key, prints in altered.items()}
+    keys, abandoned = tuple(row["head"]), tuple(row.get("abandoned", ()))
+    return Head(keys=keys, altered=shown, abandoned=abandoned, lost=bool(row.get("lost")))
 
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode

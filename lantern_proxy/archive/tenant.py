@@ -16,6 +16,7 @@ from lantern_proxy.archive.overview import Summaries
 from lantern_proxy.archive.prune import prune, told_at
 from lantern_proxy.archive.reads import given, json_ids
 from lantern_proxy.archive.rows import (
+    HEAD,
     PASSAGE,
     Hit,
     PruneReport,
@@ -23,16 +24,15 @@ from lantern_proxy.archive.rows import (
     SessionRow,
     dumps,
     name,
-    plain_altered,
-    to_altered,
+    plain_head,
     to_filed,
+    to_head,
     to_passage,
     to_session,
-    unlines,
 )
 from lantern_proxy.archive.scope import Outline, count, outline, plain, shapes
 from lantern_proxy.archive.vectors import TokenVectors, embedding_model
-from lantern_proxy.turn import Altered, Filed, Passage
+from lantern_proxy.turn import Filed, Head, Passage
 
 if TYPE_CHECKING:
     from lantern_proxy.archive.vectors import Vector
@@ -114,16 +114,11 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
         """Everything the session ever held, side calls and abandoned branches included, in order of position."""
         return [to_filed(row) for row in self._rows(_MESSAGES, (self.tenant, name(session)))]
 
-    def head(self, session: str) -> tuple[str, ...]:
-        """Keys of what the session shows now, in order."""
-        rows = self._rows("SELECT keys FROM heads WHERE tenant = ? AND session = ?", (self.tenant, name(session)))
-        return unlines(rows[0][0]) if rows else ()
-
-    def altered(self, session: str) -> Altered | None:
-        """Messages of the head that the client shows otherwise than they were filed: key -> fingerprints of the items
-        as shown. None: not known."""
-        rows = self._rows("SELECT altered FROM heads WHERE tenant = ? AND session = ?", (self.tenant, name(session)))
-        return to_altered(rows[0][0]) if rows else None
+    def head(self, session: str) -> Head:
+        """What the client shows of the session now."""
+        given = (self.tenant, name(session))
+        rows = self._rows(f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?", given)
+        return to_head(rows[0]) if rows else Head()
 
     def ids(self, session: str) -> list[str]:
         """Ids that the upstream minted, and other names of the session, sorted."""
@@ -325,11 +320,8 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
     def export(self) -> Iterator[dict[str, Any]]:
         """All rows, by session: {"type": "session" | "message" | "passage" | "edit" | ...}, JSON-able."""
         for session in sorted(self.sessions(limit=-1), key=lambda s: s.created_at):
-            altered = self.altered(session.id)
-            yield {
-                "type": "session", **asdict(session), "head": self.head(session.id), "ids": self.ids(session.id),
-                "altered": None if altered is None else plain_altered(altered),
-            }  # fmt: skip
+            head = plain_head(self.head(session.id))
+            yield {"type": "session", **asdict(session), **head, "ids": self.ids(session.id)}
             for filed in self.messages(session.id):
                 yield {"type": "message", "session": session.id, **_plain(filed)}
             for unit in ("passage", "turn"):

@@ -14,7 +14,7 @@ from typing import Any
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.file import ArchiveError
-from lantern_proxy.archive.rows import Record, RequestRow, SessionRow, altered_of, name
+from lantern_proxy.archive.rows import Record, RequestRow, SessionRow, head_of, name
 from lantern_proxy.turn import Block, Filed, Item, Message, Passage, PassedOver, Placed, Restored, fingerprint
 
 _TYPES = ("session", "message", "passage", "edit", "request", "block")
@@ -75,7 +75,7 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
         return Record(tenant=tenant, project=session.project, session=session, request=request, **more)
 
     archive.write(
-        [record(None, head=row["head"], altered=row["altered"], ids=row["ids"])]
+        [record(None, head=row["head"], ids=row["ids"])]
         + [record(None, messages=group) for group in _groups(held["message"])]
         + [record(None, passages=group) for group in _groups(passages)]
     )
@@ -160,12 +160,9 @@ def _of(kind: Any, row: Row, **more: Any) -> Any:
 
 
 def _session(row: Row) -> Row:
-    altered = row.get("altered")
     _of(SessionRow, row)
-    return {
-        **row, "head": tuple(row["head"]), "ids": tuple(row.get("ids", ())), "tools": tuple(row["tools"]),
-        "altered": None if altered is None else altered_of(altered),
-    }  # fmt: skip
+    ids, tools = tuple(row.get("ids", ())), tuple(row["tools"])
+    return {**row, "head": head_of(row), "ids": ids, "tools": tools}
 
 
 def _message(row: Row) -> Filed:

@@ -18,10 +18,10 @@ from lantern_proxy.history.same import chain_after, chain_hashes, chain_on, chan
 from lantern_proxy.turn import (
     BLANK,
     SYSTEM,
-    Altered,
     Answer,
     Api,
     Filed,
+    Head,
     Item,
     Message,
     Request,
@@ -312,9 +312,13 @@ def advance(
     return after, tuple(filed)
 
 
-def altered_in(head: Iterable[Entry]) -> Altered:
-    """How those messages of a head read that their client shows otherwise than they were filed."""
-    return {e.key: tuple([i.print for i in e.message.items]) for e in head if e.altered}
+def head_of(session: Session) -> Head:
+    """What has to be kept of the session beside its messages; nothing of a side call."""
+    if session.side:
+        return Head()
+    altered = {e.key: tuple([i.print for i in e.message.items]) for e in session.head if e.altered}
+    abandoned = tuple(sorted(session.abandoned))
+    return Head(keys=keys_of(session.head), altered=altered, abandoned=abandoned, lost=session.lost)
 
 
 _key = attrgetter("key")

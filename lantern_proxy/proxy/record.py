@@ -10,7 +10,7 @@ from lantern_proxy.compaction.place import is_spoken
 from lantern_proxy.config import Config
 from lantern_proxy.config.safety import PrivacyConfig
 from lantern_proxy.follow import Step
-from lantern_proxy.history import Session, altered_in, keys_of
+from lantern_proxy.history import Session, head_of
 from lantern_proxy.proxy.exchange import Exchange
 from lantern_proxy.record import asked, session_row, unkept_row
 from lantern_proxy.redact import Cleaner
@@ -62,7 +62,7 @@ def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: P
     return Record(
         tenant=exchange.tenant, project=exchange.project, session=session_row(session, privacy.said), messages=messages,
         request=_request_row(exchange, answered.status, answered.error, privacy),
-        head=() if session.side else keys_of(session.head), altered=altered_in(session.head),
+        head=head_of(session),
         ids=tuple(dict.fromkeys(filter(None, named))), lost=step.verdict.gone if step.verdict.is_loss else (),
         uncut=_uncut(step, session, messages),
         passages=_turn(session, exchange.at, privacy) if config.restore.recipe == "lantern" else (),
