@@ -300,6 +300,31 @@ def test_a_result_that_was_cleared_before_a_restart_brings_no_second_block_after
     assert blocks[-1] == blocks[-2] == blocks[-3]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_client_took_back_is_not_put_back_after_a_restart_either(tmp_path, restarted):
+    def say(url: str, text: str) -> None:
+        messages.append({"role": "user", "content": text})
+        messages.append(ask(url, body(*messages)).json()["choices"][0]["message"])
+
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            messages = talk(url, "relay", 2)
+            say(url, "The spare valve Kuborsel is delivered on the 17th to gate Brimhalt.")
+            messages = messages[:-2]
+            say(url, "The spare valve Kuborsel is delivered on the 21st to gate Ostermoor.")
+            for n in range(4):
+                say(url, fact("cache", n))
+            if not restarted:
+                ask(url, body(*cut(messages, "To which gate is the spare valve Kuborsel delivered?")))
+        if restarted:
+            with serving(config) as url:
+                ask(url, body(*cut(messages, "To which gate is the spare valve Kuborsel delivered?")))
+    sent = dump(upstream.got[-1].data["messages"]).decode()
+    assert "Ostermoor" in sent
+    assert "Brimhalt" not in sent
+
+
 REFUSALS = [
     (400, "This model's maximum context length is 8192 tokens, context_length_exceeded"),
     (400, "prompt is too long: 210000 tokens > 200000 maximum"),
