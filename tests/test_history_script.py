@@ -204,3 +204,19 @@ def test_a_task_behind_a_script_is_no_turn_of_it(template, task, named):
         teller.turn(said, answer)
     step = lab.ask([user("\n".join([*teller.lines, task]))], headers=teller.headers)
     assert step.event not in {"turn", "branch", *LOSSES} or step.session.id != teller.session, step.link.why
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("named", ["", "one"])
+def test_a_window_of_lines_that_begins_with_an_answer_is_followed_line_by_line(template, named):
+    teller = Teller(Lab(), template, named=named)
+    for said, answer in turns("zephyr", 6):
+        teller.turn(said, answer)
+    teller.last = 5
+    first = teller.turn("and now?", "Now it is done, as you wanted it.")
+    teller.last = 7
+    same = teller.turn("what else is there to do?", "There is the export, which somebody has to start by hand.")
+    teller.last = 8
+    moved = teller.turn("who does that?", "Nobody does that.")
+    assert [step.event for step in (first, same, moved)] == ["window", "turn", "window"]
+    assert {step.session.id for step in (first, same, moved)} == {teller.session}

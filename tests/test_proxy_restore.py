@@ -450,3 +450,27 @@ def test_a_stored_response_that_was_compacted_on_its_own_is_followed_by_what_tha
     assert {head["session"] for head in heads} == {heads[0]["session"]}
     assert [len(found) for found in sent] == [0] * 8 + [1, 0]
     assert all(f"GATE-{n * 7919:05d}" in sent[8][0] for n in range(8))
+
+
+# --- a history that its client writes into the only text of every request --------------------------------------------
+
+
+def test_what_a_history_in_one_text_lost_stays_there_with_the_next_text(tmp_path):
+    answer = say(200, completion("I wrote it down, with its gate and its keeper."))
+    with Upstream(answer) as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
+        lines: list[str] = []
+
+        def turn(said: str, last: int = 0) -> dict[str, str]:
+            text = "\n".join(["Current conversation:", *lines[-last:], f"Human: {said}", "AI:"])
+            answer = ask(url, body(text), x_lantern_session="one")
+            lines.extend([f"Human: {said}", f"AI: {answer.json()['choices'][0]['message']['content']}"])
+            return told(answer)
+
+        for n in range(8):
+            turn(fact(n))
+        assert turn("Go on with the next one, please.", last=6)["event"] == "window"
+        (lost,) = blocks(upstream)
+        assert turn("And with the one behind it.", last=8)["event"] == "turn"
+        (again,) = blocks(upstream)
+    assert "GATE-07919" in lost
+    assert "GATE-07919" in again

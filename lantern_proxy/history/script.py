@@ -41,7 +41,7 @@ def lines_of(session: Session, request: Request) -> Request | None:
         return None
     head = [e for e in session.head if e.message.role not in SYSTEM]
     lines = [_line(e) for e in head]
-    if not head or head[0].produced or not all(lines):
+    if not any(not e.produced for e in head) or not all(lines):
         return None
     moved = [_moved(line, text) for line, e in zip(lines, head, strict=True) if not e.produced]
     tail = min(filter(None, moved), key=len, default="")
@@ -154,8 +154,10 @@ def _known(text: str, head: Sequence[Entry], lines: Sequence[str]) -> tuple[int,
     first = next((n for n, line in enumerate(lines) if _is_begun(text, head[n], line, is_first=n == 0)), None)
     if first is None:
         return 0, 0, 0
-    end = text.find(lines[first]) + len(lines[first])
+    start = text.find(lines[first])
+    end = start + len(lines[first])
     last, chars = first + 1, len(lines[first])
+    first -= first > 0 and head[first - 1].produced and _is_before(text, start, lines[first - 1])
     while last < len(lines):
         line = lines[last]
         at = text.find(line, end, end + _GAP_CHARS + len(line))
@@ -170,6 +172,12 @@ def _is_begun(text: str, e: Entry, line: str, *, is_first: bool) -> bool:
     if is_first and line and text.startswith(line):
         return True
     return not e.produced and len(line) >= _LEAST_LINE and bool(_SPEAKER.match(line)) and line in text
+
+
+def _is_before(text: str, end: int, line: str) -> bool:
+    """Does an answer stand right before `end`, behind a name? A window may begin with it."""
+    at = text.rfind(line, max(0, end - _GAP_CHARS - len(line)), end)
+    return at >= 0 and bool(line) and not text[at + len(line) : end].strip() and text[:at].rstrip().endswith(_SPEAKS)
 
 
 def _follows(text: str, end: int, at: int, line: str, *, produced: bool) -> bool:

@@ -18,6 +18,7 @@ from lantern_proxy.compaction.place import place, question
 from lantern_proxy.config import Config
 from lantern_proxy.follow import Step
 from lantern_proxy.history import Session
+from lantern_proxy.history.script import script_of
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
 from lantern_proxy.proxy.ledger import Key, Ledgers, entry, replay
 from lantern_proxy.proxy.writer import Writer
@@ -86,7 +87,7 @@ class Restoring:
             exchange.shown = [block.restored for block, _ in again]
             if request.delta:
                 exchange.held = [block.restored for block, _ in replay(ledger, _whole(request, step))]
-            if step.verdict.gone and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
+            if (step.verdict.gone or script_of(request)) and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
                 self._owe(key)
             if self._writer.archive is not None and (step.verdict.is_loss or step.session.lost):
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
@@ -268,6 +269,9 @@ def _remember(keys: dict[Key, None], key: Key) -> None:
 
 
 def _is_homeless(ledger: Sequence[Block], shown: Sequence[Restored]) -> bool:
-    """Is the newest loss block not in the request, since the message that it rode in is gone?"""
+    """Is the newest loss block not in the request, since the message that it rode in is gone?
+
+    A text that holds all of a history is another one with every turn.
+    """
     newest = next((block.restored for block in reversed(ledger) if block.restored.kind == "loss"), None)
     return newest is not None and all(restored is not newest for restored in shown)

@@ -66,6 +66,10 @@ CLIENTS = (
     library("langchain-summary", "LangChain", "langchain==", program(_LANGCHAIN, "summarise"), COMPACTED),
     library("langchain-clear", "LangChain", "langchain==", program(_LANGCHAIN, "clear"), CLEARED),
     library("langchain-trim", "LangChain", "langchain==", program(_LANGCHAIN, "trim"), WINDOW, compactions=3),
+    Client(
+        name="langchain-classic", family="LangChain", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        pip=("langchain-classic==1.0.8", "langchain-openai==1.7.3"), drive=program("langchain_memory.py"),
+    ),
     library(
         "openai-agents", "OpenAI Agents", "openai-agents", program("openai_agents.py"), COMPACTED, protocol="responses"
     ),
