@@ -10,7 +10,7 @@ import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,10 @@ from hypothesis import strategies as st
 from sqlite_utils import utils
 
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow, TenantArchive
-from lantern_proxy.archive.prune import prune
+from lantern_proxy.archive.prune import ROWS, prune_dry
+from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.tenant import _HOLDERS
+from lantern_proxy.config import PrivacyConfig
 from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
 
 sqlite3: Any = utils.__dict__[
@@ -914,6 +916,50 @@ def test_a_full_text_index_that_disagrees_is_found_and_made_anew(archive: Archiv
     assert [f for f in archive.check() if not f.ok] == []
 
 
+def transactions(archive: Archive, work: Callable[[], object]) -> list[int]:
+    """How many rows each transaction of `work` changes, and how often the full-text index is made anew in one go."""
+    seen: list[int] = []
+    with archive.writing() as db:
+        changed = db.conn.total_changes
+
+    def told(sql: str) -> None:
+        nonlocal changed
+        assert "optimize" not in sql
+        if sql == "COMMIT":
+            seen.append(db.conn.total_changes - changed)
+        changed = db.conn.total_changes if sql.startswith(("BEGIN", "COMMIT")) else changed
+
+    db.conn.set_trace_callback(told)
+    work()
+    db.conn.set_trace_callback(None)
+    return [rows for rows in seen if rows]
+
+
+def test_a_prune_lets_others_write_in_between(archive: Archive) -> None:
+    archive.write([record(n, session=f"s{n % 7}") for n in range(5 * ROWS)])
+    seen = transactions(archive, lambda: archive.of(MINE).prune(PruneRule(older_than_s=1.0), now=1e9))
+    assert len(archive.of(MINE).passages()) == 0
+    assert len(seen) > 10
+    assert max(seen) < 10 * ROWS
+
+
+def test_retention_wipes_what_it_removed_once_for_all_tenants(archive: Archive) -> None:
+    archive.write([record(n, f"xylophone{n}", tenant=f"t{n}", session=f"s{n}") for n in range(10)])
+    seen = transactions(archive, lambda: retain(archive, PrivacyConfig(keep_days=1), now=1e9))
+    assert archive.tenants() == []
+    assert len(seen) < 10 * 4 + 10
+    archive.close()
+    assert b"xylophone" not in archive.path.read_bytes()
+
+
+def test_a_prune_that_was_killed_is_wiped_by_the_next_retention(archive: Archive) -> None:
+    archive.write([record(0, "the passphrase is xylophone42"), record(1, "something else", session="s2")])
+    archive.of(MINE).prune(PruneRule(session="s1"), now=0.0, wiped=False)
+    retain(archive, PrivacyConfig(), now=1e9)
+    archive.close()
+    assert b"xylophone42" not in archive.path.read_bytes()
+
+
 def test_what_it_takes_to_prune_grows_with_what_there_is_and_not_with_its_square(tmp_path):
     steps = []
     for sessions in (20, 80):
@@ -921,7 +967,7 @@ def test_what_it_takes_to_prune_grows_with_what_there_is_and_not_with_its_square
             archive.write([record(n, session=f"s{s}") for s in range(sessions) for n in range(20)])
             with archive.writing() as db:
                 db.conn.set_progress_handler(partial(steps.append, sessions), 1_000)
-                told = prune(db, MINE, PruneRule(older_than_s=90.0), now=200.0, dry_run=True, vectors=False)
+                told = prune_dry(db, MINE, PruneRule(older_than_s=90.0), now=200.0)
                 db.conn.set_progress_handler(None, 0)
             assert (told.passages, told.messages, told.sessions) == (10 * sessions, 10 * sessions, 0)
     assert steps.count(80) < 8 * steps.count(20)

@@ -61,7 +61,7 @@ WHOLE = {
     "WHERE s.tenant = messages.tenant AND s.id = messages.session) END AS at "
     "FROM messages ORDER BY at LIMIT 1 OFFSET ?",
     # vectors of passages that were chosen with their tenant bound, by number; and those that no passage is left of
-    "SELECT passage_id FROM vectors WHERE passage_id NOT IN (SELECT id FROM passages)",
+    "_ORPHANS",
     "SELECT passage_id, embedding FROM vectors WHERE passage_id IN (SELECT value FROM json_each(?))",
     "UPDATE vectors SET embedding = ? WHERE passage_id = ?",
     "DELETE FROM vectors WHERE passage_id = ?",
@@ -220,6 +220,10 @@ def _remove(archive: Archive, mine) -> None:
     for rule in (ForgetRule(match="text 1"), ForgetRule(session="s1"), ForgetRule(project="p"), ForgetRule()):
         archive.verify(archive.forget(MINE, rule, now=1.0))
         archive.write([record(1, "text 1")])
+    archive.write([record(30, "pruned at last", session="s30")])
+    rows = [(tenant, "s30", id_, np.ones(4, np.float32)) for tenant, id_, _ in archive.unembedded(50)]
+    archive.add_vectors("m", 4, rows)
+    mine.prune(PruneRule(older_than_s=1.0), now=1e12)
 
 
 def tenanted(archive: Archive) -> set[str]:

@@ -135,8 +135,10 @@ def _prune(config: Config, archive: Archive, body: Body) -> Any:
     )
     named, dry_run = _get(body, "tenant", str, ""), _get(body, "dry_run", bool, True)
     tenants = [named] if named else [tenant.id for tenant in archive.tenants()]
-    reports = (archive.of(tenant).prune(rule, now=time.time(), dry_run=dry_run) for tenant in tenants)
-    return asdict(sum(reports, PruneReport()))
+    now = time.time()
+    total = sum((archive.of(t).prune(rule, now=now, dry_run=dry_run, wiped=False) for t in tenants), PruneReport())
+    archive.wipe()
+    return asdict(total)
 
 
 def _forget(config: Config, archive: Archive, body: Body) -> Any:

@@ -43,7 +43,7 @@ from lantern_proxy.archive.forget import (
     present,
     without_forgotten,
 )
-from lantern_proxy.archive.prune import told_at
+from lantern_proxy.archive.prune import told_at, wipe
 from lantern_proxy.archive.record import Uncut, add_passages, add_record, left_uncut, take_cut
 from lantern_proxy.archive.rows import (
     Finding,
@@ -335,6 +335,10 @@ class Archive:
             return []
         with self._connections.reading() as db:
             return archive_vectors.pending(db, limit)
+
+    def wipe(self) -> None:
+        """Let the words of what was pruned leave the full-text index; others write in between."""
+        wipe(self._connections, vectors=self.vectors and self.model is not None)
 
     def add_vectors(
         self,

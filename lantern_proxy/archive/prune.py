@@ -1,16 +1,34 @@
-"""Remove from one tenant's archive what a rule names. A dry run does it all, then takes it back: same numbers."""
+"""Remove from one tenant's archive what a rule names. A dry run does it all, then takes it back: same numbers.
+
+Others write meanwhile: what goes, goes in short transactions, each with a pause behind it.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlite_utils.db import Database
 
+from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import PINNED
-from lantern_proxy.archive.rows import PruneReport, PruneRule, name
+from lantern_proxy.archive.rows import PruneReport, PruneRule, dumps, name
 
+ROWS = 200
+"""Most rows that one transaction removes: about 20 ms, or what one session has."""
+_PAGES = 100
+"""Of the full-text index, merged in one transaction; and of the file, given back in one: 10 ms."""
+_LONGEST_PAUSE_S = 0.1
 _SIZE = "length(CAST(text AS BLOB))"
 # Not `NOT IN (...)`: of two columns SQLite then looks through all of the list for each row, in search of a NULL.
 _NO_PASSAGE = """(session, key) IN (SELECT m.session, m.key FROM messages m WHERE m.tenant = ?
     EXCEPT SELECT p.session, p.message FROM passages p WHERE p.tenant = ?)"""
 _NOTHING_LEFT = """NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant = sessions.tenant AND m.session = sessions.id)
     AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.tenant = sessions.tenant AND p.session = sessions.id)"""
+_ORPHANS = "SELECT passage_id FROM vectors WHERE passage_id NOT IN (SELECT id FROM passages)"
+"""Of passages that went when vectors could not be reached."""
+_UNWIPED = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'unwiped', hex(randomblob(8)))"
+_IS_UNWIPED = "SELECT value FROM settings WHERE tenant = '' AND name = 'unwiped'"
+_WIPED = "DELETE FROM settings WHERE tenant = '' AND name = 'unwiped' AND value = ?"
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
 
 
@@ -21,50 +39,117 @@ def told_at(table: str) -> str:
     return f"CASE WHEN {table}.created_at > 0 THEN {table}.created_at ELSE ({session}) END"
 
 
-def prune(db: Database, tenant: str, rule: PruneRule, *, now: float, dry_run: bool, vectors: bool) -> PruneReport:
-    """Apply `rule`, which must not be empty, inside the caller's transaction. vectors: whether there are any to remove.
+def prune(connections: Connections, tenant: str, rule: PruneRule, *, now: float, vectors: bool) -> PruneReport:
+    """Apply `rule`, which must not be empty. vectors: whether there are any to remove.
 
-    What goes is overwritten in the file, and the words of it leave the full-text index: the latter rewrites that index.
+    What goes is overwritten in the file; the words of it are in the full-text index until wipe().
     """
-    if dry_run:
-        db.execute("SAVEPOINT prune")
-        report = _remove(db, tenant, rule, now, vectors=False)
-        db.execute("ROLLBACK TO prune")
-        db.execute("RELEASE prune")
-        return report
-    db.execute("PRAGMA secure_delete = ON")  # no savepoint here: removing a vector in one takes seven times as long
+    total = PruneReport()
+    for table, size, where, values, left in _parts(tenant, rule, now):
+        with connections.reading() as db:
+            sql = f"SELECT {table}.rowid FROM {table} WHERE {where}{left}"
+            found = [row[0] for row in db.execute(sql, [*values, *(tenant for _ in range(left.count("?")))])]
+        for at in range(0, len(found), ROWS):
+            some = dumps(found[at : at + ROWS])
+            chosen, with_rows = f"{where} AND {table}.rowid IN (SELECT value FROM json_each(?))", [*values, some]
+            with briefly(connections) as db:
+                if table == "passages" and vectors:
+                    _remove_vectors(db, chosen, with_rows)
+                total += _removed(table, *_delete(db, table, size, chosen, with_rows))
+                db.execute(_UNWIPED)
+    return total
+
+
+def prune_dry(db: Database, tenant: str, rule: PruneRule, *, now: float) -> PruneReport:
+    """What `rule` would remove, inside the caller's transaction."""
+    db.execute("SAVEPOINT prune")
+    total = PruneReport()
+    for table, size, where, values, left in _parts(tenant, rule, now):
+        all_values = [*values, *(tenant for _ in range(left.count("?")))]
+        total += _removed(table, *_delete(db, table, size, where + left, all_values))
+    db.execute("ROLLBACK TO prune")
+    db.execute("RELEASE prune")
+    return total
+
+
+def wipe(connections: Connections, *, vectors: bool) -> None:
+    """Let the words of what was pruned leave the full-text index, and what is empty leave the file.
+
+    FTS5's `optimize`, in steps: a first merge with a negative number begins it, the others go on.
+    """
+    with connections.reading() as db:
+        unwiped = db.execute(_IS_UNWIPED).fetchone()
+        if not unwiped:
+            return
+    if vectors:
+        with briefly(connections) as db:
+            orphans = db.execute(_ORPHANS).fetchall()
+            db.conn.executemany("DELETE FROM vectors WHERE passage_id = ?", orphans)
+    _again(connections, lambda db, n: _merge(db, _PAGES if n else -_PAGES))
+    _again(connections, _shrink)
+    with briefly(connections) as db:
+        db.execute(_WIPED, unwiped)  # unless more was pruned meanwhile
+
+
+def _merge(db: Database, pages: int) -> bool:
+    before = db.conn.total_changes
+    db.execute("INSERT INTO passages_fts (passages_fts, rank) VALUES ('merge', ?)", [pages])
+    return db.conn.total_changes - before >= 2
+
+
+def _shrink(db: Database, _: int) -> bool:
+    db.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+    return bool(db.execute("PRAGMA freelist_count").fetchone()[0])
+
+
+def _again(connections: Connections, step: Callable[[Database, int], bool]) -> None:
+    """Each step in a transaction of its own, until one says that it was the last."""
+    n, more = 0, True
+    while more:
+        with briefly(connections) as db:
+            more = step(db, n)
+        n += 1
+
+
+@contextmanager
+def briefly(connections: Connections) -> Iterator[Database]:
+    """One transaction that overwrites what it removes, and behind it as long a pause, in which others write."""
+    began = time.monotonic()
     try:
-        report = _remove(db, tenant, rule, now, vectors=vectors)
-        if report.passages:
-            db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('optimize')")
-        db.execute("PRAGMA incremental_vacuum").fetchall()
-    finally:
-        db.execute("PRAGMA secure_delete = OFF")
-    return report
+        with connections.writing() as db:
+            db.execute("PRAGMA secure_delete = ON")
+            yield db
+    finally:  # not before the commit, at which FTS5 writes, and removes what it has merged
+        with connections.writing() as db:
+            db.execute("PRAGMA secure_delete = OFF")
+    time.sleep(min(_LONGEST_PAUSE_S, time.monotonic() - began))
 
 
-def _remove(db: Database, tenant: str, rule: PruneRule, now: float, *, vectors: bool) -> PruneReport:
+def _parts(tenant: str, rule: PruneRule, now: float) -> Iterator[tuple[str, str, str, Sequence[float | str], str]]:
+    """(table, SQL of a row's bytes, condition, its values, more of the condition) of what goes, in its order.
+
+    more: what need not be asked again when the rows are known; its values are the tenant
+    """
     cutoff = None if rule.older_than_s is None else now - rule.older_than_s
     session = None if rule.session is None else name(rule.session)
     where, values = _where(
         tenant, (f"{told_at('passages')} <", cutoff), ("confidence <", rule.below_confidence), ("session =", session)
     )
-    where = f"{where} AND NOT {PINNED}"
-    if vectors:
-        _remove_vectors(db, where, values)
-    passages, size = _delete(db, "passages", _SIZE, where, values)
+    yield "passages", _SIZE, f"{where} AND NOT {PINNED}", values, ""
     if rule.below_confidence is not None:
-        return PruneReport(passages=passages, bytes=size)
+        return
     where, values = _where(tenant, (f"{told_at('messages')} <", cutoff), ("session =", session))
-    messages, message_size = _delete(
-        db, "messages", f"{_SIZE} + length(CAST(raw AS BLOB))", f"{where} AND {_NO_PASSAGE}", [*values, tenant, tenant]
-    )
+    size = f"{_SIZE} + length(CAST(raw AS BLOB))"
+    yield "messages", size, where, values, f" AND {_NO_PASSAGE}"
     if cutoff is not None:
         where, values = _where(tenant, ("at <", cutoff), ("session =", session))
-        _delete(db, "requests", "0", f"{where} AND {_NO_BLOCK}", values)
+        yield "requests", "0", where, values, f" AND {_NO_BLOCK}"
     where, values = _where(tenant, ("last_seen_at <", cutoff), ("id =", session))
-    sessions, _ = _delete(db, "sessions", "0", f"{where} AND {_NOTHING_LEFT}", values)
-    return PruneReport(passages=passages, messages=messages, sessions=sessions, bytes=size + message_size)
+    yield "sessions", "0", f"{where} AND {_NOTHING_LEFT}", values, ""
+
+
+def _removed(table: str, count: int, size_bytes: int) -> PruneReport:
+    return PruneReport(**{table: count}, bytes=size_bytes) if table != "requests" else PruneReport()
 
 
 def _where(tenant: str, *conditions: tuple[str, float | str | None]) -> tuple[str, list[float | str]]:
@@ -72,7 +157,7 @@ def _where(tenant: str, *conditions: tuple[str, float | str | None]) -> tuple[st
     return "tenant = ?" + "".join(f" AND {column} ?" for column, _ in held), [tenant, *(value for _, value in held)]
 
 
-def _delete(db: Database, table: str, size: str, where: str, values: list[float | str]) -> tuple[int, int]:
+def _delete(db: Database, table: str, size: str, where: str, values: Sequence[float | str]) -> tuple[int, int]:
     """Delete rows; how many they were, and the bytes of them."""
     count, size_bytes = db.execute(
         f"SELECT count(*), ifnull(sum({size}), 0) FROM {table} WHERE {where}", values
@@ -81,8 +166,6 @@ def _delete(db: Database, table: str, size: str, where: str, values: list[float 
     return count, size_bytes
 
 
-def _remove_vectors(db: Database, where: str, values: list[float | str]) -> None:
-    """The vectors of the passages that go, and those whose passage went when vectors could not be reached."""
+def _remove_vectors(db: Database, where: str, values: Sequence[float | str]) -> None:
     gone = db.execute(f"SELECT id FROM passages WHERE {where} AND embedded = 1", values).fetchall()
-    orphans = db.execute("SELECT passage_id FROM vectors WHERE passage_id NOT IN (SELECT id FROM passages)").fetchall()
-    db.conn.executemany("DELETE FROM vectors WHERE passage_id = ?", sorted({*gone, *orphans}))
+    db.conn.executemany("DELETE FROM vectors WHERE passage_id = ?", gone)

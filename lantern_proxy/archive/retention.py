@@ -38,7 +38,9 @@ def retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
         removed = _older(archive, cutoff, now) if cutoff is not None else PruneReport()
         if removed == PruneReport():
             break
+        archive.wipe()
         total += removed
+    archive.wipe()
     return total
 
 
@@ -55,4 +57,4 @@ def _older(archive: Archive, cutoff: float, now: float) -> PruneReport:
 def _older_of(archive: Archive, tenant: str, cutoff: float, now: float) -> PruneReport:
     mine = archive.of(tenant)
     mine.drop_blocks(cutoff)
-    return mine.prune(PruneRule(older_than_s=max(0.0, now - cutoff)), now=now)
+    return mine.prune(PruneRule(older_than_s=max(0.0, now - cutoff)), now=now, wiped=False)

@@ -13,7 +13,7 @@ from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of
 from lantern_proxy.archive.forget import count_up
 from lantern_proxy.archive.ledger import Ledger
 from lantern_proxy.archive.overview import Summaries
-from lantern_proxy.archive.prune import prune, told_at
+from lantern_proxy.archive.prune import prune, prune_dry, told_at, wipe
 from lantern_proxy.archive.reads import given, json_ids
 from lantern_proxy.archive.rows import (
     HEAD,
@@ -299,22 +299,27 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
             finally:
                 db.execute("PRAGMA secure_delete = OFF")
 
-    def prune(self, rule: PruneRule, *, now: float, dry_run: bool = False) -> PruneReport:
+    def prune(self, rule: PruneRule, *, now: float, dry_run: bool = False, wiped: bool = True) -> PruneReport:
         """Remove what `rule` names; a dry run reports the same and removes nothing.
 
         By age: also older messages that no passage is left of, and sessions not seen since in which nothing is left.
         By session alone: the session with all that belongs to it. By confidence: passages only, messages stay.
+        wiped: let the words of it leave the full-text index, too; else call Archive.wipe() when all is removed
         """
         if rule == PruneRule():
             raise ArchiveError(
                 "prune rule is empty and would remove everything; give an age, a confidence or a session"
             )
-        with self._connections.writing() as db:
-            report = prune(
-                db, self.tenant, rule, now=now, dry_run=dry_run, vectors=self._vectors and bool(embedding_model(db))
-            )
-        if report.passages and not dry_run:
+        if dry_run:
+            with self._connections.writing() as db:
+                return prune_dry(db, self.tenant, rule, now=now)
+        with self._connections.reading() as db:
+            vectors = self._vectors and bool(embedding_model(db))
+        report = prune(self._connections, self.tenant, rule, now=now, vectors=vectors)
+        if report.passages:
             drop_snapshots_of(self._connections.path, self.tenant)
+        if wiped:
+            wipe(self._connections, vectors=vectors)
         return report
 
     def export(self) -> Iterator[dict[str, Any]]:

@@ -195,11 +195,12 @@ def prune(
         if not dry_run and not yes:
             _confirm(archive.path, owners, rule, now)
         for owner in owners:
-            report = owner.prune(rule, now=now, dry_run=dry_run)
+            report = owner.prune(rule, now=now, dry_run=dry_run, wiped=False)
             if settings.as_json:
                 settings.tell({"tenant": owner.tenant, "dry_run": dry_run, **plain(report)})
             else:
                 click.echo(f"{owner.tenant}: {'would remove' if dry_run else 'removed'} {_amount(report)}")
+        archive.wipe()
 
 
 def _retain(settings: Settings, *, yes: bool) -> None:
