@@ -555,23 +555,21 @@ def test_texts_from_one_template_are_looked_for_once(monkeypatch):
     looked_for = []
     speakers = session_side._speakers
     monkeypatch.setattr(
-        session_side, "_speakers", lambda pieces, text: looked_for.append(pieces) or speakers(pieces, text)
+        session_side, "_speakers", lambda pieces, *rest: looked_for.append(pieces) or speakers(pieces, *rest)
     )
     assert not session_side.is_pasted({f"{template} Ticket {n}": "user" for n in range(50)}, [f"{template} And this?"])
-    assert [len(pieces) for found in looked_for for pieces in found.values()] == [1]
+    assert [len(some) for found in looked_for for voices in found.values() for some in voices.values()] == [1]
 
 
 def test_speakers_are_those_of_whom_something_stands_in_no_text_of_another():
     words = ["amber birch cedar drift ember flint", "birch cedar drift ember flint", "cedar drift ember flint grove"]
     for whos in itertools.product(("user", "assistant", "tool"), repeat=3):
         said = list(zip(words, whos, strict=True))
-        pieces: dict[str, list[tuple[str, str]]] = {}
-        for piece, who in said:
-            pieces.setdefault(piece[:20], []).append((piece, who))
+        pieces = session_side._by_start(said)
         for text in (*words, " ".join(words), f"{words[1]} {words[2]}", f"{words[0]} grove"):
             spans = [(at, at + len(p), who) for p, who in said for at in range(len(text)) if text.startswith(p, at)]
             apart = {w for a, b, w in spans if not any(c <= a and b <= d and w != v for c, d, v in spans)}
-            assert session_side._speakers(pieces, text) == apart
+            assert session_side._speakers(pieces, text, iter(range(1_000))) == apart
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,8 @@ from lantern_proxy.history import (
     goes_on,
     plain,
 )
+from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.turn import LOSSES, SYSTEM, Event, Item, Message, Request
-
-_RUN_CHARS, _RUN_STEP = SUMMARY_CHARS, 30
-"""A run of a text: any stretch that is as long as both together holds one from end to end."""
-_RUNS_CHARS, _SIDE_ANSWERS = 2_000, 4
-"""Of how much of an answer, and of how many, runs are looked for."""
 
 _CANDIDATES = 400
 """New texts that may be a summary, the first and the last: a client that shortens a history sends few."""
@@ -163,7 +159,7 @@ def _summary_at(seen: Seen) -> int | None:
             return seen.new[b].at
     if seen.pairs and seen.is_rewritten:
         return None
-    found = next((seen.new[b].at for b in early if _holds_run(seen, plain(seen.new[b].item.text))), None)
+    found = next((seen.new[b].at for b in early if _holds_run(seen, whole_of(plain(seen.new[b].item.text)))), None)
     if found is None:
         found = _marked(seen, early)
     if found is None:
@@ -187,27 +183,20 @@ def _was_generated(seen: Seen, seat: Seat, *, before: str, in_answer: bool) -> b
     in_answer: an answer of the conversation itself counts too, as part of a longer text or in another role
     """
     text = plain(seat.item.text)
+    whole = whole_of(text)
     return any(
-        produced in text and produced not in before
-        for produced, who in seen.said
-        if len(produced) >= SUMMARY_CHARS
-        and (who == "side" or (in_answer and (text != produced or who != seat.item.role)))
+        produced in whole and produced not in before
+        for produced, who in (seen.told if in_answer else seen.told_aside)
+        if who == "side" or text != produced or who != seat.item.role
     )
 
 
-def _holds_run(seen: Seen, text: str) -> bool:
+def _holds_run(seen: Seen, text: str | Whole) -> bool:
     """Does a stretch of a late side call's answer stand in `text`, though its client wrote into it or left tags out?
 
     One that people of the session or its model said before is a quotation.
     """
-    answers = [produced for produced, who in seen.said if who == "side"][-_SIDE_ANSWERS:]
-    runs = (
-        produced[at : at + _RUN_CHARS]
-        for produced in answers
-        for at in range(0, min(len(produced), _RUNS_CHARS) - _RUN_CHARS + 1, _RUN_STEP)
-    )
-    others = [produced for produced, who in seen.said if who != "side"]
-    return any(run in text and not any(run in other for other in others) for run in runs)
+    return any(run in text and run not in seen.said_aloud for run in seen.runs)
 
 
 def _is_put_in_front(seen: Seen, a: int, b: int) -> bool:
@@ -245,14 +234,15 @@ def _summary_in_system(seen: Seen) -> int | None:
     session, messages = seen.session, seen.request.messages
     known = {print for print, _ in session.system_keys}
     systems = [at for at, m in enumerate(messages) if m.role in SYSTEM]
-    before = "\n".join(plain(e.message.text) for e in session.head if e.message.role in SYSTEM)
+    before = whole_of("\n".join(plain(e.message.text) for e in session.head if e.message.role in SYSTEM))
     for at in systems:
         if messages[at].print in known:
             continue
         text = plain(messages[at].text)
-        if any(len(said) >= SUMMARY_CHARS and said in text and said not in before for said, _ in seen.said):
+        whole = whole_of(text)
+        if any(said in whole and said not in before for said, _ in seen.told):
             return at
-        if _holds_run(seen, text) and not _holds_run(seen, before):
+        if _holds_run(seen, whole) and not _holds_run(seen, before):
             return at
         if seen.pairs and seen.is_rewound:
             continue

@@ -4,10 +4,13 @@ An item of the head that finds no partner is gone; an item of the request that f
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+import sys
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise, takewhile
 from typing import NamedTuple
 
 from lantern_proxy.history import is_empty, mostly_equal, plain, shared_ends, shared_front, terms
@@ -28,11 +31,15 @@ _ELLIPSIS_CHARS, _OMITTED_MIN_CHARS = 40, 12
 """A text with an ellipsis in its middle was cut however little it lost; the ellipsis may say how much that was."""
 _MARK_CHARS, _MIN_ALIKE = 8, 8
 """By how much of its beginning and its end a text is found, and the shortest that is taken for one in another dress."""
-_COMPARED_CHARS, _PAIR_CHARS = 20_000_000, 100
+_COMPARED_CHARS, _PAIR_CHARS, _GATHER_CHARS = 20_000_000, 100, 10
 """Of texts that are compared since they begin or end alike, beyond those of one history, and what a pair costs besides.
 It takes less than a second; where thousands of texts begin with one date, the rest of them are taken for others."""
 _JUNK = 500
 """Items from which on those that come very often are not matched one by one (difflib's autojunk)."""
+_STEPS = 200
+"""So often at most an item is looked at to find the longest runs of equal ones, on average."""
+_WINDOW = 400
+"""How far behind the last one that was found an alike item is looked for."""
 _NO_WORD = re.compile(r"\W+")
 
 _bare: Callable[[str], str] = Memo(
@@ -53,6 +60,10 @@ class _Patience:
     @property
     def is_over(self) -> bool:
         return self._left_chars < 0
+
+    def gather(self, count: int) -> None:
+        """So many were put together to be compared."""
+        self._left_chars -= _GATHER_CHARS * count
 
     def lasts(self, a: Item, b: Item) -> bool:
         """Is there still room to compare these two? What it costs is taken off."""
@@ -119,10 +130,60 @@ def _exact(old: Sequence[Seat], new: Sequence[Seat]) -> Pairs:
     pairs = [(i, i) for i in range(start)]
     if start == len(old) or start == len(new):
         return pairs
-    matcher = SequenceMatcher(None, a_prints[start:], b_prints[start:], autojunk=len(new) - start > _JUNK)
-    found = [(start + a + i, start + b + i) for a, b, size in matcher.get_matching_blocks() for i in range(size)]
+    found = [(start + a, start + b) for a, b in _matches(a_prints[start:], b_prints[start:])]
     in_place = [(i, i) for i in range(start, min(len(old), len(new))) if a_prints[i] == b_prints[i]]
     return pairs + (in_place if len(in_place) >= len(found) else found)  # "2 minutes ago: go on" may be another by now
+
+
+def _matches(a: Sequence[bytes], b: Sequence[bytes]) -> Pairs:
+    """Those that difflib pairs: the longest run of equal ones, and so on in front of it and behind it. Where that would
+    take long, those of the rest that come once in both."""
+    found, is_rising = _of_once(a, b)
+    if is_rising:
+        return found
+    found = []
+    is_long = len(b) > _JUNK
+    matcher = SequenceMatcher(None, a, b, autojunk=is_long)
+    times, most = Counter(b), len(b) // 100 + 1 if is_long else len(b)
+    steps = [0, *accumulate(1 + times[each] * (times[each] <= most) for each in a)]
+    left, ranges = _STEPS * (len(a) + len(b)), [(0, len(a), 0, len(b))]
+    while ranges:
+        a_start, a_stop, b_start, b_stop = ranges.pop()
+        left -= steps[a_stop] - steps[a_start]
+        if left < 0:
+            once, _ = _of_once(a[a_start:a_stop], b[b_start:b_stop])
+            found += [(a_start + i, b_start + j) for i, j in _rising(once)]
+            continue
+        i, j, size = matcher.find_longest_match(a_start, a_stop, b_start, b_stop)
+        found += [(i + n, j + n) for n in range(size)]
+        if size and a_start < i and b_start < j:
+            ranges.append((a_start, i, b_start, j))
+        if size and i + size < a_stop and j + size < b_stop:
+            ranges.append((i + size, a_stop, j + size, b_stop))
+    return sorted(found)
+
+
+def _of_once(a: Sequence[bytes], b: Sequence[bytes]) -> tuple[Pairs, bool]:
+    """Those that come once in both; and do these rise, with no others in common?"""
+    counts_a, counts_b = Counter(a), Counter(b)
+    places = {each: j for j, each in enumerate(b)}
+    common = [(i, each) for i, each in enumerate(a) if each in places]
+    found = [(i, places[each]) for i, each in common if counts_a[each] == 1 == counts_b[each]]
+    return found, len(found) == len(common) and all(j < k for (_, j), (_, k) in pairwise(found))
+
+
+def _rising(pairs: Pairs) -> Pairs:
+    """The most of them that rise in both (a longest increasing subsequence, by patience sorting)."""
+    ends, last, before = list[int](), list[int](), list[int]()
+    for n, (_, j) in enumerate(pairs):
+        at = bisect_left(ends, j)
+        ends[at : at + 1], last[at : at + 1] = [j], [n]
+        before.append(last[at - 1] if at else -1)
+    found, n = Pairs(), last[-1] if last else -1
+    while n >= 0:
+        found.append(pairs[n])
+        n = before[n]
+    return found[::-1]
 
 
 def _gaps(pairs: Pairs, old: Sequence[Seat], new: Sequence[Seat]) -> Iterator[tuple[range, range]]:
@@ -142,13 +203,14 @@ def _alike_in_gap(
             yield from in_place  # times in each of them
             return
     at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
-    marks = {a: _marks(old[a].item) for a in gap_old}
+    marked = _by_mark(old, gap_old)
+    answers = bisect_left(gap_old, answer, key=lambda a: old[a].at) + gap_old.start
     for b in gap_new:
-        own = _marks(new[b].item)
-        for a in range(at, min(gap_old.stop, at + 400)):
+        stop = min(gap_old.stop, at + _WINDOW)
+        near = _marked(marked, new[b].item, at, stop)
+        patience.gather(len(near))
+        for a in range(at, stop) if alone else sorted(near.union(range(max(at, answers), stop))):
             before, after = old[a].item, new[b].item
-            if not alone and old[a].at < answer and own.isdisjoint(marks[a]):
-                continue
             if not patience.lasts(before, after):
                 return
             if b >= pending and len(plain(after.text)) > len(plain(before.text)):
@@ -170,10 +232,14 @@ def is_alike(a: Item, b: Item) -> bool:
         return bool(set(a.ids) & set(b.ids))
     if a.kind != "text":
         return False
-    short, long = sorted((plain(a.text), plain(b.text)), key=len)
-    if len(short) >= _MIN_ALIKE and (long.startswith(short) or long.endswith(short)):
+    short, long = plain(a.text), plain(b.text)
+    if len(short) > len(long):
+        short, long = long, short
+    if len(short) < _MIN_ALIKE:
+        return False
+    if long.startswith(short) or long.endswith(short):
         return True
-    return len(short) >= _MIN_ALIKE and len(long) < 2 * len(short) and _bare(short) == _bare(long)
+    return len(long) < 2 * len(short) and _bare(short) == _bare(long)
 
 
 def _mostly_equal(a: Item, b: Item) -> bool:
@@ -198,20 +264,32 @@ def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int)
         if a in matched or patience.is_over:
             continue
         item = old[a].item
-        near = sorted({b for mark in _marks(item) for b in marked.get(mark, ()) if b not in taken})
-        match = next((b for b in near if patience.lasts(item, new[b].item) and is_alike(item, new[b].item)), None)
+        near = _marked(marked, item) - taken
+        patience.gather(len(near))
+        lasting = (b for b in sorted(near) if patience.lasts(item, new[b].item))
+        match = next((b for b in lasting if is_alike(item, new[b].item)), None)
         if match is not None:
             found.append((a, match))
             taken.add(match)
     return found
 
 
-def _by_mark(new: Sequence[Seat], fresh: Sequence[int]) -> dict[str, list[int]]:
+def _by_mark(of: Sequence[Seat], some: Iterable[int]) -> dict[str, list[int]]:
+    """Marks of some of the seats -> those that have them, in order."""
     marked: dict[str, list[int]] = {}
-    for b in fresh:
-        for mark in _marks(new[b].item):
-            marked.setdefault(mark, []).append(b)
+    for at in some:
+        for mark in _marks(of[at].item):
+            marked.setdefault(mark, []).append(at)
     return marked
+
+
+def _marked(marked: Mapping[str, Sequence[int]], i: Item, start: int = 0, stop: int = sys.maxsize) -> set[int]:
+    """The seats from `start` on that have a mark of an item, those that may be alike among them."""
+    found = set[int]()
+    for mark in _marks(i):
+        places = marked.get(mark, ())
+        found.update(places[bisect_left(places, start) : bisect_left(places, stop)])
+    return found
 
 
 def _marks(i: Item) -> Set[str]:
@@ -219,7 +297,15 @@ def _marks(i: Item) -> Set[str]:
     if i.kind != "text":
         return {*i.ids}
     text = plain(i.text)
-    return {*i.ids, f"front {text[:_MARK_CHARS]}", f"back {text[-_MARK_CHARS:]}", f"bare {_bare(text)[:_MARK_CHARS]}"}
+    return {*i.ids, f"front {text[:_MARK_CHARS]}", f"back {text[-_MARK_CHARS:]}", f"bare {_bare(text)}"}
+
+
+def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:
+    """Is one of them alike to one of the others?"""
+    of, sought = [Seat(0, i) for i in some], [Seat(0, i) for i in others]
+    marked, patience = _by_mark(of, range(len(of))), _Patience(of, sought)
+    near = ((of[at].item, i) for _, i in sought for at in _marked(marked, i))
+    return any(is_alike(a, b) for a, b in takewhile(lambda pair: patience.lasts(*pair), near))
 
 
 def is_cleared(old: Item, new: Item) -> bool:

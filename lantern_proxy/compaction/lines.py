@@ -5,19 +5,19 @@ first one began. What stood behind the last text may be left out there.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from lantern_proxy.analyze.spoken import STAMP
 from lantern_proxy.history import plain
+from lantern_proxy.history.whole import Whole
 
 _LEAST_CHARS = 8
 """What is shorter may stand anywhere."""
 _NAME_CHARS = 40
 """Between two lines of a text that is written into another stands who speaks, or nothing."""
-_PLACES, _MORE_LINES = 100, 20_000
-"""At so many places at most the first line is looked for; and how many lines may be found in vain behind it, beyond
-those of the text itself."""
+_PLACES, _LINE_CHARS = 100, 64
+"""At so many places at most the first line is looked for; and what a line costs that is found behind it in vain."""
 
 _TIMED = re.compile(rf"(?:\A|^[^\w\n]{{0,8}}\w[^\n:>\]]{{0,30}}[:>\]])[ \t]{{0,8}}{STAMP}", re.M)
 
@@ -27,7 +27,7 @@ def untimed(text: str) -> str:
     return _TIMED.sub("\n", text)
 
 
-def stands_in(whole: str, text: str, *, notes: bool) -> bool:
+def stands_in(whole: Whole, text: str, *, notes: bool) -> bool:
     """Does `text` stand in `whole`, in one piece or line by line, with no more than names in between?
 
     notes: its client may have taken back what it had put behind its first lines
@@ -35,14 +35,11 @@ def stands_in(whole: str, text: str, *, notes: bool) -> bool:
     if plain(text) in whole:
         return True
     lines = _lines(text)
-    left = len(lines) + _MORE_LINES
-    for at in islice(_found(whole, lines[0]), _PLACES) if lines else ():
-        count, end = _run(whole, lines, at)
+    for at in islice(whole.places(lines[0]), _PLACES) if lines else ():
+        count, end = _run(whole.text, lines, at)
         if end - at >= _LEAST_CHARS and (notes or count == len(lines)):
             return True
-        left -= count
-        if left < 0:
-            break
+        whole.spend(_LINE_CHARS * count)
     return False
 
 
@@ -58,14 +55,6 @@ def is_made_of(whole: str, texts: Iterable[str]) -> bool:
 
 def _lines(text: str) -> list[str]:
     return [line for line in map(plain, text.splitlines()) if line]
-
-
-def _found(whole: str, line: str) -> Iterator[int]:
-    """Each place at which `line` stands in `whole`."""
-    at = whole.find(line)
-    while at >= 0:
-        yield at
-        at = whole.find(line, at + 1)
 
 
 def _run(whole: str, lines: Sequence[str], at: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from lantern_proxy.compaction.align import (
     PLACEHOLDER_CHARS,
     Seat,
     align,
-    is_alike,
+    alike_among,
     is_cleared,
     is_cut,
     is_placeholder,
@@ -18,6 +18,7 @@ from lantern_proxy.compaction.align import (
 from lantern_proxy.compaction.lines import is_made_of, stands_in, untimed
 from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, chains, mostly_equal, place_key, plain, terms
 from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import Event, Item, Request
 
 _MIN_TERMS, _MIN_SHARE = 6, 1 / 3
@@ -26,6 +27,10 @@ LOST_TEXTS, _LOST_CHARS = 400, 400
 """Of how many gone items, and of how much of each, the terms are taken."""
 _CLEARED_TEXT_CHARS = 400
 _TEXTS_TOLD = 4
+_RUN_CHARS, _RUN_STEP = SUMMARY_CHARS, 30
+"""A run of a text: any stretch that is as long as both together holds one from end to end."""
+_RUNS_CHARS, _SIDE_ANSWERS = 2_000, 4
+"""Of how much of an answer, and of how many, runs are looked for."""
 
 
 Said = Collection[tuple[str, str]]
@@ -133,8 +138,13 @@ class Seen:
         old, new = self.old[a].item, self.new[b].item
         if old.kind != "result":
             return a < self._last_turn and is_cut(old, new)
-        was_last = self.old[a].at == len(before_answer(self.session)) - 1
+        was_last = self.old[a].at == self._asked - 1
         return is_cut(old, new) and not (was_last and plain(old.text).startswith(plain(new.text)))
+
+    @cached_property
+    def _asked(self) -> int:
+        """How many messages the head has without its answer."""
+        return len(before_answer(self.session))
 
     @cached_property
     def _last_turn(self) -> int:
@@ -146,10 +156,36 @@ class Seen:
         """Pairs but for the answers that the client shows for the first time, in whatever dress."""
         return [(a, b) for a, b in self.matched if self.old[a].at < self.answer or self.old[a].item.role != "assistant"]
 
-    @property
+    @cached_property
     def is_rewound(self) -> bool:
         """Is everything gone that the head showed after some point?"""
-        return not any(a > min(self.gone) for a, _ in self.pairs)
+        first = min(self.gone)
+        return not any(a > first for a, _ in self.pairs)
+
+    @cached_property
+    def told(self) -> Sequence[tuple[str, str]]:
+        """What was said, as far as it may be a summary."""
+        return [each for each in self.said if len(each[0]) >= SUMMARY_CHARS]
+
+    @cached_property
+    def told_aside(self) -> Sequence[tuple[str, str]]:
+        """Those of them that answered a side call."""
+        return [each for each in self.told if each[1] == "side"]
+
+    @cached_property
+    def runs(self) -> Sequence[str]:
+        """Stretches of the answers of late side calls."""
+        answers = [text for text, who in self.said if who == "side"][-_SIDE_ANSWERS:]
+        return [
+            text[at : at + _RUN_CHARS]
+            for text in answers
+            for at in range(0, min(len(text), _RUNS_CHARS) - _RUN_CHARS + 1, _RUN_STEP)
+        ]
+
+    @cached_property
+    def said_aloud(self) -> Whole:
+        """What people of the session and its model said."""
+        return Whole("\n".join(text for text, who in self.said if who != "side"))
 
     def is_lost(self, text: str, before: str = "") -> bool:
         """Does `text`, as far as it is another than `before`, speak of the gone, in the words of the gone?"""
@@ -170,7 +206,11 @@ class Seen:
         """What is new in a text; empty when it was taken over from one of the gone, as a system prompt may be."""
         before, text = self.was(b), plain(self.new[b].item.text)
         new = text.replace(before, "", 1).strip() if before else text
-        return "" if any(new in plain(self.old[a].item.text) for a in self.gone[:LOST_TEXTS]) else new
+        return "" if len(new) >= SUMMARY_CHARS and new in self._lost_texts else new
+
+    @cached_property
+    def _lost_texts(self) -> Whole:
+        return Whole("\n".join(plain(self.old[a].item.text) for a in self.gone[:LOST_TEXTS]))
 
     @property
     def is_undone(self) -> bool:
@@ -182,11 +222,11 @@ class Seen:
         """Does all that is gone stand within texts that are new? Then it was only put together otherwise."""
         gone = {a: self.old[a].item for a in self.gone if self.old[a].item.kind != "call"}
         other = [b for a, b in self.matched if self.old[a].item.print != self.new[b].item.print]
-        whole = "\n".join(
-            plain(self.new[b].item.text) for b in (*self.fresh, *other) if self.new[b].item.kind == "text"
+        whole = Whole(
+            "\n".join(plain(self.new[b].item.text) for b in (*self.fresh, *other) if self.new[b].item.kind == "text")
         )
         chars = sum(len(plain(i.text)) for i in gone.values())
-        if any(i.kind not in ("text", "result") for i in gone.values()) or chars > len(whole):
+        if any(i.kind not in ("text", "result") for i in gone.values()) or chars > len(whole.text):
             return False
         told = all(
             stands_in(whole, _untimed(i), notes=False) or stands_in(whole, i.text, notes=a >= self._last_turn)
@@ -250,7 +290,7 @@ class Seen:
     def is_edited(self) -> bool:
         """Is the text that waits for an answer one of the gone, with something added?"""
         asked = [self.new[b].item for b in self.fresh if b >= self.pending]
-        return any(is_alike(self.old[a].item, text) for a in self.gone for text in asked)
+        return alike_among([self.old[a].item for a in self.gone], asked)
 
     @property
     def is_rewritten(self) -> bool:

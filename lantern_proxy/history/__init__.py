@@ -147,12 +147,18 @@ def _compare(pair: tuple[str, str]) -> bool:
     short, long = sorted(pair, key=len)
     if long.startswith(short[:_SAME_OPENING_CHARS]) or long.endswith(short):
         return True
-    words_a, words_b = set(a.split()), set(b.split())
-    if len(words_a & words_b) >= 0.6 * len(words_a | words_b):  # of all: two prompts may share a whole section
+    words_a, words_b = _split(a), _split(b)
+    shared = len(words_a & words_b)
+    if shared >= 0.6 * (len(words_a) + len(words_b) - shared):  # of all: two prompts may share a whole section
         return True
     return mostly_equal(a, b)  # a date in a short one, or in one without spaces
 
 
+def _bag(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_split = Memo(_bag, most_bytes=4 << 20, bytes_of=lambda text: 12 * len(text)).__getitem__
 _alike = Memo(_compare, most_bytes=4 << 20, bytes_of=lambda pair: sum(map(len, pair))).__getitem__
 """Remembered: the sessions of a client are told apart by their system prompts, with every request."""
 
@@ -177,7 +183,8 @@ def shared_ends(a: str, b: str) -> int:
 
 def mostly_equal(a: str, b: str) -> bool:
     """Are two texts one in which something in the middle changed: a time, the open files?"""
-    return shared_ends(a, b) >= _EQUAL_SHARE * max(len(a), len(b))
+    short, long = sorted((len(a), len(b)))
+    return short >= _EQUAL_SHARE * long and shared_ends(a, b) >= _EQUAL_SHARE * long
 
 
 @once

@@ -54,7 +54,7 @@ def strings_of(text: str) -> Iterator[str]:
     start, end = text.find("{"), text.rfind("}")
     try:
         pending = [msgspec.json.decode(text[start : end + 1] if 0 <= start < end else text)]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         pending = [text]
     while pending:
         value = pending.pop()

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from lantern_proxy.history import Entry, Session, before_answer, shared_front, shows_system_of
+from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import SYSTEM, Message, Request, item, message
 
 _GAP_CHARS = 60
@@ -23,6 +24,8 @@ _LEAST_CHARS, _LEAST_LINE = 20, 8
 """Of all lines that are known, and of the first of them."""
 _GREETING = 4
 """Messages, with the new one and a system prompt: chats of one program may all begin with as many."""
+_MOST_READ = 1_000
+"""So often at most a text is read for lines that are known, and are not there."""
 _NAMED = re.compile(r"[^\W_]")
 _SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
 _EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
@@ -151,7 +154,8 @@ def _moved(line: str, text: str) -> str:
 
 def _known(text: str, head: Sequence[Entry], lines: Sequence[str]) -> tuple[int, int, int]:
     """(first, last + 1) of the messages that stand in `text` one behind the other, and where there they end."""
-    first = next((n for n, line in enumerate(lines) if _is_begun(text, head[n], line, is_first=n == 0)), None)
+    whole = Whole(text, _MOST_READ)
+    first = next((n for n, line in enumerate(lines) if _is_begun(whole, head[n], line, is_first=n == 0)), None)
     if first is None:
         return 0, 0, 0
     start = text.find(lines[first])
@@ -167,11 +171,11 @@ def _known(text: str, head: Sequence[Entry], lines: Sequence[str]) -> tuple[int,
     return (first, last, end) if chars >= _LEAST_CHARS else (0, 0, 0)
 
 
-def _is_begun(text: str, e: Entry, line: str, *, is_first: bool) -> bool:
-    """Do the known lines of `text` begin with this one?"""
-    if is_first and line and text.startswith(line):
+def _is_begun(whole: Whole, e: Entry, line: str, *, is_first: bool) -> bool:
+    """Do the known lines of a text begin with this one?"""
+    if is_first and line and whole.text.startswith(line):
         return True
-    return not e.produced and len(line) >= _LEAST_LINE and bool(_SPEAKER.match(line)) and line in text
+    return not e.produced and len(line) >= _LEAST_LINE and bool(_SPEAKER.match(line)) and line in whole
 
 
 def _is_before(text: str, end: int, line: str) -> bool:
@@ -186,7 +190,9 @@ def _follows(text: str, end: int, at: int, line: str, *, produced: bool) -> bool
         return False
     if not produced:
         return not text[end:at].strip()
-    return text[:end].rstrip().endswith(_SPEAKS) or bool(_NAMED.search(text, end, at))
+    while end and text[end - 1].isspace():
+        end -= 1
+    return text[end - 1 : end] in _SPEAKS or bool(_NAMED.search(text, end, at))
 
 
 def _is_one_speaker(before: str, now: str) -> bool:

@@ -15,7 +15,7 @@ A client names its session, or it does not; then content decides. Evidence, stro
 Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from itertools import pairwise, takewhile
 
@@ -38,6 +38,7 @@ from lantern_proxy.history import (
 )
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.script import teller_of
+from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known, forget, main_of, quoted, remember, vocabulary
 from lantern_proxy.session.side import (
     held_share,
@@ -68,6 +69,8 @@ RECENT_S = 6 * 3600.0
 _AT_ONCE_S = 15 * 60.0
 """A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
 _CANDIDATES = 16
+_REPEATED = 64
+"""What stands in a request more often than that proves no more."""
 _SHORT_WEIGHT = 0.5
 """What an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation."""
 _MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 2.0
@@ -240,8 +243,9 @@ def _continued(known: Known, request: Request) -> Session | None:
 def _continued_otherwise(known: Known, request: Request) -> Session | None:
     """The session that was asked just what this request begins with, and whose answer follows in another dress."""
     found = chains(request.messages)
-    for at in range(len(found) - 2, -1, -1):
-        holders = known.by_asked.get(found[at], ()) if request.messages[at + 1].role == "assistant" else ()
+    asked = {chain: at for at, chain in enumerate(found[:-1]) if request.messages[at + 1].role == "assistant"}
+    for chain, at in sorted(asked.items(), key=lambda pair: -pair[1]):
+        holders = known.by_asked.get(chain, ())
         shown = items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])) if holders else ()
         answer = list(shown)
         alive = [known.sessions[sid] for sid in holders]
@@ -263,7 +267,11 @@ def _is_twin(known: Known, session: Session) -> bool:
 def _scored(known: Known, request: Request, weak: Sequence[str]) -> Session | None:
     """The session with the most evidence; that of a side call counts for its conversation, but for sub-agents."""
     scores: defaultdict[str, float] = defaultdict(float)
+    times = Counter[bytes]()
     for i in items_of(request.messages):
+        times[i.print] += 1
+        if times[i.print] > _REPEATED:
+            continue
         for value in i.ids:
             _credit(known, scores, known.by_id.get(value, ()), 5.0)
         made = [sid for sid in known.by_answer.get(i.print, ()) if i.print not in known.sessions[sid].opening]
@@ -306,7 +314,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     """No item of the request was seen before: texts within texts, then words."""
     texts = texts_of(request, system=True)
     whole_texts = messages_of(request, system=True)
-    whole = "\n".join(whole_texts)
+    whole = whole_of("\n".join(whole_texts))
     candidates = [known.sessions[sid] for sid in quoted(known, texts)[:_CANDIDATES]]
     candidates = [session for session in candidates if session.api == request.api]
     told = teller_of(candidates, request, named=False)

@@ -5,9 +5,10 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 """
 
 import re
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby, islice
 
 from lantern_proxy.history import (
     SUMMARY_CHARS,
@@ -16,11 +17,13 @@ from lantern_proxy.history import (
     is_empty,
     items_of,
     plain,
+    shared_front,
     shows_system_of,
     system_text,
     terms,
 )
 from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS, STARTS, Known
 from lantern_proxy.turn import SYSTEM, Item, Message, Request
 from lantern_proxy.turn_memo import Memo
@@ -59,6 +62,10 @@ _TITLE_CHARS = 600
 """Such a task stands at the beginning of its prompt."""
 _RETOLD_TEXTS = 3
 _PROBE_TEXT_CHARS = 400
+_MOST_LOOKS = 60_000
+"""At so many places of a request at most a text is looked for that begins like those there."""
+_CALLED = 400
+"""Names of tools that are looked for in a request."""
 
 
 def held_share(session: Session, request: Request) -> float:
@@ -112,7 +119,8 @@ def _is_retold(known: Known, session: Session, request: Request) -> bool:
     system, said = system_text(request), known.said.get(session.id, {})
     told = [text for text, who in said.items() if who in ("side", "assistant")]
     told += known.arguments.get(session.id, ())
-    return any(len(text) >= SUMMARY_CHARS and text in system for text in told) and not is_pasted(said, [system])
+    whole = whole_of(system)
+    return any(len(text) >= SUMMARY_CHARS and text in whole for text in told) and not is_pasted(said, [system])
 
 
 def _says_nothing_new(request: Request, said: Mapping[str, str]) -> bool:
@@ -120,7 +128,8 @@ def _says_nothing_new(request: Request, said: Mapping[str, str]) -> bool:
     texts = [text for text in texts_of(request) if text]
     if not texts or any(m.role == "assistant" for m in request.messages):
         return False
-    return all(any(text in before for before, who in said.items() if who == "user") for text in texts)
+    before = whole_of("\n".join(text for text, who in said.items() if who == "user"))
+    return all(text in before for text in texts)
 
 
 def texts_of(request: Request, *, system: bool = False) -> list[str]:
@@ -136,25 +145,30 @@ def messages_of(request: Request, *, system: bool = False) -> list[str]:
 
 def is_pasted(said: Mapping[str, str], texts: Iterable[str]) -> bool:
     """Do texts of two speakers of a session stand together in one of `texts`?"""
-    pieces: dict[str, dict[tuple[str, str], None]] = {}  # texts made from one template begin alike: each piece once
-    for said_before, who in said.items():
+    pieces, looks = _by_start(said.items()), iter(range(_MOST_LOOKS))
+    return any(len(_speakers(pieces, text, looks)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
+
+
+def _by_start(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
+    """Beginning of texts -> who -> more of each that begins so, sorted. Each once: many have one template."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for text, who in said:
         if who != "side":
-            pieces.setdefault(said_before[:PROBE_CHARS], {})[said_before[:_PROBE_TEXT_CHARS], who] = None
-    return any(len(_speakers(pieces, text)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
+            found.setdefault(text[:PROBE_CHARS], {}).setdefault(who, set()).add(text[:_PROBE_TEXT_CHARS])
+    return {start: {who: sorted(some) for who, some in voices.items()} for start, voices in found.items()}
 
 
-def _speakers(pieces: Mapping[str, Iterable[tuple[str, str]]], text: str) -> set[str]:
-    """Who said what stands in `text`, within what no other said. pieces: beginning of texts -> more of each, and who
+def _speakers(pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, looks: Iterator[int]) -> set[str]:
+    """Who said what stands in `text`, within what no other said. pieces: see _by_start
 
     A title repeats words of the message that it stands for.
     """
-    starts = STARTS.finditer(text[:QUOTED_CHARS])
-    found = {
-        (at.start(), at.start() + len(piece), who)
-        for at in starts
-        for piece, who in pieces.get(at[1], ())
-        if text.startswith(piece, at.start())
-    }
+    found = [
+        (at.start(), at.start() + chars, who)
+        for at in STARTS.finditer(text[:QUOTED_CHARS])
+        for who, some in pieces.get(at[1], {}).items()
+        if (chars := _longest_here(some, text[at.start() : at.start() + _PROBE_TEXT_CHARS], looks))
+    ]
     speakers, reach = set[str](), dict[str, int]()  # reach: how far what each said goes, of all that begins before here
     spans = groupby(sorted(found, key=lambda span: (span[0], -span[1])), key=lambda span: span[:2])
     for (_, end), same in spans:
@@ -162,6 +176,21 @@ def _speakers(pieces: Mapping[str, Iterable[tuple[str, str]]], text: str) -> set
         reach |= {who: max(end, reach.get(who, 0)) for who in voices}
         speakers |= {who for who in voices if all(far < end for other, far in reach.items() if other != who)}
     return speakers
+
+
+def _longest_here(pieces: Sequence[str], text: str, looks: Iterator[int]) -> int:
+    """How long the longest of some sorted pieces is with which `text` begins; 0: with none. looks: those that are left
+
+    It stands in front of `text`, as do all that share more with it.
+    """
+    n = bisect_right(pieces, text)
+    while n and next(looks, None) is not None:
+        piece = pieces[n - 1]
+        if text.startswith(piece):
+            return len(piece)
+        text = text[: shared_front(piece, text)]
+        n = bisect_right(pieces, text, 0, n - 1)
+    return 0
 
 
 def is_task_about(said: Mapping[str, str], session: Session, request: Request) -> bool:
@@ -174,7 +203,7 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
     texts = messages_of(request)
     wished = _WISH.search(system_text(request)[:_WISH_CHARS]) or any(_WISH.search(text[:_WISH_CHARS]) for text in texts)
     long = [text[:_PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "user"]
-    return bool(wished) and any(piece in text for text in texts for piece in long)
+    return bool(wished) and any(piece in text for text in map(whole_of, texts) for piece in long)
 
 
 def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Request) -> bool:
@@ -182,7 +211,7 @@ def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Req
     if request.tools or not session.tools or not _SHORTEN.search(system_text(request)[:_WISH_CHARS]):
         return False
     results = [text[:_PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "tool"]
-    return any(result in text for text in messages_of(request) for result in results)
+    return any(result in text for text in map(whole_of, messages_of(request)) for result in results)
 
 
 def waits_for_result(sessions: Iterable[Session], request: Request) -> Session | None:
@@ -193,10 +222,12 @@ def waits_for_result(sessions: Iterable[Session], request: Request) -> Session |
     if request.tools or not _SHORTEN.search(system_text(request)[:_WISH_CHARS]):
         return None
     texts = " ".join(messages_of(request))
-    called = (
-        (s, i.name) for s in sessions if s.answered and s.api == request.api for i in s.head[-1].message.calls if i.name
-    )
-    found = {s.id: s for s, name in called if re.search(rf"\b{re.escape(name)}\b", texts)}
+    callers: dict[str, list[Session]] = {}
+    for s in sessions:
+        for name in {i.name for i in s.head[-1].message.calls if i.name} if s.answered and s.api == request.api else ():
+            callers.setdefault(name, []).append(s)
+    named = (name for name in islice(callers, _CALLED) if re.search(rf"\b{re.escape(name)}\b", texts))
+    found = {s.id: s for name in named for s in callers[name]}
     return next(iter(found.values())) if len(found) == 1 else None
 
 
@@ -210,9 +241,10 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
     asked = said[0] if said else ""
     if len(said) > 1 and shows_system_of(session, request):
         return False
-    return len(asked) >= PROBE_CHARS and any(
-        argument in asked or asked in argument for argument in known.arguments.get(session.id, ())
-    )
+    if len(asked) < PROBE_CHARS:
+        return False
+    whole = whole_of(asked)
+    return any(argument in whole or asked in argument for argument in known.arguments.get(session.id, ()))
 
 
 def is_retold(session: Session, request: Request) -> bool:
@@ -231,6 +263,8 @@ def is_retold(session: Session, request: Request) -> bool:
     passed = [plain(text) for i in last.items if i.kind == "call" for text in strings_of(i.text)]
     told += [text for text in passed if text in whole and not whole.endswith(text) and request.tools <= session.tools]
     found = set[str]().union(*(terms(text) for text in told if len(text) >= SUMMARY_CHARS))
+    if not found:
+        return False
     said = [terms(e.message.text) for e in session.head if e.message.role == "user"][:-1]
     often = {term for term, count in Counter(chain.from_iterable(said)).items() if 2 * count > len(said)}
     return len(said) >= _RETOLD_TEXTS and 2 * sum(bool(own & found - often) for own in said) >= len(said)

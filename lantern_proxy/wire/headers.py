@@ -49,6 +49,6 @@ def user_id_session(user_id: str) -> str:
     try:
         data = json.loads(user_id)
         return str(data.get("session_id") or "") if isinstance(data, dict) else ""
-    except ValueError:
+    except (ValueError, RecursionError):
         found = re.search(r"_session_([0-9A-Za-z-]{8,})", user_id)
         return found[1] if found else ""

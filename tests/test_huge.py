@@ -1,0 +1,202 @@
+"""Histories and texts of any size and form are read in time that grows as they do: nobody else's stream waits."""
+
+import gc
+import json
+import time
+from itertools import pairwise
+
+import pytest
+
+from lantern_proxy import turn_memo
+from lantern_proxy.compaction.align import _matches
+from lantern_proxy.follow import follow, reply
+from lantern_proxy.history import same as history_same
+from lantern_proxy.history.whole import Whole
+from lantern_proxy.session import Known
+from lantern_proxy.turn import Answer, Identity
+from lantern_proxy.wire import chat
+
+FEW, MANY = 250, 2_000
+MOST = 24
+"""Times as long at most for eight times as much; what looks at each pair takes 64 times as long."""
+
+
+@pytest.fixture(autouse=True)
+def no_garbage():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def growth(work):
+    """How much longer `work` takes for MANY than for FEW. work: count -> seconds"""
+    few = min(work(FEW) for _ in range(3))
+    return min(work(MANY) for _ in range(2)) / max(few, 0.004)
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(text):
+    return {"role": "assistant", "content": text}
+
+
+def asks(n):
+    return f"Question {n}: which port has the queue worker of region {n * 7919 % 100_003}, and who owns its budget?"
+
+
+def tells(n):
+    return (
+        f"Answer {n}: the shard {n * 104_729 % 1_000_003} listens on 9443, Anna owns it, and the token is cached there."
+    )
+
+
+def talk(count, asked=asks, told=tells):
+    return [m for n in range(count) for m in (user(asked(n)), assistant(told(n)))]
+
+
+def works(count, result=tells):
+    found = [user("Go through all of the modules, please.")]
+    for n in range(count):
+        inner = {"name": "read_file", "arguments": json.dumps({"path": f"src/mod_{n}.py"})}
+        found.append(
+            {"role": "assistant", "tool_calls": [{"id": f"call_{n:08}", "type": "function", "function": inner}]}
+        )
+        found.append({"role": "tool", "tool_call_id": f"call_{n:08}", "content": result(n)})
+    return found
+
+
+def stamped(text):
+    return f"2026-11-23 Please continue with the plan and report back when it is done: {text}"
+
+
+def in_one_text(count):
+    return user("\n".join(f"User: {asks(n)}\nAssistant: {tells(n)}" for n in range(count)))
+
+
+def pictures(count, part):
+    found = []
+    for n in range(count):
+        parts = [{"type": "text", "text": asks(n)}, part(n)]
+        found += [{"role": "user", "content": parts}, assistant(tells(n))]
+    return found
+
+
+HISTORIES = {
+    "put together in one text": lambda n: (talk(n), [in_one_text(n), assistant("I see.")]),
+    "put together, and its order changed": lambda n: (
+        talk(n),
+        [user("\n".join(str(m["content"]) for m in reversed(talk(n)))), assistant("I see.")],
+    ),
+    "put together, but for one word in each": lambda n: (
+        talk(n),
+        [user(str(in_one_text(n)["content"]).replace("owns", "owned")), assistant("I see.")],
+    ),
+    "each result another": lambda n: (works(n), works(n, lambda n: tells(n) + " It changed.")),
+    "each result cleared": lambda n: (works(n), works(n, lambda n: "[cleared]")),
+    "each second one another, and all moved": lambda n: (
+        works(n),
+        [*works(n, lambda n: f"Now {n} is other")[n:], *works(n)[:n]],
+    ),
+    "times in front of all": lambda n: (
+        talk(n, lambda n: f"[{n} minutes ago] {asks(n)}"),
+        talk(n, lambda n: f"[{n + 7} minutes ago] {asks(n)}"),
+    ),
+    "all from one template, and all others": lambda n: (
+        talk(n, lambda n: stamped(str(n)), lambda n: stamped(f"done {n}")),
+        talk(n, lambda n: stamped(f"with {n}"), lambda n: stamped(f"has done {n}")),
+    ),
+    "pictures gone": lambda n: (
+        pictures(n, lambda n: {"type": "image_url", "image_url": {"url": f"data:{n}"}}),
+        pictures(n, lambda n: {"type": "text", "text": "[image removed]"}),
+    ),
+    "told again": lambda n: (
+        talk(n),
+        [*talk(2), *talk(n, lambda n: f"and now: {asks(n)[:-3]}")[4:]],
+    ),
+    "a system message beside each turn": lambda n: (
+        [m for turn in range(n) for m in ({"role": "system", "content": asks(-turn)}, user(asks(turn)))],
+        [m for turn in range(n) for m in ({"role": "system", "content": tells(-turn)}, user(tells(turn)))],
+    ),
+    "answered by thousands of empty messages": lambda n: (
+        talk(3),
+        [*talk(3), user("Go on."), *[assistant("") for _ in range(4 * n)]],
+    ),
+}  # fmt: skip
+
+
+def read(messages):
+    return chat.read(json.dumps({"model": "m", "messages": messages}).encode())
+
+
+def seconds_of(before, after):
+    """How long it takes to see what became of a history."""
+    turn_memo.forget_all()
+    history_same.forget_all()
+    known, who, ids = Known(), Identity(ids=(("x-lantern-session", "huge"),)), iter(map(str, range(9)))
+    requests = read(before), read(after)
+    answer = Answer(messages=(chat.read_message(json.dumps(assistant("Fine, and what else?")).encode()),))
+    step = follow(known, requests[0], who, now=1.7e9, new_id=lambda: next(ids))
+    reply(known, step.session.id, answer, now=1.7e9)
+    began = time.process_time()
+    follow(known, requests[1], who, now=1.7e9 + 9, new_id=lambda: next(ids))
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_a_history_that_came_otherwise_is_compared_in_linear_time(name):
+    def work(count):
+        before, after = HISTORIES[name](count)
+        return seconds_of(before, [*after, user("And what about the port?")])
+
+    assert growth(work) < MOST
+
+
+def test_a_last_message_of_many_parts_is_compared_in_linear_time():
+    def work(count):
+        parts = [{"type": "text", "text": stamped(str(-n))} for n in range(count)]
+        return seconds_of(talk(count, stamped, stamped), [user("Anew."), {"role": "user", "content": parts}])
+
+    assert growth(work) < MOST
+
+
+def test_items_that_come_once_are_paired_in_their_order_wherever_others_are_between_them():
+    old = [b"%d" % n for n in range(4_000)]
+    new = [each if n % 2 else b"new %d" % n for n, each in enumerate(old)]
+    assert _matches(old, new) == [(n, n) for n in range(1, 4_000, 2)]
+
+
+def test_items_that_come_often_are_paired_as_long_as_there_is_time_for_it():
+    old, new = [b"a", b"b"] * 250, [b"b", b"b", b"a"] * 166
+    paired = _matches(old, new)
+    assert all(old[a] == new[b] for a, b in paired)
+    assert all(a < c and b < d for (a, b), (c, d) in pairwise(paired))
+
+
+@pytest.mark.parametrize("signs", ["ab", "abcdefg hij", "é中😀 "])
+def test_a_whole_text_holds_what_stands_in_it_and_nothing_else(signs):
+    text = "".join(signs[(n * n // 7 + n) % len(signs)] for n in range(9_000))
+    whole = Whole(text)
+    for start in range(0, 9_000, 97):
+        for chars in (1, 15, 30, 31, 64, 400):
+            part = text[start : start + chars]
+            assert part in whole
+            assert chars < 64 or part[:-1] + "~" not in whole
+    assert signs + "~" not in whole
+
+
+def test_places_in_a_whole_text_are_all_found_wherever_the_last_one_was():
+    whole = Whole("one two one three one")
+    assert "three" in whole
+    assert list(whole.places("one")) == [18, 0, 8]
+
+
+def test_a_whole_text_is_read_no_more_when_it_was_read_often_enough():
+    whole = Whole("a" * 40_000)
+    assert "a" in whole
+    whole.spend(64 * 40_000)
+    assert "a" in whole
+    whole.spend(64 * 40_000)
+    assert "a" not in whole
