@@ -15,6 +15,7 @@ from scripted import Upstream, ask, body, completion, config_for, echo, http, sa
 from lantern_proxy.config import RestoreConfig, RouteConfig
 from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.present import Late
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import LOSSES, Restored
 
@@ -98,6 +99,44 @@ def test_a_loss_block_that_was_late_comes_with_the_next_question(tmp_path):
         assert "GATE-07919" in block
         assert told(answer)["restored"] != "0"
         assert BLOCK.search(json.loads(upstream.got[-1].body)["messages"][-1]["content"])
+
+
+class TooLong(Restorer):
+    """It cannot read the first request in time."""
+
+    late = True
+
+    def _at_compaction(self, ask: Ask) -> Restored | None:
+        if self.late:
+            self.late = False
+            ask.notes.append("restore:deadline")
+            raise Late
+        return super()._at_compaction(ask)
+
+
+def test_a_request_too_long_to_be_read_in_time_gets_its_loss_block_with_the_next_question(tmp_path):
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000, question_chars=0))
+        with serving(config, make_restorer=TooLong) as url:
+            messages = talk(url, 8)
+            kept = [*messages[-4:], {"role": "user", "content": "carry on with that"}]
+            first = ask(url, body(*kept))
+            assert told(first)["degraded"] == "restore:deadline"
+            assert blocks(upstream) == []
+            kept += [first.json()["choices"][0]["message"], {"role": "user", "content": "and now the next step"}]
+            ask(url, body(*kept))
+        (block,) = blocks(upstream)
+        assert "GATE-07919" in block
+
+
+def test_a_long_request_gets_its_block_as_a_short_one_does(tmp_path):
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=20_000, question_chars=0))
+        with serving(config) as url:
+            messages = talk(url, 8)
+            ask(url, body(*messages[-4:], "Read this, please. " + "Nothing of note is in it. " * 12_000))
+        (block,) = blocks(upstream)
+        assert "GATE-07919" in block
 
 
 def test_a_loss_block_without_a_place_comes_with_the_next_question(tmp_path):

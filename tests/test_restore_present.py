@@ -7,9 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lantern_proxy.analyze import key, terms
+from lantern_proxy.analyze import held, key, terms
 from lantern_proxy.analyze.held import Held
-from lantern_proxy.restore.present import Present, text_of
+from lantern_proxy.restore import present
+from lantern_proxy.restore.present import Late, Present, text_of
 from lantern_proxy.wire import chat
 
 TEXTS = st.text(alphabet="aab19 .,_-'\n\u2014\u00e9\u0416\u4e2d\U0001f600", max_size=60)
@@ -67,3 +68,52 @@ def test_arguments_of_calls_are_held_as_they_are_read_and_prose_as_it_is_written
     request = chat.read(json.dumps({"model": "m", "messages": [said, called]}).encode())
     present = Present(text_of(request))
     assert present.holds(["ls make all", 'print("a\\nb")', "make none"]) == [True, True, False]
+
+
+class Clock:
+    """A deadline that comes when it was asked for so often."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "looks"), [(Present.terms, 3), (Present.specific_terms, 3), (Present.may_hold, 0), (Present.words, 0)]
+)
+def test_a_long_text_is_read_no_further_when_the_deadline_comes(wanted, looks, monkeypatch):
+    read = []
+    for name in ("sequence", "key"):
+        whole = getattr(present, name)
+        monkeypatch.setattr(present, name, lambda text, whole=whole: read.append(len(text)) or whole(text))
+    with pytest.raises(Late):
+        wanted(Present("port 9443 " * 100_000, Clock(looks)), ["port"] if wanted is Present.words else {"port"})
+    assert sum(read) < 400_000
+
+
+def test_a_short_text_is_read_whatever_the_time():
+    late = Present("The port is 9443", Clock(0))
+    assert (late.words(["port"]), late.specific_terms({"port 9443"})) == ([True], {"port 9443"})
+
+
+@given(text=TEXTS, times=st.integers(1, 60))
+def test_a_text_that_is_read_in_pieces_holds_what_it_holds_as_a_whole(text, times):
+    text = f"{text} " * times
+    asked, told = {*terms(text), "nothing"}, {key(each) for each in text.split()} - {""}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(present, "_PIECE_CHARS", 20)
+        pieces = Present(text)
+        found = pieces.terms(asked), pieces.specific_terms(told)
+    assert found == (Present(text).terms(asked), Present(text).specific_terms(told))
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["c", "python"])
+def test_what_stands_within_words_again_and_again_is_looked_for_no_longer(native, monkeypatch):
+    looked_at = []
+    joins = held._joins
+    monkeypatch.setattr(held, "_joins", lambda data, at: looked_at.append(at) or joins(data, at))
+    assert Held("\u0e01" * 50_000, native=native).holds(["\u0e01" * 9]) == [False]
+    assert len(looked_at) < 5_000

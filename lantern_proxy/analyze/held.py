@@ -10,6 +10,8 @@ except ImportError:
 
 _UNKNOWN = -2
 """HELD_UNKNOWN of held.h."""
+_PLACES = 1_000
+"""What stands within words at so many places, and nowhere by itself up to there, is taken for missing."""
 
 
 class Held:
@@ -39,9 +41,11 @@ class Held:
 
     def _is_whole(self, part: bytes, at: int) -> bool:
         at = self._data.find(part) if at == _UNKNOWN else at
-        while at >= 0 and (_joins(self._data, at) or _joins(self._data, at + len(part))):
+        for _ in range(_PLACES):
+            if at < 0 or not (_joins(self._data, at) or _joins(self._data, at + len(part))):
+                return at >= 0
             at = self._data.find(part, at + 1)
-        return at >= 0
+        return False
 
 
 def _utf8(text: str) -> bytes:

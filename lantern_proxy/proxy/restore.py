@@ -36,6 +36,8 @@ _CATCHING_UP = 0.3
 _WARM_MESSAGES, _WARM_BESIDE, _WARM_SESSIONS = 24, 4, 64
 """How many new messages of a session are read before a restore needs them, how many when there is a side call of it,
 and for how many sessions that is remembered."""
+_ASIDE_BYTES = 262_144
+"""The text of longer requests is put together in a thread: other streams go on."""
 _REMEMBERED = 1_024
 """Sessions of which the rest is remembered."""
 
@@ -146,17 +148,19 @@ class Restoring:
         if self._breakers.open(key, time.monotonic()):
             exchange.degraded.append("restore:resting")
             return
+        if spot is None and anew is None:
+            return
+        held = await self._text_of(exchange, _whole(request, step), deadline)
+        if held is None:
+            return
         if spot is not None:
             summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
-            ask = self._ask(
-                exchange, request, step, self._room(config.budget_chars, request), deadline, asked_text, summary
-            )
+            room = self._room(config.budget_chars, request)
+            ask = self._ask(exchange, held, step, room, deadline, asked_text, summary)
             if await self._add(exchange, request, spot[0], spot[1], ask, "loss", deadline):
                 self._owed.pop(key, None)
         if anew is not None:
-            ask = self._ask(
-                exchange, request, step, self._room(config.question_chars, request), deadline, asked_text, ""
-            )
+            ask = self._ask(exchange, held, step, self._room(config.question_chars, request), deadline, asked_text, "")
             await self._add(exchange, request, anew, "inside", ask, "question", deadline)
 
     def _owe(self, key: Key) -> None:
@@ -167,17 +171,29 @@ class Restoring:
         sample = sample_of(message.text for message in reversed(request.messages))
         return budget_chars(most_chars, self._config.restore, request.model, sample)
 
+    async def _text_of(self, exchange: Exchange, request: Request, deadline: float) -> str | None:
+        """All that the model is shown of the request, put together in a thread where it is much; None: that is late."""
+        from lantern_proxy.restore.present import text_of
+
+        if sum(len(m.raw) for m in request.messages) <= _ASIDE_BYTES:
+            return text_of(request)
+        reading = asyncio.get_running_loop().run_in_executor(self._threads, text_of, request)
+        try:
+            return await asyncio.wait_for(reading, max(0.001, deadline - time.monotonic()))
+        except TimeoutError:
+            exchange.degraded.append("restore:deadline")
+            return None
+
     def _ask(
-        self, exchange: Exchange, request: Request, step: Step, budget: int, deadline: float, asked: str, summary: str
+        self, exchange: Exchange, held: str, step: Step, budget: int, deadline: float, asked: str, summary: str
     ) -> "Ask":
         from lantern_proxy.restore.ask import Ask, looking_s
-        from lantern_proxy.restore.present import text_of
 
         packing_s = self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
         blocks = [*exchange.shown, *exchange.held]
         return Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session,
-            present="\n".join([text_of(_whole(request, step)), *(" ".join(b.text.split()) for b in blocks)]),
+            present="\n".join([held, *(" ".join(b.text.split()) for b in blocks)]),
             shown=frozenset(p.passage.id for restored in blocks for p in restored.placed),
             left=step.session.abandoned, question=asked, summary=summary, budget_chars=budget, now=exchange.at,
             deadline=deadline - packing_s,
@@ -211,7 +227,7 @@ class Restoring:
             exchange.blocks.append(entry(ask.session, request, at, spot, restored, by=exchange.id, now=exchange.at))
             exchange.inserts.append(Insert(at, spot, restored.text))
             exchange.shown.append(restored)
-        return True
+        return restored is not None or "restore:deadline" not in ask.notes
 
     async def _begin(self, deadline: float) -> None:
         """There is a history now, and the next request may lack some of it: have the restorer made.

@@ -128,7 +128,7 @@ def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, pr
     named = {name: words for name, words in named.items() if max(map(scope.idf, words), default=0.0) >= RARE}
     if not named:
         return []
-    held = Present(present.text.replace(canonical(said), " ")).specific_terms(named)
+    held = present.without(canonical(said)).specific_terms(named)
 
     def tells(line: Line, speaker: str) -> bool:
         there = frozenset(terms(line.flat))

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from lantern_proxy import pack, reinforce, trust
@@ -27,7 +27,7 @@ from lantern_proxy.restore.light import Light, open_light
 from lantern_proxy.restore.loss import POOL_TIMES, cover_lost
 from lantern_proxy.restore.paper import rank_turns
 from lantern_proxy.restore.passed_over import note_greedy
-from lantern_proxy.restore.present import Present
+from lantern_proxy.restore.present import Late, Present
 from lantern_proxy.restore.question import (
     Evidence,
     best_quality,
@@ -63,11 +63,11 @@ class Restorer:
 
     def at_compaction(self, ask: Ask) -> Restored | None:
         """The loss block, or None when nothing of worth is lost or fits."""
-        return ask.passed.finish("loss", self._at_compaction(ask))
+        return ask.passed.finish("loss", _in_time(self._at_compaction, ask))
 
     def for_question(self, ask: Ask) -> Restored | None:
         """The question block, or None when the evidence is not good enough (config: restore.admission)."""
-        return ask.passed.finish("question", self._for_question(ask))
+        return ask.passed.finish("question", _in_time(self._for_question, ask))
 
     def _at_compaction(self, ask: Ask) -> Restored | None:
         if self._config.restore.recipe == "lantern":
@@ -79,7 +79,7 @@ class Restorer:
         with self._scope(ask) as scope:
             if scope is None:
                 return None
-            present = Present(ask.present)
+            present = Present(ask.present, ask.late)
             candidates, chosen, looked_at = cover_lost(self._source, scope, present, room, ask)
         return self._block(ask, _of_loss(candidates, chosen, looked_at), present, started)
 
@@ -99,7 +99,7 @@ class Restorer:
             evidence = gather(
                 scope, question, ask, self._dense, self._config.restore, self._config.retrieval, self._light
             )
-            present = Present(ask.present)
+            present = Present(ask.present, ask.late)
             order = best(evidence.fused, POOL).tolist()
             candidates, rows = self._source.lost_of(scope, order, present, ask)
             ask.passed.weigh(evidence.score, evidence.of)
@@ -236,7 +236,7 @@ class Restorer:
         with self._scope(ask, "turn") as scope:
             if scope is None or not len(scope):
                 return None
-            present = Present(ask.present)
+            present = Present(ask.present, ask.late)
             ranked = rank_turns(scope, present, ask, self._dense, self._config)
             now = self._archive.of(ask.tenant).passages_by_id([scope.passages[row].passage.id for row in ranked.order])
         alive = [(row, now[i]) for row in ranked.order if (i := scope.passages[row].passage.id) in now]
@@ -273,7 +273,8 @@ class Restorer:
             )
             for rank, choice in enumerate(kept, start=1)
         )
-        self._used.remember(ask.tenant, placed, present)
+        with suppress(Late):  # what the answer teaches then counts all that the passages name
+            self._used.remember(ask.tenant, placed, present)
         ms = (time.perf_counter() - started) * 1_000
         return Restored(
             kind=picked.kind, text=text, placed=placed, considered=picked.considered, ms=ms, degraded=tuple(ask.notes)
@@ -292,6 +293,14 @@ class _Picked:
     """Passage -> its score in each signal."""
     considered: int
     """Passages that were looked at."""
+
+
+def _in_time(choose: Callable[[Ask], Restored | None], ask: Ask) -> Restored | None:
+    """Nothing where the request is so long that it was not read by the deadline, which is noted."""
+    try:
+        return choose(ask)
+    except Late:
+        return None
 
 
 def _of_loss(candidates: Sequence[Candidate], chosen: Sequence[Chosen], considered: int) -> _Picked:
