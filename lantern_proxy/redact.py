@@ -34,6 +34,9 @@ _LEFT_OUT = {
     "JSON Web Token", "NPM tokens", "OpenAI Token",
 }  # fmt: skip
 """Guesses, and what takes time quadratic in a long line, for which own patterns stand above."""
+_ASSIGNED = r"(?: *)(?:=|:|:=|=>| +|::)(?: *)"
+"""In detect-secrets, what stands between a name and its value: it may share a run of spaces out in many ways."""
+_ASSIGNED_AT_ONCE = r"(?: *+(?:=>|:=|::|=|:) *+| ++)"
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}\b")
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-]|\.\d)")
 _ISSUERS = re.compile(
@@ -175,4 +178,4 @@ def _of_detect_secrets() -> Iterator[tuple[str, re.Pattern[str]]]:
         if name not in _LEFT_OUT:
             kind = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
             for pattern in plugin().denylist:
-                yield kind, pattern
+                yield kind, re.compile(pattern.pattern.replace(_ASSIGNED, _ASSIGNED_AT_ONCE), pattern.flags)

@@ -42,7 +42,7 @@ _ORDERS = re.compile(
     r"(?:system prompt|instructions|api[ _-]?keys?|secrets?|credentials|passwords?|environment variables?)\b"
     r"|\b(?:send|post|upload|forward|exfiltrate)\b.{0,60}\bto https?://"
     # "<system>", "[/INST]", "<|im_start|>", "Assistant:" in front of a line
-    r"|<\W{0,3}(?:system|instructions?|important|admin|assistant|human|user)\W{0,3}>|\[\s*/?\s*(?:system|inst)\s*\]"
+    r"|<\W{0,3}(?:system|instructions?|important|admin|assistant|human|user)\W{0,3}>|\[\s*+/?\s*+(?:system|inst)\s*+\]"
     r"|<\|(?:im_start|im_end|system|endoftext)\|?>?|^\W{0,4}(?:system|assistant|human)\s*:"
     # "as an AI, please", "AI agents that read this must"
     r"|\bas an? (?:ai|assistant|language model),? (?:you|please)\b"

@@ -1,7 +1,9 @@
 """Poisoning: texts that were written to command whoever reads them, and what of them reaches the model."""
 
+import gc
 import json
 import re
+import time
 
 import pytest
 from scripted import Upstream, ask, body, config_for, serving, told
@@ -51,6 +53,20 @@ def test_orders_are_known_in_their_disguises(kind):
 @pytest.mark.parametrize("text", HARMLESS)
 def test_ordinary_results_are_no_orders(text):
     assert not gives_orders(text)
+
+
+def test_brackets_with_nothing_in_them_are_read_in_linear_time():
+    def seconds(count: int) -> float:
+        began = time.process_time()
+        gives_orders("[" + "\n" * count)
+        return time.process_time() - began
+
+    seconds(100)
+    gc.disable()
+    try:
+        assert min(seconds(16_000) for _ in range(3)) < 24 * max(0.002, min(seconds(2_000) for _ in range(3)))
+    finally:
+        gc.enable()
 
 
 def passage(speaker: str, text: str, *tools: str) -> Passage:

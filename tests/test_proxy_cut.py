@@ -279,3 +279,18 @@ def test_one_long_message_is_cut_in_portions_between_which_turns_are_written(tmp
         assert len(whole) / rounds <= 32
         found = archive.of(TENANT).passages()
         assert [(p.part, p.text) for p in found] == [(p.part, p.text) for p in whole]
+
+
+def test_of_a_message_of_long_runs_fewer_passages_are_cut_at_once(tmp_path):
+    long = filed(0, "\n\n".join(f"https://h{n}.example/" + "a.b/" * 2_900 for n in range(40)))
+    written = replace(record(long), uncut=(long.key,))
+    with Archive(tmp_path / "a.db") as archive:
+        archive.write([written])
+        cutter, rounds = Cutter(), 0
+        cutter.add(written, None)
+        while cutter:
+            cutter.some(archive, None)
+            rounds += 1
+        found = archive.of(TENANT).passages()
+        assert [(p.part, p.text) for p in found] == [(p.part, p.text) for p in passages(long, "s1")]
+        assert sum(len(p.text) for p in found) / rounds < 60_000

@@ -70,17 +70,30 @@ def test_ordinary_text_stays_as_it_is(text):
     assert Redactor(("secrets", "cards", "emails"), {}).text(text) == text
 
 
-@pytest.mark.parametrize("unit", ["/", "eyJ-", "eyJaaaaaaaa-", "sk-", "//registry.example/", ":_authToken="])
-def test_a_long_line_is_searched_in_linear_time(unit):
+@pytest.mark.parametrize(
+    ("opening", "unit"),
+    [
+        *(("", unit) for unit in ("/", "eyJ-", "eyJaaaaaaaa-", "sk-", "//registry.example/", ":_authToken=")),
+        *((name, " ") for name in (" cloudant_key", " ibm_iam_key", " cos_secret_key", " softlayer_key")),
+    ],
+)
+def test_a_long_line_is_searched_in_linear_time(opening, unit):
     redactor = Redactor(("secrets",), {})
 
     def seconds(chars: int) -> float:
         began = time.process_time()
-        redactor.text(unit * (chars // len(unit)))
+        redactor.text(opening + unit * (chars // len(unit)))
         return time.process_time() - began
 
     seconds(1_000)
     assert min(seconds(160_000) for _ in range(3)) < 40 * max(0.002, min(seconds(10_000) for _ in range(3)))
+
+
+@pytest.mark.parametrize("sign", ["=", " = ", ":", ": ", " := ", " => ", "::", " ", "    ", "  ::  "])
+def test_a_key_is_found_whatever_stands_between_its_name_and_itself(sign):
+    assert (
+        Redactor(("secrets",), {}).text(f"my softlayer_key{sign}{'a1' * 32}") == "my [redacted:softlayer-credentials]"
+    )
 
 
 def test_emails_and_own_patterns_are_replaced():

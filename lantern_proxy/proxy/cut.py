@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count, islice
+from itertools import count
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, Record, Uncut
@@ -31,8 +31,9 @@ _MOST_AT_ONCE = 64
 """The same when somebody waits for it, or many turns come at once: fewer transactions."""
 
 
-_PORTION = 32
-"""Passages that are cut at once, whatever they are of: of a long message the next few come with the next call."""
+_PORTION, _PORTION_CHARS = 32, 40_000
+"""Passages that are cut at once, and of how many characters, whatever they are of: of a long message the next few come
+with the next call."""
 
 
 @dataclass(slots=True)
@@ -47,10 +48,13 @@ class _Begun:
 
     def some(self) -> bool:
         """Cut some more; False when nothing was left to cut."""
-        found = list(islice(self.left, _PORTION))
-        for at, passage in found:
+        chars = 0
+        for n, (at, passage) in enumerate(self.left, start=1):
             self.cut[at].append(passage)
-        return len(found) == _PORTION
+            chars += len(passage.text)
+            if n == _PORTION or chars >= _PORTION_CHARS:
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)
