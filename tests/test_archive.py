@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from sqlite_utils import utils
 
 from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow, TenantArchive
+from lantern_proxy.archive import tenant as archive_tenant
 from lantern_proxy.archive.prune import ROWS, prune_dry
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.tenant import _HOLDERS
@@ -698,6 +699,32 @@ def test_scores_are_larger_for_the_better_and_snippets_mark_what_was_found(archi
     assert hits[1].snippet == "[alpha] beta gamma delta"
     ranking = archive.of(MINE).fts(["alpha", "gamma"], 5)
     assert [score for _, score in ranking] == sorted((score for _, score in ranking), reverse=True)
+
+
+def test_a_small_tenants_search_does_not_walk_through_what_others_said(archive: Archive) -> None:
+    archive.write([record(n, f"our port is {n}") for n in range(2)])
+    archive.write([record(n, f"their port is {n}", tenant=OTHER) for n in range(3_000)])
+    steps: list[str] = []
+    with archive._connections.reading() as db:
+        for who in (OTHER, MINE):
+            db.conn.set_progress_handler(partial(steps.append, who), 100)
+            found = archive.of(who).fts(["port"], 5_000)
+            db.conn.set_progress_handler(None, 0)
+            said = archive.of(who).passages_by_id(id_ for id_, _ in found).values()
+            assert len(found) == (2 if who == MINE else 3_000)
+            assert all(p.text.startswith("our" if who == MINE else "their") for p in said)
+    assert steps.count(OTHER) > 20 * steps.count(MINE)
+
+
+@pytest.mark.parametrize("filters", [{}, {"session": "s2"}, {"speaker": "user"}, {"since": 3.0}])
+def test_a_search_finds_the_same_whether_there_are_few_passages_or_many(archive, monkeypatch, filters) -> None:
+    archive.write([record(n, f"port {n % 4} and word{n}", session=f"s{n % 3}") for n in range(30)])
+    archive.write([record(n, f"port {n % 4}", session="s1", tenant=OTHER) for n in range(30)])
+    few = [(hit.passage.id, hit.score, hit.snippet) for hit in archive.of(MINE).search("port 2", 20, **filters)]
+    monkeypatch.setattr(archive_tenant, "FEW", 0)
+    many = [(hit.passage.id, hit.score, hit.snippet) for hit in archive.of(MINE).search("port 2", 20, **filters)]
+    assert few == many
+    assert few
 
 
 def test_full_text_search_knows_sessions_units_and_pruned_passages(archive: Archive) -> None:

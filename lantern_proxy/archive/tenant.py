@@ -21,6 +21,7 @@ from lantern_proxy.archive.rows import (
     Hit,
     PruneReport,
     PruneRule,
+    Row,
     SessionRow,
     dumps,
     name,
@@ -60,6 +61,11 @@ _HOLDERS = """SELECT s.id FROM (
     ORDER BY s.last_seen_at DESC, s.rowid DESC"""
 _FTS = """FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
     WHERE passages_fts MATCH ? AND p.tenant = ? AND p.unit = ?"""
+_OWN = "SELECT p.id FROM passages p WHERE p.tenant = ? AND p.unit = ?"
+# FTS5 seeks the range. Unary +: the set is looked into for each hit, instead of asking FTS5 for each passage anew.
+_AMONG = " AND f.rowid BETWEEN ? AND ? AND +f.rowid IN (SELECT value FROM json_each(?))"
+FEW = 2_000
+"""Passages that a search is confined to before anything is ranked, if it may find no more: hits of others cost time."""
 _SNIPPETS = """SELECT p.id, snippet(passages_fts, 0, '[', ']', '...', 24)
     FROM passages_fts f CROSS JOIN passages p ON p.id = f.rowid
     WHERE passages_fts MATCH ? AND f.rowid IN (SELECT value FROM json_each(?)) AND p.tenant = ?"""
@@ -205,8 +211,19 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
         )  # fmt: skip
         times = [(sign, at) for sign, at in ((">=", wanted.get("since")), ("<", wanted.get("until"))) if at is not None]
         where += "".join(f" AND p.created_at {sign} ?" for sign, _ in times)
-        sql = f"SELECT p.id, -bm25(passages_fts) AS score {_FTS}{where} ORDER BY score DESC, p.id DESC LIMIT ?"
-        return self._rows(sql, (match, self.tenant, unit, *values, *(at for _, at in times), k))
+        among, confined = self._among(session, unit)
+        best = " ORDER BY score DESC, p.id DESC LIMIT ?"
+        sql = f"SELECT p.id, -bm25(passages_fts) AS score {_FTS}{where}{among}{best}"
+        return self._rows(sql, (match, self.tenant, unit, *values, *(at for _, at in times), *confined, k))
+
+    def _among(self, session: str | None, unit: str) -> tuple[str, Row]:
+        """SQL that confines hits to the passages that there are, and its values; nothing when they are many."""
+        where, values = given(("p.session", session))
+        rows = self._rows(f"{_OWN}{where} LIMIT ?", (self.tenant, unit, *values, FEW + 1))
+        if not 0 < len(rows) <= FEW:
+            return "", ()
+        ids = [row[0] for row in rows]
+        return _AMONG, (min(ids), max(ids), json_ids(ids))
 
     def fts(
         self, query_terms: Sequence[str], k: int, session: str | None = None, unit: str = "passage"
