@@ -303,6 +303,8 @@ STYLES: dict[str, Style] = {
         c.system, [{"role": "system", "content": s}, *_tail(c.history, 4), user(q)]),
     "second system message only": lambda c, s, q: (c.system, [{"role": "system", "content": s}, user(q)]),
     "appended to the system prompt, tail": lambda c, s, q: (f"{c.system}\n\n{s}", [*_tail(c.history, 4), user(q)]),
+    "in front of the system prompt, tail": lambda c, s, q: (
+        "\n\n".join((s, c.system.rpartition("\n\n")[2])), [*_tail(c.history, 4), user(q)]),
     "appended to the system prompt only": lambda c, s, q: (f"{c.system}\n\n{s}", [user(q)]),
     "first message, untagged user summary, tail": lambda c, s, q: (
         c.system, [c.history[0], user(s), *_tail(c.history, 3), user(q)]),

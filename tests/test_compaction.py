@@ -293,6 +293,49 @@ def test_a_summary_in_front_of_an_unfinished_turn_is_a_compaction_though_no_user
     assert (step.event, step.session.id) == ("compacted", chat.session)
 
 
+def ran(command: str, out: str) -> str:
+    """What a shell tool says of every command, in the same words."""
+    told = {"success": True, "command": command, "error": "", "stdout": out, "stderr": "", "exit_code": 0,
+            "execution_time": 0.1, "timeout": False, "user_interrupted": False, "background": False}  # fmt: skip
+    return json.dumps(told)
+
+
+@pytest.mark.parametrize(
+    ("how", "event"),
+    [("transcript in one message, no system prompt", "compacted"), ("made elsewhere", "compacted"), ("", "window")],
+)
+def test_a_new_result_in_the_words_of_a_lost_one_is_no_summary(how, event):
+    lab = Lab()
+    chat = Chat(lab, system=CODER.format(date="2026-01-02"), tools=TOOLS)
+    chat.turn("Hello. We look at the cluster.", "Gladly.")
+    chat.turn("Read the first file.", "It is read.", reads=ran("cat blue.txt", "The blue one has build 4471-k."))
+    chat.turn(*turns("zephyr", 1)[0])
+    call = called(lab.call_id(), "run", command="cat audit.txt")
+    chat.history.append(user("Now the audit."))
+    lab.answer(chat.send(), call)
+    if how:
+        chat.summarise(how, summary_of("zephyr", 6))
+        chat.system = f"Summary of what was said before:\n\n{summary_of('zephyr', 6)}\n\n{chat.system}"
+    chat.history = [chat.history[0], call, result(call["tool_calls"][0]["id"], ran("cat audit.txt", "It runs 5.10."))]
+    step = chat.send()
+    assert (step.event, step.session.id) == (event, chat.session)
+    assert step.verdict.anchor == (0 if how else 1)
+
+
+@pytest.mark.parametrize("front", [True, False])
+def test_a_vague_summary_beside_the_system_prompt_is_one_each_time_it_is_another(front):
+    chat = talk(Lab(), "en", named=False, tools=False, others=0)
+    for n, vague in enumerate(
+        ("Some matters were settled. More of them wait", "Much is done by now. Little of it waits")
+    ):
+        told = f"{vague} for what their user will say of it, and then the work goes on as it did."
+        chat.system = f"{told}\n\n{SYSTEM}" if front else f"{SYSTEM}\n\n{told}"
+        chat.history = chat.history[-4:]
+        step = chat.turn(*turns("zephyr", 1, start=30 + n)[0])
+        assert (step.event, step.session.id, step.verdict.anchor) == ("compacted", chat.session, 0)
+        chat.turn(*turns("zephyr", 1, start=40 + n)[0])
+
+
 def test_a_summary_that_was_renewed_is_a_compaction_though_it_reads_much_like_before():
     lab = Lab()
     chat = talk(lab, "en", named=False, tools=True, others=0)

@@ -48,6 +48,8 @@ class Verdict:
     """Those of them that the client took back (an edit, a rewind) instead of losing them."""
     anchor: int | None = None
     """Index of the message at which the loss happened: the summary, the first kept user text, the cleared result."""
+    summary: int | None = None
+    """Index, among the messages that were compared, of the one that holds a summary; None where none is seen."""
     asked: str = ""
     """What waits for an answer, where it is not all of its message."""
 
@@ -66,14 +68,14 @@ def compare(session: Session, request: Request, *, said: Said = (), restart: boo
     if goes_on(session, request) and _folded(session, request) is None:
         return _more(session, request)
     seen = see(session, request, said)
-    event, anchor = _event(seen, restart)
+    event, anchor, summary = _event(seen, restart)
     gone = seen.gone_keys
     server_side = _folded(session, request)
     if server_side is not None and not seen.gone:
         hidden = tuple(key for key in seen.kept[:server_side] if key)
-        return Verdict(event="compacted", kept=seen.kept, gone=hidden, anchor=server_side)
-    taken_back = event in ("turn", "retry", "branch")
-    return Verdict(event=event, kept=seen.kept, gone=gone, abandoned=gone if taken_back else (), anchor=anchor)
+        return Verdict(event="compacted", kept=seen.kept, gone=hidden, anchor=server_side, summary=server_side)
+    abandoned = gone if event in ("turn", "retry", "branch") else ()
+    return Verdict(event=event, kept=seen.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary)
 
 
 def _delta(session: Session, request: Request) -> Verdict:
@@ -110,30 +112,31 @@ def _more(session: Session, request: Request) -> Verdict:
     return Verdict(event="turn" if seats(new) else "retry", kept=(*held, *(None,) * len(new)))
 
 
-def _event(seen: Seen, restart: bool) -> tuple[Event, int | None]:
+def _event(seen: Seen, restart: bool) -> tuple[Event, int | None, int | None]:
+    """(what happened, the anchor, where a summary stands)."""
     cleared = seen.cleared
     if not seen.gone or (cleared and len(cleared) >= len({*seen.gone} - seen.reworded)):
         renewed = _renewed_summary(seen)
         if renewed is not None:
-            return "compacted", renewed
-        return ("cleared", max(seen.new[b].at for _, b in cleared)) if cleared else (seen.forward, None)
+            return "compacted", renewed, renewed
+        return ("cleared", max(seen.new[b].at for _, b in cleared), None) if cleared else (seen.forward, None, None)
     if seen.is_undone or seen.is_told_again or seen.is_parted:
-        return "branch", None
+        return "branch", None, None
     if seen.is_joined:
-        return seen.forward, None
+        return seen.forward, None, None
     summary = _summary_at(seen)
     if summary is not None:
-        return "compacted", summary
+        return "compacted", summary, summary
     if seen.pairs and seen.is_rewritten:
-        return seen.forward, None
+        return seen.forward, None, None
     if seen.is_gone_back:
-        return "branch", None
+        return "branch", None, None
     if seen.is_rewound and (seen.pairs or seen.returned or seen.is_edited or not restart):
         only_answer = not seen.fresh and all(seen.session.head[seen.old[a].at].produced for a in seen.gone)
-        return ("retry" if only_answer else "branch"), None
+        return ("retry" if only_answer else "branch"), None, None
     if not seen.pairs:
-        return "compacted", _first_spoken(seen.request)
-    return "window", _first_kept_user(seen)
+        return "compacted", _first_spoken(seen.request), None
+    return "window", _first_kept_user(seen), None
 
 
 # --- what stands in the place of the gone --------------------------------------------------------------------------
@@ -160,10 +163,11 @@ def _summary_at(seen: Seen) -> int | None:
     if seen.pairs and seen.is_rewritten:
         return None
     found = next((seen.new[b].at for b in early if _holds_run(seen, whole_of(plain(seen.new[b].item.text)))), None)
+    told = [b for b in early if b not in seen.due]
     if found is None:
-        found = _marked(seen, early)
+        found = _marked(seen, told)
     if found is None:
-        found = _about_the_gone(seen, early)
+        found = _about_the_gone(seen, told)
     return found if found is not None else _summary_in_system(seen)
 
 
@@ -230,7 +234,7 @@ def _is_rewritten(old: Item, new: Item) -> bool:
 
 
 def _summary_in_system(seen: Seen) -> int | None:
-    """A summary appended to the system prompt, or in a system message of its own."""
+    """A summary beside the system prompt, in one message with it or in one of its own."""
     session, messages = seen.session, seen.request.messages
     known = {print for print, _ in session.system_keys}
     systems = [at for at, m in enumerate(messages) if m.role in SYSTEM]
@@ -246,7 +250,7 @@ def _summary_in_system(seen: Seen) -> int | None:
             return at
         if seen.pairs and seen.is_rewound:
             continue
-        added = text.removeprefix(session.system)
+        added = text.replace(session.system, "", 1).strip() if session.system else text
         extended = len(added) < len(text) or not session.system or at != systems[0]
         if (extended and len(added) >= SUMMARY_CHARS) or seen.is_lost(added):
             return at

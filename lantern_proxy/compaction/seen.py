@@ -192,6 +192,19 @@ class Seen:
         found = terms(text) - terms(before)
         return len(found) >= _MIN_TERMS and len(found & self._lost_terms) >= _MIN_SHARE * len(found)
 
+    @cached_property
+    def due(self) -> set[int]:
+        """New results of the calls that the last answer made. Tools say the same words about everything."""
+        called = {
+            value
+            for a, b in self.matched
+            if self.old[a].item.kind == "call" and self.old[a].at >= self.answer
+            for value in self.new[b].item.ids
+        }
+        return {
+            b for b in self.fresh if self.new[b].item.kind == "result" and called.intersection(self.new[b].item.ids)
+        }
+
     def was(self, b: int) -> str:
         """The text that stood in the place of a seat; empty when it is new."""
         a = self._before.get(b)

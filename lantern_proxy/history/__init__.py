@@ -198,9 +198,9 @@ def shows_system_of(session: Session, request: Request) -> bool:
 
 
 def _base(session: Session, now: str) -> str:
-    """What stays of a system prompt: without the summaries that were appended to it later."""
+    """What stays of a system prompt: without the summaries that were put beside it later."""
     is_first = session.side or not session.keys
-    return session.system if not is_first and (not now or now.startswith(session.system)) else now
+    return session.system if not is_first and (not now or session.system in now) else now
 
 
 def has_marker(request: Request) -> bool:

@@ -109,11 +109,14 @@ def _request_row(exchange: Exchange, status: int, error: str, privacy: Privacy) 
 
 
 def _uncut(step: Step, session: Session, messages: tuple[Filed, ...]) -> tuple[str, ...]:
-    """What becomes passages. A summary that stands for lost text does not: it would crowd out what it lost."""
-    at = step.verdict.anchor if step.event == "compacted" else None
+    """What becomes passages. A summary that stands for lost text does not: it would crowd out what it lost.
+
+    A tool's result does, even one in which a summary seems to stand: it may be the only place of what it says.
+    """
+    at = step.verdict.summary
     summary = session.head[at].key if at is not None and at < len(session.head) else ""
     spoken = (f for f in messages if not f.side and f.message.role not in SYSTEM)
-    return tuple(f.key for f in spoken if f.key != summary)
+    return tuple(f.key for f in spoken if f.key != summary or any(i.kind == "result" for i in f.message.items))
 
 
 def _turn(session: Session, now: float, privacy: Privacy) -> tuple[Passage, ...]:

@@ -20,11 +20,11 @@ from clients.dialects import Heard, Reply, hear, say
 from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn, numbered
 
 BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
-_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
+_REMINDER = re.compile(r"<(system-reminder|environment_details)>.*?</\1>", re.S)
 _ASKS_SUMMARY = re.compile(r"summar|snapshot|checkpoint|compact", re.I)
 _GIVEN = re.compile(rf"{re.escape(SUMMARY)} {numbered(0)[:-2]}\d+\.")
 """A summary that was given before: it asks for none."""
-_TITLE = re.compile(r"\btitle\b", re.I)
+_TITLE = re.compile(r"\btitles?\b", re.I)
 _SHELLS = (
     "exec_command",
     "shell",
@@ -115,7 +115,9 @@ class Script:
         instructions = next((text for role, text in heard.said if role == "system"), "") if not heard.tools else ""
         if SUMMARY in instructions:  # a summary that stands in the system prompt asks for none
             instructions = ""
-        if spoken is None or _ASKS_SUMMARY.search(_GIVEN.sub("", last)) or _ASKS_SUMMARY.search(instructions):
+        is_title = _TITLE.search(instructions[:400])
+        wish = _GIVEN.sub("", last)
+        if spoken is None or is_title or _ASKS_SUMMARY.search(wish) or _ASKS_SUMMARY.search(instructions):
             kind, reply = self._aside(last, instructions)
             return kind, replace(reply, **_filled_in(heard, reply.text))
         return "main", self._spoken_to(heard, spoken, tokens)
