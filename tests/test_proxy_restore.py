@@ -375,6 +375,46 @@ def test_a_session_is_read_ahead_again_when_a_third_of_it_is_new(tmp_path):
         assert set(read) == {told(answer)["session"]}
 
 
+NOTED = say(200, completion("Thank you, noted."), ("content-type", "application/json"))
+
+
+def test_what_a_user_says_where_a_history_begins_anew_without_a_summary_is_restored_later(tmp_path):
+    with Upstream(NOTED) as upstream, serving(config_for(upstream, tmp_path)) as url:
+        events = []
+        for n in range(4):
+            events.append(told(ask(url, body(fact(n)), x_session_id="run-1"))["event"])
+        events.append(told(ask(url, body("Let us go on."), x_session_id="run-1"))["event"])
+        assert events == ["new", "compacted", "compacted", "compacted", "compacted"]
+        (block,) = blocks(upstream)
+        assert [n for n in range(4) if f"GATE-{n * 7919:05d}" not in block] == []
+
+
+def test_a_result_in_the_words_of_a_lost_one_is_restored_when_it_is_lost_in_its_turn(tmp_path):
+    def ran(n: int) -> list[dict]:
+        function = {"name": "run", "arguments": json.dumps({"command": f"cat {n}.txt"})}
+        out = {"success": True, "error": "", "stdout": fact(n), "stderr": "", "exit_code": 0, "execution_time": 0.1,
+               "timeout": False, "user_interrupted": False, "background": False}  # fmt: skip
+        calls = [{"id": f"call_{n}", "type": "function", "function": function}]
+        asked = {"role": "assistant", "content": None, "tool_calls": calls}
+        return [asked, {"role": "tool", "tool_call_id": f"call_{n}", "content": json.dumps(out)}]
+
+    hello, *rest = ({"role": "user", "content": f"Please do the {n} thing."} for n in ("first", "second", "third"))
+    noted = json.loads(completion("Thank you, noted."))["choices"][0]["message"]
+    before = [hello, noted, rest[0], *ran(1), noted, rest[1]]
+    with Upstream(NOTED) as upstream, serving(config_for(upstream, tmp_path)) as url:
+
+        def send(*messages: dict, answer: dict = noted) -> str:
+            upstream.answer = say(200, completion(**{"text": "", **answer}), ("content-type", "application/json"))
+            return told(ask(url, body(*messages)))["event"]
+
+        events = [send(hello), send(*before[:3], answer=ran(1)[0]), send(*before[:5]), send(*before, answer=ran(2)[0])]
+        read = {"role": "assistant", "content": "Both of them are read by now."}
+        events += [send(hello, *ran(2), answer=read), send(hello, read, {"role": "user", "content": "What is next?"})]
+        assert events == ["new", *["turn"] * 3, *["window"] * 2]
+        assert fact(1) in (whole := "".join(blocks(upstream)))
+        assert fact(2) in whole
+
+
 # --- a conversation that the upstream holds: its client sends what is new -------------------------------------------
 
 SUMMARY = "The user told the assistant about depots, their gates and their keepers, and goes on with the next of them."
@@ -513,43 +553,3 @@ def test_what_a_history_in_one_text_lost_stays_there_with_the_next_text(tmp_path
         (again,) = blocks(upstream)
     assert "GATE-07919" in lost
     assert "GATE-07919" in again
-
-
-NOTED = say(200, completion("Thank you, noted."), ("content-type", "application/json"))
-
-
-def test_what_a_user_says_where_a_history_begins_anew_without_a_summary_is_restored_later(tmp_path):
-    with Upstream(NOTED) as upstream, serving(config_for(upstream, tmp_path)) as url:
-        events = []
-        for n in range(4):
-            events.append(told(ask(url, body(fact(n)), x_session_id="run-1"))["event"])
-        events.append(told(ask(url, body("Let us go on."), x_session_id="run-1"))["event"])
-        assert events == ["new", "compacted", "compacted", "compacted", "compacted"]
-        (block,) = blocks(upstream)
-        assert [n for n in range(4) if f"GATE-{n * 7919:05d}" not in block] == []
-
-
-def test_a_result_in_the_words_of_a_lost_one_is_restored_when_it_is_lost_in_its_turn(tmp_path):
-    def ran(n: int) -> list[dict]:
-        function = {"name": "run", "arguments": json.dumps({"command": f"cat {n}.txt"})}
-        out = {"success": True, "error": "", "stdout": fact(n), "stderr": "", "exit_code": 0, "execution_time": 0.1,
-               "timeout": False, "user_interrupted": False, "background": False}  # fmt: skip
-        calls = [{"id": f"call_{n}", "type": "function", "function": function}]
-        asked = {"role": "assistant", "content": None, "tool_calls": calls}
-        return [asked, {"role": "tool", "tool_call_id": f"call_{n}", "content": json.dumps(out)}]
-
-    hello, *rest = ({"role": "user", "content": f"Please do the {n} thing."} for n in ("first", "second", "third"))
-    noted = json.loads(completion("Thank you, noted."))["choices"][0]["message"]
-    before = [hello, noted, rest[0], *ran(1), noted, rest[1]]
-    with Upstream(NOTED) as upstream, serving(config_for(upstream, tmp_path)) as url:
-
-        def send(*messages: dict, answer: dict = noted) -> str:
-            upstream.answer = say(200, completion(**{"text": "", **answer}), ("content-type", "application/json"))
-            return told(ask(url, body(*messages)))["event"]
-
-        events = [send(hello), send(*before[:3], answer=ran(1)[0]), send(*before[:5]), send(*before, answer=ran(2)[0])]
-        read = {"role": "assistant", "content": "Both of them are read by now."}
-        events += [send(hello, *ran(2), answer=read), send(hello, read, {"role": "user", "content": "What is next?"})]
-        assert events == ["new", *["turn"] * 3, *["window"] * 2]
-        assert fact(1) in (whole := "".join(blocks(upstream)))
-        assert fact(2) in whole

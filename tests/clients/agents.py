@@ -5,10 +5,14 @@ Telemetry, update checks and whatever else would leave loopback are switched off
 """
 
 import json
+import re
 
 from clients.acp import converse
 from clients.client import Drive, Job
 from clients.talk import OVERFLOWS
+
+_TERMINAL = re.compile(r"\x1b\].*?(\x07|\x1b\\)|\x1b\[[0-9;?]*[a-zA-Z]")
+"""What sets colours and titles of a terminal."""
 
 _CODEX = """model = "gpt-5.1-codex"
 model_context_window = 100000
@@ -248,3 +252,31 @@ def shell_gpt(job: Job) -> list[str]:
     }  # fmt: skip
     (job.home / ".config/shell_gpt").mkdir()
     return [job.run(["sgpt", "--no-cache", "--chat", "talk", line], env).strip() for line in job.lines]
+
+
+_CODE_PUPPY = """[puppy]
+puppy_name = Rex
+owner_name = Ann
+model = scripted
+yolo_mode = true
+auto_save_session = true
+protected_token_count = 1000
+compaction_threshold = 0.5
+compaction_strategy = summarization
+"""
+
+
+def code_puppy(job: Job) -> list[str]:
+    """`code-puppy -p`, then with `-qr`. Its summary stands in front of a system prompt that names each process."""
+    endpoint = {"url": f"{job.url}/v1", "api_key": "sk-dummy-code-puppy"}
+    model = {"type": "custom_openai", "name": "scripted", "context_length": 12_000, "custom_endpoint": endpoint}
+    data, config = job.home / ".code_puppy", job.home / ".config/code_puppy"
+    for folder in data, config:
+        folder.mkdir()
+    (data / "extra_models.json").write_text(json.dumps({"scripted": model}))
+    (config / "puppy.cfg").write_text(_CODE_PUPPY)
+    answers: list[str] = []
+    for line in job.lines:
+        out = job.run(["code-puppy", *(["-qr"] if answers else []), "-p", line], {})
+        answers.append(_last_words(_TERMINAL.sub("", out)))
+    return answers

@@ -267,4 +267,8 @@ CLIENTS = (
         name="shell-gpt", family="Shell GPT", protocol="chat", losses=WINDOW, compactions=3, tools=False,
         pip=("shell-gpt==1.5.1", "click"), drive=agents.shell_gpt,
     ),
+    Client(
+        name="code-puppy", family="Code Puppy", protocol="chat", losses=COMPACTED, compactions=2, limit_s=600,
+        pip=("code-puppy==0.0.946",), drive=agents.code_puppy,
+    ),
 )  # fmt: skip
