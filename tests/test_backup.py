@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.archive import backup as archive_backup
 from lantern_proxy.archive.backup import backup, recover
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
@@ -76,6 +77,22 @@ def test_a_backup_taken_while_turns_are_written_is_whole_and_of_one_moment(archi
             (tenant,) = copy.tenants()
             mine = copy.of(tenant.id)
             assert all(len(mine.messages(s.id)) == 40 for s in mine.sessions(limit=-1))
+
+
+def test_a_backup_does_not_begin_again_with_every_turn_that_is_written_meanwhile(archive, tmp_path, monkeypatch):
+    monkeypatch.setattr(archive_backup, "_PAGES", 20)
+    before, told = content(archive), []
+    with Lantern(config_of(archive)) as lantern:
+
+        def progress(done: int, of: int) -> None:
+            told.append(done)
+            assert len(told) < 2 + of / 20, told
+            lantern.archive(f"meanwhile-{len(told)}", chat(len(told))[:2])
+
+        backup(archive, tmp_path / "copy.db", progress)
+    assert len(told) > 3
+    assert told == sorted(told)
+    assert content(tmp_path / "copy.db") == before
 
 
 def test_nothing_is_written_over_and_nothing_is_left_behind(archive, tmp_path):
