@@ -533,9 +533,22 @@ def _after_rewriting(said: str, later: str) -> str:
     return chat.turn("thanks, go on", "going on").event
 
 
-@pytest.mark.parametrize("mark", ["...", "…", " [… 38 characters …] "])
+@pytest.mark.parametrize("mark", ["...", "…", "..", " [… 38 characters …] "])
 def test_a_text_that_lost_a_few_words_to_an_ellipsis_is_cleared(mark):
     assert _after_rewriting(LISTENS, LISTENS.replace(" staging database listens on port 54817", mark)) == "cleared"
+
+
+@pytest.mark.parametrize("mark", ["...", ".."])
+def test_the_only_text_of_a_user_is_cleared_when_it_loses_its_middle_to_an_ellipsis(mark):
+    chat = Chat(Lab())
+    chat.turn(LISTENS, "I will keep that in mind.")
+    chat.history[0] = user(LISTENS.replace(" staging database listens on port 54817", mark))
+    assert chat.turn("thanks, go on", "going on").event == "cleared"
+
+
+def test_the_two_points_of_a_path_are_no_ellipsis():
+    before = "Please look at the folder exports/old/nightly and tell me what is wrong there."
+    assert _after_rewriting(before, before.replace("exports/old/nightly", "../n")) == "turn"
 
 
 def test_a_text_in_which_a_client_changed_or_dropped_a_few_words_is_not_cleared():

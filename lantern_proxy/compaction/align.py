@@ -26,7 +26,7 @@ _CLEARED_MIN_TERMS, _CLEARED_TERMS_SHARE = 6, 0.2
 PLACEHOLDER_CHARS = 200
 _CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
 """A text was cut when it lost a fifth of its length, so many characters, and most of what is left stood at its ends."""
-_ELLIPSIS = re.compile(r"\.{3}|…")
+_ELLIPSIS = re.compile(r"\.{3}|…|(?<![./\\])\.\.(?![./\\])")  # two points are one, too, but not those of a path
 _ELLIPSIS_CHARS, _OMITTED_MIN_CHARS = 40, 12
 """A text with an ellipsis in its middle was cut however little it lost; the ellipsis may say how much that was."""
 _MARK_CHARS, _MIN_ALIKE = 8, 8
@@ -330,19 +330,20 @@ def is_cut(old: Item, new: Item) -> bool:
         return False
     before, after = plain(old.text), plain(new.text)
     shorter = len(after) <= min(_CUT_SHARE * len(before), len(before) - _CUT_MIN_CHARS)
-    return (shorter and shared_ends(before, after) >= _OWN_SHARE * len(after)) or _omits(before, after)
+    return (shorter and shared_ends(before, after) >= _OWN_SHARE * len(after)) or omits(before, after)
 
 
-def _omits(before: str, after: str) -> bool:
+def omits(before: str, after: str) -> bool:
     """Is `after` the beginning and the end of `before`, with an ellipsis and little else for what stood between?"""
     if len(before) - len(after) < _OMITTED_MIN_CHARS:
         return False
     front = shared_front(before, after)
     back = shared_front(before[front:][::-1], after[front:][::-1])
-    mark = after[max(0, front - 2) : len(after) - back + 2]  # a text may go on with a point where the ellipsis stands
+    start, end = max(0, front - 2), len(after) - back + 2  # a text may go on with a point where the ellipsis stands
     lost = before[front : len(before) - back]
-    own = min(front, back) >= _MARK_CHARS and len(mark) <= _ELLIPSIS_CHARS
-    return own and bool(_ELLIPSIS.search(mark)) and not _ELLIPSIS.search(lost)
+    own = min(front, back) >= _MARK_CHARS and end - start <= _ELLIPSIS_CHARS
+    marked = any(found.end() <= end for found in _ELLIPSIS.finditer(after, start, end + 1))
+    return own and marked and not _ELLIPSIS.search(lost)
 
 
 def is_placeholder(new: Sequence[Seat], b: int, *, alone: bool) -> bool:

@@ -13,6 +13,7 @@ from lantern_proxy.compaction.align import (
     is_cleared,
     is_cut,
     is_placeholder,
+    omits,
     seats,
 )
 from lantern_proxy.compaction.lines import is_made_of, stands_in, untimed
@@ -134,10 +135,13 @@ class Seen:
         return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and is_cleared(old, self.new[b].item)
 
     def _is_cut(self, a: int, b: int) -> bool:
-        """A text of the last turn, and the last result, may lose what their client had put behind them meanwhile."""
+        """A text of the last turn, and the last result, may lose what their client had put behind them meanwhile.
+
+        Where an ellipsis stands in its middle, its client has cut a text of the last turn, too.
+        """
         old, new = self.old[a].item, self.new[b].item
         if old.kind != "result":
-            return a < self._last_turn and is_cut(old, new)
+            return is_cut(old, new) and (a < self._last_turn or omits(plain(old.text), plain(new.text)))
         was_last = self.old[a].at == self._asked - 1
         return is_cut(old, new) and not (was_last and plain(old.text).startswith(plain(new.text)))
 
