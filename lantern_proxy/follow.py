@@ -114,8 +114,10 @@ def reply(known: Known, session_id: str, answer: Answer, *, now: float) -> tuple
     return after, filed
 
 
-def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head) -> Session:
+def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: Iterable[str] = ()) -> Session:
     """Remember a session as the archive has it. `row` names it; what its messages tell is filled in here.
+
+    ids: what the upstream called its answers, and other names of the session
 
     Which messages its upstream produced and which opened it was not archived: what an assistant said counts as
     produced, and what came before the first answer as opening.
@@ -132,7 +134,8 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head) -> Se
         abandoned=frozenset(head.abandoned),
         lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
     )  # fmt: skip
-    remember(known, session)  # all it ever held, so that every text of it is found
+    minted = [value for value in ids if value not in (row.id, row.family)]
+    remember(known, session, ids=minted)  # all it ever held, so that every text of it is found
     altered = head.altered or {}
     entries = tuple(_as_shown(_entry(by_key[key]), altered.get(key)) for key in head.keys if key in by_key)
     answered_last = bool(entries and entries[-1].produced)

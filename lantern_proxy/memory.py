@@ -198,7 +198,7 @@ class Lantern:
         whole = structs.replace(
             session_of(row), api="chat", side=False, agent="", parent=row.parent
         )  # whatever its name
-        recall(self._known, whole, mine.messages(row.id), mine.head(row.id))
+        recall(self._known, whole, mine.messages(row.id), mine.head(row.id), mine.ids(row.id))
 
     def _record(self, step: Step, request: Request, now: float) -> Record:
         after = step.session

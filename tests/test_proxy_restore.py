@@ -531,6 +531,26 @@ def test_a_stored_response_that_was_compacted_on_its_own_is_followed_by_what_tha
     assert all(f"GATE-{n * 7919:05d}" in sent[8][0] for n in range(8))
 
 
+def test_a_client_that_sends_only_what_is_new_goes_on_in_its_session_after_a_restart(tmp_path):
+    ids = itertools.count(1)
+
+    async def answer(got, wire) -> None:
+        n = next(ids)
+        output = [{"type": "message", "id": f"msg_{n}", "role": "assistant", "content": f"All right, number {n}."}]
+        await say(200, json.dumps({"id": f"resp_{n}", "object": "response", "output": output}).encode())(got, wire)
+
+    with Upstream(answer) as upstream:
+        heads, previous = [], {}
+        for text in map(fact, range(4)):
+            with serving(config_for(upstream, tmp_path)) as url:
+                request = {"model": "m", "instructions": "You run depots.", "input": text, **previous}
+                found = http.post(f"{url}/v1/responses", json=request, headers={"authorization": "Bearer sk-one"})
+            previous = {"previous_response_id": found.json()["id"]}
+            heads.append(told(found))
+    assert [head["event"] for head in heads] == ["new", "turn", "turn", "turn"]
+    assert {head["session"] for head in heads} == {heads[0]["session"]}
+
+
 # --- a history that its client writes into the only text of every request --------------------------------------------
 
 

@@ -31,7 +31,7 @@ _WAIT_S = 1.0
 _RECENT_WAIT_S = 0.15
 """Most seconds that a request waits for other sessions, which only a summary could be traced to."""
 
-_Archived = tuple[Session, list[Filed], Head]
+_Archived = tuple[Session, list[Filed], Head, list[str]]
 Key = tuple[str, str]
 """(tenant, project): nothing is ever linked across two of them."""
 
@@ -157,9 +157,9 @@ class Tenants:
 
     async def _bring(self, mine: _Mine, key: Key, values: Sequence[str] | None) -> None:
         held = frozenset(mine.known.sessions)
-        for session, filed, head in await asyncio.to_thread(self._read, key, values, held):
+        for session, filed, head, ids in await asyncio.to_thread(self._read, key, values, held):
             if session.id not in mine.known.sessions:
-                recall(mine.known, session, filed, head)
+                recall(mine.known, session, filed, head, ids)
 
     def _read(self, key: Key, values: Sequence[str] | None, held: Set[str]) -> list[_Archived]:
         """The sessions that hold any of `values`, or those last seen, without those in `held`; oldest first."""
@@ -171,7 +171,9 @@ class Tenants:
             mine = archive.of(tenant)
             rows = [row for row in _rows(archive, tenant, project, values) if row.id not in held]
             rows.sort(key=lambda row: row.last_seen_at)
-            return [(session_of(row), mine.messages(row.id), mine.head(row.id)) for row in rows]
+            return [
+                (session_of(row), mine.messages(row.id), mine.head(row.id), mine.ids(row.id)) for row in rows
+            ]  # fmt: skip
         except ArchiveError as error:
             log.warning("sessions in the archive cannot be read: %s", error)
             return []
