@@ -48,6 +48,17 @@ def test_no_two_tenants_share_a_session(played):
     assert [session for session, tenants in shared.items() if tenants > 1] == []
 
 
+@pytest.mark.timeout(600)
+def test_a_restart_before_every_third_request_costs_nothing(played, tmp_path):
+    with Stage(tmp_path, restarts=1 / 3) as stage:
+        restarted = {seed: asyncio.run(play(draw(seed), stage)) for seed in SEEDS[:24]}
+    for seed, found in restarted.items():
+        assert not found.kinds & MUST_HOLD, f"scripts/possible-clients --seeds {seed} --restarts .34 --story"
+    before, after = (total(some[seed] for seed in restarted) for some in (played, restarted))
+    for right, of in FLOORS:
+        assert after[right] >= 0.98 * before[right], (right, after[of])
+
+
 @pytest.mark.parametrize("seed", [1, 5, 11])
 def test_two_tenants_who_say_the_same_at_the_same_time_never_meet(seed, tmp_path):
     async def both(stage: Stage) -> list[Played]:

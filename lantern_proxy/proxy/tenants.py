@@ -26,11 +26,6 @@ _RECENT = 32
 """Sessions of a tenant that are read from the archive when a request of it fits none that is known."""
 _PROBED = 20
 """Messages of a request that are looked up in the archive when memory knows none."""
-_WAIT_S = 1.0
-"""Most seconds that a request waits for what the archive has of its own session."""
-_RECENT_WAIT_S = 0.15
-"""Most seconds that a request waits for other sessions, which only a summary could be traced to."""
-
 _Archived = tuple[Session, list[Filed], Head, list[str]]
 Key = tuple[str, str]
 """(tenant, project): nothing is ever linked across two of them."""
@@ -55,6 +50,10 @@ class Tenants:
         self._groups = {key.lower(): name for name, tenant in config.tenants.items() for key in tenant.keys_sha256}
         self._salt = secrets.token_bytes(32)
         self._most = sessions
+        self.own_wait_s = 1.0
+        """Most seconds that a request waits for what the archive has of its own session."""
+        self.recent_wait_s = 0.15
+        """Most seconds that a request waits for other sessions, to which only words or a summary could trace it."""
         self._mine: OrderedDict[Key, _Mine] = OrderedDict()
 
     def forget_all(self) -> None:
@@ -119,12 +118,12 @@ class Tenants:
             found = anew(found)
             values = _names_of(request, identity) if found.session is None or found.scanty else ()
             if values:
-                await _at_most(_WAIT_S, asyncio.create_task(self._bring(mine, key, values)))
+                await _at_most(self.own_wait_s, asyncio.create_task(self._bring(mine, key, values)))
                 found = anew(found)
-            if mine.reading is None and found.session is None:
+            if mine.reading is None and (found.session is None or found.scanty):
                 mine.reading = asyncio.create_task(self._bring(mine, key, None))
             if mine.reading is not None and not mine.reading.done():
-                await _at_most(_RECENT_WAIT_S, mine.reading)
+                await _at_most(self.recent_wait_s, mine.reading)
                 found = anew(found)
         return found
 

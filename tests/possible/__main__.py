@@ -28,11 +28,11 @@ _ONE_STAGE = 40
 """So many clients share a proxy, each with a credential of its own."""
 
 
-def play_all(numbers: Iterable[int]) -> list[Played]:
-    """The clients of these numbers, one after the other."""
+def play_all(numbers: Iterable[int], *, restarts: float = 0.0) -> list[Played]:
+    """The clients of these numbers, one after the other. restarts: as in Stage"""
     played, waiting = [], list(numbers)
     for start in range(0, len(waiting), _ONE_STAGE):
-        with tempfile.TemporaryDirectory(prefix="possible-") as folder, Stage(Path(folder)) as stage:
+        with tempfile.TemporaryDirectory(prefix="possible-") as folder, Stage(Path(folder), restarts=restarts) as stage:
             played += [asyncio.run(play(draw(number), stage)) for number in waiting[start : start + _ONE_STAGE]]
     return played
 
@@ -47,11 +47,14 @@ def total(played: Iterable[Played]) -> Counter[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/possible-clients", description=__doc__)
     parser.add_argument("--seeds", default="0:100", metavar="A:B", help="from A to before B, or one seed; 0:100")
+    parser.add_argument(
+        "--restarts", type=float, default=0.0, metavar="SHARE", help="of requests before which the proxy is restarted"
+    )
     parser.add_argument("--faults", action="store_true", help="list the clients that met a fault")
     parser.add_argument("--story", action="store_true", help="tell every request of every client")
     args = parser.parse_args()
     first, _, end = args.seeds.partition(":")
-    played = play_all(range(int(first), int(end) if end else int(first) + 1))
+    played = play_all(range(int(first), int(end) if end else int(first) + 1), restarts=args.restarts)
     for each in played:
         if args.story or (args.faults and each.ledger.faults):
             print(f"\n{each.client}")

@@ -175,19 +175,20 @@ class Conversation:
         if self.client.ids == "header":
             headers.append((b"x-session-id", self._id.encode()))
         arrival = Arrival(method="POST", path=PATHS[api], query=b"", headers=tuple(headers), body=data)
-        exchange = await self._stage.proxy.prepare(arrival)
-        if gate:
-            await gate()
-        if sent.asked:
-            found = sent.asked.value in json.dumps(json.loads(exchange.body), ensure_ascii=False)
-            reply = Reply(text=f"{sent.asked.said if found else '?'} {self.talk.filler(1)}")
-        answered, said, response = answer(api, body, reply or Reply())
-        if status != 200:
-            answered = b'{"error": {"message": "overloaded", "type": "server_error"}}'
-        if not complete:
-            answered = answered[: len(answered) * 2 // 3]
-        streamed = self.client.stream and status == 200
-        await self._stage.proxy.finish(exchange, status, answered, streamed=streamed, complete=complete)
+        with self._stage.request() as proxy:
+            exchange = await proxy.prepare(arrival)
+            if gate:
+                await gate()
+            if sent.asked:
+                found = sent.asked.value in json.dumps(json.loads(exchange.body), ensure_ascii=False)
+                reply = Reply(text=f"{sent.asked.said if found else '?'} {self.talk.filler(1)}")
+            answered, said, response = answer(api, body, reply or Reply())
+            if status != 200:
+                answered = b'{"error": {"message": "overloaded", "type": "server_error"}}'
+            if not complete:
+                answered = answered[: len(answered) * 2 // 3]
+            streamed = self.client.stream and status == 200
+            await proxy.finish(exchange, status, answered, streamed=streamed, complete=complete)
         self.judge.look(sent, data, exchange, answer=said.text if status == 200 else "")
         return said, response
 
