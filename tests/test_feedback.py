@@ -14,7 +14,7 @@ from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, Requ
 from lantern_proxy.config import Config
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.restorer import Restorer
-from lantern_proxy.turn import Filed, Passage, Restored, item, message
+from lantern_proxy.turn import Filed, Head, Passage, Restored, item, message
 
 NOW = 1_760_000_000.0
 TOLD = (
@@ -35,7 +35,7 @@ def record(texts=TOLD, session="s1", project="", tenant="t_one", request="r1") -
     row = SessionRow(id=session, api="chat", created_at=NOW, last_seen_at=NOW)
     asked = RequestRow(id=request, at=NOW, api="chat", path="", event="new")
     return Record(tenant=tenant, project=project, session=row, request=asked, messages=tuple(filed),
-                  head=tuple(f.key for f in filed), passages=tuple(passages))  # fmt: skip
+                  head=Head(keys=tuple(f.key for f in filed)), passages=tuple(passages))  # fmt: skip
 
 
 @pytest.fixture
