@@ -45,7 +45,10 @@ from lantern_proxy.archive.forget import (
 )
 from lantern_proxy.archive.prune import told_at, wipe
 from lantern_proxy.archive.record import Uncut, add_passages, add_record, left_uncut, take_cut
-from lantern_proxy.archive.rows import (
+from lantern_proxy.archive.rows import name
+from lantern_proxy.archive.scope import large, newest
+from lantern_proxy.archive.tenant import TenantArchive
+from lantern_proxy.archive.values import (
     Finding,
     Hit,
     Mark,
@@ -56,10 +59,7 @@ from lantern_proxy.archive.rows import (
     SessionRow,
     TenantSummary,
     Why,
-    name,
 )
-from lantern_proxy.archive.scope import large, newest
-from lantern_proxy.archive.tenant import TenantArchive
 from lantern_proxy.archive.vectors import add_tokens, embedding_model
 from lantern_proxy.migrations.archive import migrations
 from lantern_proxy.turn import Passage

@@ -60,9 +60,8 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
     with telling(path), _appearing(target) as partial, contextlib.closing(_open(path, "ro", key)) as source:
         refuse_strangers(source, path)
         with contextlib.closing(_open(partial, "rw", key)) as copy:
-            source.conn.execute(
-                "BEGIN"
-            )  # one moment, held: SQLite starts again from the first page when another writes
+            # One moment, held: SQLite begins again with the first page whenever another process writes.
+            source.conn.execute("BEGIN")
             source.conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             source.conn.backup(copy.conn, pages=_PAGES, progress=lambda _, left, of: progress(of - left, of))
             source.conn.execute("COMMIT")

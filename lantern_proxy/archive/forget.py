@@ -17,7 +17,8 @@ from typing import Any
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.file import ArchiveError
-from lantern_proxy.archive.rows import HEAD, Record, dumps, from_head, name, to_filed, to_head
+from lantern_proxy.archive.rows import HEAD, dumps, from_head, name, to_filed, to_head
+from lantern_proxy.archive.values import Record
 from lantern_proxy.turn import Block, Filed, fingerprint
 
 _OWN_CHARS = 40

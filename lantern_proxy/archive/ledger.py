@@ -4,19 +4,8 @@ import json
 from collections.abc import Iterable
 
 from lantern_proxy.archive.reads import Reads, given, json_ids
-from lantern_proxy.archive.rows import (
-    Mark,
-    RequestRow,
-    Row,
-    Useful,
-    Why,
-    dumps,
-    name,
-    to_block,
-    to_passed,
-    to_placed,
-    to_request,
-)
+from lantern_proxy.archive.rows import Row, dumps, name, to_block, to_passed, to_placed, to_request
+from lantern_proxy.archive.values import Mark, RequestRow, Useful, Why
 from lantern_proxy.turn import Block, PassedOver, Placed
 
 _REQUEST = """SELECT id, session, at, api, path, model, event, status, query, restored, chars, ms, degraded, gone,

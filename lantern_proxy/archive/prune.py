@@ -11,7 +11,8 @@ from sqlite_utils.db import Database
 
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import PINNED
-from lantern_proxy.archive.rows import PruneReport, PruneRule, dumps, name
+from lantern_proxy.archive.rows import dumps, name
+from lantern_proxy.archive.values import PruneReport, PruneRule
 
 ROWS = 200
 """Most rows that one transaction removes: about 20 ms, or what one session has."""

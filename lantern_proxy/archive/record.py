@@ -9,7 +9,6 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive.feedback import corrected, has_edits
 from lantern_proxy.archive.rows import (
     HEAD,
-    Record,
     dumps,
     exact,
     from_block,
@@ -22,6 +21,7 @@ from lantern_proxy.archive.rows import (
     name,
     to_filed,
 )
+from lantern_proxy.archive.values import Record
 from lantern_proxy.archive.vectors import embedding_model
 from lantern_proxy.turn import Block, Filed, Passage, fingerprint
 

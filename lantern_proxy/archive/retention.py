@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from lantern_proxy.archive import Archive
-from lantern_proxy.archive.rows import PruneReport, PruneRule
+from lantern_proxy.archive.values import PruneReport, PruneRule
 
 _ROUNDS = 8
 _DAY_S = 86_400.0

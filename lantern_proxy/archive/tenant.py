@@ -18,11 +18,7 @@ from lantern_proxy.archive.reads import given, json_ids
 from lantern_proxy.archive.rows import (
     HEAD,
     PASSAGE,
-    Hit,
-    PruneReport,
-    PruneRule,
     Row,
-    SessionRow,
     dumps,
     name,
     plain_head,
@@ -32,6 +28,7 @@ from lantern_proxy.archive.rows import (
     to_session,
 )
 from lantern_proxy.archive.scope import Outline, count, outline, plain, shapes
+from lantern_proxy.archive.values import Hit, PruneReport, PruneRule, SessionRow
 from lantern_proxy.archive.vectors import TokenVectors, embedding_model
 from lantern_proxy.turn import Filed, Head, Passage
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.file import ArchiveError
-from lantern_proxy.archive.rows import Record, RequestRow, SessionRow, head_of, name
+from lantern_proxy.archive.rows import head_of, name
+from lantern_proxy.archive.values import Record, RequestRow, SessionRow
 from lantern_proxy.turn import Block, Filed, Item, Message, Passage, PassedOver, Placed, Restored, fingerprint
 
 _TYPES = ("session", "message", "passage", "edit", "request", "block")

@@ -1,0 +1,170 @@
+"""What the archive takes and gives besides messages and passages: sessions, requests, records, hits, reports.
+
+Plain values. rows.py turns those that are kept into rows and back.
+"""
+
+from dataclasses import dataclass, field
+
+from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """One session. `project`, `messages` and `passages` are filled by reads and ignored by writes."""
+
+    id: str
+    api: str
+    family: str = ""
+    """Explicit id that the client sent, or empty."""
+    parent: str = ""
+    """The session that this one branched from, or empty."""
+    title: str = ""
+    created_at: float
+    last_seen_at: float
+    system: str = ""
+    """Hex fingerprint of the system prompt."""
+    tools: tuple[str, ...] = ()
+    project: str = ""
+    messages: int = 0
+    passages: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRow:
+    """What became of one request. `session` is filled by reads and ignored by writes."""
+
+    id: str
+    at: float
+    api: str
+    path: str
+    model: str = ""
+    event: str
+    status: int = 0
+    """HTTP status that the client got; 0: none came."""
+    query: str = ""
+    """Text of the last user message, first 2,000 characters."""
+    restored: int = 0
+    chars: int = 0
+    ms: float = 0.0
+    degraded: tuple[str, ...] = ()
+    gone: int = 0
+    """Messages that the session held and this request lacks."""
+    error: str = ""
+    size: int = 0
+    """Bytes of the client's request, without what we added."""
+    lost: int = 0
+    """Bytes of the messages behind `gone`. Filled by reads and ignored by writes."""
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """All that one request adds to the archive, written as one: everything of it or nothing."""
+
+    tenant: str
+    project: str = ""
+    session: SessionRow
+    request: RequestRow | None
+    """None where rows come from an export, and not from a request."""
+    messages: tuple[Filed, ...] = ()
+    """New ones only, the answer included. Those already archived are skipped."""
+    head: Head = field(default_factory=Head)
+    """What the session shows now; one without keys leaves what there was (a side call)."""
+    lost: tuple[str, ...] = ()
+    """Keys of messages that a compaction took from the request."""
+    ids: tuple[str, ...] = ()
+    """Ids minted by the upstream that name this session."""
+    passages: tuple[Passage, ...] = ()
+    uncut: tuple[str, ...] = ()
+    """Keys of messages whose passages follow by Archive.add_passages: at once, or when the next process opens it."""
+    blocks: tuple[Block, ...] = ()
+    passed: tuple[PassedOver, ...] = ()
+    """What the restores of this request left out."""
+    unkept: tuple[Filed, ...] = ()
+    """Messages of which only a keyed hash is kept, so that they stay out when the client sends them again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantSummary:
+    """What one tenant has archived. Times are 0 when it has no session."""
+
+    id: str
+    sessions: int
+    messages: int
+    passages: int
+    first_at: float
+    last_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage that full-text search found. Larger scores are better; `snippet` marks matches with [ ]."""
+
+    passage: Passage
+    score: float
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What became of a restored passage: `used` in the answer (None: not known), and a person's `verdict`."""
+
+    passage: int
+    used: bool | None
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Useful:
+    """A question, and the passages of its blocks that somebody called useful."""
+
+    request: str
+    session: str
+    query: str
+    passages: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """Everything known of one request: what it was, which blocks it brought, and what became of their passages."""
+
+    request: RequestRow
+    blocks: tuple[Block, ...]
+    marks: tuple[Mark, ...]
+    passed: tuple[PassedOver, ...] = ()
+    """The best of what was left out, by score, and why; also when there is no block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneRule:
+    """Which passages to remove: those that every given condition names. At least one must be given."""
+
+    older_than_s: float | None = None
+    below_confidence: float | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneReport:
+    """Rows removed (or, in a dry run, that would be), and the bytes of their text."""
+
+    passages: int = 0
+    messages: int = 0
+    sessions: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "PruneReport") -> "PruneReport":
+        return PruneReport(
+            passages=self.passages + other.passages, messages=self.messages + other.messages,
+            sessions=self.sessions + other.sessions, bytes=self.bytes + other.bytes,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that `lantern doctor` looked at. `remedy` is empty when there is nothing to do."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
