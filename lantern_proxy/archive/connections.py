@@ -167,12 +167,23 @@ class Connections:
             db.conn.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED if full else WAL_PAGES}")
             self._waits = full
 
-    def empty_log(self) -> None:
-        """Move all of the write-ahead log into the file and cut it to nothing, waiting for readers as for writers."""
+    def empty_log(self, wait_s: float | None = None) -> bool:
+        """Move all of the write-ahead log into the file and cut it to nothing; False when a reader still needs it.
+
+        wait_s: how long to wait for readers, while nobody writes; None: as long as for another process that writes
+        """
+        wait_s = self._busy_s if wait_s is None else wait_s
         with self._lock, telling(self.path):
-            db, until = self._ready_writer(), time.monotonic() + self._busy_s
-            while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] and time.monotonic() < until:
-                time.sleep(0.02)
+            db, until = self._ready_writer(), time.monotonic() + wait_s
+            db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1_000)}").fetchall()
+            try:
+                while blocked := bool(db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]):
+                    if time.monotonic() > until:
+                        break
+                    time.sleep(0.02)
+            finally:
+                db.execute(f"PRAGMA busy_timeout = {round(self._busy_s * 1_000)}").fetchall()
+        return not blocked
 
     def _ready_writer(self) -> Database:
         if self._closed:

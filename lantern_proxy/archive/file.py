@@ -233,6 +233,8 @@ def prepare(db: Database, path: Path, synchronous: Literal["full", "normal"], bu
     db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     db.execute(f"PRAGMA journal_size_limit = {WAL_LEFT_BYTES}")
     db.execute("PRAGMA foreign_keys = ON")
+    # always: what an insert moves to another page would stay on the first one, where no later deletion finds it
+    db.execute("PRAGMA secure_delete = ON")
     if migrations.pending(db):
         _migrate(db)
     _add_words(db)

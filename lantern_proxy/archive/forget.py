@@ -19,6 +19,7 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.rows import HEAD, dumps, from_head, name, to_filed, to_head
 from lantern_proxy.archive.values import Record
+from lantern_proxy.archive.vectors import remove
 from lantern_proxy.turn import Block, Filed, fingerprint
 
 _OWN_CHARS = 40
@@ -201,16 +202,12 @@ def forget_in(
         db.execute("ROLLBACK TO forget")
         db.execute("RELEASE forget")
     else:
-        db.execute("PRAGMA secure_delete = ON")
-        try:
-            removed = _remove(db, tenant, rule, gone, marks, vectors=vectors)
-            db.conn.executemany(_MARK, [(tenant, mark) for mark in sorted(gone.marks)])
-            if removed["passages"]:
-                db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('optimize')")
-            count_up(db)
-            db.execute("PRAGMA incremental_vacuum").fetchall()
-        finally:
-            db.execute("PRAGMA secure_delete = OFF")
+        removed = _remove(db, tenant, rule, gone, marks, vectors=vectors)
+        db.conn.executemany(_MARK, [(tenant, mark) for mark in sorted(gone.marks)])
+        if removed["passages"]:
+            db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('optimize')")
+        count_up(db)
+        db.execute("PRAGMA incremental_vacuum").fetchall()
     what = rule.session or rule.project or ""
     if rule.match is not None:
         what = marks.of("match", rule.match.casefold()).hex()
@@ -346,7 +343,7 @@ def _remove(
 ) -> Mapping[str, int]:
     ids = sorted(gone.passages)
     removed = {
-        "vectors": _remove_vectors(db, ids) if vectors else 0,
+        "vectors": remove(db, ids) if vectors else 0,
         "blocks": _delete(db, "blocks", "id", tenant, sorted(gone.blocks)),
     }
     marked = f"passage{_IN} OR hash IN (SELECT p.hash FROM passages p WHERE p.tenant = ? AND p.id{_IN})"
@@ -369,16 +366,6 @@ def _delete(db: Database, table: str, column: str, tenant: str, values: Iterable
     count: int = db.conn.execute(f"SELECT count(*) FROM {table} {where}", given).fetchone()[0]
     db.conn.execute(f"DELETE FROM {table} {where}", given)
     return count
-
-
-def _remove_vectors(db: Database, ids: Sequence[int]) -> int:
-    """vec0 only marks what is deleted as free, so each vector is overwritten first."""
-    listed = dumps(list(ids))
-    rows = db.conn.execute(f"SELECT passage_id, embedding FROM vectors WHERE passage_id{_IN}", (listed,)).fetchall()
-    zeros = [(bytes(len(embedding)), id_) for id_, embedding in rows]
-    db.conn.executemany("UPDATE vectors SET embedding = ? WHERE passage_id = ?", zeros)
-    db.conn.executemany("DELETE FROM vectors WHERE passage_id = ?", [(id_,) for _, id_ in zeros])
-    return len(zeros)
 
 
 def _wipe(db: Database, tenant: str, wanted: str, gone: _Gone, marks: Marks) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Remove from one tenant's archive what a rule names. A dry run does it all, then takes it back: same numbers.
+"""Remove from one tenant's archive what a rule names. A dry run only counts: same numbers.
 
 Others write meanwhile: what goes, goes in short transactions, each with a pause behind it.
 """
@@ -13,12 +13,15 @@ from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import PINNED
 from lantern_proxy.archive.rows import dumps, name
 from lantern_proxy.archive.values import PruneReport, PruneRule
+from lantern_proxy.archive.vectors import remove
 
 ROWS = 200
 """Most rows that one transaction removes: about 20 ms, or what one session has."""
 _PAGES = 100
 """Of the full-text index, merged in one transaction; and of the file, given back in one: 10 ms."""
 _LONGEST_PAUSE_S = 0.1
+_LOG_WAIT_S = 0.25
+"""Others wait, too, while we wait for a reader that still needs the write-ahead log."""
 _SIZE = "length(CAST(text AS BLOB))"
 # Not `NOT IN (...)`: of two columns SQLite then looks through all of the list for each row, in search of a NULL.
 _NO_PASSAGE = """(session, key) IN (SELECT m.session, m.key FROM messages m WHERE m.tenant = ?
@@ -27,7 +30,7 @@ _NOTHING_LEFT = """NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant = session
     AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.tenant = sessions.tenant AND p.session = sessions.id)"""
 _ORPHANS = "SELECT passage_id FROM vectors WHERE passage_id NOT IN (SELECT id FROM passages)"
 """Of passages that went when vectors could not be reached."""
-_UNWIPED = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'unwiped', hex(randomblob(8)))"
+UNWIPED = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'unwiped', hex(randomblob(8)))"
 _IS_UNWIPED = "SELECT value FROM settings WHERE tenant = '' AND name = 'unwiped'"
 _WIPED = "DELETE FROM settings WHERE tenant = '' AND name = 'unwiped' AND value = ?"
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
@@ -43,7 +46,7 @@ def told_at(table: str) -> str:
 def prune(connections: Connections, tenant: str, rule: PruneRule, *, now: float, vectors: bool) -> PruneReport:
     """Apply `rule`, which must not be empty. vectors: whether there are any to remove.
 
-    What goes is overwritten in the file; the words of it are in the full-text index until wipe().
+    What goes is overwritten in the file; until wipe() the log holds it, and the full-text index its words.
     """
     total = PruneReport()
     for table, size, where, values, left in _parts(tenant, rule, now):
@@ -57,24 +60,31 @@ def prune(connections: Connections, tenant: str, rule: PruneRule, *, now: float,
                 if table == "passages" and vectors:
                     _remove_vectors(db, chosen, with_rows)
                 total += _removed(table, *_delete(db, table, size, chosen, with_rows))
-                db.execute(_UNWIPED)
+                db.execute(UNWIPED)
     return total
 
 
 def prune_dry(db: Database, tenant: str, rule: PruneRule, *, now: float) -> PruneReport:
-    """What `rule` would remove, inside the caller's transaction."""
-    db.execute("SAVEPOINT prune")
+    """What `rule` would remove, as of one moment. Reads only: each table is asked as if the rows before were gone."""
     total = PruneReport()
+    left_of: list[str] = []
+    gone: list[str] = []
+    db.execute("SAVEPOINT prune")
     for table, size, where, values, left in _parts(tenant, rule, now):
-        all_values = [*values, *(tenant for _ in range(left.count("?")))]
-        total += _removed(table, *_delete(db, table, size, where + left, all_values))
-    db.execute("ROLLBACK TO prune")
+        if table == "requests":  # nobody is told of them, and nothing else hangs on them
+            continue
+        shadowed = f"WITH {', '.join(left_of)} " if left_of else ""
+        sql = f"{shadowed}SELECT {table}.rowid, {size} FROM {table} WHERE {where}{left}"
+        rows = db.execute(sql, [*gone, *values, *(tenant for _ in range(left.count("?")))]).fetchall()
+        total += _removed(table, len(rows), sum(row[1] for row in rows))
+        left_of.append(f"{table} AS (SELECT * FROM main.{table} WHERE rowid NOT IN (SELECT value FROM json_each(?)))")
+        gone.append(dumps([row[0] for row in rows]))
     db.execute("RELEASE prune")
     return total
 
 
 def wipe(connections: Connections, *, vectors: bool) -> None:
-    """Let the words of what was pruned leave the full-text index, and what is empty leave the file.
+    """Let the words of what was pruned leave the full-text index, what is empty the file, and all of it the log.
 
     FTS5's `optimize`, in steps: a first merge with a negative number begins it, the others go on.
     """
@@ -84,12 +94,12 @@ def wipe(connections: Connections, *, vectors: bool) -> None:
             return
     if vectors:
         with briefly(connections) as db:
-            orphans = db.execute(_ORPHANS).fetchall()
-            db.conn.executemany("DELETE FROM vectors WHERE passage_id = ?", orphans)
+            remove(db, [row[0] for row in db.execute(_ORPHANS)])
     _again(connections, lambda db, n: _merge(db, _PAGES if n else -_PAGES))
     _again(connections, _shrink)
-    with briefly(connections) as db:
-        db.execute(_WIPED, unwiped)  # unless more was pruned meanwhile
+    if connections.empty_log(_LOG_WAIT_S):  # else the next round does
+        with briefly(connections) as db:
+            db.execute(_WIPED, unwiped)  # unless more was pruned meanwhile
 
 
 def _merge(db: Database, pages: int) -> bool:
@@ -114,15 +124,10 @@ def _again(connections: Connections, step: Callable[[Database, int], bool]) -> N
 
 @contextmanager
 def briefly(connections: Connections) -> Iterator[Database]:
-    """One transaction that overwrites what it removes, and behind it as long a pause, in which others write."""
+    """One transaction, and behind it as long a pause, in which others write."""
     began = time.monotonic()
-    try:
-        with connections.writing() as db:
-            db.execute("PRAGMA secure_delete = ON")
-            yield db
-    finally:  # not before the commit, at which FTS5 writes, and removes what it has merged
-        with connections.writing() as db:
-            db.execute("PRAGMA secure_delete = OFF")
+    with connections.writing() as db:
+        yield db
     time.sleep(min(_LONGEST_PAUSE_S, time.monotonic() - began))
 
 
@@ -169,4 +174,4 @@ def _delete(db: Database, table: str, size: str, where: str, values: Sequence[fl
 
 def _remove_vectors(db: Database, where: str, values: Sequence[float | str]) -> None:
     gone = db.execute(f"SELECT id FROM passages WHERE {where} AND embedded = 1", values).fetchall()
-    db.conn.executemany("DELETE FROM vectors WHERE passage_id = ?", gone)
+    remove(db, [row[0] for row in gone])

@@ -13,7 +13,7 @@ from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of
 from lantern_proxy.archive.forget import count_up
 from lantern_proxy.archive.ledger import Ledger
 from lantern_proxy.archive.overview import Summaries
-from lantern_proxy.archive.prune import prune, prune_dry, told_at, wipe
+from lantern_proxy.archive.prune import UNWIPED, prune, prune_dry, told_at, wipe
 from lantern_proxy.archive.reads import given, json_ids
 from lantern_proxy.archive.rows import (
     HEAD,
@@ -303,15 +303,10 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
     def drop_blocks(self, before: float) -> None:
         """Remove blocks that were restored before a time; running proxies let go of them."""
         with self._connections.writing() as db:
-            db.execute("PRAGMA secure_delete = ON")
-            try:
-                gone = db.conn.execute(
-                    "DELETE FROM blocks WHERE tenant = ? AND created_at < ?", (self.tenant, before)
-                ).rowcount
-                if gone:
-                    count_up(db)
-            finally:
-                db.execute("PRAGMA secure_delete = OFF")
+            sql = "DELETE FROM blocks WHERE tenant = ? AND created_at < ?"
+            if db.conn.execute(sql, (self.tenant, before)).rowcount:
+                count_up(db)
+                db.execute(UNWIPED)
 
     def prune(self, rule: PruneRule, *, now: float, dry_run: bool = False, wiped: bool = True) -> PruneReport:
         """Remove what `rule` names; a dry run reports the same and removes nothing.
@@ -325,7 +320,7 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
                 "prune rule is empty and would remove everything; give an age, a confidence or a session"
             )
         if dry_run:
-            with self._connections.writing() as db:
+            with self._connections.reading() as db:
                 return prune_dry(db, self.tenant, rule, now=now)
         with self._connections.reading() as db:
             vectors = self._vectors and bool(embedding_model(db))

@@ -87,6 +87,16 @@ def add(db: Database, packed: Sequence[Packed]) -> int:
     return added
 
 
+def remove(db: Database, ids: Iterable[int]) -> int:
+    """Remove vectors of passages; how many there were. vec0 only marks them as free, so each is overwritten first."""
+    sql = "SELECT embedding, passage_id FROM vectors WHERE passage_id IN (SELECT value FROM json_each(?))"
+    rows = db.conn.execute(sql, (json_ids(ids),)).fetchall()
+    zeros = [(bytes(len(embedding)), id_) for embedding, id_ in rows]
+    db.conn.executemany("UPDATE vectors SET embedding = ? WHERE passage_id = ?", zeros)
+    db.conn.executemany("DELETE FROM vectors WHERE passage_id = ?", [(id_,) for _, id_ in zeros])
+    return len(zeros)
+
+
 def drop(db: Database) -> None:
     db.execute("DROP TABLE IF EXISTS vectors")
     db.execute("DELETE FROM tokens")

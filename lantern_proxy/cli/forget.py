@@ -141,9 +141,8 @@ def _tell(settings: Settings, receipts: Sequence["Receipt"], verb: str) -> None:
             settings.tell(receipt)
         click.echo(f"{receipt.tenant}: {verb} {_amount(receipt)}", err=machine)
         if receipt.left_over:
-            click.echo(
-                f"{receipt.left_over} places in the file still hold it: of another tenant, or part of a word", err=True
-            )
+            why = "of another tenant, part of a word, or a leftover of SQLite"
+            click.echo(f"{receipt.left_over} places in the file still hold it: {why}", err=True)
 
 
 def _amount(receipt: "Receipt") -> str:
