@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import Entry, Session, advance, answered, before_answer, begin, chain_of, system_text
-from lantern_proxy.history.script import lines_of
+from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.session import Known, Link, link, remember
+from lantern_proxy.session.side import script_use
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Head, Identity, Request, message
 
 
@@ -70,7 +71,10 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
 def compared(known: Known, session: Session, request: Request, *, restart: bool) -> tuple[Request, Verdict]:
     """What `request` lacks of its session; and the messages that this is said of: other ones than came, where its
     client writes its history into one text."""
-    lines = lines_of(session, request) or request
+    lines = lines_of(session, request)
+    if lines is None and restart and script_use(known, session, request, named=True) == "turn":
+        lines = parted(request)
+    lines = lines or request
     return lines, compare(session, lines, said=known.said.get(session.id, {}).items(), restart=restart)
 
 

@@ -1,7 +1,7 @@
 """Clients that write their history into the only text of every request: one session, its losses told, no other's."""
 
 import pytest
-from chats import SYSTEM, TOOLS, Chat, Lab, assistant, turns, user
+from chats import SYSTEM, TOOLS, Chat, Lab, assistant, summary_of, turns, user
 
 from lantern_proxy.follow import Step
 from lantern_proxy.turn import LOSSES
@@ -220,3 +220,86 @@ def test_a_window_of_lines_that_begins_with_an_answer_is_followed_line_by_line(t
     moved = teller.turn("who does that?", "Nobody does that.")
     assert [step.event for step in (first, same, moved)] == ["window", "turn", "window"]
     assert {step.session.id for step in (first, same, moved)} == {teller.session}
+
+
+SUMMARY_CALL = "Sum up the new lines, adding to the summary.\n\nCurrent summary:\n{}\n\nNew lines:\n{}\n\nNew summary:"
+
+
+class Summariser(Teller):
+    """One that has a summary made of the lines that it tells its model no more. kept: how many it still tells"""
+
+    def __init__(self, lab: Lab, template: str = "a prompt", *, named: str = "", kept: int = 0) -> None:
+        super().__init__(lab, template, named=named)
+        self.kept, self.summary = kept, ""
+
+    def sum_up(self, summary: str) -> Step:
+        lines = [line for line in self.lines if not line.startswith("System:")]
+        end = max(0, len(lines) - self.kept)
+        text = SUMMARY_CALL.format(self.summary, "\n".join(lines[:end]))
+        step = self.lab.ask([user(text)], headers=self.headers)
+        self.lab.answer(step, assistant(summary))
+        self.summary, self.lines = summary, [f"System: {summary}", *lines[end:]]
+        return step
+
+
+@pytest.mark.parametrize("template", ["a prompt", "nothing around it", "orders behind it"])
+@pytest.mark.parametrize("named", ["", "one"])
+@pytest.mark.parametrize("kept", [0, 1, 2, 3])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_summaries_of_lines_are_side_calls_and_what_they_leave_out_is_lost(template, named, kept, restarted):
+    lab = Lab()
+    tellers = {name: Summariser(lab, template, named=named and name, kept=kept) for name in ("zephyr", "gamma")}
+    said = {name: turns(name, 8) for name in tellers}
+    for name, teller in tellers.items():
+        for n in range(2):
+            teller.turn(*said[name][n])
+    for n in range(2, 8):
+        for name, teller in tellers.items():
+            assert teller.sum_up(summary_of(name, 2 * n)).event == "side"
+            if restarted and n == 4:
+                lab.restart()
+            step = teller.turn(*said[name][n])
+            assert (step.event in LOSSES, step.session.id) == (True, teller.session), (n, step.event, step.link.why)
+            assert step.verdict.anchor == 0
+    for name, teller in tellers.items():
+        own = "\n".join(lab.texts(teller.session))
+        assert all(each in own for turn in said[name] for each in turn)
+        assert "gamma" not in own or name == "gamma"
+
+
+def test_a_summary_call_of_short_lines_is_a_side_call_by_the_summary_that_it_quotes():
+    teller = Summariser(Lab())
+    teller.turn(*turns("zephyr", 1)[0])
+    for n, (said, answer) in enumerate([("go on", "Done."), ("and now?", "All done."), ("more", "No.")], start=1):
+        assert teller.sum_up(summary_of("zephyr", 2 * n)).event == "side"
+        step = teller.turn(said, answer)
+        assert (step.event, step.session.id) == ("compacted", teller.session)
+
+
+def test_scripts_that_begin_with_the_same_words_and_summary_are_not_taken_for_each_other():
+    lab = Lab()
+    greeting = ("Hello there, can you help me today?", "Hello! Of course, how can I help you today?")
+    summary = "The human greets the AI and asks for its help, and the AI says that it will gladly help."
+    tellers = {name: Summariser(lab) for name in ("zephyr", "gamma")}
+    for teller in tellers.values():
+        teller.turn(*greeting)
+        teller.sum_up(summary)
+    for n in range(3):
+        for name, teller in tellers.items():
+            teller.turn(*turns(name, 1, start=n)[0])
+            teller.sum_up(f"{summary} {summary_of(name, 2 * n + 1)}")
+    for session in lab.kept:
+        texts = "\n".join(lab.texts(session))
+        assert not ("zephyr" in texts and "gamma" in texts)
+
+
+def test_an_unknown_script_gets_nothing_of_one_that_said_the_same_last():
+    lab = Lab()
+    known, unknown = Summariser(lab), Summariser(lab)
+    last = ("thank you very much for all of it", "You are welcome, have a nice day and come back soon!")
+    known.turn(*last)
+    known.sum_up(summary_of("zephyr", 4))
+    known.turn(*turns("zephyr", 1)[0])
+    unknown.lines = [f"Human: {last[0]}", f"AI: {last[1]}"]
+    unknown.sum_up(summary_of("gamma", 4))
+    assert unknown.send("one thing more, please").session.id != known.session

@@ -28,6 +28,8 @@ _MOST_READ = 1_000
 """So often at most a text is read for lines that are known, and are not there."""
 _NAMED = re.compile(r"[^\W_]")
 _SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
+_CUE = re.compile(r"\n[^\w\n/]*\w[^\n:>\]]{0,30}[:>\]][^\w\n]*$")
+_LINE = re.compile(r"[^\n]+")
 _EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _SPEAKS = (":", ">", "]")
 
@@ -112,6 +114,25 @@ def script_of(request: Request) -> str:
     only = spoken[0] if len(spoken) == 1 and not request.delta else None
     is_text = only is not None and only.role == "user" and len(only.items) == 1 and only.items[0].kind == "text"
     return only.items[0].text if only and is_text else ""
+
+
+def line_of(text: str) -> str:
+    """What the user says last in a text that ends in the name of who is to speak: their name, and all behind it."""
+    cue = _CUE.search(text.rstrip()[-2 * _GAP_CHARS :])
+    if cue is None:
+        return ""
+    said = text.rstrip().removesuffix(cue[0])
+    at = next((m.start() for m in reversed([*_LINE.finditer(said)]) if _SPEAKER.match(m[0])), None)
+    return "" if at is None else said[at:].strip()
+
+
+def parted(request: Request) -> Request:
+    """`request` as if what its user says last had come in a message of its own, behind what stands in front of it."""
+    text = script_of(request)
+    line = line_of(text)
+    front = text[: text.rfind(line)].strip() if line else ""
+    system = (m for m in request.messages if m.role in SYSTEM)
+    return replace(request, messages=(*system, _said(front), _said(line))) if front else request
 
 
 def _squeezed(text: str) -> str:

@@ -44,6 +44,7 @@ from lantern_proxy.session.side import (
     held_share,
     holds_answer,
     is_delegated,
+    is_own,
     is_pasted,
     is_result_to_shorten,
     is_retold,
@@ -52,8 +53,10 @@ from lantern_proxy.session.side import (
     is_task_about,
     is_title_call,
     messages_of,
+    script_use,
     texts_of,
     waits_for_result,
+    waits_for_words,
 )
 from lantern_proxy.turn import SYSTEM, Identity, Item, Message, Request
 
@@ -317,9 +320,9 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     whole = whole_of("\n".join(whole_texts))
     candidates = [known.sessions[sid] for sid in quoted(known, texts)[:_CANDIDATES]]
     candidates = [session for session in candidates if session.api == request.api]
-    told = teller_of(candidates, request, named=False)
-    if told is not None:
-        return Link(session=told, why="its history in one text")
+    teller = teller_of(candidates, request, named=False)
+    if teller is not None:
+        return Link(session=teller, why="its history in one text")
     answered = _last_answered(known, request, now)
     if answered is not None:
         return Link(session=answered, scanty=True, why="begins with its last answer")
@@ -330,7 +333,12 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
         pasted = mixed and (other or not (session.system or session.tools))
         pasted = pasted or (other and is_task_about(said, session, request))
         pasted = pasted or (other and is_result_to_shorten(said, session, request))
-        if any(who == "side" and len(text) >= SUMMARY_CHARS and text in whole for text, who in said.items()):
+        use = script_use(known, session, request, named=False)
+        if use:
+            side = use == "side"
+            return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
+        told = [text for text, who in said.items() if who == "side" and len(text) >= SUMMARY_CHARS and text in whole]
+        if told and (not waits_for_words(request) or any(is_own(known, session, text) for text in told)):
             side = pasted or not _extends(session, request)
             return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
         if not mixed and now - session.last_seen_at < _AT_ONCE_S and is_retold(session, request):

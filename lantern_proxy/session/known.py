@@ -10,6 +10,7 @@ from typing import Any
 from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty, plain, terms
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.same import changed
+from lantern_proxy.history.script import line_of
 from lantern_proxy.turn import Item
 
 _Trace = tuple[dict[Any, set[str]], str | bytes]
@@ -35,7 +36,7 @@ _GONE_BYTES = 400
 """What is left of a message that its client shows no more: its key, and what finds the session by it."""
 _TERM_TEXTS, _TERM_CHARS = 200, 300
 """Of how many texts of a session, and of how much of each, the terms are taken."""
-_ARGUMENTS = 200
+_ARGUMENTS = _LINES = 200
 _FEW = 16
 """So many new messages are looked at one by one."""
 
@@ -66,6 +67,8 @@ class Known:
     """main session -> canonical text -> who said it: user, assistant, tool, or "side" for the answer of a side call"""
     arguments: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """main session -> long strings that its model passed to tools (the prompts of sub-agents among them)"""
+    lines: dict[str, dict[str, None]] = field(default_factory=dict)
+    """main session -> lines that its user said, behind their name, in texts that end in the name of who is to speak"""
     said_chars: Counter[str] = field(default_factory=Counter)
     in_flight: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """session -> requests that wait for their answer"""
@@ -187,6 +190,8 @@ def _index(known: Known, session: Session, entry: Entry) -> None:
             _say(known, main, plain(i.text), "side" if session.side else "assistant")
         elif i.kind in ("text", "result") and not session.side and i.role in ("user", "tool"):
             _say(known, main, plain(i.text), i.role)
+            if i.role == "user":
+                _keep_line(known, main, i.text)
             if i.role == "user" and i.print not in session.opening:
                 _name(known.by_user, i.print, session.id, known.traces)
         elif i.kind == "call" and entry.produced:
@@ -212,6 +217,18 @@ def _say(known: Known, main: str, text: str, who: str) -> None:
             oldest = next(iter(said))
             del said[oldest]
             known.said_chars[main] -= len(oldest)
+
+
+def _keep_line(known: Known, main: str, text: str) -> None:
+    """Of several rows the first one, too: orders may stand behind what was said."""
+    said = line_of(text) or (text if main in known.lines else "")
+    for line in dict.fromkeys((plain(said), plain(said.partition("\n")[0]))):
+        if len(line) >= PROBE_CHARS:
+            lines = known.lines.setdefault(main, {})
+            lines[line] = None
+            _name(known.by_start, line[:PROBE_CHARS], main, known.starts)
+            if len(lines) > _LINES:
+                del lines[next(iter(lines))]
 
 
 def _pass(known: Known, main: str, call: Item) -> None:
@@ -245,9 +262,9 @@ def forget(known: Known, *session_ids: str) -> None:
         known.size_bytes -= known.sizes.pop(sid, 0)
         known.in_flight.pop(sid, None)
     mains = set(map(main_of, known.sessions.values()))
-    silent = (known.said.keys() | known.arguments.keys()) - mains
+    silent = (known.said.keys() | known.arguments.keys() | known.lines.keys()) - mains
     for sid in silent:
-        for kept in (known.said, known.said_chars, known.arguments):
+        for kept in (known.said, known.said_chars, known.arguments, known.lines):
             kept.pop(sid, None)
     _wipe(known.traces, gone)
     _wipe(known.starts, silent)
