@@ -170,7 +170,7 @@ def test_an_archive_that_another_process_locks_costs_no_answer_and_nothing_is_lo
         answer = ask(url, body(*messages, "still there?"))
         held_s = time.monotonic() - started
         assert "I heard: still there?" in answer.text
-        assert held_s < 5 * (config.archive.hold_ms / 1000 + 1)
+        assert held_s < 5 * (config.archive.hold_ms / 1000 + 3)  # to wait for the lock would take 20 s and more
         assert wait_for(lambda: not health(url)["archive"]["ok"])
         answer = ask(url, body(*messages, "still there?", "I heard: still there?", "sure?"))
         assert told(answer)["degraded"] == "archive:unavailable"
