@@ -16,7 +16,7 @@ from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import Entry, Session, advance, answered, before_answer, begin, chain_of, system_text
 from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.session import Known, Link, link, remember
-from lantern_proxy.session.side import script_use
+from lantern_proxy.session.script import script_use
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Head, Identity, Request, message
 
 

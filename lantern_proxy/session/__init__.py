@@ -27,24 +27,20 @@ from lantern_proxy.history import (
     Session,
     before_answer,
     chains,
-    has_marker,
     items_of,
     mostly_equal,
     plain,
-    shared_front,
     shows_system_of,
-    system_text,
-    terms,
 )
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.whole import whole_of
-from lantern_proxy.session.known import PROBE_CHARS, Known, forget, main_of, quoted, remember, vocabulary
+from lantern_proxy.session.known import PROBE_CHARS, Known, forget, main_of, quoted, remember
+from lantern_proxy.session.script import is_own, script_use, waits_for_words
 from lantern_proxy.session.side import (
     held_share,
     holds_answer,
     is_delegated,
-    is_own,
     is_pasted,
     is_result_to_shorten,
     is_retold,
@@ -53,32 +49,25 @@ from lantern_proxy.session.side import (
     is_task_about,
     is_title_call,
     messages_of,
-    script_use,
     texts_of,
     waits_for_result,
-    waits_for_words,
 )
+from lantern_proxy.session.words import CANDIDATES, RECENT_S, by_words, extends
 from lantern_proxy.turn import SYSTEM, Identity, Item, Message, Request
 
-__all__ = ["Known", "Link", "forget", "link", "remember"]
+__all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
 
 WEAK_IDS = frozenset({"prompt_cache_key", "x-session-affinity", "x-affinity"})
 """Ids that may stand for many conversations of one program, or change with its every start: a hint, never proof. They
 ask for the same cache or the same server."""
 STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversation"})
 """Ids of what the upstream holds: a request that names one says only what is new."""
-RECENT_S = 6 * 3600.0
-"""How long a session stays a candidate when only words speak for it."""
 _AT_ONCE_S = 15 * 60.0
 """A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
-_CANDIDATES = 16
 _REPEATED = 64
 """What stands in a request more often than that proves no more."""
 _SHORT_WEIGHT = 0.5
 """What an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation."""
-_MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 2.0
-"""A claimed history is about a session that has this share of its terms, so many that not all candidates have, and
-this many times those of the runner-up."""
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -318,7 +307,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     texts = texts_of(request, system=True)
     whole_texts = messages_of(request, system=True)
     whole = whole_of("\n".join(whole_texts))
-    candidates = [known.sessions[sid] for sid in quoted(known, texts)[:_CANDIDATES]]
+    candidates = [known.sessions[sid] for sid in quoted(known, texts)[:CANDIDATES]]
     candidates = [session for session in candidates if session.api == request.api]
     teller = teller_of(candidates, request, named=False)
     if teller is not None:
@@ -339,7 +328,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
             return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
         told = [text for text, who in said.items() if who == "side" and len(text) >= SUMMARY_CHARS and text in whole]
         if told and (not waits_for_words(request) or any(is_own(known, session, text) for text in told)):
-            side = pasted or not _extends(session, request)
+            side = pasted or not extends(session, request)
             return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
         if not mixed and now - session.last_seen_at < _AT_ONCE_S and is_retold(session, request):
             return Link(session=session, restart=True, why="its last answer told what was said")
@@ -351,7 +340,8 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     waiting = waits_for_result(recent, request)
     if waiting is not None:
         return Link(session=waiting, side=True, why="a result that it waits for")
-    return _by_words(known, request, weak, now)
+    spoken_of = by_words(known, request, weak, now)
+    return Link(session=spoken_of, restart=True, scanty=True, why="the words of one session") if spoken_of else None
 
 
 def _last_answered(known: Known, request: Request, now: float) -> Session | None:
@@ -371,57 +361,3 @@ def _last_answered(known: Known, request: Request, now: float) -> Session | None
     known_as = (s.system or s.tools) and s.turn > 1 and answer not in s.opening
     last = s.head[-1].message.print == spoken[0].print
     return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None
-
-
-def _extends(session: Session, request: Request) -> bool:
-    """The same system prompt, or the old one with something added (a summary may be)."""
-    return not session.system or shows_system_of(session, request)
-
-
-def _by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    """A text stands where the history should be: the session in whose words it speaks, when one does so clearly."""
-    found = terms(_claimed(known, request))
-    if len(found) < 2 * _MIN_TERMS:
-        return None
-    recent = [s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side]
-    fit = [s for s in recent if s.api == request.api and s.turn > 1 and _extends(s, request)]
-    fit = ([s for s in fit if s.family in weak] or fit)[:_CANDIDATES]
-    held = {s.id: found & vocabulary(known, s.id) for s in fit}
-    common = set.intersection(*held.values()) if len(held) > 1 else set()
-    ranked = sorted(fit, key=lambda s: (len(held[s.id] - common), s.last_seen_at), reverse=True)
-    if not ranked or len(held[ranked[0].id]) < _MIN_SHARE * len(found):
-        return None
-    own = [len(held[s.id] - common) for s in ranked]
-    clear = len(own) == 1 or own[0] >= max(_MIN_TERMS, _CLEARLY * own[1]) or _same_talk(ranked[0], ranked[1])
-    return Link(session=ranked[0], restart=True, scanty=True, why="the words of one session") if clear else None
-
-
-def _claimed(known: Known, request: Request) -> str:
-    """The text that stands for a history: the one long text before the last, an addition to a known system prompt, or
-    a single text that says so in a client's words. Empty: this is a new conversation, or one that we never saw begin.
-    """
-    if any(i.kind == "call" for i in items_of(request.messages)):
-        return ""
-    texts = [t for t in texts_of(request) if t]
-    long = [t for t in texts[:-1] if len(t) >= SUMMARY_CHARS and not _is_opening(known, t)]
-    if len(long) == 1:
-        return long[0]
-    if len(texts) != 1:
-        return ""
-    system = system_text(request)
-    if all(s.system != system for s in reversed(known.sessions.values())):
-        others = {s.system for s in known.sessions.values()}
-        return system[max((shared_front(system, other) for other in others), default=len(system)) :]
-    return texts[0] if has_marker(request) else ""
-
-
-def _is_opening(known: Known, text: str) -> bool:
-    """Did a known session begin with this text?"""
-    return any(text in known.said.get(sid, ()) for sid in known.by_start.get(text[:PROBE_CHARS], ()))
-
-
-def _same_talk(a: Session, b: Session) -> bool:
-    """Do two sessions hold the same user texts, so that it does not matter which one is meant?"""
-    return [e.message.print for e in a.head if e.message.role == "user"] == [
-        e.message.print for e in b.head if e.message.role == "user"
-    ]

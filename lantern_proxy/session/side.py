@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
-from typing import Literal
 
 from lantern_proxy.history import (
     SUMMARY_CHARS,
@@ -24,9 +23,9 @@ from lantern_proxy.history import (
     terms,
 )
 from lantern_proxy.history.dress import strings_of
-from lantern_proxy.history.script import script_of
-from lantern_proxy.history.whole import Whole, whole_of
+from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS, STARTS, Known
+from lantern_proxy.session.script import script_use
 from lantern_proxy.turn import SYSTEM, Item, Message, Request
 from lantern_proxy.turn_memo import Memo
 
@@ -68,12 +67,6 @@ _MOST_LOOKS = 60_000
 """At so many places of a request at most a text is looked for that begins like those there."""
 _CALLED = 400
 """Names of tools that are looked for in a request."""
-_CUE = re.compile(r"\s[^\s\w]*\w[^\s:>\]]{0,30}[:>\]]\s*$")
-"""A name that ends a text and waits for what it says: "AI:"."""
-_QUOTE_CHARS = 100
-"""Shorter lines of two conversations may be the same."""
-_IN_FRONT_CHARS = 40
-"""A summary that opens a text has no more in front of it than a name."""
 
 
 def held_share(session: Session, request: Request) -> float:
@@ -102,79 +95,6 @@ def _names(request: Request) -> set[bytes | str]:
 
 def _is_named(i: Item, names: set[bytes | str]) -> bool:
     return i.print in names or not names.isdisjoint(i.ids)
-
-
-def script_use(known: Known, session: Session, request: Request, *, named: bool) -> Literal["", "turn", "side"]:
-    """What the only text of a request is to a session that writes its history into one, when it holds a summary that
-    was made for the session, or lines of it: the next turn, a side call, or "" where neither is sure.
-
-    named: an id says whose it may be. Otherwise summaries and answers prove nothing that other sessions got, too.
-    """
-    text = plain(script_of(request))
-    if not text or session.tools or request.tools:
-        return ""
-    said, whole = known.said.get(session.id, {}), Whole(text)
-    told = [
-        each for each, who in said.items()
-        if who == "side" and len(each) >= SUMMARY_CHARS and each in whole and (named or is_own(known, session, each))
-    ]  # fmt: skip
-    quotes = _quotes_lines(known, session, whole, named=named)
-    if not told and not quotes:
-        return ""
-    if _is_dressed_as_turn(said, text, told):
-        return "turn" if told else ""
-    return "side" if quotes or _begins_like_side_call(known, session, text) else ""
-
-
-def is_own(known: Known, session: Session, text: str) -> bool:
-    """Is no other session known that holds this text?"""
-    others = [sid for sid in known.by_start.get(text[:PROBE_CHARS], ()) if sid != session.id]
-    return not any(text in known.said.get(sid, ()) or text in known.lines.get(sid, ()) for sid in others)
-
-
-def waits_for_words(request: Request) -> bool:
-    """Does the only text of a request end in the name of who is to speak?"""
-    return bool(_CUE.search(script_of(request)[-_PROBE_TEXT_CHARS:]))
-
-
-def _quotes_lines(known: Known, session: Session, whole: Whole, *, named: bool) -> bool:
-    """Does a text hold a line of the session's user, and an answer that no other session got? They are long together.
-
-    Of more than one turn a long line that no other session has may stand alone: old ones are summed up one by one.
-    """
-    lines = _found(known.lines.get(session.id, ()), whole)
-    longest = max(map(len, lines), default=0)
-    long = (line for line in lines if len(line) >= _QUOTE_CHARS and session.turn > 1)
-    told = (text for text, who in known.said.get(session.id, {}).items() if lines and who == "assistant")
-    answers = (text for text in _found(told, whole) if longest + len(text) >= _QUOTE_CHARS)
-    return any(named or is_own(known, session, each) for each in chain(long, answers))
-
-
-def _found(texts: Iterable[str], whole: Whole) -> list[str]:
-    return [text for text in texts if len(text) >= PROBE_CHARS and text in whole]
-
-
-def _is_dressed_as_turn(said: Mapping[str, str], text: str, told: Sequence[str]) -> bool:
-    """Does a text end in the name in which one of the user's did, and begin as that, or with a summary?"""
-    cue = _CUE.search(text[-_PROBE_TEXT_CHARS:])
-    if cue is None:
-        return False
-    fronted = any(0 <= text.find(each) <= _IN_FRONT_CHARS for each in told)
-    return any(
-        who == "user" and each.endswith(cue[0]) and (fronted or shared_front(each, text) >= PROBE_CHARS)
-        for each, who in said.items()
-    )
-
-
-def _begins_like_side_call(known: Known, session: Session, text: str) -> bool:
-    """Does a text begin as that of the session's last side call, and not as what its user says?"""
-    side = known.sessions.get(f"{session.id}.side")
-    texts = [plain(e.message.text) for e in side.head if e.message.role == "user"] if side else []
-    shared = max((shared_front(each, text) for each in texts), default=0)
-    said = known.said.get(session.id, {})
-    return shared >= SUMMARY_CHARS and all(
-        shared_front(each, text) < shared for each, who in said.items() if who == "user"
-    )
 
 
 def is_side_of(known: Known, session: Session, request: Request) -> bool:

@@ -1,0 +1,79 @@
+"""A claimed history: a new text stands where the history should be, and speaks in the words of one session."""
+
+from collections.abc import Sequence
+
+from lantern_proxy.history import (
+    SUMMARY_CHARS,
+    Session,
+    has_marker,
+    items_of,
+    shared_front,
+    shows_system_of,
+    system_text,
+    terms,
+)
+from lantern_proxy.session.known import PROBE_CHARS, Known, vocabulary
+from lantern_proxy.session.side import texts_of
+from lantern_proxy.turn import Request
+
+RECENT_S = 6 * 3600.0
+"""How long a session stays a candidate when only words speak for it."""
+CANDIDATES = 16
+"""Sessions that are looked at, the last ones."""
+_MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 2.0
+"""A claimed history is about a session that has this share of its terms, so many that not all candidates have, and
+this many times those of the runner-up."""
+
+
+def by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Session | None:
+    """A text stands where the history should be: the session in whose words it speaks, when one does so clearly."""
+    found = terms(_claimed(known, request))
+    if len(found) < 2 * _MIN_TERMS:
+        return None
+    recent = [s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side]
+    fit = [s for s in recent if s.api == request.api and s.turn > 1 and extends(s, request)]
+    fit = ([s for s in fit if s.family in weak] or fit)[:CANDIDATES]
+    held = {s.id: found & vocabulary(known, s.id) for s in fit}
+    common = set.intersection(*held.values()) if len(held) > 1 else set()
+    ranked = sorted(fit, key=lambda s: (len(held[s.id] - common), s.last_seen_at), reverse=True)
+    if not ranked or len(held[ranked[0].id]) < _MIN_SHARE * len(found):
+        return None
+    own = [len(held[s.id] - common) for s in ranked]
+    clear = len(own) == 1 or own[0] >= max(_MIN_TERMS, _CLEARLY * own[1]) or _same_talk(ranked[0], ranked[1])
+    return ranked[0] if clear else None
+
+
+def _claimed(known: Known, request: Request) -> str:
+    """The text that stands for a history: the one long text before the last, an addition to a known system prompt, or
+    a single text that says so in a client's words. Empty: this is a new conversation, or one that we never saw begin.
+    """
+    if any(i.kind == "call" for i in items_of(request.messages)):
+        return ""
+    texts = [t for t in texts_of(request) if t]
+    long = [t for t in texts[:-1] if len(t) >= SUMMARY_CHARS and not _is_opening(known, t)]
+    if len(long) == 1:
+        return long[0]
+    if len(texts) != 1:
+        return ""
+    system = system_text(request)
+    if all(s.system != system for s in reversed(known.sessions.values())):
+        others = {s.system for s in known.sessions.values()}
+        return system[max((shared_front(system, other) for other in others), default=len(system)) :]
+    return texts[0] if has_marker(request) else ""
+
+
+def _is_opening(known: Known, text: str) -> bool:
+    """Did a known session begin with this text?"""
+    return any(text in known.said.get(sid, ()) for sid in known.by_start.get(text[:PROBE_CHARS], ()))
+
+
+def _same_talk(a: Session, b: Session) -> bool:
+    """Do two sessions hold the same user texts, so that it does not matter which one is meant?"""
+    return [e.message.print for e in a.head if e.message.role == "user"] == [
+        e.message.print for e in b.head if e.message.role == "user"
+    ]
+
+
+def extends(session: Session, request: Request) -> bool:
+    """The same system prompt, or the old one with something added (a summary may be)."""
+    return not session.system or shows_system_of(session, request)
