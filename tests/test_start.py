@@ -113,7 +113,7 @@ def test_a_block_whose_restorer_is_not_made_in_time_is_told_and_comes_with_the_n
         return Restorer(*parts)
 
     with Upstream(echo) as upstream:
-        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=400, question_chars=0))
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=3000, question_chars=0))
         with serving(config, make_restorer=slowly) as url:
             said: list = []
             for n in range(8):
