@@ -387,7 +387,7 @@ class StuckRestorer(SickRestorer):
 @pytest.mark.parametrize("other", ["sk-one", "sk-other"])
 @pytest.mark.parametrize("make", [SickRestorer, StuckRestorer])
 def test_a_session_that_cannot_be_restored_keeps_no_other_from_it(upstream, tmp_path, make, other):
-    config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=500))
+    config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=2_000))
 
     def lossy(url: str, key: str, start: int) -> list[dict]:
         """What is left of a chat that asked for something lost."""

@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 import threading
-import time
 from concurrent.futures import Future
 from dataclasses import replace
 from importlib.util import find_spec
@@ -52,18 +51,6 @@ def test_the_papers_recipe_restores_summaries_of_turns(tmp_path):
         assert len(block) <= 6_000
 
 
-class LateRestorer(Restorer):
-    """Its first loss block comes long after the deadline."""
-
-    late = True
-
-    def at_compaction(self, ask: Ask) -> Restored | None:
-        if self.late:
-            self.late = False
-            time.sleep(0.6)
-        return super().at_compaction(ask)
-
-
 def test_a_question_is_read_while_the_block_before_it_is_made(tmp_path):
     expected, in_time = threading.Event(), []
 
@@ -84,21 +71,14 @@ def test_a_question_is_read_while_the_block_before_it_is_made(tmp_path):
     assert in_time == [True]
 
 
-def test_a_loss_block_that_was_late_comes_with_the_next_question(tmp_path):
-    with Upstream(echo) as upstream:
-        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=300, question_chars=0))
-        with serving(config, make_restorer=LateRestorer) as url:
-            messages = talk(url, 8)
-            kept = [*messages[-4:], {"role": "user", "content": "carry on with that"}]
-            first = ask(url, body(*kept))
-            assert told(first)["degraded"] == "restore:deadline"
-            assert blocks(upstream) == []
-            kept += [first.json()["choices"][0]["message"], {"role": "user", "content": "and now the next step"}]
-            answer = ask(url, body(*kept))
-        (block,) = blocks(upstream)
-        assert "GATE-07919" in block
-        assert told(answer)["restored"] != "0"
-        assert BLOCK.search(json.loads(upstream.got[-1].body)["messages"][-1]["content"])
+class LateRestorer(Restorer):
+    """Its loss blocks come when they may."""
+
+    may: threading.Event
+
+    def at_compaction(self, ask: Ask) -> Restored | None:
+        self.may.wait(60)
+        return super().at_compaction(ask)
 
 
 class TooLong(Restorer):
@@ -114,19 +94,24 @@ class TooLong(Restorer):
         return super()._at_compaction(ask)
 
 
-def test_a_request_too_long_to_be_read_in_time_gets_its_loss_block_with_the_next_question(tmp_path):
+@pytest.mark.parametrize(("make", "deadline_ms"), [(LateRestorer, 2_500), (TooLong, 5_000)])
+def test_a_loss_block_that_was_late_comes_with_the_next_question(tmp_path, make, deadline_ms):
+    LateRestorer.may = threading.Event()
     with Upstream(echo) as upstream:
-        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000, question_chars=0))
-        with serving(config, make_restorer=TooLong) as url:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=deadline_ms, question_chars=0))
+        with serving(config, make_restorer=make) as url:
             messages = talk(url, 8)
             kept = [*messages[-4:], {"role": "user", "content": "carry on with that"}]
             first = ask(url, body(*kept))
             assert told(first)["degraded"] == "restore:deadline"
             assert blocks(upstream) == []
+            LateRestorer.may.set()
             kept += [first.json()["choices"][0]["message"], {"role": "user", "content": "and now the next step"}]
-            ask(url, body(*kept))
+            answer = ask(url, body(*kept))
         (block,) = blocks(upstream)
         assert "GATE-07919" in block
+        assert told(answer)["restored"] != "0"
+        assert BLOCK.search(json.loads(upstream.got[-1].body)["messages"][-1]["content"])
 
 
 def test_a_long_request_gets_its_block_as_a_short_one_does(tmp_path):
