@@ -17,6 +17,7 @@ from lantern_proxy.history import Entry, Session, advance, answered, before_answ
 from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.session.script import script_use
+from lantern_proxy.session.side import summed_up_since
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Head, Identity, Request, message
 
 
@@ -75,7 +76,8 @@ def compared(known: Known, session: Session, request: Request, *, restart: bool)
     if lines is None and restart and script_use(known, session, request, named=True) == "turn":
         lines = parted(request)
     lines = lines or request
-    return lines, compare(session, lines, said=known.said.get(session.id, {}).items(), restart=restart)
+    said, anew = known.said.get(session.id, {}).items(), summed_up_since(known, session)
+    return lines, compare(session, lines, said=said, anew=anew, restart=restart)
 
 
 def as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:

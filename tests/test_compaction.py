@@ -350,6 +350,27 @@ def test_a_summary_that_was_renewed_is_a_compaction_though_it_reads_much_like_be
     assert (step.event, step.session.id, step.verdict.anchor) == ("compacted", chat.session, 1)
 
 
+@pytest.mark.parametrize("how", [how for how in SUMMARY_CALLS if how != "made elsewhere"])
+@pytest.mark.parametrize("style", [
+    "summary as user message, tail", "summary, then the question", "summary, acknowledged, question",
+    "bare assistant summary",
+])  # fmt: skip
+@pytest.mark.parametrize("named", [False, True])
+def test_a_summary_in_the_very_words_of_the_one_before_is_a_compaction_too_and_going_back_to_it_is_none(
+    how, style, named
+):
+    chat = talk(Lab(), "en", named=named, tools=False, others=0)
+    summary = summary_of("zephyr", 6)
+    for n in range(3):
+        chat.summarise(how, summary)
+        step = chat.compact(STYLES[style], summary, f"go on with part {n}", f"Part {n} is done.")
+        assert (step.event, step.session.id, step.verdict.abandoned) == ("compacted", chat.session, ())
+        kept = list(chat.history)
+        for said, answer in turns("zephyr", 3, start=7 + n):
+            chat.turn(said, answer)
+    assert chat.send([*kept[:-2], user("or rather with another part")]).event == "branch"
+
+
 @pytest.mark.parametrize("role", ["system", "user"])
 def test_a_summary_that_its_client_wrote_into_is_a_compaction_though_the_first_message_stays(role):
     chat = talk(Lab(), "en", named=False, tools=True, others=0)

@@ -12,7 +12,7 @@ A summary is text that the proxy saw generated and that now stands in another ro
 that speaks of the gone in the words of the gone. Words of clients (history.MARKER) only break ties.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -58,16 +58,19 @@ class Verdict:
         return self.event in LOSSES
 
 
-def compare(session: Session, request: Request, *, said: Said = (), restart: bool = False) -> Verdict:
+def compare(
+    session: Session, request: Request, *, said: Said = (), anew: Collection[str] = (), restart: bool = False
+) -> Verdict:
     """The verdict on `request` as the next one of `session`.
 
+    anew:    canonical texts that a side call answered since: a summary may read just like the one before
     restart: nothing needs to be kept: an id or a summary alone linked the request
     """
     if request.delta:
         return _delta(session, request)
     if goes_on(session, request) and _folded(session, request) is None:
         return _more(session, request)
-    seen = see(session, request, said)
+    seen = see(session, request, said, anew)
     event, anchor, summary = _event(seen, restart)
     gone = seen.gone_keys
     server_side = _folded(session, request)
@@ -155,6 +158,8 @@ def _summary_at(seen: Seen) -> int | None:
         if _was_generated(seen, seen.new[b], before="", in_answer=b in early):
             return seen.new[b].at
     renewed = _renewed_summary(seen)
+    if renewed is None:
+        renewed = _repeated_summary(seen)
     if renewed is not None:
         return renewed
     for a, b in seen.moved:
@@ -179,6 +184,12 @@ def _renewed_summary(seen: Seen) -> int | None:
         ):
             return seen.new[b].at
     return None
+
+
+def _repeated_summary(seen: Seen) -> int | None:
+    """Index of a message that reads as before, and holds what was generated since in the same words."""
+    found = (b for _, b in seen.matched if any(text in plain(seen.new[b].item.text) for text in seen.anew))
+    return next((seen.new[b].at for b in found), None)
 
 
 def _was_generated(seen: Seen, seat: Seat, *, before: str, in_answer: bool) -> bool:

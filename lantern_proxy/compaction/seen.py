@@ -45,6 +45,8 @@ class Seen:
     session: Session
     request: Request
     said: Said
+    anew: Collection[str]
+    """Texts that a side call answered since the head's answer."""
     old: Sequence[Seat]
     new: Sequence[Seat]
     answer: int
@@ -331,7 +333,7 @@ class Seen:
         return n == 0 or self.old[n - 1].item.role == "assistant" or self.old[n - 1].item.kind == "result"
 
 
-def see(session: Session, request: Request, said: Said) -> Seen:
+def see(session: Session, request: Request, said: Said, anew: Collection[str] = ()) -> Seen:
     old, new = seats([e.message for e in session.head]), seats(request.messages)
     pending = _pending(new)
     answer = 0 if session.recalled else len(before_answer(session))
@@ -343,7 +345,7 @@ def see(session: Session, request: Request, said: Said) -> Seen:
     places = chains(request.messages) if gone and unpaired else []
     returned = [b for b in unpaired if gone and place_key(places[new[b].at]) in session.keys]
     return Seen(
-        session=session, request=request, said=said, old=old, new=new, answer=answer, pending=pending, pairs=pairs,
+        session=session, request=request, said=said, anew=anew, old=old, new=new, answer=answer, pending=pending, pairs=pairs,
         moved=moved, matched=matched,
         gone=gone, returned=returned, fresh=sorted({*unpaired} - {*returned}),
     )  # fmt: skip

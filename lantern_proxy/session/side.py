@@ -273,6 +273,16 @@ def is_retold(session: Session, request: Request) -> bool:
     return len(said) >= _RETOLD_TEXTS and 2 * sum(bool(own & found - often) for own in said) >= len(said)
 
 
+def summed_up_since(known: Known, session: Session) -> list[str]:
+    """Long texts of the answer that a side call of `session` got after all that was said in it."""
+    side = known.sessions.get(f"{session.id}.side")
+    if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
+        return []
+    made = items_of(e.message for e in side.head if e.produced)
+    told = (plain(text) for i in made if i.kind in ("text", "call") for text in strings_of(i.text))
+    return [text for text in told if len(text) >= SUMMARY_CHARS]
+
+
 def is_spoken_to(messages: Sequence[Message]) -> bool:
     """Does a user speak last, after an answer? Sub-agents and titles are not spoken to again."""
     last = next((m for m in reversed(messages) if m.role not in SYSTEM), None)
