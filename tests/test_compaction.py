@@ -371,6 +371,24 @@ def test_a_summary_in_the_very_words_of_the_one_before_is_a_compaction_too_and_g
     assert chat.send([*kept[:-2], user("or rather with another part")]).event == "branch"
 
 
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("agent", ["", "agent-1"])
+@pytest.mark.parametrize(("kept", "event"), [(0, "turn"), (4, "window"), (7, "window"), (2, "compacted")])
+def test_what_a_sub_agent_found_is_no_summary_where_a_window_moves_at_the_same_time(named, agent, kept, event):
+    chat = talk(Lab(), "en", named=named, tools=True, others=0)
+    prompt = "Look through the whole repository for callers of the retry policy, and list each of them by its path."
+    call, found = called("call_task", "task", prompt=prompt), f"{summary_of('zephyr', 4)} That is all there is to find."
+    chat.history.append(user("who calls the retry policy?"))
+    chat.lab.answer(chat.send(tools=(*TOOLS, "task")), call)
+    headers = chat.headers | ({"x-claude-code-agent-id": agent} if named and agent else {})
+    step = chat.lab.ask([{"role": "system", "content": "You search files."}, user(prompt)], headers=headers)
+    assert step.event == "side"
+    chat.lab.answer(step, assistant(found))
+    chat.history += [call, result("call_task", found)]
+    step = chat.send(chat.history[-kept:], tools=(*TOOLS, "task"))
+    assert (step.event, step.session.id) == (event, chat.session)
+
+
 @pytest.mark.parametrize("role", ["system", "user"])
 def test_a_summary_that_its_client_wrote_into_is_a_compaction_though_the_first_message_stays(role):
     chat = talk(Lab(), "en", named=False, tools=True, others=0)

@@ -150,7 +150,7 @@ def _summary_at(seen: Seen) -> int | None:
     item = _compaction_item(seen.request)
     if item is not None:
         return item
-    candidates = [b for b in seen.fresh if seen.new[b].item.kind in ("text", "result")]
+    candidates = [b for b in seen.fresh if seen.new[b].item.kind in ("text", "result") and b not in seen.reports]
     if len(candidates) > _CANDIDATES:
         candidates = [*candidates[: _CANDIDATES // 2], *candidates[-_CANDIDATES // 2 :]]
     early = [b for b in candidates if b < seen.pending]

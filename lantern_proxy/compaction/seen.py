@@ -211,6 +211,11 @@ class Seen:
             b for b in self.fresh if self.new[b].item.kind == "result" and called.intersection(self.new[b].item.ids)
         }
 
+    @cached_property
+    def reports(self) -> set[int]:
+        """Those of them behind some of the history: what a sub-agent found is no summary of what is gone before that."""
+        return self.due if any(self.old[a].at < self.answer for a, _ in self.matched) else set()
+
     def was(self, b: int) -> str:
         """The text that stood in the place of a seat; empty when it is new."""
         a = self._before.get(b)
