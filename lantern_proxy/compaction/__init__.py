@@ -92,11 +92,16 @@ def _delta(session: Session, request: Request) -> Verdict:
 
 
 def whole(head: Sequence[Entry], request: Request) -> Request:
-    """`request` with what its upstream holds in front of it, where it says only what is new. head: of its session"""
+    """`request` with what its upstream holds of it: in front of it, where it says only what is new, and in place of
+    references. head: of its session"""
+    messages = request.messages
+    if any(i.kind == "ref" for m in messages for i in m.items):
+        named = {value: e.message for e in head for value in e.message.ids}
+        messages = tuple(next((named[value] for value in m.ids if value in named), m) for m in messages)
     if not request.delta:
-        return request
+        return request if messages is request.messages else replace(request, messages=messages)
     held = tuple(e.message for e in head[_folded_up_to(head) :])
-    return replace(request, messages=(*held, *request.messages))
+    return replace(request, messages=(*held, *messages))
 
 
 def _folded_up_to(head: Sequence[Entry]) -> int:

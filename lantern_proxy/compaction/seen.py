@@ -213,7 +213,7 @@ class Seen:
 
     @cached_property
     def reports(self) -> set[int]:
-        """Those of them behind some of the history: what a sub-agent found is no summary of what is gone before that."""
+        """Those of them behind some of the history: what a sub-agent found is no summary of what is gone."""
         return self.due if any(self.old[a].at < self.answer for a, _ in self.matched) else set()
 
     def was(self, b: int) -> str:
@@ -350,8 +350,8 @@ def see(session: Session, request: Request, said: Said, anew: Collection[str] = 
     places = chains(request.messages) if gone and unpaired else []
     returned = [b for b in unpaired if gone and place_key(places[new[b].at]) in session.keys]
     return Seen(
-        session=session, request=request, said=said, anew=anew, old=old, new=new, answer=answer, pending=pending, pairs=pairs,
-        moved=moved, matched=matched,
+        session=session, request=request, said=said, anew=anew, old=old, new=new, answer=answer, pending=pending,
+        pairs=pairs, moved=moved, matched=matched,
         gone=gone, returned=returned, fresh=sorted({*unpaired} - {*returned}),
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ A message is named, within its session, by the chain hash under which it was fir
 every request, and it is filed once.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
@@ -27,6 +28,7 @@ from lantern_proxy.turn import (
     Request,
     canonical,
     fingerprint,
+    message,
 )
 from lantern_proxy.turn_memo import Memo
 
@@ -302,7 +304,8 @@ def advance(
             keys.add(key)
         held = before.get(known_key or "")
         altered = held is not None and (held.altered or held.message.print != m.print)
-        head[at : at + 1] = [Entry(key, m, held is not None and held.produced, altered)]
+        said = m if held is None else _said_by(m, held.message)
+        head[at : at + 1] = [Entry(key, said, held is not None and held.produced, altered)]
     chain = hashes[-1] if hashes else b""
     if request.delta:
         head = [*session.head, *head]
@@ -326,6 +329,14 @@ def head_of(session: Session) -> Head:
     altered = {e.key: tuple([i.print for i in e.message.items]) for e in session.head if e.altered}
     abandoned = tuple(sorted(session.abandoned))
     return Head(keys=keys_of(session.head), altered=altered, abandoned=abandoned, lost=session.lost)
+
+
+def _said_by(m: Message, before: Message) -> Message:
+    """`m` itself; where it only refers to what was said before, that under the name of the reference."""
+    (i, *others), meant = m.items or (None,), before.items
+    if i is None or i.kind != "ref" or others or len(meant) != 1 or meant[0].kind == "ref":
+        return m
+    return message(m.role, [dataclasses.replace(i, kind=meant[0].kind, text=meant[0].text, name=meant[0].name)], m.raw)
 
 
 _key = attrgetter("key")

@@ -273,7 +273,8 @@ def _asked_anew(exchange: Exchange, request: Request, step: Step) -> int | None:
 
 def _whole(request: Request, step: Step) -> Request:
     """With what the upstream holds of it. The session's head has the request at its end by now."""
-    return whole(step.session.head[: -len(request.messages) or None], request)
+    head = step.session.head
+    return whole(head[: -len(request.messages) or None] if request.delta else head, request)
 
 
 def _remember(keys: dict[Key, None], key: Key) -> None:

@@ -186,10 +186,11 @@ def _without_images(c: Case, *mark: str) -> History:
 
 
 def _cut_short(c: Case, role: str, chars: int, mark: str) -> History:
-    """Long messages of one speaker, but for the last ones."""
+    """Long messages of one speaker, but for the last ones. The upstream's copy of one is whole: no reference."""
     old = [m.role == role and not m.call and len(m.text) > 3 * chars for m in c.history[:-2]]
     cut = [
-        replace(m, texts=(m.text[:chars] + mark,)) if is_old else m for m, is_old in zip(c.history, old, strict=False)
+        replace(m, texts=(m.text[:chars] + mark,), item="") if is_old else m
+        for m, is_old in zip(c.history, old, strict=False)
     ]
     return [*cut, *c.history[-2:]]
 

@@ -1,0 +1,77 @@
+"""Clients that send earlier answers as references by id (Responses API): the upstream holds what they say."""
+
+import json
+
+import pytest
+from chats import SYSTEM, Lab, turns
+
+from lantern_proxy.compaction import whole
+from lantern_proxy.follow import Step, follow, reply
+from lantern_proxy.turn import Identity, Request
+from lantern_proxy.wire import responses
+
+
+class Referring:
+    """A client with its own history, in which answers are references."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab, self.history, self.ids = lab, list[dict](), iter(range(100))
+        self.session = ""
+
+    def request(self) -> Request:
+        return responses.read(json.dumps({"model": "m", "instructions": SYSTEM, "input": self.history}).encode())
+
+    def send(self) -> Step:
+        self.lab.now += 5
+        step = follow(self.lab.known, self.request(), Identity(), now=self.lab.now, new_id=lambda: "ses_1")
+        self.lab._keep(step.session, step.filed)
+        return step
+
+    def turn(self, said: str, answer: str) -> Step:
+        self.history.append({"role": "user", "content": said})
+        step, named = self.send(), f"msg_{next(self.ids)}"
+        self.history.append({"type": "item_reference", "id": named})
+        content = [{"type": "output_text", "text": answer}]
+        output = [{"type": "message", "id": named, "role": "assistant", "content": content}]
+        found = responses.read_answer(json.dumps({"output": output}).encode(), streamed=False, complete=True)
+        session, filed = reply(self.lab.known, step.session.id, found, now=self.lab.now)
+        assert session is not None
+        self.lab._keep(session, filed)
+        return step
+
+
+@pytest.fixture(params=[False, True], ids=["", "restarted"])
+def client(request: pytest.FixtureRequest) -> Referring:
+    """One with six turns behind it."""
+    client = Referring(Lab())
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        assert client.turn(said, answer).event == ("turn" if n else "new")
+    if request.param:
+        client.lab.restart()
+    return client
+
+
+@pytest.mark.parametrize("kept", range(1, 11))
+def test_a_window_over_references_is_one(client, kept):
+    client.history = client.history[-kept:]
+    assert client.turn("what was first?", "The retry policy.").event == "window"
+    assert client.turn("and then?", "The export.").event == "turn"
+
+
+@pytest.mark.parametrize(("chars", "event"), [(20, "cleared"), (None, "turn")])
+def test_answers_that_are_no_references_any_more_are_cleared_where_they_are_short_now(client, chars, event):
+    for at, (_, answer) in enumerate(turns("zephyr", 4)):
+        text = answer if chars is None else f"{answer[:chars]}…"
+        client.history[2 * at + 1] = {"role": "assistant", "content": text}
+    assert client.turn("go on", "Yes.").event == event
+    assert client.turn("and on", "As you wish.").event == "turn"
+
+
+def test_what_a_reference_stands_for_is_no_more_missing_than_its_upstream_says(client):
+    client.history = client.history[-4:]
+    client.history.append({"role": "user", "content": "what was first?"})
+    step, request = client.send(), client.request()
+    held = whole(step.session.head, request)
+    answers = [answer for _, answer in turns("zephyr", 6)]
+    assert [m.text for m in held.messages if m.role == "assistant"] == answers[-2:]
+    assert len(held.messages) == len(request.messages)
