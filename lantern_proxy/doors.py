@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lantern_proxy.config import Config
-from lantern_proxy.config.check import ConfigError
+from lantern_proxy.config.check import ConfigError, unreadable
 from lantern_proxy.doors_keys import Keyring, KeysError, ProxyKey, keys_file
 from lantern_proxy.wire.http import Arrival, Header
 
@@ -257,7 +257,8 @@ class AdminDoor:
         headers = dict(scope["headers"])
         caller = scope["client"][0] if scope.get("client") else ""
         if not self._names_us(scope):
-            way_out = f"http://127.0.0.1:{self._config.server.port}{scope['path']}, or name it in access.hosts"
+            scheme = "https" if self._config.server.tls_cert else "http"
+            way_out = f"{scheme}://127.0.0.1:{self._config.server.port}{scope['path']}, or name it in access.hosts"
             return Refusal(
                 403, "permission_error", f"host {_host(headers.get(b'host', b''))!r} may not ask; use {way_out}"
             )
@@ -310,7 +311,7 @@ def admin_token(config: Config) -> bytes:
             else os.environ.get(access.admin_token_env, "")
         )
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(place, f"cannot be read ({type(error).__name__})") from None
+        raise ConfigError(place, unreadable(error)) from None
     if not text:
         if access.admin == "token" or access.admin_token_file:
             raise ConfigError(place, "holds no admin token; put one there: openssl rand -hex 32")

@@ -127,7 +127,10 @@ class Keyring:
                     f"upstream key {provider}={source} is not understood; use VAR, openai=VAR, anthropic=VAR"
                 )
         if name in self._keys:
-            raise KeysError(f"key {name} exists; take another name, or revoke it first and take another name")
+            raise KeysError(
+                f"key {name} exists, and a revoked one keeps its name; take another, with --tenant "
+                f"{self._keys[name].tenant} for the same archive"
+            )
         secret = PREFIX + secrets.token_urlsafe(32)
         key = ProxyKey(
             name=name, sha256=_digest(secret), tenant=tenant or name, upstream=dict(upstream or {}), created_at=now

@@ -78,7 +78,7 @@ class Lantern:
         """Archive a conversation as it is now; returns how many of its messages were new. On disk when it returns.
 
         times: Unix seconds, one a message, for what was said earlier (0: not known); by default all was said now
-        title: of a session that is new; by default the start of what was said first
+        title: of a session that is new; by default the start of the user's last message of then
 
         A message that went missing since the last call stays in the archive: that is what `restore` gives back.
         Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored. Then nothing of

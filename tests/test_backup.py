@@ -3,8 +3,10 @@
 import json
 import os
 import random
+import sqlite3
 import stat
 import threading
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
@@ -114,6 +116,15 @@ def test_what_is_sound_is_recovered_whole(archive, tmp_path):
         assert lantern.tenant == old.tenant
         assert lantern.search("GATE-7003")
         assert lantern.archive("chat-7", chat(7)) == 0
+
+
+def test_an_archive_of_a_newer_lantern_is_not_recovered_without_what_only_that_one_knows(archive, tmp_path):
+    with closing(sqlite3.connect(archive)) as db, db:
+        later = ("lantern.archive", "m099_later", "then")
+        db.execute("INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES (?, ?, ?)", later)
+    with pytest.raises(ArchiveError, match=r"written by a newer lantern .* upgrade"):
+        recover(archive, tmp_path / "new.db")
+    assert not (tmp_path / "new.db").exists()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -126,6 +126,7 @@ def test_ir_reads_both_places_of_judgements_and_keeps_grades(tmp_path):
         (datasets.longmemeval, "[5]", "is not LongMemEval's list"),
         (datasets.longmemeval, '[{"haystack_sessions": []}, 7]', "is not LongMemEval's list"),
         (datasets.labelled, '{"id": 1}', "a line is"),
+        (datasets.labelled, '{"id": 1}', "has no 'candidates'"),
         (datasets.longmemeval, '[{"question_id": "q7", "haystack_sessions": []}]', "question q7 lacks"),
     ],
 )

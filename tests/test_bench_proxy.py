@@ -159,6 +159,11 @@ def test_a_gateway_that_does_not_start_is_told_with_its_last_words(tmp_path):
         processes.litellm("http://127.0.0.1:9", tmp_path).__enter__()
 
 
+def test_a_gateway_that_nobody_knows_is_told_by_its_name():
+    with pytest.raises(RuntimeError, match="--peer ngnix is not known"), processes.running("ngnix"):
+        pass
+
+
 @contextmanager
 def as_named(variable: str, path):
     before = os.environ.get(variable)

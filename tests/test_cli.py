@@ -503,6 +503,16 @@ def test_prune_by_size_removes_the_oldest_first(lantern, tmp_path):
     assert "no more than --keep-mb" in lantern("prune", "--keep-mb", "900", "--yes", code=1).output
 
 
+def test_status_counts_what_stands_in_the_log_of_a_running_proxy(lantern, tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as mine:
+        mine.archive("big", [{"role": "user", "content": "said " * 100_000}])
+        log_bytes = (tmp_path / "lantern.db-wal").stat().st_size
+        assert log_bytes > 500_000
+        size_bytes = rows(lantern("status", "--json"))[0]["size_bytes"]
+        assert size_bytes >= log_bytes + (tmp_path / "lantern.db").stat().st_size
+
+
 def test_status_tells_the_last_day(lantern):
     (told,) = rows(lantern("status", "--json"))
     assert sum(day["losses"] for day in told["day"].values()) == 1
@@ -737,6 +747,28 @@ def test_serve_on_a_port_that_is_taken_says_so_in_one_line(lantern):
         result = lantern("serve", "--port", port, code=1)
     assert f"cannot listen on 127.0.0.1 port {port} (address already in use);" in result.stderr
     assert "--port" in result.stderr
+
+
+def test_serve_at_an_address_of_another_machine_names_the_option_that_helps(lantern):
+    lantern("keys", "add", "alice")
+    result = lantern("serve", "--host", "203.0.113.7", "--port", 0, code=1)
+    assert "cannot listen on 203.0.113.7 port 0 (" in result.stderr
+    assert result.stderr.endswith("); choose an address of this machine with --host\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("archive: {key_file: none}", "archive.key_file none"),
+        ("access: {admin_token_file: none}", "access.admin_token_file none"),
+    ],
+)
+def test_serve_without_a_file_that_its_config_names_says_so_and_nothing_else(lantern, tmp_path, settings, told):
+    (tmp_path / "l.yaml").write_text(settings)
+    result = lantern("serve", "--port", 0, "--config", "l.yaml", code=2)
+    assert result.stdout == ""
+    wrong = "cannot be read (no such file or directory); name a file that this user may read"
+    assert result.stderr == f"lantern: {told} {wrong}\n"
 
 
 WITHOUT_OTEL = "import sys; sys.modules['opentelemetry'] = None; from lantern_proxy.cli.main import cli; cli()"

@@ -197,6 +197,14 @@ def test_the_user_of_the_service_can_read_keys_that_root_makes_and_revokes(tmp_p
     assert (told.st_uid, told.st_mode & 0o777) == (other, 0o600)
 
 
+def test_a_name_that_is_taken_is_refused_with_the_way_to_a_new_key_for_the_same_archive(tmp_path):
+    ring = Keyring(tmp_path / "keys")
+    ring.add("alice", tenant="team", now=1.0)
+    ring.revoke("alice", now=2.0)
+    with pytest.raises(KeysError, match=r"key alice exists, .* take another, with --tenant team for the same archive"):
+        ring.add("alice", now=3.0)
+
+
 def test_a_keys_file_that_cannot_be_read_opens_no_door(tmp_path):
     with keyed(tmp_path) as (config, _, ring):
         ring.add("alice", now=1.0)
@@ -585,6 +593,8 @@ def test_serve_speaks_tls_with_the_configured_certificate(tmp_path, certificate)
         assert (
             httpx.get(f"{url}/lantern/health", verify=ssl.create_default_context(cafile=cert)).json()["status"] == "ok"
         )
+        named = httpx.get(f"{url}/lantern/ui", headers={"host": "evil.example"}, verify=False)
+        assert f"use {url}/lantern/ui, or name it in access.hosts" in named.json()["error"]["message"]
         with pytest.raises(httpx.TransportError):
             httpx.get(url.replace("https", "http") + "/lantern/health")
     finally:

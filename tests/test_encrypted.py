@@ -92,13 +92,25 @@ def test_a_plain_archive_is_encrypted_in_its_place(tmp_path, monkeypatch):
     (tmp_path / "c.yaml").write_text(f"archive: {{path: {path}, key_env: THE_KEY}}\n")
     done = CliRunner().invoke(cli.cli, ["migrate", "--encrypt", "--config", str(tmp_path / "c.yaml")])
     assert done.exit_code == 0, done.output
+    assert done.output == f"{path} is at version 9 and encrypted\n"
     assert b"XYLOPHONE" not in raw_of(path)
     assert path.stat().st_mode & 0o777 == 0o600
+    again = CliRunner().invoke(cli.cli, ["migrate", "--encrypt", "--config", str(tmp_path / "c.yaml")])
+    assert (again.exit_code, "may be encrypted already" in again.output) == (1, True)
     with Archive(path, key=KEY) as archive:
         assert list(archive.of(MINE).export()) == rows
         assert archive.tenant_of("sk-1") == tenant
         assert archive.of(MINE).search("xylophone")
         assert all(found.ok for found in archive.check())
+
+
+def test_a_plain_archive_is_told_from_one_with_another_key(tmp_path):
+    path = tmp_path / "lantern.db"
+    Archive(path).close()
+    before = path.read_bytes()
+    with pytest.raises(ArchiveError, match="is not encrypted, and a key is set for it; encrypt it with"):
+        Archive(path, key=KEY)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a file away")

@@ -21,6 +21,7 @@ from lantern_proxy.archive.file import (
     companions,
     connect,
     prepare,
+    refuse_newer,
     refuse_strangers,
     secret_of,
     sqlite_faults,
@@ -86,6 +87,8 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
         telling(partial),
         contextlib.closing(_open(partial, "rw", key, vectors=True)) as copy,
     ):
+        with contextlib.suppress(*sqlite_faults()):  # the list of steps may be damaged, too
+            refuse_newer(source, path)
         prepare(copy, partial, "normal", 5.0)
         copy.execute("PRAGMA foreign_keys = OFF")
         salvaged = [_salvage(source, copy, table, progress) for table in _KEPT]

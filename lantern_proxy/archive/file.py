@@ -54,6 +54,8 @@ class ArchiveError(Exception):
         self.retry = retry
 
 
+_PLAIN = b"SQLite format 3\0"
+
 _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
     (
         "SQLITE_NOTADB",
@@ -75,10 +77,20 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
 def told(path: Path, error: Exception) -> ArchiveError:
     """The ArchiveError that stands for `error`, with the place, the value and the remedy."""
     code = getattr(error, "sqlite_errorname", "") or ""
+    if code == "SQLITE_NOTADB" and _is_plain(path):
+        wrong = "is not encrypted, and a key is set for it"
+        return ArchiveError(f"archive {path} {wrong}; encrypt it with `lantern migrate --encrypt`, or unset the key")
     for prefix, wrong, remedy, retry in _REMEDIES:
         if code.startswith(prefix):
             return ArchiveError(f"archive {path} {wrong} ({error}); {remedy}", retry=retry)
     return ArchiveError(f"archive {path} failed: {error}; run `lantern doctor`")
+
+
+def _is_plain(path: Path) -> bool:
+    """Does the file begin as SQLite's do? An encrypted one does not."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(len(_PLAIN)) == _PLAIN
+    return False
 
 
 def spoils_all(error: Exception) -> bool:
@@ -168,6 +180,8 @@ def encrypt(path: Path, key: str) -> None:
 
     Raises ArchiveError, and leaves the plain file where it is.
     """
+    if not _is_plain(path):
+        raise ArchiveError(f"archive {path} is no plain SQLite file; it may be encrypted already: `lantern doctor`")
     beside = path.with_name(path.name + ".encrypting")
     beside.unlink(missing_ok=True)
     os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -281,6 +295,14 @@ def _add_words(db: Database) -> None:
 
 def refuse_strangers(db: Database, path: Path) -> None:
     """ArchiveError unless the file is empty or an archive that this program can read. Reads only."""
+    tables, applied = refuse_newer(db, path)
+    ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+    if tables and not (ours and applied):
+        raise ArchiveError(f"archive {path} is another program's database; set archive.path to another file")
+
+
+def refuse_newer(db: Database, path: Path) -> tuple[set[str], list[str]]:
+    """The tables of the file and the schema steps that it has seen; ArchiveError where one is not known here."""
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     applied = [step.name for step in migrations.applied(db)] if migrations.migrations_table in tables else []
     known = {step.name for step in migrations.pending(Database(memory=True, execute_plugins=False))}
@@ -289,9 +311,7 @@ def refuse_strangers(db: Database, path: Path) -> None:
         raise ArchiveError(
             f"archive {path} was written by a newer lantern (it has schema step {unknown[-1]}); upgrade lantern-proxy"
         )
-    ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-    if tables and not (ours and applied):
-        raise ArchiveError(f"archive {path} is another program's database; set archive.path to another file")
+    return tables, applied
 
 
 def _use_wal(db: Database, busy_s: float) -> None:

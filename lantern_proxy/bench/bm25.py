@@ -171,7 +171,7 @@ def known(names: str) -> list[str]:
     chosen = [name.strip() for name in names.split(",") if name.strip()] or list(PEERS)
     for name in chosen:
         if name not in PEERS:
-            raise click.BadParameter(f"{name} is not known; choose of {', '.join(PEERS)}")
+            raise click.BadParameter(f"--engines {name} is not known; choose of {', '.join(PEERS)}")
     here = {name for name in chosen if release(name) is not None}
     for name in chosen:
         if name not in here:

@@ -321,7 +321,8 @@ def labelled(path: Path) -> list[Conversation]:
                 found.append(_conversation(json.loads(line)))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 wanted = '{"id", "candidates": [{"id", "session", "speaker", "text"}], "questions": [{"text", "gold"}]}'
-                raise DataError(f"{path}:{number}: {error!r}; a line is {wanted}") from None
+                wrong = f"has no {error}" if isinstance(error, KeyError) else str(error)
+                raise DataError(f"{path}:{number}: {wrong}; a line is {wanted}") from None
     if not found:
         raise DataError(f"{path}: holds no conversation; write one JSON object a line")
     return found

@@ -213,7 +213,9 @@ def headroom(upstream_url: str, folder: Path) -> Iterator[Gateway]:
 
 @contextmanager
 def running(url: str) -> Iterator[Gateway]:
-    """A gateway that somebody has started before the scripted model's port (--upstream-port)."""
+    """A gateway that somebody has started before the scripted model's port (--upstream-port). RuntimeError: no URL."""
+    if not url.startswith(("http://", "https://")):
+        raise RuntimeError(f"--peer {url} is not known; use one that `--help` names, or http://host:port")
     yield Gateway(url, url.rstrip("/"))
 
 

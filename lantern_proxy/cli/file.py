@@ -129,8 +129,10 @@ def migrate(settings: Settings, encrypt: bool) -> None:
     if encrypt:
         _encrypt(settings)
     with settings.open(write=True) as archive:
-        summary = {"archive": archive.path, "version": archive.version}
-    settings.tell(summary) if settings.as_json else click.echo(f"{archive.path} is at version {summary['version']}")
+        summary = {"archive": archive.path, "version": archive.version, "encrypted": archive.encrypted}
+    encrypted = " and encrypted" if archive.encrypted else ""
+    told = f"{archive.path} is at version {summary['version']}{encrypted}"
+    settings.tell(summary) if settings.as_json else click.echo(told)
 
 
 def _encrypt(settings: Settings) -> None:

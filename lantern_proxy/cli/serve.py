@@ -1,5 +1,6 @@
 """`lantern serve`: listen, say where, and run uvicorn until a signal; or several workers that do (cli/workers.py)."""
 
+import errno
 import json
 import logging
 import os
@@ -42,6 +43,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     refuse_open_door(config)
     _check_tls(server.tls_cert, server.tls_key)
     _check_trust(config)
+    config.archive.key()
     log_to_stderr(config)
     process.raise_limits()
     listener = _listen(server.host, server.port)
@@ -186,9 +188,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         reason = (error.strerror or str(error)).partition(" (while")[0]  # the address follows, which is told here
-        raise click.ClickException(
-            f"cannot listen on {host} port {port} ({reason.lower()}); choose another with --port or LANTERN_PORT"
-        ) from None
+        ours = error.errno in (errno.EADDRINUSE, errno.EACCES)  # else this machine has no such address
+        remedy = "another with --port or LANTERN_PORT" if ours else "an address of this machine with --host"
+        raise click.ClickException(f"cannot listen on {host} port {port} ({reason.lower()}); choose {remedy}") from None
     listener.set_inheritable(True)
     return listener
 

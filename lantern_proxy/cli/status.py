@@ -38,11 +38,13 @@ def run(settings: Settings, *, watch: bool) -> None:
 
 def _gather(settings: Settings) -> dict[str, Any]:
     health = doctor.health(settings.load())
+    from lantern_proxy.archive.file import size_bytes
+
     with settings.open() as archive:
         return {
             "archive": archive.path,
             "version": archive.version,
-            "size_bytes": archive.path.stat().st_size,
+            "size_bytes": size_bytes(archive.path),
             "vectors": archive.model,
             "degraded": archive.degraded,
             "tenants": archive.tenants(),

@@ -20,7 +20,18 @@ from typing import Annotated, Any, Literal
 
 import yaml
 
-from lantern_proxy.config.check import ConfigError, Like, Section, Url, Within, bare, convert, hints_of, shown
+from lantern_proxy.config.check import (
+    ConfigError,
+    Like,
+    Section,
+    Url,
+    Within,
+    bare,
+    convert,
+    hints_of,
+    shown,
+    unreadable,
+)
 from lantern_proxy.config.retrieval import RetrievalConfig, Signal, Weight
 from lantern_proxy.config.safety import AccessConfig, PrivacyConfig
 
@@ -91,7 +102,7 @@ class ArchiveConfig(Section):
                 Path(self.key_file).expanduser().read_text("utf-8") if self.key_file else environ.get(self.key_env, "")
             )
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(named, f"cannot be read ({type(error).__name__})") from None
+            raise ConfigError(named, unreadable(error)) from None
         if not re.fullmatch(r"\s*[0-9a-fA-F]{64}\s*", found):
             raise ConfigError(named, "holds no key of 64 hex digits; make one: openssl rand -hex 32")
         return found.strip()
@@ -355,6 +366,15 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _not_yaml(error: Exception) -> str:
+    """Where a file stops being YAML, and why."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return f"is not YAML: {' '.join(str(error).split())}"
+    hint = "; indent with spaces" if "'\\t'" in problem else ""
+    return f"is not YAML: {problem} (line {mark.line + 1}, column {mark.column + 1}){hint}"
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         raw = yaml.load(path.read_text("utf-8"), _Loader)  # nosec B506
@@ -365,7 +385,7 @@ def _read(path: Path) -> dict[str, Any]:
     except ConfigError as error:
         raise ConfigError(f"{path}:", str(error)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}:", f"is not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{path}:", _not_yaml(error)) from None
     if raw is not None and not isinstance(raw, dict):
         raise ConfigError(f"{path}:", f"holds {shown(raw)}; use sections, such as `restore:`, with settings in them")
     return raw or {}

@@ -34,6 +34,12 @@ class ConfigError(ValueError):
         return ConfigError(parent + glue + self.place, self.problem)
 
 
+def unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file that a setting names cannot be read, and the way out."""
+    why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "not UTF-8 text"
+    return f"cannot be read ({why}); name a file that this user may read"
+
+
 @dataclass(frozen=True, slots=True)
 class Within:
     """Bounds of a number, both allowed. `unit` is told in the error."""
