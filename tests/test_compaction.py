@@ -1127,6 +1127,19 @@ def test_an_answer_without_its_thoughts_is_the_same_answer(chat):
     assert not any("42 sheep" in f.message.text for f in step.filed)
 
 
+def test_a_note_that_a_client_puts_into_answers_that_it_shows_with_a_tag_is_no_loss(chat):
+    def shown(n: int, m: Wire, note: str) -> Wire:
+        spoken = m["role"] == "assistant" and m["content"]
+        return assistant(f"{m['content']}{note if n % 4 else ''}\n\n<tag>m{n:04}</tag>") if spoken else m
+
+    for k, note in enumerate(("", f"\n\n<note>Look for what may be shortened: {'keep what is in use, ' * 20}</note>")):
+        said, answer = turns("zephyr", 1, start=20 + k)[0]
+        step = chat.send([*(shown(n, m, note) for n, m in enumerate(chat.history)), user(said)])
+        assert (step.event, step.session.id, step.verdict.gone) == ("turn", chat.session, ())
+        chat.lab.answer(step, assistant(answer))
+        chat.history += [user(said), assistant(answer)]
+
+
 def dressed(history: list[Wire], how: str) -> list[Wire]:
     if how == "white space":
         return [{**m, "content": f"\n {m['content']}  \n"} if m.get("content") else m for m in history]
@@ -1295,6 +1308,21 @@ def test_a_file_that_was_written_is_lost_though_the_words_of_its_result_are_said
     del chat.history[3:6]
     step = chat.send([*chat.history, user("Is it ok that you said 'Written.' and no more?")])
     assert step.event == "window"
+
+
+def test_a_summary_that_the_model_passed_to_a_tool_stands_for_what_it_sums_up():
+    lab = Lab()
+    chat = talk(lab, "en", named=False, tools=True, others=1)
+    summary = (
+        "Things were discussed and some files were read; nothing was left open, and all of it went as it should have."
+    )
+    asked, call = user("go on with the next one"), called("call_fold", "fold", upto="m9", text=summary)
+    lab.answer(chat.send([*chat.history, asked]), call)
+    head = [m for m in chat.history if m["role"] == "system"]
+    folded = user(f"[Folded section]\n{summary}\n\n<tag>b1</tag>")
+    step = chat.send([*head, folded, asked, call, result("call_fold", "Folded 12 messages.")])
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+    assert "Folded section" in held(step, step.verdict.anchor)
 
 
 def test_the_anchor_of_a_window_is_where_the_cached_beginning_ends_not_the_first_text_of_all():

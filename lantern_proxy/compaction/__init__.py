@@ -167,6 +167,9 @@ def _summary_at(seen: Seen) -> int | None:
         renewed = _repeated_summary(seen)
     if renewed is not None:
         return renewed
+    passed = next((b for b in early if _was_passed(seen, seen.new[b].item)), None)
+    if passed is not None:
+        return seen.new[passed].at
     for a, b in seen.moved:
         if _is_put_in_front(seen, a, b):
             return seen.new[b].at
@@ -209,6 +212,11 @@ def _was_generated(seen: Seen, seat: Seat, *, before: str, in_answer: bool) -> b
         for produced, who in (seen.told if in_answer else seen.told_aside)
         if who == "side" or text != produced or who != seat.item.role
     )
+
+
+def _was_passed(seen: Seen, item: Item) -> bool:
+    """Is this a text that holds what the model has just passed to a tool of its client's?"""
+    return item.kind == "text" and any(text in plain(item.text) for text in seen.passed)
 
 
 def _holds_run(seen: Seen, text: str | Whole) -> bool:

@@ -216,7 +216,8 @@ def _alike_in_gap(
             if b >= pending and len(plain(after.text)) > len(plain(before.text)):
                 continue  # what was added to a text that waits for its answer is new
             redressed = old[a].at >= answer and after.role == "assistant" and says_same([before], [after])
-            if redressed or is_alike(before, after) or (alone and b < pending and _mostly_equal(before, after)):
+            likely = redressed or is_alike(before, after) or _holds_insertion(before, after)
+            if likely or (alone and b < pending and _mostly_equal(before, after)):
                 yield a, b
                 at = a + 1
                 break
@@ -240,6 +241,17 @@ def is_alike(a: Item, b: Item) -> bool:
     if long.startswith(short) or long.endswith(short):
         return True
     return len(long) < 2 * len(short) and _bare(short) == _bare(long)
+
+
+def _holds_insertion(old: Item, new: Item) -> bool:
+    """Is a text what it was, but for something that its client has put into it, behind its words and before a note?"""
+    if old.kind != "text" or new.kind != "text" or old.role != new.role:
+        return False
+    before, after = plain(old.text), plain(new.text)
+    front = shared_front(before, after)
+    if len(after) <= len(before) or not _MARK_CHARS <= front <= len(before) - _MARK_CHARS:
+        return False
+    return after.endswith(before[front:])
 
 
 def _mostly_equal(a: Item, b: Item) -> bool:

@@ -179,6 +179,12 @@ class Seen:
         return [each for each in self.told if each[1] == "side"]
 
     @cached_property
+    def passed(self) -> Sequence[str]:
+        """What the last answer passed to tools, as far as it may be a summary: models compact by a tool, too."""
+        calls = (s.item for s in self.old if s.at >= self.answer and s.item.kind == "call")
+        return [text for i in calls for text in map(plain, strings_of(i.text)) if len(text) >= SUMMARY_CHARS]
+
+    @cached_property
     def runs(self) -> Sequence[str]:
         """Stretches of the answers of late side calls."""
         answers = [text for text, who in self.said if who == "side"][-_SIDE_ANSWERS:]
