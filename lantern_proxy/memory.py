@@ -8,7 +8,8 @@
         blocks = lantern.restore("chat-7", messages)   # what these messages lack, inside the budget
         messages[-1]["content"] += "".join("\n\n" + block.text for block in blocks)
 
-Messages are dicts as chat completions has them. Nothing here calls a model or the network.
+Messages are dicts as chat completions has them. Nothing here calls a model or the network, but for `rerank.model` where
+the config names one.
 """
 
 import json
@@ -17,14 +18,14 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ArchiveError, Hit, Record, RequestRow, Why
 from lantern_proxy.archive.feedback import Verdict
-from lantern_proxy.config import Config, load
+from lantern_proxy.config import Config, RerankConfig, load
 from lantern_proxy.embed import Embedder
 from lantern_proxy.follow import Step, follow, recall
 from lantern_proxy.history import head_of
@@ -36,6 +37,9 @@ from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known
 from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored, canonical
 from lantern_proxy.wire import chat
+
+if TYPE_CHECKING:
+    from lantern_proxy.upstream.ask import ModelCall
 
 Wire = Mapping[str, Any]
 
@@ -65,6 +69,8 @@ class Lantern:
             self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._config.archive.key()
         )
         self._restorer = Restorer(self._archive, self._config, embedder)
+        self._ask_model = _model_call(self._config.rerank)
+        self._restorer.rerankers.ask_model = self._ask_model
         privacy = self._config.privacy
         self._cleaner = Cleaner(privacy.redact, privacy.patterns, privacy.skip_roles)
         self.tenant = tenant or self._archive.tenant_of(user)
@@ -183,6 +189,8 @@ class Lantern:
         """Let go of the archive and the models. May be called twice."""
         self._restorer.close()
         self._archive.close()
+        if self._ask_model is not None:
+            self._ask_model.close()
 
     def __enter__(self) -> "Lantern":
         return self
@@ -227,6 +235,14 @@ class Lantern:
         turns = [[each for each in (*before, *filed) if each.turn == turn] for turn in sorted(grown)]
         cut = [passage for each in filed for passage in chunk.passages(each, session)]
         return (*cut, *(summary for turn in turns if (summary := chunk.turn_passage(turn, session))))
+
+
+def _model_call(config: RerankConfig) -> "ModelCall | None":
+    if not config.model:
+        return None
+    from lantern_proxy.upstream.ask import ModelCall
+
+    return ModelCall(config)
 
 
 def _read(messages: Sequence[Wire]) -> Request:

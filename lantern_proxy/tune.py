@@ -10,7 +10,7 @@ A ranking is a weighted sum of columns, one a signal: z-scores, or reciprocal ra
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +28,6 @@ ENOUGH, ENOUGH_OF_TYPE = 20, 25
 FACTORS = (0.0, 0.5, 0.7, 1.4, 2.0)
 ROUNDS = 3
 """How often each weight is looked at in turn."""
-RRF_K = 60
 FOLDS = 5
 """Parts that cross-validation takes the questions apart into."""
 TAUS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
@@ -68,6 +67,8 @@ class Settings:
     types: Mapping[QueryType, Mapping[str, float]] = field(default_factory=dict)
     """Type -> weights, where they differ."""
     taus: Mapping[QueryType, float] = field(default_factory=dict)
+    rrf_k: int = 60
+    """restore.rrf_k, which is given: of reciprocal ranks."""
 
     def of(self, name: QueryType) -> tuple[Mapping[str, float], float]:
         """Weights and tau of a type."""
@@ -99,10 +100,12 @@ class Validated:
 class Sheet:
     """The columns of many questions, one below the other. Made for one fusion."""
 
-    def __init__(self, labelled: Sequence[Labelled], names: Sequence[str], fusion: Fusion) -> None:
+    def __init__(self, labelled: Sequence[Labelled], names: Sequence[str], fusion: Fusion, rrf_k: int) -> None:
         self.names = list(names)
         self._labelled = labelled
-        self._column: Callable[[Labelled, str], Floats] = _zscores if fusion == "zscore" else _reciprocal
+        self._column: Callable[[Labelled, str], Floats] = (
+            _zscores if fusion == "zscore" else partial(_reciprocal, k=rrf_k)
+        )
         self._unweighed = frozenset(PRIORS) if fusion == "rrf" else frozenset[str]()
         self._columns = self._stacked(labelled)
         sizes = np.array([len(next(iter(each.signals.values()))) for each in labelled])
@@ -147,13 +150,13 @@ def _zscores(each: Labelled, signal: str) -> Floats:
     return np.asarray(unit * (scores - scores.mean()) / float(scores.std()), np.float64)
 
 
-def _reciprocal(each: Labelled, signal: str) -> Floats:
+def _reciprocal(each: Labelled, signal: str, *, k: int) -> Floats:
     scores = each.signals.get(signal)
     if scores is None:
         return np.zeros(len(next(iter(each.signals.values()))))
     ranks = np.empty(len(scores))
     ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return np.where(scores > 0, 1 / (RRF_K + ranks), 0.0)
+    return np.where(scores > 0, 1 / (k + ranks), 0.0)
 
 
 def fit(labelled: Sequence[Labelled], start: Settings) -> Settings:
@@ -166,12 +169,12 @@ def fit(labelled: Sequence[Labelled], start: Settings) -> Settings:
     for name in TYPES:
         own = [each for each in labelled if each.type == name]
         if len(own) >= ENOUGH_OF_TYPE:
-            sheet = Sheet(own, list(shared.weights), shared.fusion)
+            sheet = Sheet(own, list(shared.weights), shared.fusion, shared.rrf_k)
             weights = _climb(sheet, shared.weights, caution=2 * CAUTION)
             if weights != shared.weights:
                 types[name] = weights
             taus[name] = _tau(own, sheet, weights)
-    sheet = Sheet(labelled, list(shared.weights), shared.fusion)
+    sheet = Sheet(labelled, list(shared.weights), shared.fusion, shared.rrf_k)
     tau = _tau(labelled, sheet, shared.weights)
     return replace(shared, tau=tau, types=types, taus={t: v for t, v in taus.items() if v != tau})
 
@@ -182,7 +185,7 @@ def _fit_shared(labelled: Sequence[Labelled], start: Settings) -> Settings:
     found: dict[Fusion, tuple[float, dict[str, float]]] = {}
     fusions: tuple[Fusion, ...] = ("zscore", "rrf")
     for fusion in fusions:
-        sheet = Sheet(labelled, names, fusion)
+        sheet = Sheet(labelled, names, fusion, start.rrf_k)
         given = {name: start.weights.get(name, 0.0) for name in names}
         weights = _climb(sheet, given, caution=CAUTION)
         found[fusion] = float(sheet.quality(weights).mean()), weights
@@ -236,7 +239,7 @@ def judge(labelled: Sequence[Labelled], settings: Settings) -> Judged:
             continue
         own = [labelled[row] for row in rows]
         weights, tau = settings.of(name)
-        sheet = Sheet(own, names, settings.fusion)
+        sheet = Sheet(own, names, settings.fusion, settings.rrf_k)
         skip = np.array([tau < 1 and each.sure >= tau for each in own])
         full[rows] = sheet.quality(weights)
         quality[rows] = np.where(skip, sheet.quality(weights, dense=False), full[rows])

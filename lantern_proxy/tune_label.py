@@ -85,6 +85,7 @@ def start(config: Config) -> Settings:
         tau=config.retrieval.tau,
         types={name: {**weights, **_floats(of.weights)} for name, of in own.items() if of.weights},
         taus={name: of.tau for name, of in own.items()},
+        rrf_k=config.restore.rrf_k,
     )
 
 

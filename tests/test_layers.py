@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tune": CORE | EDGES | {"restore", "bench"},
     "logs": set(),
     "demo": {"turn", "config", "app", "archive"},
-    "memory": CORE | {"config", "record", "redact", "archive", "embed", "restore"},
+    "memory": CORE | {"config", "record", "redact", "archive", "embed", "restore", "upstream"},
     "cli": CORE | EDGES | SURFACES | {"app"},
     "__init__": {"memory"},
     "__main__": {"cli"},

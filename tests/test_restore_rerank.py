@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Upstream, ask, body, completion, config_for, echo, say, serving, told
 
-from lantern_proxy.config import Config, ConfigError, EmbedConfig, RerankConfig, RestoreConfig
+from lantern_proxy import Lantern
+from lantern_proxy.config import ArchiveConfig, Config, ConfigError, EmbedConfig, RerankConfig, RestoreConfig
 from lantern_proxy.embed import ModelError
 from lantern_proxy.pack import Offer
 from lantern_proxy.restore.ask import Ask
@@ -66,6 +67,24 @@ def test_a_configured_model_puts_its_choice_into_the_block(tmp_path):
     assert "Depot number 7 " in block
     assert "Depot number 6 " in block
     assert "degraded" not in headers
+
+
+def test_a_configured_model_is_asked_without_a_proxy_too(tmp_path):
+    said = [f"Depot number {n} ships through gate GATE-{n * 7919:05d}, and its keeper is Tom." for n in range(12)]
+    messages = [{"role": "user", "content": text} for text in said]
+    with Upstream(favours(7, 6)) as model:
+        config = Config(
+            archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"),
+            restore=RestoreConfig(deadline_ms=10_000, question_chars=600),
+            rerank=RerankConfig(model="judge", model_url=f"{model.url}/v1", model_timeout_ms=10_000),
+        )  # fmt: skip
+        with Lantern(config) as lantern:
+            lantern.archive("chat", messages)
+            block = lantern.recall(QUESTION, session="chat")
+        assert [got.data["model"] for got in model.got] == ["judge"]
+    assert block is not None
+    assert "Depot number 7 " in block.text
+    assert "Depot number 6 " in block.text
 
 
 class Sick:

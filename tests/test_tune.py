@@ -37,7 +37,7 @@ def test_quality_is_that_of_the_ranking_by_hand():
         question="", type="temporal", sure=0.0, gold=np.array([2, 0]), signals={"bm25": np.array([1.0, 3.0, 2.0, 0.0])}
     )
     two = Labelled(question="", type="temporal", sure=0.0, gold=np.array([0]), signals={"bm25": np.arange(20.0)})
-    quality = Sheet([one, two], ["bm25"], "zscore").quality({"bm25": 1.0})
+    quality = Sheet([one, two], ["bm25"], "zscore", 60).quality({"bm25": 1.0})
     assert quality.tolist() == [(1 / 2 + 1) / 2, (1 / 20 + 0) / 2]
 
 
@@ -45,9 +45,9 @@ def test_where_the_dense_channel_is_skipped_the_signals_of_that_count():
     both = {"bm25": np.array([1.0, 3.0, 2.0, 0.0]), "vector": np.array([0.0, 0.0, 9.0, 0.0])}
     full = Labelled(question="", type="temporal", sure=0.0, gold=np.array([2]), signals=both)
     weights = {"bm25": 1.0, "vector": 1.0}
-    assert Sheet([full], ["bm25", "vector"], "zscore").quality(weights, dense=False).tolist() == [(1 / 2 + 1) / 2]
+    assert Sheet([full], ["bm25", "vector"], "zscore", 60).quality(weights, dense=False).tolist() == [(1 / 2 + 1) / 2]
     alone = replace(full, signals={"bm25": np.array([1.0, 3.0, 4.0, 0.0])})
-    sheet = Sheet([replace(full, skipped=alone)], ["bm25", "vector"], "zscore")
+    sheet = Sheet([replace(full, skipped=alone)], ["bm25", "vector"], "zscore", 60)
     assert sheet.quality(weights, dense=False).tolist() == [1.0]
 
 
@@ -130,12 +130,22 @@ def test_a_group_is_never_both_learned_from_and_judged():
         assert set(fold) == set(range(5))
 
 
+@pytest.mark.parametrize(("k", "rank"), [(1, 3), (60, 2)])
+def test_reciprocal_ranks_count_as_much_as_restores_let_them(k, rank):
+    signals = {"bm25": np.array([3.0, 1.0, 2.0, 0.5]), "fts": np.array([0.5, 2.0, 1.0, 3.0])}
+    one = Labelled(question="", type="temporal", sure=0.0, gold=np.array([2]), signals=signals)
+    config = Config(restore=RestoreConfig(rrf_k=k))
+    assert judge([one], replace(start(config), fusion="rrf", weights={"bm25": 1.0, "fts": 0.9})).quality.tolist() == [
+        (1 / rank + 1) / 2
+    ]
+
+
 def test_reciprocal_ranks_leave_out_the_signals_that_restores_leave_out_of_them():
     signals = {"bm25": np.array([3.0, 2.0, 1.0]), "days": np.array([0.0, 0.0, 9.0])}
     one = Labelled(question="", type="temporal", sure=0.0, gold=np.array([2]), signals=signals)
     weights = {"bm25": 1.0, "days": 50.0}
-    assert Sheet([one], ["bm25", "days"], "zscore").quality(weights).tolist() == [1.0]
-    assert Sheet([one], ["bm25", "days"], "rrf").quality(weights).tolist() == [(1 / 3 + 1) / 2]
+    assert Sheet([one], ["bm25", "days"], "zscore", 60).quality(weights).tolist() == [1.0]
+    assert Sheet([one], ["bm25", "days"], "rrf", 60).quality(weights).tolist() == [(1 / 3 + 1) / 2]
 
 
 def test_what_is_compared_with_is_all_that_the_config_says():
