@@ -697,6 +697,31 @@ def test_a_history_that_is_sent_again_as_one_text_has_lost_nothing(chat, whole):
     assert chat.turn("go on", "going on").event not in LOSSES
 
 
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize("system", [False, True])
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_history_in_one_text_with_the_next_question_behind_it_is_a_turn_of_its_session(named, tools, system, others):
+    chat = talk(Lab(), "en", named=named, tools=tools, others=others, system=system)
+    names = {"user": "USER", "assistant": "ASSISTANT", "tool": "RESULT"}
+    told = "\n\n".join(f"{names[m['role']]}: {m['content'] or m['tool_calls'][0]['function']}" for m in chat.history)
+    before, chat.history = chat.history, [user(told)]
+    first = chat.turn("and what comes next?", "The review comes next.")
+    if system or tools:
+        assert (first.event, first.session.id) == ("turn", chat.session)
+    step = chat.turn("and after that?", "Nothing comes after it.")
+    assert (step.event, step.session.id) == ("turn", chat.session), "of no system prompt it is known at the latest now"
+    chat.history = before[:-2] + chat.history[-4:]
+    assert chat.turn("and now?", "Now it is over.").session.id == chat.session
+
+
+@pytest.mark.parametrize("asked", ["Summarise the conversation above.", "Now give this chat a title of five words."])
+def test_a_task_behind_a_history_in_one_text_is_no_turn_of_the_session_that_an_id_names(asked):
+    chat = talk(Lab(), "en", named=True, tools=False, others=0)
+    step = chat.send([user(transcript(chat.history)), user(asked)])
+    assert step.event != "turn" or step.session.id != chat.session, step.link.why
+
+
 def ago(history, more=0):
     """`history` with how long ago the user said each of its texts, as clients write it anew with every request."""
     count = len(history) + more

@@ -31,6 +31,8 @@ _ELLIPSIS_CHARS, _OMITTED_MIN_CHARS = 40, 12
 """A text with an ellipsis in its middle was cut however little it lost; the ellipsis may say how much that was."""
 _MARK_CHARS, _MIN_ALIKE = 8, 8
 """By how much of its beginning and its end a text is found, and the shortest that is taken for one in another dress."""
+_BARE_CHARS = 20_000
+"""Longer ones are found by their beginning and their end alone."""
 _COMPARED_CHARS, _PAIR_CHARS, _GATHER_CHARS = 20_000_000, 100, 10
 """Of texts that are compared since they begin or end alike, beyond those of one history, and what a pair costs besides.
 It takes less than a second; where thousands of texts begin with one date, the rest of them are taken for others."""
@@ -309,7 +311,8 @@ def _marks(i: Item) -> Set[str]:
     if i.kind != "text":
         return {*i.ids}
     text = plain(i.text)
-    return {*i.ids, f"front {text[:_MARK_CHARS]}", f"back {text[-_MARK_CHARS:]}", f"bare {_bare(text)}"}
+    marks = {*i.ids, f"front {text[:_MARK_CHARS]}", f"back {text[-_MARK_CHARS:]}"}
+    return marks if len(text) > _BARE_CHARS else {*marks, f"bare {_bare(text)}"}
 
 
 def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:

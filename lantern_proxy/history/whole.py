@@ -5,6 +5,8 @@ from collections.abc import Iterator
 _DIRECT_CHARS = 4_096
 """In a text of so many signs one is looked for as it stands."""
 _GRAM, _FEW = 8, 4
+_NEAR_CHARS = 200
+"""So far behind what was found last the next one is looked for at once."""
 _TIMES, _LEAST_CHARS = 64, 4_000_000
 """So many times at most a text is read to its end, and so many signs of it in any case, by all who ask of it; then it
 holds no more of theirs."""
@@ -21,13 +23,18 @@ class Whole:
 
     def __init__(self, text: str, times: int = _TIMES) -> None:
         self.text = text
-        self._at = 0
+        self._at = self._end = 0
         self._left_chars = max(_LEAST_CHARS, times * len(text))
         self._asked = 0
         self._grams = frozenset[str]()
 
     def __contains__(self, part: str) -> bool:
-        return self._may_hold(part) and next(self.places(part), -1) >= 0
+        return self._follows(part) or (self._may_hold(part) and next(self.places(part), -1) >= 0)
+
+    def _follows(self, part: str) -> bool:
+        """Does it stand right behind what was found last, as the next line of a history does?"""
+        near = self._between(part, self._end, min(len(self.text), self._end + _NEAR_CHARS + len(part)))
+        return next(near, -1) >= 0
 
     def places(self, part: str) -> Iterator[int]:
         """Where `part` stands: behind what was found last, and then in front of it."""
@@ -45,7 +52,7 @@ class Whole:
             self.spend((found if found >= 0 else end) - at + len(part))
             if found < 0:
                 return
-            self._at = found
+            self._at, self._end = found, found + len(part)
             yield found
             at = found + 1
 

@@ -48,6 +48,7 @@ from lantern_proxy.session.side import (
     is_spoken_to,
     is_task_about,
     is_title_call,
+    is_told_whole,
     messages_of,
     texts_of,
     waits_for_result,
@@ -150,13 +151,15 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     if told is not None:
         return Link(session=told, why="its history in one text")
     held = held_share(session, request)
-    whole = messages_of(request, system=True)
-    if not held and is_retold(session, request) and not is_pasted(known.said.get(session.id, {}), whole):
+    told_whole = not held and is_told_whole(session, request)
+    if told_whole and (session.system or session.tools):
+        return Link(session=session, why="its history in one text, and more")
+    if not held and not _is_pasted(known, session, request) and is_retold(session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
     if not held and is_delegated(known, session, request):
         return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
     if _is_taken_up(known, request, session):
-        if held and not (_is_stub(session) and not holds_answer(session, request)):
+        if (held or told_whole) and not (_is_stub(session) and not holds_answer(session, request)):
             return Link(session=session, why="a side call that goes on", restart=True)
         return Link(why="a side call that became a conversation", parent=session.id)
     if is_side_of(known, session, request):
@@ -164,6 +167,10 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
             return Link(why="the first with tools", parent=session.id)
         return Link(session=session, side=True, why="same id, another use of it")
     return Link(session=session, why="explicit id", restart=True)
+
+
+def _is_pasted(known: Known, session: Session, request: Request) -> bool:
+    return is_pasted(known.said.get(session.id, {}), messages_of(request, system=True))
 
 
 def _is_stub(session: Session) -> bool:
@@ -209,9 +216,10 @@ def _used(known: Known, request: Request, session: Session, *, goes_on: bool) ->
     if session.side:  # a side call that is continued was none, or belongs to what it was taken from
         parent = known.sessions.get(session.parent)
         own = goes_on and any(e.message.role == "user" and not e.produced for e in session.head)
-        if parent and own and is_spoken_to(request.messages) and not held_share(parent, request):
+        held = parent is not None and (bool(held_share(parent, request)) or is_told_whole(parent, request))
+        if parent and own and is_spoken_to(request.messages) and not held:
             return Link(why="a side call that became a conversation", parent=parent.id)
-        if parent and held_share(parent, request) and _is_taken_up(known, request, parent):
+        if parent and held and _is_taken_up(known, request, parent):
             return Link(session=parent, why="a side call that goes on")
         session = parent or replace(session, side=False)
     if is_side_of(known, session, request):
@@ -316,6 +324,8 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     if answered is not None:
         return Link(session=answered, scanty=True, why="begins with its last answer")
     for session in candidates:
+        if (session.system or session.tools) and is_told_whole(session, request):
+            return Link(session=session, why="its history in one text, and more")
         said = known.said.get(session.id, {})
         other = not shows_system_of(session, request) or request.tools != session.tools
         mixed = is_pasted(said, whole_texts)

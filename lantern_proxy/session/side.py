@@ -61,7 +61,8 @@ _TITLE = re.compile(
 """A task to name a conversation: "a title for this chat"."""
 _TITLE_CHARS = 600
 """Such a task stands at the beginning of its prompt."""
-_RETOLD_TEXTS = 3
+_RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
+"""Texts of a user that an answer tells again, at least, and how much of each counts."""
 _PROBE_TEXT_CHARS = 400
 _MOST_LOOKS = 60_000
 """At so many places of a request at most a text is looked for that begins like those there."""
@@ -268,7 +269,7 @@ def is_retold(session: Session, request: Request) -> bool:
     found = set[str]().union(*(terms(text) for text in told if len(text) >= SUMMARY_CHARS))
     if not found:
         return False
-    said = [terms(e.message.text) for e in session.head if e.message.role == "user"][:-1]
+    said = [terms(e.message.text[:_RETOLD_CHARS]) for e in session.head if e.message.role == "user"][:-1]
     often = {term for term, count in Counter(chain.from_iterable(said)).items() if 2 * count > len(said)}
     return len(said) >= _RETOLD_TEXTS and 2 * sum(bool(own & found - often) for own in said) >= len(said)
 
@@ -281,6 +282,28 @@ def summed_up_since(known: Known, session: Session) -> list[str]:
     made = items_of(e.message for e in side.head if e.produced)
     told = (plain(text) for i in made if i.kind in ("text", "call") for text in strings_of(i.text))
     return [text for text in told if len(text) >= SUMMARY_CHARS]
+
+
+def is_told_whole(session: Session, request: Request) -> bool:
+    """Is the first text of the request the session's history put together, every answer and result to the last, and
+    does a user speak behind it, under the session's system prompt and with its tools?
+
+    A side call quotes a history under orders of its own, or says what is to be done with it.
+    """
+    spoken = [m for m in request.messages if m.role not in SYSTEM]
+    head = [e.message for e in session.head if e.message.role not in SYSTEM and e.message.print]
+    if len(spoken) < 2 or spoken[0].role != "user" or spoken[-1].role != "user" or len(head) < 2:
+        return False
+    if request.tools != session.tools or not shows_system_of(session, request):
+        return False
+    text, end = plain(spoken[0].text), 0
+    for line in [plain(m.text) for at, m in enumerate(head, start=1) if m.role != "user" or at == len(head)]:
+        at = text.find(line, end)
+        if at < 0:
+            return False
+        end = at + len(line)
+    asked = plain(spoken[-1].text)[:_WISH_CHARS]
+    return len(text) - end <= PROBE_CHARS and not _WISH.search(asked) and not _TITLE.search(asked)
 
 
 def is_spoken_to(messages: Sequence[Message]) -> bool:

@@ -20,6 +20,8 @@ RECENT_S = 6 * 3600.0
 """How long a session stays a candidate when only words speak for it."""
 CANDIDATES = 16
 """Sessions that are looked at, the last ones."""
+_CLAIMED_CHARS = 20_000
+"""How much of it is looked at."""
 _MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 2.0
 """A claimed history is about a session that has this share of its terms, so many that not all candidates have, and
 this many times those of the runner-up."""
@@ -27,7 +29,7 @@ this many times those of the runner-up."""
 
 def by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Session | None:
     """A text stands where the history should be: the session in whose words it speaks, when one does so clearly."""
-    found = terms(_claimed(known, request))
+    found = terms(_claimed(known, request)[:_CLAIMED_CHARS])
     if len(found) < 2 * _MIN_TERMS:
         return None
     recent = [s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side]
