@@ -749,6 +749,18 @@ def test_serve_on_a_port_that_is_taken_says_so_in_one_line(lantern):
     assert "--port" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("demo",), "the demo makes an archive of its own; --keep FOLDER keeps it"),
+        (("bench", "routes"), "no such option '--archive'"),
+        (("train", "reranker"), "no such option '--archive'"),
+    ],
+)
+def test_commands_that_look_into_no_archive_refuse_to_be_given_one(lantern, words, told):
+    assert told in lantern(*words, "--archive", "lantern.db", code=2).stderr
+
+
 def test_serve_at_an_address_of_another_machine_names_the_option_that_helps(lantern):
     lantern("keys", "add", "alice")
     result = lantern("serve", "--host", "203.0.113.7", "--port", 0, code=1)

@@ -152,6 +152,11 @@ def test_the_demo_keeps_its_archive_where_it_was_told_and_nowhere_else(play, tmp
     assert "is there already" in again.stderr
 
 
+def test_the_commands_to_look_into_a_kept_archive_can_be_pasted_whatever_its_folder_is_called(play):
+    told = play("--keep", "my demo").stdout
+    assert told.count("--archive 'my demo/user-summary/demo.db'") == 3
+
+
 def test_what_the_answer_used_of_a_block_is_noted_beside_it(play, tmp_path):
     result = play("--keep", "kept", "--json")
     first = json.loads(result.stdout.splitlines()[0])

@@ -94,6 +94,19 @@ def test_a_change_of_what_is_installed_installs_again(project, tmp_path):
     assert call(project / "scripts" / "environment", "", cwd=tmp_path).stderr == ""
 
 
+def test_at_a_terminal_the_installation_shows_its_progress(project):
+    with (project / "constraints.txt").open("a") as file:
+        file.write("# changed again\n")
+    ours, theirs = os.openpty()
+    environ = {**os.environ, "PIP_NO_INDEX": "1"}
+    command = [str(project / "scripts" / "environment"), ""]
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=theirs, timeout=120)
+    os.close(theirs)
+    with open(ours, "rb", buffering=0) as terminal:
+        assert b"Successfully installed lantern-proxy-1" in terminal.read(65_536)
+    assert (done.returncode, done.stdout) == (0, b"")  # what `lantern serve --json` prints stands alone
+
+
 def test_run_serves_without_an_extra_that_cannot_be_installed(project, tmp_path):
     served = call(project / "scripts" / "run", cwd=tmp_path, LANTERN_EXTRAS="dense")
     assert "cannot be installed here; serving without it" in served.stderr

@@ -15,7 +15,7 @@ from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import FACTORIES, Pipeline, pipeline
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.cli.frame import NEW_FILE, Settings, settled
+from lantern_proxy.cli.frame import NEW_FILE, Settings, configured
 from lantern_proxy.cli.render import counting
 from lantern_proxy.restore.routes import questions
 from lantern_proxy.route_soft import fit
@@ -62,7 +62,7 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--against", type=known, help="Compare each pipeline with this one: paired bootstrap."),
         click.option("--without", multiple=True, help="Leave this signal out of the pipelines; may be given again."),
         click.option("--plot", type=NEW_FILE, help="Write bars there, as SVG."),
-        settled,
+        configured,
     ]
 
     @wraps(command)
@@ -139,7 +139,7 @@ def ir(settings: Settings, data: Path, choice: Choice) -> None:
 
 
 @click.command()
-@settled
+@configured
 @click.option("--split", type=click.Choice(["held_out", "dev"]), default="held_out", show_default=True, help="Which.")
 def routes(settings: Settings, split: str) -> None:
     """How often the type of a question is told right: our own questions, which the rules were not written on.
@@ -162,7 +162,7 @@ def routes(settings: Settings, split: str) -> None:
 
 
 @click.command()
-@settled
+@configured
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="LoCoMo's JSON file, or BEAM's folder.")
 def cascade(settings: Settings, data: Path) -> None:
     """What skipping the dense channel saves and costs, at each tau, with the settings as they are.

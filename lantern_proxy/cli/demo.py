@@ -1,6 +1,7 @@
 """`lantern demo`: play the chat and show, side by side, what a client gets with and without Lantern."""
 
 import json
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -122,8 +123,9 @@ def show(
         out.print(_reasons(story, blocks))
     out.print(_totals(story, brief=brief))
     if kept:
-        why = f"lantern why {story.outcomes[0].request} --archive {kept}"
-        look = f"{why}\n  lantern search firewall --archive {kept}\n  lantern serve --archive {kept}"
+        archive = f"--archive {shlex.quote(str(kept))}"
+        why = f"lantern why {story.outcomes[0].request} {archive}"
+        look = f"{why}\n  lantern search firewall {archive}\n  lantern serve {archive}"
         out.print(Text(f"The archive is kept, and the compacted request beside it. Look into it:\n  {look}"))
 
 

@@ -126,22 +126,31 @@ def plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, set | frozenset) else str(value)
 
 
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_CONFIG = click.option(
+    "--config", type=_FILE, envvar="LANTERN_CONFIG", help="A settings file; see config.example.yaml."
+)
+_ARCHIVE = click.option("--archive", type=_FILE, help="The archive, instead of the configured one (./lantern.db).")
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+
+
 def settled(command: Command) -> Command:
     """Give a command --config, --archive and --json, and hand them to it as one Settings."""
+    return _CONFIG(_ARCHIVE(_JSON(_taking_settings(command))))
+
+
+def configured(command: Command) -> Command:
+    """The same for a command that looks into no archive: without --archive."""
+    return _CONFIG(_JSON(_taking_settings(command)))
+
+
+def _taking_settings(command: Command) -> Command:
     from functools import wraps
 
     @wraps(command)
-    def run(config: Path | None, archive: Path | None, as_json: bool, **others: Any) -> Any:
+    def run(config: Path | None, as_json: bool, archive: Path | None = None, **others: Any) -> Any:
         return command(Settings(config, archive, as_json), **others)
 
-    file = click.Path(path_type=Path, dir_okay=False)
-    options = [
-        click.option("--json", "as_json", is_flag=True, help="One JSON object a line."),
-        click.option("--archive", type=file, help="The archive, instead of the configured one (./lantern.db)."),
-        click.option("--config", type=file, envvar="LANTERN_CONFIG", help="A settings file; see config.example.yaml."),
-    ]
-    for option in options:
-        run = option(run)
     return run  # type: ignore[return-value]
 
 

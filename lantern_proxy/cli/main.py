@@ -218,6 +218,8 @@ def demo(settings: Settings, shape: str, words: str, dense: bool, keep: Path | N
     """
     from lantern_proxy.cli import demo as cli_demo
 
+    if settings.archive:
+        raise click.UsageError("the demo makes an archive of its own; --keep FOLDER keeps it")
     sys.exit(cli_demo.run(settings.load(), shape, words, dense=dense, keep=keep, as_json=settings.as_json))
 
 

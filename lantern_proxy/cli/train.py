@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NEW_FILE, Settings, settled
+from lantern_proxy.cli.frame import NEW_FILE, Settings, configured
 from lantern_proxy.cli.render import counting
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ conversations = click.option(
 
 
 @click.command("reranker")
-@settled
+@configured
 @conversations
 @click.option("--out", type=NEW_FILE, help="File for the model; none: only measure.")
 def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None:
@@ -108,7 +108,7 @@ def read(path: Path) -> "list[Conversation]":
 
 
 @click.command("evidence-reranker")
-@settled
+@configured
 @conversations
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the model.")
 @click.option(

@@ -165,7 +165,8 @@ class RestoreConfig(Section):
     enabled: bool = True
     """false: archive everything, restore nothing. One request: the header `x-lantern-restore: off`."""
     recipe: Literal["default", "lantern"] = "default"
-    """default: two blocks, what the summary lost and what the question needs. lantern: exactly what the paper does."""
+    """default: two blocks, what the summary lost and what the question needs. lantern: exactly what the LANTERN paper
+    does."""
     budget_chars: Annotated[int, Within(0, 1_000_000, "characters")] = 6_000
     """Most characters of the block at a compaction. 0: none. 6,000 is under 1 % of a 200k window, and the paper's."""
     question_chars: Annotated[int, Within(0, 1_000_000, "characters")] = 2_000
@@ -197,7 +198,7 @@ class EmbedConfig(Section):
     """The `embed:` section: the vector signal. Everything else works without it."""
 
     enabled: Literal["auto", "on", "off"] = "auto"
-    """auto: when the extra `dense` is installed. on: say so in doctor when it is missing. off: 100 MB less memory."""
+    """auto: when the extra `dense` is installed. on: say so in doctor when it is missing. off: 90 MB less memory."""
     model: Annotated[str, Like(r"\S+", "use a model name")] = "sentence-transformers/all-MiniLM-L6-v2"
     """Small, quick on a CPU and good enough beside BM25. After a change run `lantern reindex --vectors`."""
     cache_dir: Path = field(default_factory=default_cache_dir)

@@ -17,7 +17,7 @@ class PipelineConfig(Section):
     """One way to rank: an entry of `retrieval.types`, or what holds for all types."""
 
     fusion: Literal["zscore", "rrf"] = "zscore"
-    """zscore: a weighted sum of z-scores, 4.6 points of recall better on LoCoMo. rrf: by ranks, as the papers do."""
+    """zscore: a weighted sum of z-scores, so that a clear winner counts for more. rrf: by ranks, as the papers do."""
     weights: Mapping[Signal, Weight] = field(default_factory=dict)
     """Signal -> weight, where it differs from `restore.weights`."""
     tau: Annotated[float, Within(0, 1)] = 0.5
@@ -33,9 +33,9 @@ class RetrievalConfig(Section):
     """The `retrieval:` section: how signals become one ranking. `lantern tune` finds values for your questions."""
 
     router: Literal["off", "rules", "soft"] = "rules"
-    """Which of `types` a question takes. rules: that of its type. soft: all, by how likely each type is."""
+    """Which of `types` a question takes. rules: that of its type. soft: all, by how likely each type is. off: none."""
     fusion: Literal["zscore", "rrf"] = "zscore"
-    """zscore: a weighted sum of z-scores, 4.6 points of recall better on LoCoMo. rrf: by ranks, as the papers do."""
+    """zscore: a weighted sum of z-scores, so that a clear winner counts for more. rrf: by ranks, as the papers do."""
     tau: Annotated[float, Within(0, 1)] = 0.5
     """Cascade: vectors are skipped when BM25 is at least this sure of its best passage. 1: never, 0: always."""
     recency: Annotated[float, Within(0, 100)] = 0.0
