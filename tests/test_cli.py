@@ -26,7 +26,7 @@ from test_archive import passed_over
 from lantern_proxy import Lantern, demo
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.cli import main as cli
-from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.turn import Block
 
 SCRIPT = demo.chat()
@@ -38,7 +38,9 @@ COMMANDS = cli.cli.list_commands(ASKED)
 def made(tmp_path_factory):
     """An archive with two users; one of them had a block restored, in request req_1."""
     path = tmp_path_factory.mktemp("cli") / "lantern.db"
-    config = Config(archive=ArchiveConfig(path=path), embed=EmbedConfig(enabled="off"))
+    config = Config(
+        archive=ArchiveConfig(path=path), embed=EmbedConfig(enabled="off"), restore=RestoreConfig(deadline_ms=60_000)
+    )
     question = SCRIPT.details[0].literal
     with Lantern(config, project="work") as lantern:
         lantern.archive("chat-one", SCRIPT.history)
@@ -580,6 +582,11 @@ def test_a_dry_run_of_forget_is_json_alone_when_it_is_asked_for(lantern):
     (would,) = rows(lantern("forget", "--session", "chat-one", "--dry-run", "--json"))
     assert would["removed"]["messages"] == 121
     assert "would remove" in lantern("forget", "--session", "chat-one", "--dry-run").stdout
+
+
+def test_one_of_a_kind_is_told_in_the_singular(lantern):
+    assert "1 message, 1 request, 1 session\n" in lantern("forget", "--session", "chat-two", "--dry-run").stdout
+    assert " 1 message, 1 session, " in lantern("prune", "--session", "chat-two", "--dry-run").stdout
 
 
 def test_prune_removes_what_it_said_it_would(lantern):

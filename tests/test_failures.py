@@ -238,6 +238,7 @@ def test_an_archive_that_cannot_be_used_at_the_start_costs_no_answer_and_is_left
     assert state["degraded"]["archive:unavailable"] == 6
     errors = [r for r in caplog.records if r.name.startswith("lantern") and r.levelno >= logging.ERROR]
     assert len(errors) == 1
+    assert errors[0].getMessage().endswith("; until then requests go on without memory")
     if config.archive.path.is_file() and spoil not in (half_corrupt, of_a_broken_secret):
         assert config.archive.path.read_bytes() == before
 

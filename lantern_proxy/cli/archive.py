@@ -240,8 +240,10 @@ def _confirm(path: Path, owners: list["TenantArchive"], rule: "PruneRule", now: 
 
 
 def _amount(report: Any) -> str:
-    rows = f"{report.passages:,} passages, {report.messages:,} messages, {report.sessions:,} sessions"
-    return f"{rows}, {report.bytes:,} bytes"
+    from lantern_proxy.cli.render import counted
+
+    each = ("passage", "message", "session", "byte")
+    return ", ".join(counted(getattr(report, f"{name}s"), name) for name in each)
 
 
 def _session(archive: "Archive", tenant: str | None, start: str) -> tuple["TenantArchive", Any]:

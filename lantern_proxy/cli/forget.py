@@ -146,7 +146,14 @@ def _tell(settings: Settings, receipts: Sequence["Receipt"], verb: str) -> None:
 
 
 def _amount(receipt: "Receipt") -> str:
-    return ", ".join(f"{count:,} {table}" for table, count in receipt.removed.items() if count) or "nothing"
+    from lantern_proxy.cli.render import counted
+
+    told = []
+    for kinds, count in receipt.removed.items():
+        if count:
+            what, space, of = kinds.partition(" ")  # "texts of requests"
+            told.append(counted(count, what.removesuffix("s")) + space + of)
+    return ", ".join(told) or "nothing"
 
 
 def _what(rule: "ForgetRule", tenant: str | None) -> str:

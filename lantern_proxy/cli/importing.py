@@ -54,7 +54,7 @@ def import_(
     if exports and len(exports) < len(paths):
         raise click.UsageError("some of the PATHS are exports of lantern, not all; import them one after the other")
     if exports and (key_env or project or source or dry_run):
-        raise click.UsageError("an export of lantern takes --tenant alone: it says itself what its rows are")
+        raise click.UsageError("of the options only --tenant goes with an export of lantern: its rows say the rest")
     if exports:
         for path in exports:
             _take_in(settings, path, tenant)
@@ -82,7 +82,8 @@ def _archive(settings: Settings, found: "Iterator[Log]", tenant: str | None, key
         for log, count in done:
             _tell(settings, log, count, "imported")
     if not settings.as_json:
-        added = f"{_counted(sum(count for _, count in done), 'message')} of {_counted(len(done), 'conversation')}"
+        added = render.counted(sum(count for _, count in done), "message")
+        added += f" of {render.counted(len(done), 'conversation')}"
         click.echo(f"new in {config.archive.path}: {added}")
 
 
@@ -103,10 +104,6 @@ def _logs(paths: Sequence[Path], source: str | None) -> "Iterator[Log]":
         raise click.ClickException(str(error)) from None
     if not found:
         raise click.ClickException(f"no conversation in {', '.join(map(str, paths))}; see `lantern import --help`")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _tell(settings: Settings, log: "Log", count: int, verb: str) -> None:
@@ -165,6 +162,7 @@ def _take_in(settings: Settings, file: Path, tenant: str | None) -> None:
     import time
 
     from lantern_proxy.archive import Archive, ArchiveError, transfer
+    from lantern_proxy.cli.render import counted
 
     config = settings.load().archive
     counts: dict[str, Counter[str]] = {}
@@ -183,7 +181,7 @@ def _take_in(settings: Settings, file: Path, tenant: str | None) -> None:
         if settings.as_json:
             settings.tell({"tenant": whose, **found})
         else:
-            click.echo(f"{whose}: " + ", ".join(_counted(count, kind) for kind, count in found.items()))
+            click.echo(f"{whose}: " + ", ".join(counted(count, kind) for kind, count in found.items()))
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:

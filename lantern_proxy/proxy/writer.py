@@ -242,7 +242,8 @@ class Writer:
 
     def _fault(self, kind: str, message: str, error: BaseException | None = None) -> None:
         self.faults[kind] += 1
-        self._once.tell(kind, "%s", message, error=error)
+        meanwhile = "; until then requests go on without memory" if kind.partition(":")[0] == "open" else ""
+        self._once.tell(kind, "%s%s", message, meanwhile, error=error)
         if kind in ("open", "deleted", "write"):
             self.problem = message
 
