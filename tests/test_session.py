@@ -304,6 +304,18 @@ def test_a_task_about_the_pasted_conversation_is_a_side_call_of_it(chat, prompt)
     goes_on(chat)
 
 
+def test_a_pasted_conversation_without_the_times_in_front_of_what_was_said_is_a_side_call():
+    lab = Lab()
+    chat = Chat(lab, system=CODER, tools=TOOLS)
+    said = turns("zephyr", 4)
+    for n, (text, answer) in enumerate(said):
+        chat.turn(f"[Mon 2026-01-05 10:0{n} UTC] {text}", answer)
+    talk = "\n\n".join(f"[User]: {text}\n\n[Assistant]: {answer}" for text, answer in said)
+    prompt = {"role": "system", "content": "You sum up what is said between a user and an assistant."}
+    step = lab.ask([prompt, user(f"<conversation>\n{talk}\n</conversation>\n\nThe summary, please.")])
+    assert (step.event, step.session.parent) == ("side", chat.session)
+
+
 def test_a_title_call_with_the_first_message_is_a_side_call(chat):
     step = chat.lab.ask([{"role": "system", "content": TITLE}, user(chat.history[0]["content"])], headers=chat.headers)
     assert step.event == "side"

@@ -328,7 +328,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
             return Link(session=session, why="its history in one text, and more")
         said = known.said.get(session.id, {})
         other = not shows_system_of(session, request) or request.tools != session.tools
-        mixed = is_pasted(said, whole_texts)
+        mixed = is_pasted(said, whole_texts, labelled=other)
         pasted = mixed and (other or not (session.system or session.tools))
         pasted = pasted or (other and is_task_about(said, session, request))
         pasted = pasted or (other and is_result_to_shorten(said, session, request))

@@ -64,6 +64,8 @@ _TITLE_CHARS = 600
 _RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
 """Texts of a user that an answer tells again, at least, and how much of each counts."""
 _PROBE_TEXT_CHARS = 400
+_LABEL = re.compile(r"\[[^\[\]\n]{1,60}\] ")
+"""What a client writes in front of what is said, and leaves out where it pastes that: "[Mon 11:30 UTC] "."""
 _MOST_LOOKS = 60_000
 """At so many places of a request at most a text is looked for that begins like those there."""
 _CALLED = 400
@@ -107,7 +109,8 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
     share = held_share(session, request)
     if not share:
         own = bool(session.system) or request.tools != session.tools or _says_nothing_new(request, said)
-        return is_pasted(said, messages_of(request)) or (other and own and not _is_retold(known, session, request))
+        pasted = is_pasted(said, messages_of(request), labelled=other)
+        return pasted or (other and own and not _is_retold(known, session, request))
     if not other:
         return _is_summary_call(request, session) or (share < 1 and _is_summary_of_rest(request, session, said))
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
@@ -147,9 +150,15 @@ def messages_of(request: Request, *, system: bool = False) -> list[str]:
     return [" ".join([plain(i.text) for i in m.items if i.kind == "text"]) for m in found]
 
 
-def is_pasted(said: Mapping[str, str], texts: Iterable[str]) -> bool:
-    """Do texts of two speakers of a session stand together in one of `texts`?"""
-    pieces, looks = _by_start(said.items()), iter(range(_MOST_LOOKS))
+def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool = False) -> bool:
+    """Do texts of two speakers of a session stand together in one of `texts`?
+
+    labelled: also without what stands in brackets in front of what was said, a time perhaps
+    """
+    found: Iterable[tuple[str, str]] = said.items()
+    if labelled:
+        found = [*found, *((text[len(label[0]) :], who) for text, who in found if (label := _LABEL.match(text)))]
+    pieces, looks = _by_start(found), iter(range(_MOST_LOOKS))
     return any(len(_speakers(pieces, text, looks)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
 
 
