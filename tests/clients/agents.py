@@ -84,9 +84,23 @@ def _claude(job: Job, line: str, *, first: bool) -> str:
 
 def opencode(job: Job) -> list[str]:
     """`opencode run`, then `opencode run --continue`, with a provider of its own that speaks chat completions."""
+    return _opencode(job, 100_000, [])
+
+
+def opencode_dcp(job: Job) -> list[str]:
+    """The same with a plugin that numbers messages and lets the model compact them by a tool, long before opencode."""
     folder = job.home / ".config/opencode"
     folder.mkdir()
-    limit = {"context": 100_000, "output": 4_000}
+    (folder / "node_modules").symlink_to(job.folder / "node_modules")  # so that it installs nothing itself
+    (folder / "package.json").write_text(json.dumps({"dependencies": {"@opencode-ai/plugin": "*"}}))
+    (folder / "dcp.jsonc").write_text(json.dumps({"autoUpdate": False, "pruneNotification": "off"}))
+    return _opencode(job, 400_000, [f"file://{job.folder}/node_modules/@tarquinen/opencode-dcp/dist/index.js"])
+
+
+def _opencode(job: Job, window: int, plugins: list[str]) -> list[str]:
+    folder = job.home / ".config/opencode"
+    folder.mkdir(exist_ok=True)
+    limit = {"context": window, "output": 4_000}
     provider = {
         "npm": "@ai-sdk/openai-compatible", "name": "scripted",
         "options": {"baseURL": f"{job.url}/v1", "apiKey": "sk-dummy-opencode"},
@@ -94,15 +108,39 @@ def opencode(job: Job) -> list[str]:
     }  # fmt: skip
     config = {
         "model": "scripted/scripted", "small_model": "scripted/scripted", "autoupdate": False, "share": "disabled",
-        "provider": {"scripted": provider},
+        "provider": {"scripted": provider}, "plugin": plugins,
     }  # fmt: skip
     (folder / "opencode.json").write_text(json.dumps(config))
     off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
     env = {f"OPENCODE_DISABLE_{name}": "1" for name in off} | {"XDG_DATA_HOME": f"{job.home}/.local/share"}
+    env |= {"npm_config_offline": "true", "npm_config_fetch_retries": "0"}
     return [
         job.run(["opencode", "run", *(["--continue"] if i else []), line], env).strip()
         for i, line in enumerate(job.lines)
     ]
+
+
+def openclaw(job: Job) -> list[str]:
+    """`openclaw agent --local` with a provider of its own. Behind what its user says stands a note of the client."""
+    home = job.home / ".openclaw"
+    home.mkdir()
+    model = {"id": "scripted", "name": "scripted", "reasoning": False, "input": ["text"], "contextWindow": 100_000,
+             "maxTokens": 4_000}  # fmt: skip
+    provider = {"baseUrl": f"{job.url}/v1", "apiKey": "sk-dummy-openclaw", "api": "openai-completions"}
+    defaults = {"model": {"primary": "scripted/scripted"}, "workspace": str(job.work), "skipBootstrap": True}
+    defaults |= {"compaction": {"memoryFlush": {"enabled": False}}}
+    config = {
+        "models": {"mode": "replace", "providers": {"scripted": provider | {"models": [model]}}},
+        "agents": {"defaults": defaults}, "update": {"checkOnStart": False},
+    }  # fmt: skip
+    (home / "openclaw.json").write_text(json.dumps(config))
+    env = {"OPENCLAW_STATE_DIR": str(home), "OPENCLAW_CONFIG_PATH": str(home / "openclaw.json")}
+    command = ["openclaw", "agent", "--local", "--json", "--session-id", "talk", "-m"]
+    return [_said_by(job.run([*command, line], env)) for line in job.lines]
+
+
+def _said_by(out: str) -> str:
+    return str(json.loads(out[out.index("{") :])["payloads"][0]["text"])
 
 
 def qwen_code(job: Job) -> list[str]:

@@ -36,6 +36,7 @@ _LANGMEM = ("langmem==0.0.30", "langchain-openai==1.7.3", "langgraph==1.2.22")
 _AG2 = ("ag2[openai]==1.2.1",)
 _OPENAI_AGENTS_JS = ("@openai/agents@0.20.0", "zod@4.6.7")
 _STRANDS_JS = ("@strands-agents/sdk@1.16.0", "openai@6.49.0", "zod@4.6.7")
+_LIVEKIT = ("livekit-agents==1.8.9", "livekit-plugins-openai==1.8.9")
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
@@ -62,6 +63,10 @@ CLIENTS = (
     Client(
         name="vercel-ai-final", family="Vercel AI SDK", protocol="responses", losses=WINDOW | CLEARED, compactions=2,
         shares="vercel-ai", npm=_VERCEL_AI, drive=program("vercel_ai.mjs", "final"),
+    ),
+    Client(
+        name="vercel-ai-prune", family="Vercel AI SDK", protocol="responses", losses=WINDOW, compactions=2,
+        shares="vercel-ai", npm=_VERCEL_AI, drive=program("vercel_ai.mjs", "prune"),
     ),
     library("langchain-summary", "LangChain", "langchain==", program(_LANGCHAIN, "summarise"), COMPACTED),
     library("langchain-clear", "LangChain", "langchain==", program(_LANGCHAIN, "clear"), CLEARED),
@@ -130,6 +135,14 @@ CLIENTS = (
     Client(
         name="opencode", family="opencode", protocol="chat", losses=COMPACTED, limit_s=600,
         npm=("opencode-ai@1.18.33",), drive=agents.opencode,
+    ),
+    Client(
+        name="opencode-dcp", family="opencode", protocol="chat", losses=COMPACTED, compactions=2, limit_s=600,
+        npm=("@tarquinen/opencode-dcp@3.1.14", "opencode-ai@1.18.33"), drive=agents.opencode_dcp,
+    ),
+    Client(
+        name="openclaw", family="OpenClaw", protocol="chat", losses=COMPACTED, limit_s=900,
+        npm=("openclaw@2026.9.6", "node@24.21.0"), drive=agents.openclaw,
     ),
     Client(
         name="qwen-code", family="qwen-code", protocol="chat", losses=COMPACTED, full_tokens=169_000,
@@ -262,6 +275,18 @@ CLIENTS = (
     Client(
         name="strands-js-window", family="Strands", protocol="chat", losses=WINDOW, compactions=3, shares="strands-js",
         npm=_STRANDS_JS, drive=program("strands_agent.mjs", "window"),
+    ),
+    Client(
+        name="pipecat", family="Pipecat", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("pipecat-ai[openai]==1.14.0",), drive=program("pipecat_bot.py"),
+    ),
+    Client(
+        name="livekit", family="LiveKit Agents", protocol="chat", losses=WINDOW, compactions=2, shares="livekit",
+        pip=_LIVEKIT, drive=program("livekit_agent.py", "handover"),
+    ),
+    Client(
+        name="livekit-truncate", family="LiveKit Agents", protocol="chat", losses=WINDOW, compactions=3,
+        shares="livekit", pip=_LIVEKIT, drive=program("livekit_agent.py", "truncate"),
     ),
     Client(
         name="shell-gpt", family="Shell GPT", protocol="chat", losses=WINDOW, compactions=3, tools=False,

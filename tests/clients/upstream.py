@@ -20,7 +20,11 @@ from clients.dialects import Heard, Reply, hear, say
 from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn, numbered
 
 BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
-_REMINDER = re.compile(r"<(system-reminder|environment_details)>.*?</\1>", re.S)
+_REMINDER = re.compile(
+    r"<(system-reminder|environment_details|dcp-system-reminder)>.*?</\1>|<<<BEGIN_(\w+)>>>.*?<<<END_\2>>>", re.S
+)
+_NUMBERED = re.compile(r"<dcp-message-id>([mb]\d+)<")
+"""Ends each message of a client whose model compacts by a tool, and says what it wants compacted."""
 _ASKS_SUMMARY = re.compile(r"summar|snapshot|checkpoint|compact", re.I)
 _GIVEN = re.compile(rf"{re.escape(SUMMARY)} {numbered(0)[:-2]}\d+\.")
 """A summary that was given before: it asks for none."""
@@ -37,6 +41,7 @@ _SHELLS = (
     "run_command",
     "execute_command",
     "execute",
+    "exec",
     "terminal",
 )
 _TOO_LONG = json.dumps({
@@ -125,10 +130,21 @@ class Script:
     def _spoken_to(self, heard: Heard, turn: Turn, tokens: int) -> Reply:
         """The answer to a line of the conversation: words, or a command when it asks for one and a shell is offered."""
         shell = next((name for name in _SHELLS if name in heard.tools), "")
+        numbers = _NUMBERED.findall("\n".join(text for _, text in heard.said))[:-1]
+        if numbers and tokens == self.full_tokens and RUN not in turn.said:
+            return replace(self._compressing(numbers), tokens=tokens)
         if RUN not in turn.said or not shell:
             return replace(Reply(turn.answer, tokens=tokens), **_filled_in(heard, turn.answer))
         arguments = _arguments(heard.tools[shell], turn.said.partition(RUN)[2])
         return Reply(tool=shell, arguments=arguments, tokens=tokens)
+
+    def _compressing(self, numbers: Sequence[str]) -> Reply:
+        """The call by which the model itself has the messages of these numbers compacted."""
+        self.summaries += 1
+        earlier = "".join(f" ({number})" for number in numbers if number.startswith("b"))
+        told = f"{SUMMARY} {numbered(self.summaries)}{earlier}"
+        content = [{"startId": numbers[0], "endId": numbers[-1], "summary": told}]
+        return Reply(tool="compress", arguments=json.dumps({"topic": "What was said", "content": content}))
 
     def _aside(self, last: str, instructions: str) -> tuple[str, Reply]:
         """The answer to what is no line of the conversation: a summary that holds no detail, a title, or go on."""

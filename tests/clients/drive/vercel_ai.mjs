@@ -1,5 +1,6 @@
 // The Vercel AI SDK over Responses: earlier answers go by their id alone.
-// By its argument: "window" drops the oldest turns; "final" keeps all turns, but no tool traffic of those that are over.
+// By its argument: "window" drops the oldest turns; "final" keeps all turns, but no tool traffic of those that are over;
+// "prune" has the SDK take the tool traffic out of all but the last messages, before each step.
 import { exec } from "node:child_process";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -7,7 +8,7 @@ import { promisify } from "node:util";
 
 const require = createRequire(process.env.CLIENT_FOLDER + "/package.json");
 const load = (name) => import(pathToFileURL(require.resolve(name)));
-const { generateText, jsonSchema, stepCountIs, tool } = await load("ai");
+const { generateText, jsonSchema, pruneMessages, stepCountIs, tool } = await load("ai");
 const { createOpenAI } = await load("@ai-sdk/openai");
 const job = JSON.parse(await new Response(process.stdin).text());
 const openai = createOpenAI({ baseURL: job.url + "/v1", apiKey: "sk-dummy-vercel-ai" });
@@ -21,6 +22,8 @@ const shell = tool({
   execute: async ({ command }) => (await run(command)).stdout,
 });
 
+const pruned = (messages) => pruneMessages({ messages, reasoning: "all", toolCalls: "before-last-2-messages" });
+
 let messages = [];
 const answers = [];
 for (const line of job.lines) {
@@ -33,6 +36,7 @@ for (const line of job.lines) {
     messages,
     tools: { shell },
     stopWhen: stepCountIs(5),
+    prepareStep: ({ messages }) => (forgets === "prune" ? { messages: pruned(messages) } : {}),
     providerOptions: { openai: { store: true } },
   });
   messages.push(...(forgets === "window" ? result.responseMessages : result.response.messages));
