@@ -31,8 +31,9 @@ def ensure(client: Client, cache: Path) -> Path:
         _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], client)
         python = ["--python", str(folder / "bin/python")]
         _run([sys.executable, "-m", "pip", *python, "install", "--quiet", *client.pip], client)
-    if client.npm:
-        _run(["npm", "install", "--prefix", str(folder), *_QUIET_NPM, *client.npm], client)
+    own_node = [each for each in client.npm if each.startswith("node@")]  # first: what needs it is installed by it
+    for packages in filter(None, (own_node, [each for each in client.npm if each not in own_node])):
+        _run(["npm", "install", "--prefix", str(folder), *_QUIET_NPM, *packages], client, f"{folder}/node_modules/.bin")
     stamp.write_text(wanted)
     return folder
 
@@ -45,8 +46,9 @@ def installed(client: Client, cache: Path) -> bool:
     return (folder_of(client, cache) / ".installed").is_file()
 
 
-def _run(command: Sequence[str], client: Client) -> None:
-    env = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+def _run(command: Sequence[str], client: Client, programs: str = "") -> None:
+    path = ":".join(filter(None, (programs, os.environ["PATH"])))
+    env = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PATH": path}
     try:
         done = subprocess.run(
             command, env=env, capture_output=True, text=True, timeout=INSTALL_S, stdin=subprocess.DEVNULL
