@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,8 @@ WHOLE = {
     "FROM messages ORDER BY at LIMIT 1 OFFSET ?",
     # vectors of passages that were chosen with their tenant bound, by number; and those that no passage is left of
     "_ORPHANS",
+    # words of passages that were filed just now, each with its tenant
+    "_NEW_WORDS",
     "SELECT passage_id, embedding FROM vectors WHERE passage_id IN (SELECT value FROM json_each(?))",
     "UPDATE vectors SET embedding = ? WHERE passage_id = ?",
     "DELETE FROM vectors WHERE passage_id = ?",
@@ -202,6 +205,8 @@ def _judge(mine, kept: list) -> None:
 
 def _whole(archive: Archive) -> None:
     archive.write([record(1, "text 3", session="s8")])  # a text that was corrected before
+    archive.write([record(2, "text 3", session="s9", passages=(), uncut=(f"{2:032x}",))])
+    archive.add_passages([(left, [replace(passage(2, "text 3"), session="s9")]) for left in archive.uncut()])
     archive.tenants()
     archive.large_scopes(1, by_project=True)
     archive.newest_passage()

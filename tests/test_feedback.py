@@ -201,6 +201,19 @@ def test_a_correction_holds_for_copies_old_and_new_and_can_be_corrected_again(ar
     assert len(mine.passages(session="s1")) == 3
 
 
+def test_a_text_that_was_corrected_is_corrected_in_what_is_cut_later(archive):
+    mine = archive.of("t_one")
+    mine.edit(chunk.reword(passage(archive, "5432"), "port 6000"), now=NOW)
+    later = record(session="s4", request="r4")
+    archive.write([replace(later, passages=(), uncut=tuple(f.key for f in later.messages))])
+    [left] = archive.uncut()
+    assert archive.add_passages([(left, later.passages)]) == [3]
+    assert [p.text for p in mine.passages(session="s4")] == ["port 6000", *TOLD[1:]]
+    assert {hit.passage.session for hit in mine.search("6000")} == {"s1", "s4"}
+    assert mine.search("5432") == []
+    assert [f.name for f in archive.check() if not f.ok and f.name == "fts"] == []
+
+
 def test_a_corrected_passage_gets_a_new_vector(archive):
     if not archive.vectors:
         pytest.skip("this Python cannot load sqlite-vec")

@@ -44,7 +44,7 @@ from lantern_proxy.archive.forget import (
     without_forgotten,
 )
 from lantern_proxy.archive.prune import told_at, wipe
-from lantern_proxy.archive.record import Uncut, add_passages, add_record, left_uncut, take_cut
+from lantern_proxy.archive.record import Uncut, add_cuts, add_records, cross_out, left_uncut
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.scope import large, newest
 from lantern_proxy.archive.tenant import TenantArchive
@@ -75,6 +75,7 @@ __all__ = [
 
 log = logging.getLogger("lantern.archive")
 T = TypeVar("T")
+New = TypeVar("New")
 
 _RECORD_FAULTS = (ValueError, TypeError, OverflowError, AttributeError)
 """What a record with a value that cannot be stored raises, besides SQLite's own."""
@@ -86,13 +87,16 @@ _TENANTS = """SELECT s.tenant, count(*), min(s.created_at), max(s.last_seen_at),
 
 
 @dataclass(frozen=True, slots=True)
-class _Work(Generic[T]):
-    """Something to write as one. write: returns what of it is new"""
+class _Way(Generic[T, New]):
+    """How things of one kind are written."""
 
-    what: str
-    write: Callable[[Database], Sequence[T]]
-    give_up: Callable[[Database], None] = lambda _: None
-    """What is done in its place when it cannot be stored."""
+    write: Callable[[Database, Sequence[T]], list[New]]
+    """Some of them; returns what is new of each."""
+    named: Callable[[T], str]
+    none: New
+    """What is new of one that cannot be stored."""
+    give_up: Callable[[Database, T], None] = lambda *_: None
+    """What is done in its place then."""
 
 
 class Archive:
@@ -199,7 +203,7 @@ class Archive:
             for i, n, first, last, messages, passages in rows
         ]
 
-    def write(self, records: Sequence[Record]) -> list[Sequence[Passage]]:
+    def write(self, records: Sequence[Record]) -> list[tuple[Passage, ...]]:
         """Archive `records` in one transaction; when it returns they are on disk. Writing one twice changes nothing.
 
         returns: for each record the passages that are new, with their ids. A passage of unit "turn" takes the place of
@@ -207,36 +211,41 @@ class Archive:
         A record that cannot be stored is left out whole, logged and counted in `faults`; it does not touch the others.
         Raises ArchiveError when the file is at fault; then nothing was written, and all of it may be written again.
         """
+        none: tuple[Passage, ...] = ()
+        way = _Way(self._add_records, lambda record: f"record of session {record.session.id} is", none)
         try:
             with self._connections.writing() as db:
-                return self._together(db, [self._of_record(record) for record in records])
+                return self._together(db, records, way)
         except ArchiveError:
             self.faults["write"] += 1
             raise
 
-    def _together(self, db: Database, works: Sequence[_Work[T]]) -> list[Sequence[T]]:
-        """All of it, without a savepoint; when some of it cannot be stored, all of it anew, each inside one."""
+    def _add_records(self, db: Database, records: Sequence[Record]) -> list[tuple[Passage, ...]]:
+        return add_records(db, without_forgotten(db, self._marks, records), vectors=self.vectors)
+
+    def _together(self, db: Database, things: Sequence[T], way: _Way[T, New]) -> list[New]:
+        """All of them, without a savepoint; when one cannot be stored, each anew inside one."""
         try:
-            return [work.write(db) for work in works]
+            return way.write(db, things)
         except sqlite_faults(*_RECORD_FAULTS) as error:
             if _is_of_file(error):
                 raise
         db.conn.execute("ROLLBACK")
         db.conn.execute("BEGIN IMMEDIATE")
-        return [self._apart(db, work) for work in works]
+        return [self._apart(db, thing, way) for thing in things]
 
-    def _apart(self, db: Database, work: _Work[T]) -> Sequence[T]:
+    def _apart(self, db: Database, thing: T, way: _Way[T, New]) -> New:
         """Inside a savepoint of its own: what cannot be stored does not touch what is written beside it."""
         db.conn.execute("SAVEPOINT apart")
-        added: Sequence[T] = ()
+        added = way.none
         try:
-            added = work.write(db)
+            (added,) = way.write(db, [thing])
         except sqlite_faults(*_RECORD_FAULTS) as error:
             if _is_of_file(error):
                 raise
             db.conn.execute("ROLLBACK TO apart")
-            self._count("record", f"{work.what} not archived: {error}")
-            work.give_up(db)
+            self._count("record", f"{way.named(thing)} not archived: {error}")
+            way.give_up(db, thing)
         db.conn.execute("RELEASE apart")
         return added
 
@@ -250,29 +259,16 @@ class Archive:
 
         Messages that are gone by now get none. Raises ArchiveError when the file is at fault; then nothing was written.
         """
+        way = _Way(
+            add_cuts, lambda cut: f"passages of session {cut[0].session} are", 0,
+            lambda db, cut: cross_out(db, [cut[0]]),  # what cannot be stored is not tried again
+        )  # fmt: skip
         with self._connections.writing(again=True) as db:
-            return [*map(len, self._together(db, [self._cut(cut, passages) for cut, passages in cuts]))]
-
-    def _cut(self, cut: Uncut, passages: Sequence[Passage]) -> _Work[tuple[int, Passage]]:
-        def write(db: Database) -> Sequence[tuple[int, Passage]]:
-            held = take_cut(db, cut)
-            mine = [passage for passage in passages if passage.message in held]
-            return add_passages(db, name(cut.tenant), cut.project, mine, vectors=self.vectors)
-
-        def give_up(db: Database) -> None:  # what cannot be stored is not tried again
-            take_cut(db, cut)
-
-        return _Work(f"passages of session {cut.session} are", write, give_up)
+            return self._together(db, cuts, way)
 
     def _count(self, fault: str, message: str) -> None:
         self.faults[fault] += 1
         log.log(logging.ERROR if self.faults[fault] == 1 else logging.DEBUG, "archive %s: %s", self.path, message)
-
-    def _of_record(self, record: Record) -> _Work[Passage]:
-        def write(db: Database) -> Sequence[Passage]:
-            return add_record(db, without_forgotten(db, self._marks, record), vectors=self.vectors)
-
-        return _Work(f"record of session {record.session.id} is", write)
 
     def forget(self, tenant: str, rule: ForgetRule, *, now: float, dry_run: bool = False) -> Receipt:
         """Remove what `rule` names of one tenant, everywhere in the file and its log; the receipt is signed.

@@ -146,14 +146,22 @@ class Marks:
         return (self.key(filed.key), *((self.of("print", filed.message.print),) if own else ()))
 
 
-def without_forgotten(db: Database, marks: Marks, record: Record) -> Record:
-    """`record` without what was forgotten before, and without what is not to be kept, which is marked so that it stays
+def without_forgotten(db: Database, marks: Marks, records: Sequence[Record]) -> list[Record]:
+    """`records` without what was forgotten before, and without what is not to be kept, which is marked so that it stays
     out. Inside a transaction."""
-    tenant = name(record.tenant)
-    if record.unkept:
-        db.conn.executemany(_MARK, [(tenant, mark) for mark in _unkept(marks, record)])
-    if db.conn.execute(_ANY, (tenant,)).fetchone() is None:
-        return record
+    kept, marked = [], dict[str, bool]()
+    for record in records:
+        tenant = name(record.tenant)
+        if record.unkept:
+            db.conn.executemany(_MARK, [(tenant, mark) for mark in _unkept(marks, record)])
+        if record.unkept or tenant not in marked:
+            marked[tenant] = db.conn.execute(_ANY, (tenant,)).fetchone() is not None
+        kept.append(_without(db, marks, tenant, record) if marked[tenant] else record)
+    return kept
+
+
+def _without(db: Database, marks: Marks, tenant: str, record: Record) -> Record:
+    """`record` without what is marked."""
     kept = [filed for filed in record.messages if not _any_marked(db, tenant, marks.message(filed))]
     gone = {filed.key for filed in record.messages} - {filed.key for filed in kept}
     session, request = record.session, record.request

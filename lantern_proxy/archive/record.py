@@ -21,13 +21,13 @@ from lantern_proxy.archive.rows import (
     name,
     to_filed,
 )
+from lantern_proxy.archive.scope import newest
 from lantern_proxy.archive.values import Record
 from lantern_proxy.archive.vectors import embedding_model
 from lantern_proxy.turn import Block, Filed, Passage, fingerprint
 
 _UNCUT = "INSERT INTO uncut (tenant, project, session, key) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_CUT = """DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ? RETURNING EXISTS (
-        SELECT 1 FROM messages m WHERE m.tenant = uncut.tenant AND m.session = uncut.session AND m.key = uncut.key)"""
+_CUT = "DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ?"
 _LEFT = """SELECT u.tenant, u.project, m.session, m.key, m.position, m.turn, m.role, m.text, m.items, m.raw, m.print,
         m.side, m.partial, m.created_at
     FROM uncut u JOIN messages m ON m.tenant = u.tenant AND m.session = u.session AND m.key = u.key
@@ -60,9 +60,19 @@ _HEAD = f"""INSERT INTO heads (tenant, session, {HEAD}) VALUES (?, ?, ?, ?, ?, ?
 _ID = "INSERT INTO ids (tenant, value, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _PASSAGE = """INSERT INTO passages (tenant, project, session, message, position, part, turn, speaker, text, unit, kind,
         tags, tools, terms, created_at, confidence, success, accesses, accessed_at, hash)
-    VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (tenant, session, unit, hash) DO NOTHING"""
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CAST(?8 AS TEXT), CAST(?9 AS TEXT), ?10, ?11, ?12, ?13, CAST(?14 AS TEXT), ?15,
+        ?16, ?17, ?18, ?19, ?20
+    WHERE {wanted} ON CONFLICT (tenant, session, unit, hash) DO NOTHING"""
+_ANY_PASSAGE = _PASSAGE.format(wanted="true")
+_CUT_PASSAGE = _PASSAGE.format(
+    wanted="""EXISTS (SELECT 1 FROM uncut WHERE tenant = ?1 AND session = ?3 AND key = ?4)
+        AND EXISTS (SELECT 1 FROM messages WHERE tenant = ?1 AND key = ?4 AND session = ?3)"""
+)
+"""Only while its message is there, and noted."""
 _WORDS = "INSERT INTO passages_fts (rowid, text) VALUES (?, CAST(? AS TEXT))"
+_NEW_WORDS = "INSERT INTO passages_fts (rowid, text) SELECT id, text FROM passages WHERE id > ?"
+"""Of many at once: such a statement may be undone by itself, and before each of those FTS5 writes out all it holds."""
+_FILED = "SELECT id FROM passages WHERE tenant = ? AND session = ? AND unit = ? AND hash = ? AND id > ?"
 _TURN = """SELECT id, hash, confidence, success, accesses, accessed_at FROM passages
     WHERE tenant = ? AND session = ? AND turn = ? AND unit = 'turn'"""
 _BLOCK = """INSERT INTO blocks (tenant, session, request, anchor, chain, place, kind, text, considered, ms, degraded,
@@ -94,35 +104,71 @@ def left_uncut(db: Database, limit: int) -> list[Uncut]:
     return [Uncut(*key, tuple(messages)) for key, messages in found.items()]
 
 
-def take_cut(db: Database, cut: Uncut) -> frozenset[str]:
-    """Keys of those messages of `cut` that are noted, and still there; none of them is uncut from now on."""
-    tenant, session = name(cut.tenant), name(cut.session)
-    done = [db.conn.execute(_CUT, (tenant, session, name(filed.key))).fetchone() for filed in cut.messages]
-    return frozenset(filed.key for filed, row in zip(cut.messages, done, strict=True) if row and row[0])
+def cross_out(db: Database, cuts: Sequence[Uncut]) -> None:
+    """None of their messages is uncut from now on."""
+    keys = [(name(cut.tenant), name(cut.session), name(filed.key)) for cut in cuts for filed in cut.messages]
+    db.conn.executemany(_CUT, keys)
 
 
-def add_record(db: Database, record: Record, *, vectors: bool) -> tuple[Passage, ...]:
-    """Its passages that are new, with their ids. vectors: can there be some that have to go? ValueError: no tenant"""
-    if not record.tenant:
+def add_cuts(db: Database, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> list[int]:
+    """File what messages were cut into, and cross them out; how many passages of each are new.
+
+    Those of messages that are not noted, or gone by now, are none.
+    """
+    before, added = newest(db), []
+    for cut, passages in cuts:
+        rows = [from_passage(cut.tenant, cut.project, passage) for passage in passages]
+        added.append(db.conn.executemany(_CUT_PASSAGE, rows).rowcount if rows else 0)
+    cross_out(db, [cut for cut, _ in cuts])
+    db.conn.execute(_NEW_WORDS, (before,))
+    edited = {tenant: has_edits(db, name(tenant)) for tenant in {cut.tenant for cut, _ in cuts}}
+    for cut, passages in cuts:
+        if edited[cut.tenant]:
+            _correct(db, name(cut.tenant), cut.project, passages, before)
+    return added
+
+
+def _correct(db: Database, tenant: str, project: str, passages: Sequence[Passage], before: int) -> None:
+    """Those of `passages` that are new, where their texts were corrected before."""
+    for passage in passages:
+        known = (tenant, name(passage.session), passage.unit, fingerprint(passage.text), before)
+        for (id_,) in db.conn.execute(_FILED, known).fetchall():
+            corrected(db, tenant, project, replace(passage, id=id_))
+
+
+def add_records(db: Database, records: Sequence[Record], *, vectors: bool) -> list[tuple[Passage, ...]]:
+    """File records; of each the passages that are new, with their ids. vectors: can there be some that have to go?
+
+    ValueError: one has no tenant
+    """
+    if not all(record.tenant for record in records):
         raise ValueError("its tenant is empty")
-    conn, tenant, session = db.conn, name(record.tenant), name(record.session.id)
-    conn.execute(_SESSION, from_session(tenant, record.project, record.session))
-    if record.request is not None:
-        conn.execute(_REQUEST, from_request(tenant, session, record.request, record.passed))
-    conn.executemany(_MESSAGE, [from_filed(tenant, session, filed) for filed in record.messages])
-    if record.head.keys:
-        conn.execute(_HEAD, (tenant, session, *from_head(record.head)))
-    conn.executemany(_ID, [(tenant, name(value), session) for value in record.ids])
+    conn, mine = db.conn, [(name(record.tenant), name(record.session.id), record) for record in records]
+    conn.executemany(_SESSION, [from_session(tenant, each.project, each.session) for tenant, _, each in mine])
+    asked = [(tenant, session, each.request, each.passed) for tenant, session, each in mine if each.request is not None]
+    conn.executemany(_REQUEST, [from_request(*each) for each in asked])
+    conn.executemany(
+        _MESSAGE, [from_filed(tenant, session, filed) for tenant, session, each in mine for filed in each.messages]
+    )
+    heads = [(tenant, session, *from_head(each.head)) for tenant, session, each in mine if each.head.keys]
+    conn.executemany(_HEAD, heads)
+    conn.executemany(_ID, [(tenant, name(value), session) for tenant, session, each in mine for value in each.ids])
+    uncut = [(tenant, each.project, session, name(key)) for tenant, session, each in mine for key in each.uncut]
+    conn.executemany(_UNCUT, uncut)
+    return [_add_rest(db, tenant, session, record, vectors=vectors) for tenant, session, record in mine]
+
+
+def _add_rest(db: Database, tenant: str, session: str, record: Record, *, vectors: bool) -> tuple[Passage, ...]:
+    """What few records have."""
     if record.lost and record.request is not None:
-        conn.execute(_LOST, (dumps([name(key) for key in record.lost]), tenant, name(record.request.id)))
-    conn.executemany(_UNCUT, [(tenant, record.project, session, name(key)) for key in record.uncut])
-    added = add_passages(db, tenant, record.project, record.passages, vectors=vectors)
+        db.conn.execute(_LOST, (dumps([name(key) for key in record.lost]), tenant, name(record.request.id)))
+    added = _add_passages(db, tenant, record.project, record.passages, vectors=vectors) if record.passages else []
     for block in record.blocks:
         _add_block(db, tenant, session, block)
     return tuple(replace(passage, id=id_) for id_, passage in added)
 
 
-def add_passages(
+def _add_passages(
     db: Database, tenant: str, project: str, passages: Sequence[Passage], *, vectors: bool
 ) -> list[tuple[int, Passage]]:
     """File passages; returns those that are new, with their ids."""
@@ -142,7 +188,7 @@ def _add_passage(
             return None
         if known:
             passage = _take_over(db, tenant, known, passage, vectors=vectors)
-    filed = db.conn.execute(_PASSAGE, from_passage(tenant, project, passage))
+    filed = db.conn.execute(_ANY_PASSAGE, from_passage(tenant, project, passage))
     if not filed.rowcount:
         return None
     # by no trigger: a statement that fires one is undone by itself, for which FTS5 writes out all it holds, each time

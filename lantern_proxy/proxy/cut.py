@@ -147,7 +147,8 @@ class Cutter:
         """Numbers of what is cut next: of what somebody waits for, and otherwise the oldest."""
         most = _MOST_AT_ONCE if self._wishes else _AT_ONCE
         share = 1 if self._wishes else min(self.crowd, _MOST_AT_ONCE // _AT_ONCE)
-        wished = [n for n, (_, work) in self._left.items() if any(wish.names(work) for wish in self._wishes)]
+        items = self._left.items() if self._wishes else ()
+        wished = [n for n, (_, work) in items if any(wish.names(work) for wish in self._wishes)]
         group: list[int] = []
         size = 0.0
         for n in wished or self._left:
