@@ -26,6 +26,7 @@ from test_archive import passed_over
 from lantern_proxy import Lantern, demo
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.cli import main as cli
+from lantern_proxy.compiled import available
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.turn import Block
 
@@ -661,6 +662,17 @@ def test_doctor_finds_a_damaged_archive_bad_and_says_what_to_do(lantern, tmp_pat
     bad = [row for row in rows(lantern("doctor", "--offline", "--json", code=1)) if row["state"] == "bad"]
     assert bad
     assert all(row["remedy"] for row in bad)
+
+
+def test_doctor_finds_models_that_cannot_be_read_or_made(lantern, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "l.yaml").write_text("rerank: {light: none.npz}\nembed: {cache_dir: file/cache}")
+    found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml"))}
+    assert (found["reranker"]["state"], found["reranker"]["remedy"]) == ("warn", "train one")
+    assert "none.npz" in found["reranker"]["detail"]
+    if available():
+        assert found["embedder"]["state"] == "warn"
+        assert "file cannot be written" in found["embedder"]["detail"]
 
 
 def test_doctor_finds_an_open_mode_and_a_missing_folder(lantern, tmp_path):

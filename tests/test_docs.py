@@ -143,6 +143,13 @@ def test_every_command_line_that_is_shown_parses(name, capsys):
             pytest.fail(f"{name}: {line}: {error}")
 
 
+def test_every_example_of_a_help_parses():
+    lines = re.findall(r"^ +(?:Example: +)?(lantern (?!\w+ \[).+)$", TEXTS[ROOT / "docs/cli.md"], re.M)
+    assert len(lines) > 40
+    for line in lines:
+        parse(shlex.split(re.sub(r" > .*", "", line))[1:])
+
+
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     """What `lantern demo --keep demo` of the walk leaves behind."""

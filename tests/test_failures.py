@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import numpy as np
@@ -35,6 +36,8 @@ from scripted import (
 )
 
 from lantern_proxy.archive import Archive
+from lantern_proxy.cli.doctor import examine
+from lantern_proxy.compiled import available
 from lantern_proxy.config import ArchiveConfig, EmbedConfig, RestoreConfig
 from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.restorer import Restorer
@@ -241,6 +244,18 @@ def test_an_archive_that_cannot_be_used_at_the_start_costs_no_answer_and_is_left
     assert errors[0].getMessage().endswith("; until then requests go on without memory")
     if config.archive.path.is_file() and spoil not in (half_corrupt, of_a_broken_secret):
         assert config.archive.path.read_bytes() == before
+
+
+@pytest.mark.skipif(not available(), reason="the extra `dense` is not installed")
+def test_an_embedder_that_cannot_be_had_is_in_the_log_and_what_the_doctor_says(upstream, tmp_path, caplog):
+    (tmp_path / "file").touch()
+    config = config_for(upstream, tmp_path, embed=EmbedConfig(cache_dir=tmp_path / "file/cache"))
+    with serving(config) as url:
+        ask(url, body("hello"))
+        assert wait_for(lambda: "no vectors: embed.cache_dir" in caplog.text)
+        here = replace(config, server=replace(config.server, port=httpx.URL(url).port))
+        found = examine(None, here, offline=True, deep=False)
+        assert any(each.detail.startswith("the proxy has none: embed.cache_dir") for each in found)
 
 
 def test_an_archive_that_becomes_usable_is_used(upstream, tmp_path):

@@ -43,6 +43,7 @@ def examine(file: Path | None, config: Config, *, offline: bool, deep: bool) -> 
     yield _sqlite()
     yield _bm25()
     yield _embedder(config)
+    yield from _rerankers(config)
     yield from _archive(config, deep=deep)
     if not offline:
         yield _upstream("openai", config.upstream.openai)
@@ -94,11 +95,30 @@ def _embedder(config: Config) -> Diagnosis:
         wanted = "embed.enabled is on, but the" if settings.enabled == "on" else "the"
         wrong = f"{wanted} extra `dense` is not installed; restores work without the vector signal"
         return Diagnosis("embedder", state, wrong, 'pip install "lantern-proxy[dense]"')
-    if not embed.folder_of(settings.model, settings.cache_dir).is_dir():
-        return Diagnosis(
-            "embedder", "ok", f"{settings.model} is compiled at the first start, into {settings.cache_dir}"
-        )
-    return Diagnosis("embedder", "ok", f"{settings.model} is compiled, in {settings.cache_dir}")
+    cache = settings.cache_dir
+    if embed.folder_of(settings.model, cache).is_dir():
+        return Diagnosis("embedder", "ok", f"{settings.model} is compiled, in {cache}")
+    there = next(each for each in (cache, *cache.absolute().parents) if each.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        wrong = f"{settings.model} cannot be compiled into {cache}: {there} cannot be written"
+        return Diagnosis("embedder", "warn", wrong, "set embed.cache_dir to a folder that can")
+    return Diagnosis("embedder", "ok", f"{settings.model} is compiled at the first start, into {cache}")
+
+
+def _rerankers(config: Config) -> Iterator[Diagnosis]:
+    """The model file that is configured, if any; the evidence reranker's may come from the hub."""
+    if not config.rerank.light:
+        return
+    from lantern_proxy.rerank.light import LightError
+    from lantern_proxy.restore.light import open_light
+
+    try:
+        open_light(config.rerank.light)
+    except LightError as error:
+        wrong, _, remedy = str(error).rpartition("; ")
+        yield Diagnosis("reranker", "warn", f"rerank.light: {wrong}", remedy)
+    else:
+        yield Diagnosis("reranker", "ok", f"rerank.light is {config.rerank.light}")
 
 
 def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
@@ -228,6 +248,8 @@ def _proxy(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("proxy", "warn", f"the installed version is {ours}", "restart the proxy")
     if not (told.get("archive") or {}).get("ok", True):
         yield Diagnosis("proxy", "bad", "it cannot use its archive; answers pass, nothing is kept", "see its log")
+    if (embedder := told.get("embedder") or {}).get("state") == "failed":
+        yield Diagnosis("embedder", "warn", f"the proxy has none: {embedder['detail']}", "mend that, restart the proxy")
     for reason, count in (told.get("degraded") or {}).items():
         if count:
             yield Diagnosis("degraded", "warn", f"{reason}: {count:,} requests since the start", _remedy(reason))

@@ -137,10 +137,13 @@ class Keeper:
 
     def _embed_all(self) -> None:
         """Give vectors to passages that wait for one, few at a time, whenever something was written."""
-        embedder = self._embedder
+        embedder, lacking = self._embedder, ""
         while embedder is not None and not self._closing.is_set():
             self._work.wait(1.0 if embedder.state == "warming" else self._idle_s)
             self._work.clear()
+            if embedder.state == "failed" and embedder.detail != lacking:
+                lacking = embedder.detail
+                log.warning("no vectors: %s", lacking)
             if self._attempt("embed", lambda: self._embed_waiting(embedder)) is not None:
                 self._closing.wait(5.0)
 
