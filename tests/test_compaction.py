@@ -722,6 +722,36 @@ def test_a_task_behind_a_history_in_one_text_is_no_turn_of_the_session_that_an_i
     assert step.event != "turn" or step.session.id != chat.session, step.link.why
 
 
+WRAPPED = {
+    "nothing": lambda summary, asked: user(f"{summary}\n\n{asked}".strip()),
+    "tags": lambda summary, asked: user(f"<summary>\n{summary}\n</summary>\n\n{asked}".strip()),
+    "words": lambda summary, asked: user(f"The chat so far, in short.\n{summary}\n{asked}".strip()),
+    "a part of its own": lambda summary, asked: parts(*filter(None, [summary, asked])),
+}
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("asked", ["Which port has it?", "Set the burst.\n\n    burst: 4711\n\nand test it", ""])
+def test_what_is_asked_behind_a_summary_in_its_message_is_known_as_it_was_written(wrapped, language, asked):
+    chat = talk(Lab(), language, named=True, tools=False, others=0)
+    summary = summary_of("zephyr", 6, language)
+    chat.summarise("instruction at the end", summary)
+    step = chat.send([WRAPPED[wrapped](summary, asked)])
+    assert (step.event, step.verdict.summary, step.verdict.asked) == ("compacted", 1, asked)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_summary_that_was_asked_for_like_any_turn_but_without_tools_links_the_message_that_is_left(language):
+    chat = talk(Lab(), language, named=False, tools=True, others=2)
+    chat.history.append(user("Bitte fasse alles Bisherige zusammen, damit es ohne den Verlauf weitergehen kann."))
+    summary = summary_of("zephyr", 6, language)
+    chat.lab.answer(chat.send(tools=()), assistant(summary))
+    step = chat.send([user(f"<summary>\n{summary}\n</summary>\n\nWeiter mit dem nächsten Punkt.")])
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+    assert step.verdict.asked == "Weiter mit dem nächsten Punkt."
+
+
 def ago(history, more=0):
     """`history` with how long ago the user said each of its texts, as clients write it anew with every request."""
     count = len(history) + more

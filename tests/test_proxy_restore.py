@@ -71,6 +71,31 @@ def test_a_question_is_read_while_the_block_before_it_is_made(tmp_path):
     assert in_time == [True]
 
 
+def test_what_was_asked_in_the_message_of_a_summary_comes_back_when_that_is_gone_and_the_summary_does_not(tmp_path):
+    summary = "The user told of depots and their gates, one after the other, and of the keeper of each of them."
+
+    async def answer(got, wire):
+        said = summary if "Summarize" in str(got.data["messages"][-1]["content"]) else "That is noted."
+        await say(200, completion(said), ("content-type", "application/json"))(got, wire)
+
+    with Upstream(answer) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=20_000))
+        with serving(config) as url:
+            messages = talk(url, 8)
+            task = "Summarize the conversation so far, so that it can go on without its history. " * 8
+            assert told(ask(url, body(*messages, task)))["event"] == "side"
+            asked = "Depot number 77 ships through gate GATE-77123.\n\nIts keeper is Keeper-771234."
+            step = ask(url, body(f"{summary}\n\n{asked}"))
+            assert told(step)["event"] == "compacted"
+            later = [m for n in range(8, 12) for m in ({"role": "user", "content": fact(n)}, messages[1])]
+            ask(url, body(f"{summary}\n\n{asked}", messages[1], *later, "go on"))
+            ask(url, body(*later, "Through which gate does depot number 77 ship, and who is its keeper?"))
+        found = "\n".join(blocks(upstream))
+    assert "GATE-77123" in found
+    assert "Keeper-771234" in found
+    assert summary not in found
+
+
 class LateRestorer(Restorer):
     """Its loss blocks come when they may."""
 

@@ -12,6 +12,7 @@ A summary is text that the proxy saw generated and that now stands in another ro
 that speaks of the gone in the words of the gone. Words of clients (history.MARKER) only break ties.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -28,9 +29,12 @@ from lantern_proxy.history import (
     goes_on,
     plain,
 )
+from lantern_proxy.history.script import ending
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.turn import LOSSES, SYSTEM, Event, Item, Message, Request
 
+_CLOSING = re.compile(r"\A(?:\s*</[\w:-]{1,40}>)*\s*")
+"""Tags that a client puts around a summary end behind it."""
 _CANDIDATES = 400
 """New texts that may be a summary, the first and the last: a client that shortens a history sends few."""
 
@@ -78,7 +82,10 @@ def compare(
         hidden = tuple(key for key in seen.kept[:server_side] if key)
         return Verdict(event="compacted", kept=seen.kept, gone=hidden, anchor=server_side, summary=server_side)
     abandoned = gone if event in ("turn", "retry", "branch") else ()
-    return Verdict(event=event, kept=seen.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary)
+    asked = _asked_behind(seen, summary) if summary is not None else ""
+    return Verdict(
+        event=event, kept=seen.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary, asked=asked
+    )
 
 
 def _delta(session: Session, request: Request) -> Verdict:
@@ -145,6 +152,21 @@ def _event(seen: Seen, restart: bool) -> tuple[Event, int | None, int | None]:
     if not seen.pairs:
         return "compacted", _first_spoken(seen.request), None
     return "window", _first_kept_user(seen), None
+
+
+def _asked_behind(seen: Seen, summary: int) -> str:
+    """What the user asks behind a summary in the same message: what follows one that was seen generated, else the last
+    part of the message, or its last paragraph."""
+    if seen.pending == len(seen.new) or seen.new[seen.pending].at != summary:
+        return ""
+    texts = [s.item.text for s in seen.new[seen.pending :] if s.item.kind == "text"]
+    for at, text in reversed([*enumerate(texts)]):
+        ends = [plain(text).rpartition(told)[2] for told, _ in seen.told if told in plain(text)]
+        if ends:
+            behind = _CLOSING.sub("", min(ends, key=len))
+            return "\n\n".join(filter(None, [ending(text, behind) if behind else "", *texts[at + 1 :]]))
+    front, _, behind = texts[-1].rpartition("\n\n") if texts else ("", "", "")
+    return texts[-1].strip() if len(texts) > 1 else behind.strip() if front.strip() else ""
 
 
 # --- what stands in the place of the gone --------------------------------------------------------------------------

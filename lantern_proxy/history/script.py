@@ -135,6 +135,11 @@ def parted(request: Request) -> Request:
     return replace(request, messages=(*system, _said(front), _said(line))) if front else request
 
 
+def ending(text: str, squeezed: str) -> str:
+    """The end of a text of which `squeezed` was made."""
+    return text[_before(text, len(text), _count(squeezed)) :].strip()
+
+
 def _squeezed(text: str) -> str:
     """Without empty lines: templates leave one where there is no history yet."""
     return _EMPTY_LINES.sub("\n", text).strip()

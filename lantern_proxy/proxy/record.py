@@ -14,7 +14,8 @@ from lantern_proxy.history import Session, head_of
 from lantern_proxy.proxy.exchange import Exchange
 from lantern_proxy.record import asked, session_row, unkept_row
 from lantern_proxy.redact import Cleaner
-from lantern_proxy.turn import SYSTEM, Answer, Filed, Passage
+from lantern_proxy.turn import SYSTEM, Answer, Filed, Passage, canonical, message
+from lantern_proxy.turn import item as text_item
 
 
 class Privacy(Cleaner):
@@ -65,7 +66,10 @@ def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: P
         head=head_of(session),
         ids=tuple(dict.fromkeys(filter(None, named))), lost=step.verdict.gone if step.verdict.is_loss else (),
         uncut=_uncut(step, session, messages),
-        passages=_turn(session, exchange.at, privacy) if config.restore.recipe == "lantern" else (),
+        passages=(
+            *_beside_summary(step, session, privacy),
+            *(_turn(session, exchange.at, privacy) if config.restore.recipe == "lantern" else ()),
+        ),
         blocks=tuple(exchange.blocks), passed=tuple(exchange.passed),
     )  # fmt: skip
 
@@ -117,6 +121,17 @@ def _uncut(step: Step, session: Session, messages: tuple[Filed, ...]) -> tuple[s
     summary = session.head[at].key if at is not None and at < len(session.head) else ""
     spoken = (f for f in messages if not f.side and f.message.role not in SYSTEM)
     return tuple(f.key for f in spoken if f.key != summary or any(i.kind == "result" for i in f.message.items))
+
+
+def _beside_summary(step: Step, session: Session, privacy: Privacy) -> tuple[Passage, ...]:
+    """Passages of what is asked in the message that holds a summary, which becomes none."""
+    at, asked = step.verdict.summary, step.verdict.asked
+    key = session.head[at].key if asked and at is not None and at < len(session.head) else ""
+    filed = next((f for f in step.filed if f.key == key and not f.side), None)
+    if filed is None or not canonical(filed.message.text).endswith(canonical(asked)):
+        return ()
+    said = message("user", [text_item("user", "text", asked)], filed.message.raw)
+    return tuple(p for f in privacy.clean((replace(filed, message=said),)) for p in chunk.passages(f, session.id))
 
 
 def _turn(session: Session, now: float, privacy: Privacy) -> tuple[Passage, ...]:

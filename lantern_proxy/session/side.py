@@ -271,8 +271,8 @@ def is_retold(session: Session, request: Request) -> bool:
     if not last or any(m.role != "user" for m in spoken) or not shows_system_of(session, request):
         return False
     whole = "\n".join(texts_of(request))
-    same = request.tools == session.tools
-    told = [plain(i.text) for i in last.items if i.kind == "text" and same and plain(i.text) in whole]
+    as_before = request.tools >= session.tools  # it may have been asked for without tools
+    told = [plain(i.text) for i in last.items if i.kind == "text" and as_before and plain(i.text) in whole]
     passed = [plain(text) for i in last.items if i.kind == "call" for text in strings_of(i.text)]
     told += [text for text in passed if text in whole and not whole.endswith(text) and request.tools <= session.tools]
     found = set[str]().union(*(terms(text) for text in told if len(text) >= SUMMARY_CHARS))
