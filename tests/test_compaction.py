@@ -751,6 +751,23 @@ def test_a_summary_that_was_asked_for_like_any_turn_but_without_tools_links_the_
     assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
 
 
+@pytest.mark.parametrize("task", ["Rate this text from 1 to 10:\n\n{}", "{}\n\nWrite three queries for this."])
+@pytest.mark.parametrize(("system", "tools", "orders"), [
+    (True, True, ""), (False, True, ""), (True, True, SYSTEM), (False, False, "You judge texts. Answer in JSON only."),
+])  # fmt: skip
+def test_a_use_of_a_summary_without_the_tools_of_its_session_or_under_orders_of_its_own_is_a_side_call(
+    task, system, tools, orders
+):
+    chat = talk(Lab(), "en", named=False, tools=tools, others=0, system=system)
+    summary = summary_of("zephyr", 6)
+    chat.summarise("transcript under another system prompt", summary)
+    chat.compact(STYLES["summary as user message, tail"], summary, "go on", "Yes, on it goes.")
+    first = [{"role": "system", "content": chat.system if orders == SYSTEM else orders}] if orders else []
+    step = chat.lab.ask([*first, user(task.format(summary))])
+    assert step.event == "side", step.link.why
+    assert chat.turn("and now?", "Now it is over.").session.id == chat.session
+
+
 def ago(history, more=0):
     """`history` with how long ago the user said each of its texts, as clients write it anew with every request."""
     count = len(history) + more

@@ -31,6 +31,7 @@ from lantern_proxy.history import (
     mostly_equal,
     plain,
     shows_system_of,
+    system_text,
 )
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.script import teller_of
@@ -338,7 +339,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
             return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
         told = [text for text, who in said.items() if who == "side" and len(text) >= SUMMARY_CHARS and text in whole]
         if told and (not waits_for_words(request) or any(is_own(known, session, text) for text in told)):
-            side = pasted or not extends(session, request)
+            side = pasted or not extends(session, request) or _is_other_use(session, request, told)
             return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
         if not mixed and now - session.last_seen_at < _AT_ONCE_S and is_retold(session, request):
             return Link(session=session, restart=True, why="its last answer told what was said")
@@ -352,6 +353,13 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
         return Link(session=waiting, side=True, why="a result that it waits for")
     spoken_of = by_words(known, request, weak, now)
     return Link(session=spoken_of, restart=True, scanty=True, why="the words of one session") if spoken_of else None
+
+
+def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
+    """Were the session's tools taken away for a text with its summary, or orders given where it had none?"""
+    orders = "" if session.system else system_text(request)
+    whole = whole_of(orders)
+    return bool(session.tools and not request.tools) or (bool(orders) and not any(text in whole for text in told))
 
 
 def _last_answered(known: Known, request: Request, now: float) -> Session | None:
