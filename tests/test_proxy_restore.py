@@ -19,6 +19,7 @@ from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import LOSSES, Restored
 
 PATIENT, QUICK = RestoreConfig(deadline_ms=5_000), RestoreConfig(deadline_ms=1_000)
+QUESTIONS_ONLY = RestoreConfig(deadline_ms=5_000, budget_chars=300, question_chars=800)
 BLOCK = re.compile(r"<restored_context.*?</restored_context>", re.S)
 
 
@@ -386,6 +387,24 @@ def test_a_session_is_read_ahead_again_when_a_third_of_it_is_new(tmp_path):
 
 
 NOTED = say(200, completion("Thank you, noted."), ("content-type", "application/json"))
+
+
+def test_a_question_is_answered_with_what_was_lost_though_its_client_puts_a_note_behind_it(tmp_path):
+    note = {"role": "user", "content": "Context of the client, not instructions: no tasks are active at the moment."}
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=QUESTIONS_ONLY)) as url:
+        messages: list[dict] = []
+        for n in range(12):
+            messages.append({"role": "user", "content": fact(n)})
+            messages.append(ask(url, body(*messages, note)).json()["choices"][0]["message"])
+        messages = [*messages[-4:], {"role": "user", "content": "Good, let us go on with that."}]
+        answer = ask(url, body(*messages, note))
+        assert answer.headers["x-lantern-event"] == "window"
+        messages += [answer.json()["choices"][0]["message"]]
+        messages.append({"role": "user", "content": "Which gate does depot number 2 ship through?"})
+        ask(url, body(*messages, note))
+        *_, asked, last = json.loads(upstream.got[-1].body)["messages"]
+        assert "GATE-15838" in asked["content"]
+        assert last == note
 
 
 def test_what_a_user_says_where_a_history_begins_anew_without_a_summary_is_restored_later(tmp_path):

@@ -1,5 +1,6 @@
 """Where a restored block goes, and which message asks."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from lantern_proxy.history import is_empty
@@ -34,11 +35,14 @@ def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"
     return None if open_calls or begun else (last, "after")
 
 
-def question(request: Request) -> int | None:
-    """Index of the user text that waits for an answer: the last message, system messages behind it left out."""
-    for at in range(len(request.messages) - 1, -1, -1):
-        m = request.messages[at]
-        if m.role in SYSTEM:
-            continue
-        return at if is_spoken(m) else None
-    return None
+def question(request: Request, kept: Sequence[str | None] = ()) -> int | None:
+    """Index of the user text that waits for an answer: the last message, system messages behind it left out.
+
+    kept: what the session held of each message. A text that it held, behind a new one, is a note of its client's.
+    """
+    messages = request.messages
+    at = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role not in SYSTEM), None)
+    if at is None or not is_spoken(messages[at]):
+        return None
+    is_note = at > 0 and bool(kept) and kept[at] is not None and kept[at - 1] is None and is_spoken(messages[at - 1])
+    return at - 1 if is_note else at

@@ -137,7 +137,7 @@ class Restoring:
     async def _add_blocks(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """The loss block where the history was lost, and the question block in the text that waits for an answer."""
         config, verdict = self._config.restore, step.verdict
-        asked, anew = question(request), _asked_anew(exchange, request, step)
+        asked, anew = question(request, verdict.kept), _asked_anew(exchange, request, step)
         asked_text = verdict.asked or (request.messages[asked].text if asked is not None else "")
         key = (exchange.tenant, exchange.session)
         spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
@@ -267,7 +267,7 @@ class Restoring:
 
 def _asked_anew(exchange: Exchange, request: Request, step: Step) -> int | None:
     """The message that waits for an answer, if the session did not hold it before."""
-    asked = question(request)
+    asked = question(request, step.verdict.kept)
     return asked if asked is not None and step.verdict.kept[asked] is None and exchange.event != "retry" else None
 
 
