@@ -120,6 +120,29 @@ def _opencode(job: Job, window: int, plugins: list[str]) -> list[str]:
     ]
 
 
+def openclaw(job: Job) -> list[str]:
+    """`openclaw agent --local` with a provider of its own. Behind what its user says stands a note of the client."""
+    home = job.home / ".openclaw"
+    home.mkdir()
+    model = {"id": "scripted", "name": "scripted", "reasoning": False, "input": ["text"], "contextWindow": 100_000,
+             "maxTokens": 4_000}  # fmt: skip
+    provider = {"baseUrl": f"{job.url}/v1", "apiKey": "sk-dummy-openclaw", "api": "openai-completions"}
+    defaults = {"model": {"primary": "scripted/scripted"}, "workspace": str(job.work), "skipBootstrap": True}
+    defaults |= {"compaction": {"mode": "default", "memoryFlush": {"enabled": False}}}
+    config = {
+        "models": {"mode": "replace", "providers": {"scripted": provider | {"models": [model]}}},
+        "agents": {"defaults": defaults}, "update": {"checkOnStart": False},
+    }  # fmt: skip
+    (home / "openclaw.json").write_text(json.dumps(config))
+    env = {"OPENCLAW_STATE_DIR": str(home), "OPENCLAW_CONFIG_PATH": str(home / "openclaw.json")}
+    command = ["openclaw", "agent", "--local", "--json", "--session-id", "talk", "-m"]
+    return [_said_by(job.run([*command, line], env)) for line in job.lines]
+
+
+def _said_by(out: str) -> str:
+    return str(json.loads(out[out.index("{") :])["payloads"][0]["text"])
+
+
 def qwen_code(job: Job) -> list[str]:
     """`qwen`, then `qwen --continue`; its memory agent runs beside the conversation, as it does by default."""
     folder = job.home / ".qwen"

@@ -141,6 +141,10 @@ CLIENTS = (
         npm=("@tarquinen/opencode-dcp@3.1.14", "opencode-ai@1.18.33"), drive=agents.opencode_dcp,
     ),
     Client(
+        name="openclaw", family="OpenClaw", protocol="chat", losses=COMPACTED, limit_s=900,
+        npm=("openclaw@2026.9.6", "node@24.21.0"), drive=agents.openclaw,
+    ),
+    Client(
         name="qwen-code", family="qwen-code", protocol="chat", losses=COMPACTED, full_tokens=169_000,
         limit_s=600,
         npm=("@qwen-code/qwen-code@0.24.4", "node@22.23.3"), drive=agents.qwen_code,
