@@ -1,12 +1,18 @@
 """The signals of a question over a whole scope, on real archives."""
 
+import math
 from dataclasses import replace
+
+import numpy as np
 
 from lantern_proxy.bench.datasets import Candidate, Conversation
 from lantern_proxy.bench.pipelines import Query
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.config import Config
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.dense import Matches
+from lantern_proxy.restore.signals import _late
 
 
 def scores(
@@ -81,3 +87,32 @@ def test_a_day_that_the_question_names_finds_what_names_it_or_was_said_near_it()
     assert first["a", 0] - first["a", 2] > second["a", 0] - second["a", 2]
     without_a_day = scores({"a": lines}, "whom did we meet?")
     assert first["a", 0] - first["a", 2] > without_a_day["a", 0] - without_a_day["a", 2]
+
+
+class Found:
+    """Late interaction that found this likeness of the question's only word in each passage."""
+
+    def __init__(self, best: list[float]) -> None:
+        self.best = np.array([best])
+
+    def late(self, *_: object) -> Matches:
+        return Matches(self.best, np.ones(1), ("word",))
+
+
+def late_of(texts: list[str], best: list[float]) -> list[float]:
+    """What late interaction gives each message of one session, that of its neighbours included."""
+    plain = Config()
+    candidates = tuple(Candidate(id=str(n), session="s", speaker="user", text=t, at=1.7e9) for n, t in enumerate(texts))
+    with Resources(replace(plain, embed=replace(plain.embed, enabled="off"))) as resources:
+        scope = Default(resources).archived(Conversation(id="c", candidates=candidates, questions=()))._scope
+        ask = Ask(tenant="bench", project="", session="", present="", budget_chars=0, now=0.0, deadline=math.inf)
+        return _late(scope, Found(best), None, np.zeros(len(texts)), ask).flowed.tolist()  # type: ignore[arg-type, union-attr]
+
+
+def test_a_word_may_be_found_in_the_message_before_where_both_are_short():
+    texts, best = ["Does it bite?", "Never.", "So.", "Fine.", "Far away."], [0.9, 0.1, 0.1, 0.1, 0.1]
+    asked, answer, *_ = late_of(texts, best)
+    assert answer > 0.99 * asked
+    long = " ".join(f"word{n}" for n in range(400))
+    assert late_of([f"{texts[0]} {long}", *texts[1:]], best)[1] < 0.5 * answer
+    assert late_of([texts[0], f"{texts[1]} {long}", *texts[2:]], best)[1] < 0.5 * answer

@@ -178,6 +178,16 @@ def test_a_word_may_be_found_in_the_message_before_at_a_discount_and_not_in_anot
     assert found == pytest.approx(np.array([[0.9, 0.45, 0.1, 0.3]]))
 
 
+def test_what_the_message_before_has_counts_by_how_short_both_are():
+    matches = np.array([[0.8, 0.2, 0.2, 0.2]])
+    places = np.array([0, 1, 2, 10])
+    assert in_context(matches, places, openness=np.ones(4)) == pytest.approx(np.array([[0.8, 0.8, 0.2, 0.2]]))
+    long = in_context(matches, places, openness=np.array([0.5, 1.0, 1.0, 1.0]))
+    assert long == pytest.approx(np.array([[0.8, 0.4, 0.2, 0.2]]))
+    longer = in_context(matches, places, openness=np.array([0.5, 0.5, 1.0, 1.0]))
+    assert longer == pytest.approx(np.array([[0.8, 0.3, 0.2, 0.2]]))
+
+
 def test_a_passage_without_tokens_scores_nothing():
     assert best_matches(units(2, 1), []).shape == (2, 0)
     assert best_matches(units(2, 1), [pack(units(0, 2))]).tolist() == [[0.0], [0.0]]

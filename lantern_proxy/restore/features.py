@@ -31,7 +31,7 @@ class Matched:
     scores: Floats
     """(n,) MaxSim above the lowest; 0 for passages that were not compared."""
     flowed: Floats
-    """(n,) the same with that of neighbours."""
+    """(n,) the same where a word may also be found in the message before, with that of neighbours."""
     unit: float
     """How wide it spreads over all, for its spread where it is known."""
 
@@ -267,9 +267,9 @@ def _forms(scope: Scope, question: Question, rows: Ints) -> Columns:
 
 
 def _in_context(matched: Matched, scope: Scope) -> Floats:
-    """(n,) MaxSim above the lowest where a word may also be found in the message before.
+    """(n,) MaxSim above the lowest where a word may also be found in the message before, however long both are.
 
-    Only here: in the untrained fusion it gained on LoCoMo and lost on BEAM.
+    Only here: in the untrained fusion, where it gained on LoCoMo and lost on BEAM, it counts among short messages only.
     """
     compared = maxsim(in_context(matched.found.best, scope.places[matched.rows]), matched.found.weights)
     scores = np.zeros(len(scope))

@@ -7,7 +7,7 @@ import numpy as np
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Centred, Floats, best, smooth, zsum
+from lantern_proxy.rank import Centred, Floats, Ints, best, smooth, zsum
 from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.features import Matched, Ranked, nearness
 from lantern_proxy.restore.light import Reorder
@@ -17,7 +17,7 @@ from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route_types import query_type
 from lantern_proxy.signals import keywords, said_by
 from lantern_proxy.signals.form import fits
-from lantern_proxy.signals.late import Asked, maxsim
+from lantern_proxy.signals.late import Asked, in_context, maxsim
 from lantern_proxy.turn import CLIENT
 
 if TYPE_CHECKING:
@@ -171,15 +171,22 @@ def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -
     found = dense.late(scope, asked, rows.tolist(), ask)
     if found is None:
         return None
+    told = in_context(found.best, scope.places[rows], openness=scope.openness[rows])
+    flowed = _near(scope, _compared(scope, rows, told, found.weights), SHARES)
+    spread = float(flowed[rows].std())
+    scores = _compared(scope, rows, found.best, found.weights)
+    return Matched(rows, found, scores, flowed, float(flowed.std()) / spread if spread > 1e-9 else 1.0)
+
+
+def _compared(scope: Scope, rows: Ints, matches: Floats, weights: Floats) -> Floats:
+    """(n,) MaxSim above the lowest, 0 beyond `rows`. matches: (t, len(rows))"""
     scores = np.zeros(len(scope))
-    compared = maxsim(found.best, found.weights)
+    compared = maxsim(matches, weights)
     unread = scope.unembedded(rows)
     if unread.any() and not unread.all():  # the embedder has not come to it: that is no evidence against it
         compared[unread] = compared[~unread].mean()
     scores[rows] = compared - compared.min()
-    flowed = _near(scope, scores, SHARES)
-    spread = float(flowed[rows].std())
-    return Matched(rows, found, scores, flowed, float(flowed.std()) / spread if spread > 1e-9 else 1.0)
+    return scores
 
 
 def _session(scope: Scope, lexical: Floats) -> Floats:

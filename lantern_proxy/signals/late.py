@@ -102,17 +102,22 @@ def _best_in_numpy(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], _: 
     return found.T.astype(np.int32)
 
 
-def in_context(matches: Floats, places: Ints, *, discount: float = CONTEXT) -> Floats:
+def in_context(
+    matches: Floats, places: Ints, *, discount: float = CONTEXT, openness: Floats | None = None
+) -> Floats:  # fmt: skip
     """(t, p) `matches`, where a word may also be found in the message before, at a discount.
 
     An answer often leaves out what its question named. places: (p,) as `rank.smooth` has them
+    openness: (p,) 0..1. With it what is found in the message before counts by the openness of both, and not less: a
+              long message holds some match for any word, and needs none of others
     """
     if not matches.size:
         return matches
     first = int(places.min())
     best = np.zeros((len(matches), int(places.max()) - first + 2))
-    np.maximum.at(best.T, places - first + 1, matches.T)
-    return np.maximum(matches, discount * best[:, places - first])
+    np.maximum.at(best.T, places - first + 1, (discount * matches if openness is None else openness * matches).T)
+    gained = np.maximum(0.0, best[:, places - first] - matches)
+    return matches + (gained if openness is None else openness * gained)
 
 
 def maxsim(matches: Floats, weights: Floats) -> Floats:
