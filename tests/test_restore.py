@@ -134,6 +134,25 @@ def test_a_small_loss_block_holds_most_facts_and_no_filler(restorer):
     assert "ACK" not in restored.text
 
 
+def test_of_a_group_chat_greetings_are_left_out_and_who_said_it_is_not(tmp_path):
+    said = [
+        "Ana: Hey Ben! We adopted a grey parrot called Kuro.",
+        "Ben: Wow, Ana!",
+        "Ben: Thanks so much, Ana! My sister Ilse moved to Trondheim last spring.",
+        "Ana: She works at the harbour of Trondheim as a pilot.",
+    ]
+    with Archive(tmp_path / "group.db", synchronous="normal") as archive:
+        write(archive, filed([*((text,) for text in said), *TAIL]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        text = restorer.at_compaction(ask()).text
+        restorer.close()
+    assert text.split("\n")[2:-1] == [
+        "[2023-11-14 user #1] Ana: \u2026 We adopted a grey parrot called Kuro.",
+        "[user #3] Ben: \u2026 My sister Ilse moved to Trondheim last spring.",
+        "[user #4] Ana: She works at the harbour of Trondheim as a pilot.",
+    ]
+
+
 def test_the_newest_value_is_in_even_the_smallest_block(restorer):
     for budget in (500, 700, 1_000):
         text = restorer.at_compaction(ask(budget=budget)).text

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lantern_proxy.restore.cover import Candidate, Part, cover, parts, value
-from lantern_proxy.restore.lines import Present, lines
+from lantern_proxy.restore.lines import Present, greets, lines
 from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.turn import Passage
 
@@ -113,3 +113,24 @@ def test_a_fragment_of_an_answer_is_worth_less_than_a_sentence():
 def test_an_answer_and_a_users_own_words_count_more():
     text = "The boiler room is behind the kitchen."
     assert rated(text, answers=True) > rated(text) > rated(text, speaker="assistant")
+
+
+@pytest.mark.parametrize(
+    ("text", "nothing_else"),
+    [
+        ("Ana: Hey Ben!", True),
+        ("Thanks so much!", True),
+        ("Cara: Good night, Mel!", True),
+        ("Hello there. Long time no see!", True),
+        ("Wow!", True),
+        ("Hey Ben, the port is 9443.", False),
+        ("Thanks to Ann it works.", False),
+        ("Great Britain.", False),
+        ("Ana: Sure, Tuesday!", False),
+        ("OK, Postgres.", False),
+        ("Ohio.", False),
+        ("Ana: Kuro!", False),
+    ],
+)
+def test_a_greeting_says_nothing_else(text, nothing_else):
+    assert greets(text) == nothing_else

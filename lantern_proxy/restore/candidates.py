@@ -19,6 +19,7 @@ from lantern_proxy.restore.question import PLAIN_CHARS, Evidence, Question, cove
 from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, superseded
+from lantern_proxy.signals import name_before
 from lantern_proxy.turn import CLIENT, Passage, Reason, canonical
 
 OFFERS, OFFER_TIMES = 20, 3
@@ -144,10 +145,12 @@ def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, pr
 
 
 def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Choice:
-    """What of one passage some parts put into the block."""
+    """What of one passage some parts put into the block; and the name before it, as group chats have it."""
     candidate = candidates[taken[0].candidate]
     said = [candidate.lines[i] for i in sorted(i for part in taken for i in part.lines)]
-    return pack.Choice(candidate.passage, tuple((line.start, line.end) for line in said))
+    spans = tuple((line.start, line.end) for line in said)
+    named = name_before(candidate.passage.text) if candidate.passage.speaker == "user" else 0
+    return pack.Choice(candidate.passage, spans if spans[0][0] < named or not named else ((0, named), *spans))
 
 
 def replaced(candidates: Sequence[Candidate], ask: Ask) -> dict[tuple[int, int], int]:

@@ -136,7 +136,8 @@ def _wholeness(said: Sequence[Line], speaker: str) -> float:
 
 def _groups(candidate: Candidate) -> list[tuple[int, ...]]:
     """The lost lines that say something, together when they are short."""
-    telling = [i for i in candidate.lost if candidate.lines[i].salience > FILLER or candidate.lines[i].keys]
+    told = [i for i in candidate.lost if candidate.lines[i].sort != "greeting"]
+    telling = [i for i in told if candidate.lines[i].salience > FILLER or candidate.lines[i].keys]
     telling = [i for i in telling if candidate.lines[i].sort == "rule" or says_something(candidate.lines[i])] or telling
     said = [i for i in telling if candidate.lines[i].sort != "code"]
     alone = [(i,) for i in telling if candidate.lines[i].sort == "code"]

@@ -17,8 +17,8 @@ from lantern_proxy.turn import CLIENT, Passage, canonical
 
 _WORD = re.compile(r"\w+")
 
-Sort = Literal["plain", "rule", "preference", "code"]
-"""What a sentence is, as far as it matters: see analyze/standing.py and analyze/code.py."""
+Sort = Literal["plain", "rule", "preference", "code", "greeting"]
+"""What a sentence is, as far as it matters: see analyze/standing.py, analyze/code.py and `greets`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ def lines(passage: Passage) -> tuple[Line, ...]:
         if rows and sum(_template(row) in rows for row in text.splitlines()) * 2 >= text.count("\n") + 1:
             value *= _ROW.get(passage.speaker, 0.1)
         sort: Sort = "code" if code else (laid_down(text) if lays_down else None) or "plain"
+        sort = "greeting" if sort == "plain" and greets(text) else sort
         value *= _WORTH.get(sort, 1.0)
         if passage.speaker == "assistant" and _ANNOUNCES.match(text):
             value = min(value, 0.05)
@@ -113,6 +114,27 @@ _FILLER = re.compile(
     re.I,
 )
 """How a sentence opens that tells nothing: a greeting, thanks, a promise to remember."""
+GREETING_CHARS = 80
+_GREETING = re.compile(
+    r"\W*+(?:[A-Z][\w.'\u2019-]{1,30}: \W*+)?(?:(?:"  # the speaker's name
+    # "hey", "thanks", "good night", "no worries", "wow"
+    r"(?i:(?:hey|hi|hello|bye(?:[- ]bye)?|goodbye|see you|good (?:morning|evening|night|luck|job)|cheers|thanks"
+    r"|thank you|thx|(?:you['\u2019]?re )?welcome|no (?:worries|problem)|way to go|well done|congrat\w*|w[oh]+[aw]h?)"
+    # "there", "so much"
+    r"(?: (?:there|again|so much|very much|a lot|a bunch|everyone|everybody|guys|all|both|for that|for sharing))*)"
+    r"(?:\W+[A-Z][\w'\u2019-]*)?"  # the other one's name
+    # "haha", "great"
+    r"|(?i:long time no see|yay|wo{2,}|aw+|oh|ha(?:ha)+|cool|nice|great|awesome|amazing)"
+    r")(?![\w'\u2019])\W*+){1,4}"
+)
+"""What is said for the sake of the other one only, behind a speaker's name where there is one."""
+
+
+def greets(text: str) -> bool:
+    """Does a sentence greet, thank or cheer, and say nothing else? "Ana: Hey Ben!", "Thanks so much!"."""
+    return len(text) < GREETING_CHARS and _GREETING.fullmatch(text) is not None
+
+
 _STEMS = Stems(
     (flag, terms(words))
     for flag, words in {

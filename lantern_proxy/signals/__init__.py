@@ -26,6 +26,12 @@ def speaker_name(text: str) -> str:
     return found[0] if found else ""
 
 
+def name_before(text: str) -> int:
+    """Where the name before the text of a passage ends, behind its colon; 0: there is none."""
+    match = _NAME.match(text)
+    return match.end() - 1 if match else 0
+
+
 def said_by(roles: Sequence[str], names: Sequence[str], asked: Collection[str], role: str) -> Floats:
     """(n,) 1 for what was said by the one that the question is about, else 0.
 
