@@ -22,11 +22,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlite_utils import utils
 
-from lantern_proxy.archive import Archive, ArchiveError, PruneRule, Record, RequestRow, SessionRow, TenantArchive
+from lantern_proxy.archive import (
+    Archive,
+    ArchiveError,
+    ForgetRule,
+    PruneRule,
+    Record,
+    RequestRow,
+    SessionRow,
+    TenantArchive,
+)
 from lantern_proxy.archive import tenant as archive_tenant
 from lantern_proxy.archive.prune import ROWS, prune_dry
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.tenant import _HOLDERS
+from lantern_proxy.archive.vectors import remove
 from lantern_proxy.config import PrivacyConfig
 from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
 
@@ -968,6 +978,152 @@ def test_a_prune_lets_others_write_in_between(archive: Archive) -> None:
     assert len(archive.of(MINE).passages()) == 0
     assert len(seen) > 10
     assert max(seen) < 10 * ROWS
+
+
+FORGOTTEN = {
+    "a session": ForgetRule(session="s0"),
+    "a match": ForgetRule(match="message"),
+    "a tenant": ForgetRule(),
+}
+
+
+@pytest.mark.parametrize("what", FORGOTTEN)
+def test_forgetting_lets_others_write_in_between(archive: Archive, what: str) -> None:
+    archive.write([record(n, session="s0") for n in range(3 * ROWS)])
+    archive.write([record(n, session=f"s{n}") for n in range(1, ROWS)])
+    quoted = [Placed(passage=p, text=p.text, rank=1, score=1.0, signals={}) for p in archive.of(MINE).passages("s0")]
+    archive.write([record(n, blocks=(block(quoted[n : n + 9], request=f"b{n}"),)) for n in range(ROWS)])
+    seen = transactions(archive, lambda: archive.forget(MINE, FORGOTTEN[what], now=1e9))
+    assert archive.of(MINE).passages("s0") == []
+    assert len(seen) > 10
+    assert max(seen) < 10 * ROWS
+
+
+def test_blocks_that_are_too_old_go_a_few_at_a_time(archive: Archive) -> None:
+    [added] = archive.write([record(0)])
+    quoted = [Placed(passage=added[0], text="x", rank=n, score=1.0, signals={}) for n in range(9)]
+    archive.write([record(0, blocks=(block(quoted, request=f"b{n}"),)) for n in range(2 * ROWS)])
+    seen = transactions(archive, lambda: archive.of(MINE).drop_blocks(1e9))
+    assert archive.of(MINE).blocks("s1") == []
+    assert max(seen) < 10 * ROWS
+
+
+def test_what_would_be_forgotten_is_counted_while_somebody_writes(archive: Archive) -> None:
+    archive.write([record(0)])
+    lock = hold_lock(archive.path)
+    assert archive.forget(MINE, ForgetRule(), now=1.0, dry_run=True).removed["messages"] == 1
+    lock.close()
+
+
+@pytest.mark.parametrize("what", FORGOTTEN)
+def test_forgetting_that_was_stopped_is_ended_by_the_same_rule(archive: Archive, what: str) -> None:
+    archive.write([record(n, f"message {n} xylophone{n}", session="s0") for n in range(ROWS)])
+    done = 0
+    for stopped in range(1, 20):
+        left = [stopped]
+
+        def advance(_: int, left: list[int] = left) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+
+        try:
+            archive.forget_all([MINE], FORGOTTEN[what], now=1.0, advance=advance)
+        except KeyboardInterrupt:
+            done += 1
+            archive.write([record(n, f"message {n} xylophone{n}", session="s0") for n in range(ROWS)])
+        else:
+            assert not archive.unwiped
+            break
+    assert done > 3
+    assert archive.of(MINE).passages("s0") == []
+    assert archive.forget(MINE, FORGOTTEN[what], now=1.0, dry_run=True).removed["messages"] == 0
+    archive.close()
+    assert b"xylophone" not in archive.path.read_bytes()
+
+
+def test_passages_cut_from_a_message_while_it_is_forgotten_go_with_it(archive: Archive) -> None:
+    """The look for the text takes long; meanwhile the writer cuts up what it had archived."""
+    key = f"{0:032x}"
+    archive.write([record(0, "the xylophone plays; something else", passages=(), uncut=(key,))])
+    [left] = archive.uncut()
+    told: list[int] = []
+
+    def cut_now(n: int) -> None:
+        if not told:
+            archive.add_passages([(left, [passage(0, "something else")])])
+        told.append(n)
+
+    archive.forget_all([MINE], ForgetRule(match="xylophone"), now=1.0, advance=cut_now)
+    assert told
+    assert archive.of(MINE).messages("s1") == []
+    assert archive.of(MINE).passages() == []
+
+
+def test_others_write_while_a_reader_needs_the_log(archive: Archive) -> None:
+    archive.write([record(0)])
+    reader = sqlite3.connect(archive.path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM messages").fetchone()
+    archive.of(MINE).prune(PruneRule(session="s1"), now=0.0, wiped=False)
+    told: list[bool] = []
+    with Archive(archive.path, busy_s=0.05) as other:
+        wiping = threading.Thread(target=lambda: told.append(archive.wipe()))
+        wiping.start()
+        written = 0
+        while not told:
+            other.write([record(written)])
+            written += 1
+        wiping.join()
+    assert told == [False]
+    assert archive.unwiped
+    reader.close()
+    assert archive.wipe()
+    assert not archive.unwiped
+
+
+def test_a_writer_finds_the_pauses_of_one_that_holds_the_lock_most_of_the_time(archive: Archive) -> None:
+    """SQLite's own waiting looks every 100 ms after a while."""
+    other = hold_lock(archive.path)
+    stop, held = threading.Event(), [0]
+
+    def hog() -> None:
+        while not stop.is_set():
+            time.sleep(0.3)
+            other.execute("COMMIT")
+            held[0] += 1
+            time.sleep(0.04)
+            other.execute("BEGIN IMMEDIATE")
+        other.execute("COMMIT")
+
+    hogging = threading.Thread(target=hog)
+    hogging.start()
+    waits = []
+    for n in range(12):
+        before = held[0]
+        archive.write([record(n)])
+        waits.append(held[0] - before)
+        time.sleep(0.05)
+    stop.set()
+    hogging.join()
+    other.close()
+    assert sorted(waits)[-3] <= 1
+
+
+def test_a_vector_is_removed_without_a_look_at_all_others(tmp_path: Path) -> None:
+    steps: list[int] = []
+    for many in (50, 400):
+        with Archive(tmp_path / f"{many}.db", synchronous="normal") as archive:
+            if not archive.vectors:
+                pytest.skip("no vectors on this Python")
+            archive.write([record(n, tenant=OTHER) for n in range(many)])
+            archive.write([record(0)])
+            embed_all(archive)
+            with archive.writing() as db:
+                db.conn.set_progress_handler(partial(steps.append, many), 1)
+                assert remove(db, [many + 1]) == 1
+                db.conn.set_progress_handler(None, 0)
+    assert steps.count(400) < 2 * steps.count(50)
 
 
 def test_retention_wipes_what_it_removed_once_for_all_tenants(archive: Archive) -> None:

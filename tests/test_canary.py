@@ -62,10 +62,9 @@ WHOLE = {
     "WHERE s.tenant = messages.tenant AND s.id = messages.session) END AS at "
     "FROM messages ORDER BY at LIMIT 1 OFFSET ?",
     # vectors of passages that were chosen with their tenant bound, by number; and those that no passage is left of
-    "_ORPHANS",
+    "_ORPHANS", "_EMBEDDINGS",
     # words of passages that were filed just now, each with its tenant
     "_NEW_WORDS",
-    "SELECT passage_id, embedding FROM vectors WHERE passage_id IN (SELECT value FROM json_each(?))",
     "UPDATE vectors SET embedding = ? WHERE passage_id = ?",
     "DELETE FROM vectors WHERE passage_id = ?",
 }  # fmt: skip
@@ -146,7 +145,7 @@ def _write(archive: Archive, kept: list) -> None:
     placed = [Placed(passage=kept[0], text="x", rank=1, score=1.0, signals={})]
     summary = passage(6, "a summary", unit="turn")
     archive.write([record(5, blocks=(block(placed, request="s1-r5"),), passages=(summary,), lost=(f"{0:032x}",))])
-    archive.write([record(8, passed=(passed_over(kept[1], "budget"),))])
+    archive.write([record(8, passed=(passed_over(kept[1], "budget"),), lost=(f"{0:032x}",))])
     archive.write([record(5, passages=(passage(6, "a better summary", unit="turn"),))])
     archive.write([record(6, "never kept " * 9, unkept=(filed(6, "never kept " * 9),))])
     archive.write([record(7, "cut later", passages=(), uncut=(f"{7:032x}",))])
@@ -216,7 +215,7 @@ def _whole(archive: Archive) -> None:
 
 
 def _remove(archive: Archive, mine) -> None:
-    mine.drop_blocks(0.0)
+    mine.drop_blocks(1e9)
     mine.prune(PruneRule(below_confidence=0.01), now=0.0)
     mine.prune(PruneRule(older_than_s=1.0), now=0.0, dry_run=True)
     mine.prune(PruneRule(older_than_s=1.0), now=0.0)

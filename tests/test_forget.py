@@ -1,14 +1,16 @@
 """Forgetting, by the bytes: what is forgotten is in no file, in no index, in no running proxy, and stays out."""
 
+import asyncio
 import json
 import shutil
+import threading
 import time
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scripted import Upstream, ask, body, config_for, http, raw_of, serving, told, wait_for
+from scripted import Upstream, ask, body, config_for, echo, http, raw_of, serving, told, wait_for
 
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt
@@ -229,6 +231,34 @@ def test_a_forgotten_session_goes_on_without_its_past(tmp_path):
         assert b"XYLOPHONE-42" not in raw
         assert b"MARIMBA-43" not in raw
         assert b"NEWER-44" in raw
+
+
+def test_an_answer_that_was_under_way_is_archived_whatever_was_forgotten_meanwhile(tmp_path):
+    """A proxy then lets go of all that it remembers, of whomever."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def late(got, wire):
+        if "MARIMBA-43" in got.texts:
+            begun.set()
+            await asyncio.to_thread(go_on.wait, 60)
+        await echo(got, wire)
+
+    with Upstream(answer=late) as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            ask(url, body("something else"), key="sk-two", x_lantern_session="other")
+            sent = body("tell me of MARIMBA-43")
+            asking = threading.Thread(target=lambda: ask(url, sent, x_lantern_session="s-live"))
+            asking.start()
+            assert begun.wait(60)
+            with Archive(config.archive.path) as archive:
+                archive.forget(archive.tenant_of("sk-two"), ForgetRule(), now=1.0)
+            time.sleep(0.6)
+            ask(url, body("and this"), key="sk-three", x_lantern_session="third")
+            go_on.set()
+            asking.join()
+            wait_for(lambda: http.get(f"{url}/lantern/health").json()["archive"]["waiting"] == 0)
+        assert b"I heard: tell me of MARIMBA-43" in raw_of(config.archive.path)
 
 
 # the terminal

@@ -38,12 +38,12 @@ from lantern_proxy.archive.forget import (
     Marks,
     Receipt,
     Verified,
-    forget_in,
     generation,
     present,
     without_forgotten,
 )
-from lantern_proxy.archive.prune import told_at, wipe
+from lantern_proxy.archive.forget_rows import forget_in, would_forget
+from lantern_proxy.archive.prune import Advance, is_unwiped, told_at, wipe
 from lantern_proxy.archive.record import Uncut, add_cuts, add_records, cross_out, left_uncut
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.scope import large, newest
@@ -275,18 +275,29 @@ class Archive:
 
         A running proxy drops what it remembers within a second. A dry run reports the same counts, but 0 vectors.
         """
-        own = name(tenant)
-        if not own:
-            raise ArchiveError("tenant is empty; name one, as `lantern status` lists them")
-        with self._connections.writing() as db:
-            vectors = self.vectors and bool(embedding_model(db))
-            receipt = forget_in(db, own, rule, self._marks, now=now, dry_run=dry_run, vectors=vectors)
         if not dry_run:
+            return self.forget_all([tenant], rule, now=now)[0]
+        with self._connections.reading() as db:
+            return would_forget(db, _named(tenant), rule, self._marks, now=now).signed(self._secret)
+
+    def forget_all(
+        self, tenants: Sequence[str], rule: ForgetRule, *, now: float, advance: Advance = lambda _: None
+    ) -> list[Receipt]:
+        """The same of several. Others write meanwhile; where it is stopped, the same rule finds the rest.
+
+        advance: told of rows that go. What `unwiped` tells is left to do when somebody reads the log.
+        """
+        with self._connections.reading() as db:
+            vectors = self.vectors and bool(embedding_model(db))
+        receipts = []
+        for own in map(_named, tenants):
+            receipts.append(
+                forget_in(self._connections, own, rule, self._marks, now=now, vectors=vectors, advance=advance)
+            )
             drop_snapshots_of(self.path, own)
-            self._connections.empty_log()
-            if rule.match is not None:
-                receipt = replace(receipt, left_over=occurrences(self.path, rule.match))
-        return receipt.signed(self._secret)
+        wipe(self._connections, vectors=vectors, advance=advance)
+        left = occurrences(self.path, rule.match) if rule.match is not None else 0
+        return [replace(receipt, left_over=left).signed(self._secret) for receipt in receipts]
 
     def verify(self, receipt: Receipt) -> Verified:
         """Was it this archive that gave the receipt, unchanged, and is anything that it lists here again?"""
@@ -318,6 +329,10 @@ class Archive:
         with self._connections.reading() as db:
             return generation(db)
 
+    def reading(self) -> contextlib.AbstractContextManager[Database]:
+        """This thread's reader, for the other modules of the archive."""
+        return self._connections.reading()
+
     def writing(self) -> contextlib.AbstractContextManager[Database]:
         """One transaction, for the other modules of the archive."""
         return self._connections.writing()
@@ -332,9 +347,18 @@ class Archive:
         with self._connections.reading() as db:
             return archive_vectors.pending(db, limit)
 
-    def wipe(self) -> None:
-        """Let the words of what was pruned leave the full-text index; others write in between."""
-        wipe(self._connections, vectors=self.vectors and self.model is not None)
+    def wipe(self, advance: Advance = lambda _: None) -> bool:
+        """Let the words of what was removed leave the full-text index, and all of it the log; others write in between.
+
+        False when somebody reads what the log holds; the next call empties it. advance: told of pages of the index
+        """
+        return wipe(self._connections, vectors=self.vectors and self.model is not None, advance=advance)
+
+    @property
+    def unwiped(self) -> bool:
+        """Is something that was removed still to be wiped?"""
+        with self._connections.reading() as db:
+            return is_unwiped(db)
 
     def add_vectors(
         self,
@@ -382,6 +406,12 @@ class Archive:
         """Look at everything that can be wrong with the archive. Reads all of it: seconds for a large one."""
         without = "" if self.vectors else "; ".join(self.degraded) or "turned off"
         return check.check(self._connections, without, self.faults)
+
+
+def _named(tenant: str) -> str:
+    if not name(tenant):
+        raise ArchiveError("tenant is empty; name one, as `lantern status` lists them")
+    return name(tenant)
 
 
 def _is_of_file(error: Exception) -> bool:

@@ -25,6 +25,10 @@ from lantern_proxy.archive.file import (
 )
 from lantern_proxy.migrations.archive import migrations
 
+_LOOK_MS = 8
+"""How long SQLite itself waits for a lock: with looks after 1, 3 and 8 ms. Then it is asked again."""
+_LOG_PAUSE_S = 0.02
+
 
 class _Reader:
     """A thread's connection, and how many blocks use it now."""
@@ -69,6 +73,7 @@ class Connections:
         self._writer, lacking = self._connect("rw")
         try:
             prepare(self._writer, self.path, synchronous, self._busy_s)
+            self._writer.execute(f"PRAGMA busy_timeout = {_LOOK_MS}").fetchall()
         except BaseException:
             self._writer.close()
             raise
@@ -149,13 +154,25 @@ class Connections:
         with self._lock, telling(self.path):
             db = self._ready_writer()
             self._wait_for_disk(db, self._full and not again)
-            db.conn.execute("BEGIN IMMEDIATE")
+            self._begin(db)
             try:
                 yield db
                 db.conn.execute("COMMIT")
             except BaseException:
                 db.rollback()
                 raise
+
+    def _begin(self, db: Database) -> None:
+        """Take the lock. SQLite's own waiting looks every 100 ms in the end, and misses the pauses of others."""
+        until = time.monotonic() + self._busy_s
+        while True:
+            try:
+                db.conn.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite_faults() as error:
+                busy = str(getattr(error, "sqlite_errorname", "")).startswith("SQLITE_BUSY")
+                if not busy or time.monotonic() > until:
+                    raise
 
     def _wait_for_disk(self, db: Database, full: bool) -> None:
         """Does the next commit return when it is on disk? Not to be changed within a transaction.
@@ -170,20 +187,21 @@ class Connections:
     def empty_log(self, wait_s: float | None = None) -> bool:
         """Move all of the write-ahead log into the file and cut it to nothing; False when a reader still needs it.
 
-        wait_s: how long to wait for readers, while nobody writes; None: as long as for another process that writes
+        Others write meanwhile: most of it is moved before the lock is taken, and a reader is waited for without it.
+        wait_s: how long to wait for readers; None: as long as for another process that writes
         """
-        wait_s = self._busy_s if wait_s is None else wait_s
+        until = time.monotonic() + (self._busy_s if wait_s is None else wait_s)
+        with telling(self.path), self.apart() as db:
+            db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        while not self._cut_log():
+            if time.monotonic() > until:
+                return False
+            time.sleep(_LOG_PAUSE_S)
+        return True
+
+    def _cut_log(self) -> bool:
         with self._lock, telling(self.path):
-            db, until = self._ready_writer(), time.monotonic() + wait_s
-            db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1_000)}").fetchall()
-            try:
-                while blocked := bool(db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]):
-                    if time.monotonic() > until:
-                        break
-                    time.sleep(0.02)
-            finally:
-                db.execute(f"PRAGMA busy_timeout = {round(self._busy_s * 1_000)}").fetchall()
-        return not blocked
+            return not self._ready_writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
 
     def _ready_writer(self) -> Database:
         if self._closed:

@@ -6,6 +6,7 @@ Others write meanwhile: what goes, goes in short transactions, each with a pause
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from sqlite_utils.db import Database
 
@@ -15,13 +16,21 @@ from lantern_proxy.archive.rows import dumps, name
 from lantern_proxy.archive.values import PruneReport, PruneRule
 from lantern_proxy.archive.vectors import remove
 
+T = TypeVar("T")
+Advance = Callable[[int], None]
+"""Told how much further the work is."""
+
 ROWS = 200
 """Most rows that one transaction removes: about 20 ms, or what one session has."""
+BLOCKS = ROWS // 10
+"""The same of blocks: what they quote goes with them."""
 _PAGES = 100
 """Of the full-text index, merged in one transaction; and of the file, given back in one: 10 ms."""
 _LONGEST_PAUSE_S = 0.1
-_LOG_WAIT_S = 0.25
-"""Others wait, too, while we wait for a reader that still needs the write-ahead log."""
+_LONG_S = 0.08
+"""Of one transaction and its pause: those that follow are smaller."""
+_LOG_WAIT_S = 2.0
+"""For a reader that still needs the write-ahead log."""
 _SIZE = "length(CAST(text AS BLOB))"
 # Not `NOT IN (...)`: of two columns SQLite then looks through all of the list for each row, in search of a NULL.
 _NO_PASSAGE = """(session, key) IN (SELECT m.session, m.key FROM messages m WHERE m.tenant = ?
@@ -33,6 +42,8 @@ _ORPHANS = "SELECT passage_id FROM vectors WHERE passage_id NOT IN (SELECT id FR
 UNWIPED = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'unwiped', hex(randomblob(8)))"
 _IS_UNWIPED = "SELECT value FROM settings WHERE tenant = '' AND name = 'unwiped'"
 _WIPED = "DELETE FROM settings WHERE tenant = '' AND name = 'unwiped' AND value = ?"
+_OLD_BLOCKS = "SELECT id FROM blocks WHERE tenant = ? AND created_at < ?"
+_DROP_BLOCKS = "DELETE FROM blocks WHERE tenant = ? AND created_at < ? AND id IN (SELECT value FROM json_each(?))"
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
 
 
@@ -43,8 +54,11 @@ def told_at(table: str) -> str:
     return f"CASE WHEN {table}.created_at > 0 THEN {table}.created_at ELSE ({session}) END"
 
 
-def prune(connections: Connections, tenant: str, rule: PruneRule, *, now: float, vectors: bool) -> PruneReport:
-    """Apply `rule`, which must not be empty. vectors: whether there are any to remove.
+def prune(
+    connections: Connections, tenant: str, rule: PruneRule, *, now: float, vectors: bool,
+    advance: Advance = lambda _: None,
+) -> PruneReport:  # fmt: skip
+    """Apply `rule`, which must not be empty. vectors: whether there are any to remove. advance: told of rows that go.
 
     What goes is overwritten in the file; until wipe() the log holds it, and the full-text index its words.
     """
@@ -53,15 +67,27 @@ def prune(connections: Connections, tenant: str, rule: PruneRule, *, now: float,
         with connections.reading() as db:
             sql = f"SELECT {table}.rowid FROM {table} WHERE {where}{left}"
             found = [row[0] for row in db.execute(sql, [*values, *(tenant for _ in range(left.count("?")))])]
-        for at in range(0, len(found), ROWS):
-            some = dumps(found[at : at + ROWS])
-            chosen, with_rows = f"{where} AND {table}.rowid IN (SELECT value FROM json_each(?))", [*values, some]
+        for some in shares(found):
+            chosen, with_rows = f"{where} AND {table}.rowid IN (SELECT value FROM json_each(?))", [*values, dumps(some)]
             with briefly(connections) as db:
                 if table == "passages" and vectors:
                     _remove_vectors(db, chosen, with_rows)
                 total += _removed(table, *_delete(db, table, size, chosen, with_rows))
                 db.execute(UNWIPED)
+            advance(len(some))
     return total
+
+
+def drop_blocks(connections: Connections, tenant: str, before: float) -> int:
+    """Remove blocks that were restored before a time; how many they were."""
+    with connections.reading() as db:
+        found = [row[0] for row in db.execute(_OLD_BLOCKS, (tenant, before))]
+    removed = 0
+    for some in shares(found, BLOCKS):
+        with briefly(connections) as db:
+            removed += db.conn.execute(_DROP_BLOCKS, (tenant, before, dumps(some))).rowcount
+            db.execute(UNWIPED)
+    return removed
 
 
 def prune_dry(db: Database, tenant: str, rule: PruneRule, *, now: float) -> PruneReport:
@@ -83,23 +109,31 @@ def prune_dry(db: Database, tenant: str, rule: PruneRule, *, now: float) -> Prun
     return total
 
 
-def wipe(connections: Connections, *, vectors: bool) -> None:
-    """Let the words of what was pruned leave the full-text index, what is empty the file, and all of it the log.
+def wipe(connections: Connections, *, vectors: bool, advance: Advance = lambda _: None) -> bool:
+    """Let the words of what was removed leave the full-text index, what is empty the file, and all of it the log.
 
     FTS5's `optimize`, in steps: a first merge with a negative number begins it, the others go on.
+    Returns False when somebody reads what the log holds; the next round empties it.
     """
     with connections.reading() as db:
         unwiped = db.execute(_IS_UNWIPED).fetchone()
         if not unwiped:
-            return
-    if vectors:
+            return True
+        orphans = [row[0] for row in db.execute(_ORPHANS)] if vectors else []
+    for some in shares(orphans):
         with briefly(connections) as db:
-            remove(db, [row[0] for row in db.execute(_ORPHANS)])
-    _again(connections, lambda db, n: _merge(db, _PAGES if n else -_PAGES))
-    _again(connections, _shrink)
-    if connections.empty_log(_LOG_WAIT_S):  # else the next round does
+            remove(db, some)
+    _again(connections, lambda db, n: _merge(db, _PAGES if n else -_PAGES), advance)
+    _again(connections, _shrink, advance)
+    emptied = connections.empty_log(_LOG_WAIT_S)
+    if emptied:
         with briefly(connections) as db:
-            db.execute(_WIPED, unwiped)  # unless more was pruned meanwhile
+            db.execute(_WIPED, unwiped)  # unless more was removed meanwhile
+    return emptied
+
+
+def is_unwiped(db: Database) -> bool:
+    return db.execute(_IS_UNWIPED).fetchone() is not None
 
 
 def _merge(db: Database, pages: int) -> bool:
@@ -113,21 +147,38 @@ def _shrink(db: Database, _: int) -> bool:
     return bool(db.execute("PRAGMA freelist_count").fetchone()[0])
 
 
-def _again(connections: Connections, step: Callable[[Database, int], bool]) -> None:
+def _again(connections: Connections, step: Callable[[Database, int], bool], advance: Advance) -> None:
     """Each step in a transaction of its own, until one says that it was the last."""
     n, more = 0, True
     while more:
         with briefly(connections) as db:
             more = step(db, n)
         n += 1
+        advance(_PAGES)
+
+
+def shares(values: Sequence[T], most: int = ROWS) -> Iterator[Sequence[T]]:
+    """All of `values`, at most so many at once; fewer where rows are long or the disk is slow."""
+    at, size = 0, max(1, most // 8)
+    while at < len(values):
+        began = time.monotonic()
+        yield values[at : at + size]
+        at, took_s = at + size, time.monotonic() - began
+        size = min(most, size * 2) if took_s < _LONG_S / 2 else max(1, size // 2) if took_s > _LONG_S else size
 
 
 @contextmanager
 def briefly(connections: Connections) -> Iterator[Database]:
-    """One transaction, and behind it as long a pause, in which others write."""
-    began = time.monotonic()
-    with connections.writing() as db:
+    """One transaction, and behind it a pause."""
+    with paced(), connections.writing() as db:
         yield db
+
+
+@contextmanager
+def paced() -> Iterator[None]:
+    """Behind the block as long a pause, in which others write."""
+    began = time.monotonic()
+    yield
     time.sleep(min(_LONGEST_PAUSE_S, time.monotonic() - began))
 
 

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from lantern_proxy.archive import Archive
+from lantern_proxy.archive.prune import Advance
 from lantern_proxy.archive.values import PruneReport, PruneRule
 
 _ROUNDS = 8
@@ -20,27 +21,27 @@ class Keep(Protocol):
     def keep_messages(self) -> int: ...
 
 
-def retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
+def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambda _: None) -> PruneReport:
     """Remove what `keep` no longer wants, of all tenants; what was removed. Pinned passages stay.
 
     A block that was restored before the cutoff goes, too: it quotes what is older still.
     """
     total = PruneReport()
     if keep.keep_days:
-        total += _older(archive, now - keep.keep_days * _DAY_S, now)
+        total += _older(archive, now - keep.keep_days * _DAY_S, now, advance)
     if keep.keep_messages:
         for tenant in archive.tenants():
             cutoff = archive.of(tenant.id).since_newest(keep.keep_messages)
             if cutoff is not None:
-                total += _older_of(archive, tenant.id, cutoff, now)
+                total += _older_of(archive, tenant.id, cutoff, now, advance)
     for _ in range(_ROUNDS if keep.keep_mb else 0):
         cutoff = cutoff_of_size(archive, keep.keep_mb)
-        removed = _older(archive, cutoff, now) if cutoff is not None else PruneReport()
+        removed = _older(archive, cutoff, now, advance) if cutoff is not None else PruneReport()
         if removed == PruneReport():
             break
-        archive.wipe()
+        archive.wipe(advance)
         total += removed
-    archive.wipe()
+    archive.wipe(advance)
     return total
 
 
@@ -50,11 +51,11 @@ def cutoff_of_size(archive: Archive, keep_mb: int) -> float | None:
     return archive.oldest_share(share) if share > 0 else None
 
 
-def _older(archive: Archive, cutoff: float, now: float) -> PruneReport:
-    return sum((_older_of(archive, tenant.id, cutoff, now) for tenant in archive.tenants()), PruneReport())
+def _older(archive: Archive, cutoff: float, now: float, advance: Advance) -> PruneReport:
+    return sum((_older_of(archive, tenant.id, cutoff, now, advance) for tenant in archive.tenants()), PruneReport())
 
 
-def _older_of(archive: Archive, tenant: str, cutoff: float, now: float) -> PruneReport:
+def _older_of(archive: Archive, tenant: str, cutoff: float, now: float, advance: Advance) -> PruneReport:
     mine = archive.of(tenant)
     mine.drop_blocks(cutoff)
-    return mine.prune(PruneRule(older_than_s=max(0.0, now - cutoff)), now=now, wiped=False)
+    return mine.prune(PruneRule(older_than_s=max(0.0, now - cutoff)), now=now, wiped=False, advance=advance)

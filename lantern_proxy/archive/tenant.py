@@ -13,7 +13,7 @@ from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of
 from lantern_proxy.archive.forget import count_up
 from lantern_proxy.archive.ledger import Ledger
 from lantern_proxy.archive.overview import Summaries
-from lantern_proxy.archive.prune import UNWIPED, prune, prune_dry, told_at, wipe
+from lantern_proxy.archive.prune import Advance, drop_blocks, prune, prune_dry, told_at, wipe
 from lantern_proxy.archive.reads import given, json_ids
 from lantern_proxy.archive.rows import (
     HEAD,
@@ -302,18 +302,20 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
 
     def drop_blocks(self, before: float) -> None:
         """Remove blocks that were restored before a time; running proxies let go of them."""
-        with self._connections.writing() as db:
-            sql = "DELETE FROM blocks WHERE tenant = ? AND created_at < ?"
-            if db.conn.execute(sql, (self.tenant, before)).rowcount:
+        if drop_blocks(self._connections, self.tenant, before):
+            with self._connections.writing() as db:
                 count_up(db)
-                db.execute(UNWIPED)
 
-    def prune(self, rule: PruneRule, *, now: float, dry_run: bool = False, wiped: bool = True) -> PruneReport:
+    def prune(
+        self, rule: PruneRule, *, now: float, dry_run: bool = False, wiped: bool = True,
+        advance: Advance = lambda _: None,
+    ) -> PruneReport:  # fmt: skip
         """Remove what `rule` names; a dry run reports the same and removes nothing.
 
         By age: also older messages that no passage is left of, and sessions not seen since in which nothing is left.
         By session alone: the session with all that belongs to it. By confidence: passages only, messages stay.
         wiped: let the words of it leave the full-text index, too; else call Archive.wipe() when all is removed
+        advance: told of rows that go
         """
         if rule == PruneRule():
             raise ArchiveError(
@@ -324,7 +326,7 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
                 return prune_dry(db, self.tenant, rule, now=now)
         with self._connections.reading() as db:
             vectors = self._vectors and bool(embedding_model(db))
-        report = prune(self._connections, self.tenant, rule, now=now, vectors=vectors)
+        report = prune(self._connections, self.tenant, rule, now=now, vectors=vectors, advance=advance)
         if report.passages:
             drop_snapshots_of(self._connections.path, self.tenant)
         if wiped:

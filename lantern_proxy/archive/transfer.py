@@ -3,23 +3,23 @@
     counts = take_in(archive, "alice", rows)        # rows: dicts, in the order in which export() gave them
 
 Ids of passages are an archive's own, so they are given anew, and blocks follow. Vectors are made anew by the embedder.
-What is there already is left as it is: taking the same export in twice changes nothing.
+What is there already is left as it is: taking the same export in twice changes nothing. Others write meanwhile, so each
+session comes in short transactions; where it is stopped, taking the export in again brings the rest.
 """
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.file import ArchiveError
+from lantern_proxy.archive.prune import BLOCKS, paced, shares
 from lantern_proxy.archive.rows import head_of, name
 from lantern_proxy.archive.values import Record, RequestRow, SessionRow
 from lantern_proxy.turn import Block, Filed, Item, Message, Passage, PassedOver, Placed, Restored, fingerprint
 
 _TYPES = ("session", "message", "passage", "edit", "request", "block")
-_GROUP = 500
 _ID = "SELECT id FROM passages WHERE tenant = ? AND session = ? AND unit = ? AND hash = ?"
 _LOST = "UPDATE requests SET lost = ? WHERE tenant = ? AND id = ?"
 _NUMBERS = "UPDATE passages SET confidence = ?, success = ?, accesses = ?, accessed_at = ? WHERE tenant = ? AND id = ?"
@@ -75,16 +75,21 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
     def record(request: RequestRow | None, **more: Any) -> Record:
         return Record(tenant=tenant, project=session.project, session=session, request=request, **more)
 
-    archive.write(
-        [record(None, head=row["head"], ids=row["ids"])]
-        + [record(None, messages=group) for group in _groups(held["message"])]
-        + [record(None, passages=group) for group in _groups(passages)]
-    )
+    def write(records: Sequence[Record]) -> None:
+        with paced():
+            archive.write(records)
+
+    write([record(None, head=row["head"], ids=row["ids"])])
+    for messages in shares(held["message"]):
+        write([record(None, messages=tuple(messages))])
+    for group in shares(passages):
+        write([record(None, passages=tuple(group))])
     ids = _ids(archive, tenant, passages)
-    blocks = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in held["block"]]
-    requests = [(request, tuple(_moved(each, ids) for each in passed)) for request, passed in reversed(held["request"])]
-    archive.write([record(request, passed=passed) for request, passed in requests])
-    archive.write([record(None, blocks=(block,)) for block in blocks])
+    for requests in shares(held["request"][::-1]):
+        write([record(request, passed=tuple(_moved(each, ids) for each in passed)) for request, passed in requests])
+    for blocks in shares(held["block"], BLOCKS):
+        moved = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in blocks]
+        write([record(None, blocks=(block,)) for block in moved])
     _what_was_learned(archive, tenant, held, ids, now)
 
 
@@ -104,27 +109,20 @@ def _what_was_learned(
                 mine.feedback("", id_, passage.verdict, now=now)
             if passage.pinned:
                 mine.pin(id_, now=now)
-    with archive.writing() as db:
-        numbers = [
-            (p.confidence, p.success, p.accesses, p.accessed_at, tenant, ids[p.id])
-            for p in last.values()
-            if p.id in ids
-        ]
-        db.conn.executemany(_NUMBERS, numbers)
-        lost = [(request.lost, tenant, name(request.id)) for request, _ in held["request"] if request.lost]
-        db.conn.executemany(_LOST, lost)
-
-
-def _groups(found: list[Any]) -> Iterator[tuple[Any, ...]]:
-    waiting = iter(found)
-    while group := tuple(islice(waiting, _GROUP)):
-        yield group
+    numbers = [
+        (p.confidence, p.success, p.accesses, p.accessed_at, tenant, ids[p.id]) for p in last.values() if p.id in ids
+    ]
+    lost = [(request.lost, tenant, name(request.id)) for request, _ in held["request"] if request.lost]
+    for sql, rows in ((_NUMBERS, numbers), (_LOST, lost)):
+        for some in shares(rows):
+            with paced(), archive.writing() as db:
+                db.conn.executemany(sql, some)
 
 
 def _ids(archive: Archive, tenant: str, passages: list[Passage]) -> dict[int, int]:
     """Number of a passage in the export -> its id here."""
     ids = {}
-    with archive.writing() as db:
+    with archive.reading() as db:
         for passage in passages:
             given = (name(tenant), name(passage.session), passage.unit, fingerprint(passage.text))
             found = db.conn.execute(_ID, given).fetchone()

@@ -36,6 +36,10 @@ _ADD_TOKENS = """INSERT OR REPLACE INTO tokens (passage, tenant, recipe, vectors
 _TOKENS = """SELECT t.passage, t.vectors FROM json_each(?) j
     CROSS JOIN tokens t ON t.passage = j.value AND t.tenant = ? AND t.recipe = ?"""
 
+# CROSS JOIN: one look for each passage. With IN (...) vec0 goes through all vectors of all tenants.
+_EMBEDDINGS = """SELECT v.embedding, v.passage_id FROM json_each(?) j
+    CROSS JOIN vectors v ON v.passage_id = j.value"""
+
 
 def embedding_model(db: Database) -> tuple[str, int] | None:
     """Name and dimension of the model that the archive's vectors are of."""
@@ -89,8 +93,7 @@ def add(db: Database, packed: Sequence[Packed]) -> int:
 
 def remove(db: Database, ids: Iterable[int]) -> int:
     """Remove vectors of passages; how many there were. vec0 only marks them as free, so each is overwritten first."""
-    sql = "SELECT embedding, passage_id FROM vectors WHERE passage_id IN (SELECT value FROM json_each(?))"
-    rows = db.conn.execute(sql, (json_ids(ids),)).fetchall()
+    rows = db.conn.execute(_EMBEDDINGS, (json_ids(ids),)).fetchall()
     zeros = [(bytes(len(embedding)), id_) for embedding, id_ in rows]
     db.conn.executemany("UPDATE vectors SET embedding = ? WHERE passage_id = ?", zeros)
     db.conn.executemany("DELETE FROM vectors WHERE passage_id = ?", [(id_,) for _, id_ in zeros])

@@ -1,15 +1,16 @@
 """The commands that look into an archive and clear it out: sessions, show, search, prune."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lantern_proxy.cli.forget import drop_snapshots
-from lantern_proxy.cli.frame import Settings, limit_option, plain, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import Settings, limit_option, plain, removing, settled, tenant_option, tenants
 
 if TYPE_CHECKING:
-    from lantern_proxy.archive import Archive, PruneRule, TenantArchive
+    from lantern_proxy.archive import Archive, PruneReport, PruneRule, TenantArchive
     from lantern_proxy.archive.tenant import Filters
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -194,13 +195,21 @@ def prune(
         now = time.time()
         if not dry_run and not yes:
             _confirm(archive.path, owners, rule, now)
-        for owner in owners:
-            report = owner.prune(rule, now=now, dry_run=dry_run, wiped=False)
-            if settings.as_json:
-                settings.tell({"tenant": owner.tenant, "dry_run": dry_run, **plain(report)})
-            else:
-                click.echo(f"{owner.tenant}: {'would remove' if dry_run else 'removed'} {_amount(report)}")
-        archive.wipe()
+        if dry_run:
+            _tell(settings, ((owner, owner.prune(rule, now=now, dry_run=True)) for owner in owners), "would remove")
+            return
+        with removing(archive, "pruning", quiet=settings.as_json) as advance:
+            reports = [(owner, owner.prune(rule, now=now, wiped=False, advance=advance)) for owner in owners]
+            archive.wipe(advance)
+        _tell(settings, reports, "removed")
+
+
+def _tell(settings: Settings, reports: "Iterable[tuple[TenantArchive, PruneReport]]", verb: str) -> None:
+    for owner, report in reports:
+        if settings.as_json:
+            settings.tell({"tenant": owner.tenant, "dry_run": verb != "removed", **plain(report)})
+        else:
+            click.echo(f"{owner.tenant}: {verb} {_amount(report)}")
 
 
 def _retain(settings: Settings, *, yes: bool) -> None:
@@ -215,8 +224,8 @@ def _retain(settings: Settings, *, yes: bool) -> None:
         raise click.ClickException("nothing is to go: set privacy.keep_days, keep_mb or keep_messages")
     if not yes:
         click.confirm(f"Remove from {config.archive.path} what they no longer want?", abort=True, err=True)
-    with settings.open(write=True) as archive:
-        report = retain(archive, keep, now=time.time())
+    with settings.open(write=True) as archive, removing(archive, "pruning", quiet=settings.as_json) as advance:
+        report = retain(archive, keep, now=time.time(), advance=advance)
     drop_snapshots(config)
     settings.tell(report) if settings.as_json else click.echo(f"removed {_amount(report)}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import Settings, plain, settled, tenants
+from lantern_proxy.cli.frame import Settings, plain, removing, settled, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, ForgetRule, Receipt
@@ -45,6 +45,8 @@ def forget(
     \b
     Example: lantern forget --match "4111 1111 1111 1111" --dry-run
     """
+    import time
+
     from lantern_proxy.archive import ForgetRule
 
     config = settings.load()
@@ -55,8 +57,11 @@ def forget(
     rule = ForgetRule(session=session, project=project, match=match)
     with settings.open(write=True) as archive:
         owners = [each.tenant for each in tenants(archive, tenant)]
-        would = _forget(archive, owners, rule, dry_run=True)
+        would = _would(archive, owners, rule)
         if not would:
+            if archive.unwiped and not dry_run:  # by a run that was stopped
+                with removing(archive, "forgetting", quiet=settings.as_json) as advance:
+                    archive.wipe(advance)
             way_out = "" if match is not None else "; ids and names must be whole"
             raise click.ClickException(f"nothing of {_what(rule, tenant)} is in {archive.path}{way_out}")
         if dry_run:
@@ -64,7 +69,9 @@ def forget(
             return
         if not yes:
             _confirm(would, archive.path)
-        done = _forget(archive, [receipt.tenant for receipt in would], rule, dry_run=False)
+        owners = [receipt.tenant for receipt in would]
+        with removing(archive, "forgetting", quiet=settings.as_json) as advance:
+            done = archive.forget_all(owners, rule, now=time.time(), advance=advance)
     _elsewhere(config, [receipt.tenant for receipt in done], rule)
     _tell(settings, done, "removed")
 
@@ -75,11 +82,11 @@ def _confirm(would: Sequence["Receipt"], path: Path) -> None:
     click.confirm(f"Forget this for good, in {path}?", abort=True, err=True)
 
 
-def _forget(archive: "Archive", owners: list[str], rule: "ForgetRule", *, dry_run: bool) -> list["Receipt"]:
-    """Receipts of those tenants that had something."""
+def _would(archive: "Archive", owners: list[str], rule: "ForgetRule") -> list["Receipt"]:
+    """Receipts of those tenants that have something of it."""
     import time
 
-    receipts = [archive.forget(each, rule, now=time.time(), dry_run=dry_run) for each in owners]
+    receipts = [archive.forget(each, rule, now=time.time(), dry_run=True) for each in owners]
     return [receipt for receipt in receipts if any(receipt.removed.values())]
 
 
@@ -92,8 +99,9 @@ def _elsewhere(config: "Config", owners: list[str], rule: "ForgetRule") -> None:
     drop_snapshots(config)
     for backup in backups(config):
         with Archive(backup, key=config.archive.key()) as archive:
-            for receipt in _forget(archive, owners, rule, dry_run=False):
-                click.echo(f"{backup}: removed {_amount(receipt)}", err=True)
+            for receipt in archive.forget_all(owners, rule, now=time.time()):
+                if any(receipt.removed.values()):
+                    click.echo(f"{backup}: removed {_amount(receipt)}", err=True)
     time.sleep(_NOTICED_S)
 
 

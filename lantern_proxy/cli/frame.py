@@ -115,6 +115,25 @@ class Settings:
         click.echo(json.dumps(row, default=plain))
 
 
+@contextmanager
+def removing(archive: "Archive", what: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar for what removes from the archive; how to go on where that is stopped, or leaves something in the log."""
+    from lantern_proxy.cli.render import counting
+
+    try:
+        with counting(what, quiet=quiet) as advance:
+            yield advance
+    except KeyboardInterrupt:
+        told = "stopped in the middle: what was not removed yet is still there; the same command removes the rest"
+        raise click.ClickException(told) from None
+    if archive.unwiped:
+        click.echo(
+            f"{archive.path}-wal still holds what was removed, since another program reads the archive; a running "
+            "proxy empties it within ten minutes, this command when it is run again",
+            err=True,
+        )
+
+
 def plain(value: Any) -> Any:
     """What json does not know: dataclasses, bytes, paths, sets."""
     from dataclasses import asdict, is_dataclass

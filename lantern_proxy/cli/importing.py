@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 from pathlib import Path
@@ -162,12 +162,16 @@ def _take_in(settings: Settings, file: Path, tenant: str | None) -> None:
     import time
 
     from lantern_proxy.archive import Archive, ArchiveError, transfer
+    from lantern_proxy.cli import render
     from lantern_proxy.cli.render import counted
 
     config = settings.load().archive
     counts: dict[str, Counter[str]] = {}
-    with Archive(config.path, synchronous=config.synchronous, key=config.key()) as archive:
-        numbered = enumerate(_rows(file), start=1)
+    with (
+        Archive(config.path, synchronous=config.synchronous, key=config.key()) as archive,
+        render.counting("importing", quiet=settings.as_json) as advance,
+    ):
+        numbered = enumerate(_told(_rows(file), advance), start=1)
         for owner, group in groupby(numbered, key=lambda numbered: str(numbered[1].get("tenant", ""))):
             whose = tenant or owner
             if not whose:
@@ -182,6 +186,12 @@ def _take_in(settings: Settings, file: Path, tenant: str | None) -> None:
             settings.tell({"tenant": whose, **found})
         else:
             click.echo(f"{whose}: " + ", ".join(counted(count, kind) for kind, count in found.items()))
+
+
+def _told(rows: Iterator[dict[str, Any]], advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        yield row
+        advance(1)
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ from lantern_proxy import history, turn_memo
 from lantern_proxy.bm25_kernel import best_kernel
 from lantern_proxy.config import Config
 from lantern_proxy.follow import Step, follow, reply
+from lantern_proxy.history import answered as after_answer
 from lantern_proxy.history import same as history_same
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, Once, Tallies
 from lantern_proxy.proxy.gate import Gate
@@ -239,6 +240,8 @@ class Proxy:
     def _submit(self, exchange: Exchange, step: Step, answer: Answer, status: int, error: str) -> "Future[bool]":
         known = self.tenants.remembered((exchange.tenant, exchange.project))
         session, filed = reply(known, exchange.session, answer, now=time.time()) if known else (None, ())
+        if session is None:  # memory let go of it while the answer came, since something was forgotten
+            session, filed = after_answer(step.session, answer, now=time.time())
         main = known.sessions.get(session.parent) if known and session is not None and session.side else session
         answered = Answered(step, session or step.session, answer, filed, status, error)
         job = Job(

@@ -1,0 +1,341 @@
+"""What a rule of `lantern forget` names, and how it goes: in short transactions, since others write meanwhile.
+
+First all of it is marked, so that nobody brings it back. Then blocks go before the passages that they quote, and
+passages before their messages: where it was stopped in the middle, the same rule finds the rest.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlite_utils.db import Database
+
+from lantern_proxy.archive.connections import Connections
+from lantern_proxy.archive.forget import MOST_MARKS, ForgetRule, Marks, Receipt, count_up, keep_out
+from lantern_proxy.archive.prune import BLOCKS, ROWS, UNWIPED, Advance, briefly, shares
+from lantern_proxy.archive.rows import HEAD, dumps, from_head, name, to_filed, to_head
+from lantern_proxy.archive.scope import newest
+from lantern_proxy.archive.vectors import remove
+from lantern_proxy.turn import Filed
+
+_MARKS_AT_ONCE = 5 * ROWS
+"""They are small: 10 ms."""
+_SESSIONS_AT_ONCE = ROWS // 10
+"""Rows of other tables go with them."""
+_IN = " IN (SELECT value FROM json_each(?))"
+_HEAD = f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?"
+_SHORTER = f"UPDATE heads SET ({HEAD}) = (?, ?, ?, ?) WHERE tenant = ? AND session = ?"
+_MESSAGES = """SELECT session, print, key, position, turn, role, text, items, CAST(raw AS BLOB), print, side, partial,
+        created_at FROM messages WHERE tenant = ?"""
+_PASSAGES = "SELECT id, session, message, turn, unit, hash, text FROM passages WHERE tenant = ? AND id > ?"
+_QUOTING = f"SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, '$.session'){_IN}"
+_DROP_MESSAGE = "DELETE FROM messages WHERE tenant = ? AND session = ? AND key = ?"
+_DROP_UNCUT = "DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ?"
+_DROP_ID = "DELETE FROM ids WHERE tenant = ? AND value = ? AND session = ?"
+_DROP_VERDICTS = f"""DELETE FROM marks WHERE tenant = ? AND (passage{_IN}
+    OR hash IN (SELECT p.hash FROM passages p WHERE p.tenant = ? AND p.id{_IN}))"""
+_DROP_QUOTES = (
+    f"DELETE FROM blocks WHERE tenant = ? AND id IN (SELECT block FROM placed WHERE tenant = ? AND passage{_IN})"
+)
+
+Key = tuple[str, str]
+"""(session, key) of a message."""
+
+
+@dataclass(slots=True)
+class _Gone:
+    """What goes, before it goes."""
+
+    sessions: list[str] = field(default_factory=list)
+    """Whole ones."""
+    messages: dict[Key, None] = field(default_factory=dict)
+    turns: set[tuple[str, int]] = field(default_factory=set)
+    """Of those messages; only of a match."""
+    passages: dict[int, None] = field(default_factory=dict)
+    blocks: set[int] = field(default_factory=set)
+    requests: list[str] = field(default_factory=list)
+    ids: list[tuple[str, str]] = field(default_factory=list)
+    """(value, session)"""
+    wiped: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """(table, column) -> ids of rows whose text is emptied; only of a match."""
+    marks: set[bytes] = field(default_factory=set)
+    """What is kept out from now on."""
+    listed: list[bytes] = field(default_factory=list)
+    """What the receipt lists."""
+
+    def add_message(self, row: Sequence[Any], marks: Marks) -> None:
+        self.messages[row[0], row[2]] = None
+        self.marks.update(marks.message(to_filed(row[2:])))
+        self._list(marks.of("message", row[0], row[1]))
+
+    def add_passage(self, id_: int, session: str, hash_: bytes, marks: Marks) -> None:
+        self.passages[id_] = None
+        self.marks.add(marks.of("text", hash_))
+        self._list(marks.of("passage", session, hash_))
+
+    def _list(self, mark: bytes) -> None:
+        if len(self.listed) < MOST_MARKS:
+            self.listed.append(mark)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Rows by table, without vectors."""
+        texts = sum(len(ids) for (table, _), ids in self.wiped.items() if table == "requests")
+        return Counter(
+            {
+                "vectors": 0, "blocks": len(self.blocks), "passages": len(self.passages),
+                "messages": len(self.messages), "titles": len(self.wiped.get(("sessions", "title"), ())),
+                "texts of requests": texts, "requests": len(self.requests), "sessions": len(self.sessions),
+            }
+        )  # fmt: skip
+
+
+def would_forget(db: Database, tenant: str, rule: ForgetRule, marks: Marks, *, now: float) -> Receipt:
+    """What forget_in() would remove, but 0 vectors. Reads only."""
+    gone = _named(db, tenant, rule, marks)
+    return _receipt(tenant, rule, gone, gone.counts, marks, now)
+
+
+def forget_in(
+    connections: Connections, tenant: str, rule: ForgetRule, marks: Marks, *, now: float, vectors: bool,
+    advance: Advance,
+) -> Receipt:  # fmt: skip
+    """Remove what `rule` names; until wipe() the log holds it, and the full-text index its words."""
+    with connections.reading() as db:
+        seen = newest(db)
+        gone = _named(db, tenant, rule, marks)
+    work = _Removal(connections, tenant, marks, advance, vectors=vectors)
+    work.keep_out(gone)
+    work.remove(gone)
+    if rule.match is not None:
+        work.remove_late(gone, seen)
+    work.end(rule)
+    return _receipt(tenant, rule, gone, work.removed, marks, now)
+
+
+def _receipt(tenant: str, rule: ForgetRule, gone: _Gone, removed: Counter[str], marks: Marks, now: float) -> Receipt:
+    what = rule.session or rule.project or ""
+    if rule.match is not None:
+        what = marks.of("match", rule.match.casefold()).hex()
+    else:
+        removed = Counter({table: n for table, n in removed.items() if table not in ("titles", "texts of requests")})
+    listed = tuple(mark.hex() for mark in gone.listed)
+    return Receipt(tenant=tenant, kind=rule.kind, what=what, at=now, removed=dict(removed), marks=listed)
+
+
+# what goes
+
+
+def _named(db: Database, tenant: str, rule: ForgetRule, marks: Marks) -> _Gone:
+    if rule.match is not None:
+        return _matching(db, tenant, rule.match.casefold(), marks)
+    where, values = "", []
+    if rule.session is not None:
+        own = name(rule.session)
+        where, values = " AND (id = ? OR substr(id, 1, ?) = ?)", [own, len(own) + 1, f"{own}."]
+    elif rule.project is not None:
+        where, values = " AND project = ?", [name(rule.project)]
+    rows = db.conn.execute(f"SELECT id FROM sessions WHERE tenant = ?{where}", (tenant, *values))
+    gone = _whole(db, tenant, [row[0] for row in rows], marks)
+    gone.blocks |= {row[0] for row in db.conn.execute(_QUOTING, (tenant, dumps(gone.sessions)))}
+    return gone
+
+
+def _whole(db: Database, tenant: str, sessions: Sequence[str], marks: Marks) -> _Gone:
+    """Sessions with all that they hold."""
+    gone, given = _Gone(sessions=[*sessions]), (tenant, dumps(list(sessions)))
+    for row in db.conn.execute(f"{_MESSAGES} AND session{_IN}", given):
+        gone.add_message(row, marks)
+    sql = f"SELECT id, session, hash FROM passages WHERE tenant = ? AND session{_IN}"
+    for row in db.conn.execute(sql, given):
+        gone.add_passage(row[0], row[1], row[2], marks)
+    gone.marks |= {marks.of("session", session) for session in gone.sessions}
+    for id_, query in db.conn.execute(f"SELECT id, query FROM requests WHERE tenant = ? AND session{_IN}", given):
+        gone.requests.append(id_)
+        if query:
+            gone.marks.add(marks.of("query", query))
+    gone.ids = db.conn.execute(f"SELECT value, session FROM ids WHERE tenant = ? AND session{_IN}", given).fetchall()
+    gone.blocks = {row[0] for row in db.conn.execute(f"SELECT id FROM blocks WHERE tenant = ? AND session{_IN}", given)}
+    return gone
+
+
+def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _Gone:
+    """Whatever holds the text `wanted`: reads all that the tenant has."""
+    gone = _Gone()
+    for row in db.conn.execute(_MESSAGES, (tenant,)):
+        filed = to_filed(row[2:])
+        if _holds(filed, wanted):
+            gone.add_message(row, marks)
+            gone.turns.add((row[0], filed.turn))
+    edited = _edited(db, tenant, wanted)
+    for id_, session, message, turn, unit, hash_, text in db.conn.execute(_PASSAGES, (tenant, -1)):
+        if _is_of(gone, session, message, turn, unit) or id_ in edited or wanted in text.casefold():
+            gone.add_passage(id_, session, hash_, marks)
+    sql = "SELECT b.id, b.text FROM blocks b WHERE b.tenant = ?"
+    gone.blocks = {id_ for id_, block in db.conn.execute(sql, (tenant,)) if wanted in block.casefold()}
+    sql = "SELECT block, passage, text FROM placed WHERE tenant = ?"
+    for block, passage, told in db.conn.execute(sql, (tenant,)):
+        if passage in gone.passages or wanted in told.casefold():
+            gone.blocks.add(block)
+    columns = [("sessions", "title"), *(("requests", column) for column in ("query", "error", "path", "model"))]
+    for table, column in columns:
+        sql = f"SELECT id, {column} FROM {table} WHERE tenant = ? AND {column} <> ''"
+        held = [(id_, text) for id_, text in db.conn.execute(sql, (tenant,)) if wanted in text.casefold()]
+        gone.wiped[table, column] = [id_ for id_, _ in held]
+        if column == "query":
+            gone.marks |= {marks.of("query", text) for _, text in held}
+    return gone
+
+
+def _is_of(gone: _Gone, session: str, message: str, turn: int, unit: str) -> bool:
+    """Is this a passage of a message that goes, or the summary of its turn?"""
+    return (session, message) in gone.messages or (unit == "turn" and (session, turn) in gone.turns)
+
+
+def _edited(db: Database, tenant: str, wanted: str) -> set[int]:
+    rows = db.conn.execute("SELECT passage, before, after FROM edits WHERE tenant = ?", (tenant,))
+    return {passage for passage, before, after in rows if wanted in before.casefold() or wanted in after.casefold()}
+
+
+def _holds(filed: Filed, wanted: str) -> bool:
+    told = (filed.message.text, *(item.text for item in filed.message.items), *_strings(filed.message.raw))
+    return any(wanted in text.casefold() for text in told)
+
+
+def _strings(raw: bytes) -> Iterator[str]:
+    """The bytes as they are, and all strings of their JSON, those within strings (arguments of calls) too."""
+    text = raw.decode("utf-8", "replace")
+    yield text
+    try:
+        waiting = [json.loads(text)]
+    except (ValueError, RecursionError):
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+            if value[:1] in ("{", "["):
+                try:
+                    waiting.append(json.loads(value))
+                except (ValueError, RecursionError):
+                    continue
+        elif isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value
+
+
+# how it goes
+
+
+class _Removal:
+    """One tenant's, with what it has removed so far."""
+
+    def __init__(self, connections: Connections, tenant: str, marks: Marks, advance: Advance, *, vectors: bool) -> None:
+        self._connections, self._tenant, self._marks, self._advance = connections, tenant, marks, advance
+        self._vectors = vectors
+        self.removed = _Gone().counts
+
+    def keep_out(self, gone: _Gone) -> None:
+        """From the first moment on, also where this ends too early."""
+        with briefly(self._connections) as db:
+            count_up(db)
+            db.execute(UNWIPED)
+        for some in shares(sorted(gone.marks), _MARKS_AT_ONCE):
+            with briefly(self._connections) as db:
+                keep_out(db, self._tenant, some)
+            self._advance(len(some))
+
+    def remove(self, gone: _Gone) -> None:
+        for blocks in self._each(sorted(gone.blocks), BLOCKS):
+            with briefly(self._connections) as db:
+                self._drop(db, "blocks", "id", blocks)
+        for passages in self._each([*gone.passages]):
+            with briefly(self._connections) as db:
+                self._drop_passages(db, passages)
+        if gone.turns:
+            self._shorten_heads(gone)
+        for messages in self._each([*gone.messages]):
+            with briefly(self._connections) as db:
+                self._drop_messages(db, messages)
+        self._wipe(gone)
+        for requests in self._each(gone.requests):
+            with briefly(self._connections) as db:
+                self._drop(db, "requests", "id", requests)
+        for ids in self._each(gone.ids):
+            with briefly(self._connections) as db:
+                self._drop_ids(db, ids)
+        for sessions in self._each(gone.sessions, _SESSIONS_AT_ONCE):
+            with briefly(self._connections) as db:
+                self._drop_sessions(db, sessions)
+
+    def remove_late(self, gone: _Gone, seen: int) -> None:
+        """Passages that were cut from messages of a match while it was looked for."""
+        with briefly(self._connections) as db:
+            late = db.conn.execute(_PASSAGES, (self._tenant, seen)).fetchall()
+            self._drop_passages(db, [row[0] for row in late if _is_of(gone, *row[1:5])])
+
+    def end(self, rule: ForgetRule) -> None:
+        with briefly(self._connections) as db:
+            if rule.kind == "tenant":
+                db.conn.execute("DELETE FROM settings WHERE tenant = ? AND tenant <> ''", (self._tenant,))
+            count_up(db)
+
+    def _each(self, values: Sequence[Any], most: int = ROWS) -> Iterator[Sequence[Any]]:
+        for some in shares(values, most):
+            yield some
+            self._advance(len(some))
+
+    def _drop(self, db: Database, table: str, column: str, values: Iterable[int | str]) -> None:
+        """Rows of `table` whose `column` is one of `values`."""
+        where, given = f"WHERE tenant = ? AND {column}{_IN}", (self._tenant, dumps(list(values)))
+        self.removed[table] += db.conn.execute(f"DELETE FROM {table} {where}", given).rowcount
+
+    def _drop_passages(self, db: Database, ids: Sequence[int]) -> None:
+        if self._vectors:
+            self.removed["vectors"] += remove(db, ids)
+        tenant, listed = self._tenant, dumps(list(ids))
+        db.conn.execute(_DROP_VERDICTS, (tenant, listed, tenant, listed))
+        self.removed["blocks"] += db.conn.execute(_DROP_QUOTES, (tenant, tenant, listed)).rowcount
+        self._drop(db, "passages", "id", ids)
+
+    def _drop_messages(self, db: Database, keys: Iterable[Key]) -> None:
+        rows = [(self._tenant, *key) for key in keys]
+        self.removed["messages"] += max(0, db.conn.executemany(_DROP_MESSAGE, rows).rowcount)
+        db.conn.executemany(_DROP_UNCUT, rows)
+
+    def _drop_ids(self, db: Database, ids: Iterable[tuple[str, str]]) -> None:
+        db.conn.executemany(_DROP_ID, [(self._tenant, *id_) for id_ in ids])
+
+    def _drop_sessions(self, db: Database, sessions: Sequence[str]) -> None:
+        """With what has come into them meanwhile."""
+        late = _whole(db, self._tenant, sessions, self._marks)
+        keep_out(db, self._tenant, sorted(late.marks))
+        self._drop(db, "blocks", "id", late.blocks)
+        self._drop_passages(db, [*late.passages])
+        self._drop_messages(db, late.messages)
+        self._drop(db, "requests", "id", late.requests)
+        self._drop(db, "sessions", "id", sessions)
+
+    def _shorten_heads(self, gone: _Gone) -> None:
+        """Heads let go of messages that go."""
+        keys: dict[str, set[str]] = {}
+        for session, key in gone.messages:
+            keys.setdefault(session, set()).add(key)
+        for session, held in keys.items():
+            with briefly(self._connections) as db:
+                given = (self._tenant, session)
+                row = db.conn.execute(_HEAD, given).fetchone()
+                if row is not None:
+                    db.conn.execute(_SHORTER, (*from_head(to_head(row).without(held)), *given))
+
+    def _wipe(self, gone: _Gone) -> None:
+        """Titles, questions and errors that hold the text are emptied."""
+        for (table, column), ids in gone.wiped.items():
+            kind = "titles" if table == "sessions" else "texts of requests"
+            for some in self._each(ids):
+                sql = f"UPDATE {table} SET {column} = '' WHERE tenant = ? AND id{_IN}"
+                with briefly(self._connections) as db:
+                    self.removed[kind] += db.conn.execute(sql, (self._tenant, dumps(list(some)))).rowcount
