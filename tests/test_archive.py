@@ -36,6 +36,7 @@ from lantern_proxy.archive import tenant as archive_tenant
 from lantern_proxy.archive.prune import ROWS, prune_dry
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.tenant import _HOLDERS
+from lantern_proxy.archive.transfer import take_in
 from lantern_proxy.archive.vectors import remove
 from lantern_proxy.config import PrivacyConfig
 from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver, Placed, Reason, Restored, item, message, why_not
@@ -996,6 +997,15 @@ def test_forgetting_lets_others_write_in_between(archive: Archive, what: str) ->
     seen = transactions(archive, lambda: archive.forget(MINE, FORGOTTEN[what], now=1e9))
     assert archive.of(MINE).passages("s0") == []
     assert len(seen) > 10
+    assert max(seen) < 10 * ROWS
+
+
+def test_an_import_lets_others_write_in_between(archive: Archive, tmp_path: Path) -> None:
+    with Archive(tmp_path / "exported.db", synchronous="normal") as exported:
+        exported.write([record(n) for n in range(3 * ROWS)])
+        rows = list(exported.of(MINE).export())
+    seen = transactions(archive, lambda: take_in(archive, MINE, rows, now=1.0))
+    assert len(archive.of(MINE).passages("s1")) == len(archive.of(MINE).messages("s1")) == 3 * ROWS
     assert max(seen) < 10 * ROWS
 
 
