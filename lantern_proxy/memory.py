@@ -18,6 +18,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -47,7 +48,8 @@ Wire = Mapping[str, Any]
 class Lantern:
     """One user's archive, open for archiving, restoring and searching. Close it, or use it in a `with` block.
 
-    config:   by default that of the environment, without a file: the archive at ./lantern.db or $LANTERN_ARCHIVE
+    config:   settings, or the path of a YAML file; by default those of the environment: the archive at ./lantern.db or
+              $LANTERN_ARCHIVE
     user:     whose archive it is; nothing crosses from one user to another. A client's API key: what that client has
     tenant:   the same by the name that `lantern status` shows, instead of `user`
     project:  a partition inside the user's archive
@@ -57,14 +59,16 @@ class Lantern:
 
     def __init__(
         self,
-        config: Config | None = None,
+        config: Config | str | os.PathLike[str] | None = None,
         *,
         user: str = "local",
         tenant: str = "",
         project: str = "",
         embedder: Embedder | None = None,
     ) -> None:
-        self._config = config or load(None, os.environ)
+        if not isinstance(config, Config):
+            config = load(None if config is None else Path(config), os.environ)
+        self._config = config
         self._archive = Archive(
             self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._config.archive.key()
         )

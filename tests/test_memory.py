@@ -7,7 +7,7 @@ import pytest
 
 from lantern_proxy import Lantern, demo
 from lantern_proxy.archive import ArchiveError
-from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
+from lantern_proxy.config import ArchiveConfig, Config, ConfigError, EmbedConfig, RestoreConfig
 from lantern_proxy.config.safety import PrivacyConfig
 
 SCRIPT = demo.chat()
@@ -36,6 +36,17 @@ def test_what_is_known_is_not_written_twice_and_what_is_new_is(config):
         assert lantern.archive("chat", SCRIPT.history[:9]) == 4
     with Lantern(config) as lantern:  # another run of the program
         assert lantern.archive("chat", SCRIPT.history[:11]) == 2
+
+
+def test_settings_may_be_a_file(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(f"archive: {{path: {tmp_path / 'named.db'}}}\n")
+    for given in (path, str(path)):
+        with Lantern(given) as lantern:
+            lantern.archive("chat", SCRIPT.history[:3])
+    assert (tmp_path / "named.db").exists()
+    with pytest.raises(ConfigError, match=r"none\.yaml"):
+        Lantern(tmp_path / "none.yaml")
 
 
 @pytest.mark.parametrize("detail", SCRIPT.details, ids=lambda d: d.id)
