@@ -127,7 +127,9 @@ def test_ci_ends_with_the_tests_so_that_their_summary_is_the_last_line():
     assert (ROOT / "scripts" / "test").read_text().rstrip().endswith('exec .venv/bin/python -m pytest "$@"')
 
 
-@pytest.mark.parametrize("name", ["mutations", "ablation", "weights.py", "enrichment.py", "late_projection.py"])
+@pytest.mark.parametrize(
+    "name", ["mutations", "ablation", "weights.py", "enrichment.py", "late_projection.py", "alike_table.py"]
+)
 def test_a_script_tells_what_it_does(name):
     path = ROOT / "scripts" / name
     told = subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from lantern_proxy.config.check import ConfigError, Section, Within
 from lantern_proxy.route_types import QueryType
 
-Signal = Literal["bm25", "vector", "late", "speaker", "keywords", "form", "session", "days", "importance"]
+Signal = Literal["bm25", "vector", "late", "speaker", "keywords", "form", "session", "days", "alike", "importance"]
 """Kinds of evidence that can be weighed."""
 Weight = Annotated[float, Within(0, 100)]
 

@@ -126,7 +126,7 @@ class Dense:
     def late(self, scope: Scope, asked: Asked, rows: Sequence[int], ask: "Ask") -> Matches | None:
         """The question word by word against the passages at `rows`. None: nothing to compare, or it failed, see
         ask.notes."""
-        weights = np.array([_idf(scope, word) for word in asked.words])
+        weights = np.array([rarity(scope, word) for word in asked.words])
         used = weights > 0
         if self._embedder is None or not used.any():
             return None
@@ -166,7 +166,7 @@ class Dense:
         return *embedder.embed_question(text), time.monotonic() - began
 
 
-def _idf(scope: Scope, word: str) -> float:
+def rarity(scope: Scope, word: str) -> float:
     """How much a word of a question counts; stop words and words that steer a chat count nothing."""
     return max(map(scope.idf, informative(query_terms(word))), default=0.0)
 

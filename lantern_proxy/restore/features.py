@@ -54,10 +54,12 @@ def _of(signal: str) -> tuple[str, ...]:
     return tuple(f"{signal}{part}" for part in _OF_A_SIGNAL)
 
 
+ALIKE = (*_of("alike"), *_of("alike_context"))
+"""Features by the shipped table of words."""
 LEXICAL = (
     *_of("words"), *_of("things"), *_OF_WORDS, *_OF_PLACE, *(f"asks_{name}" for name in ASKED), *TRAITS,
     *(f"{name}_{side}" for name in _BESIDE for side in ("before", "after")), "when_and_time", "number_and_number",
-    *_OF_ALL, *_OF_FORM,
+    *_OF_ALL, *_OF_FORM, *ALIKE,
 )  # fmt: skip
 """Features that need no vectors."""
 FEATURES = (*LEXICAL, *_of("vector"), *_of("late"), *_of("context"), *_OF_MATCHES)
@@ -76,6 +78,8 @@ class Ranked:
     cosines: Floats | None
     """Both (n,), before neighbours flow in."""
     matched: Matched | None
+    like: Matched | None
+    """The same by the shipped table of words."""
     now: float
     """Unix seconds, for the dates in the question; 0: when the last passage was said."""
 
@@ -89,6 +93,9 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     columns = _signal("words", ranked.lexical, scope, rows) | _things(scope, question, rows, names)
     columns |= _places(scope, rows) | _names(said_by, question, names) | _days(told, question, ranked.now)
     columns |= _forms(scope, question, rows) | _all(ranked.fused, scope, rows) | _form(scope, told, rows)
+    if ranked.like is not None:
+        columns |= _signal("alike", ranked.like.scores, scope, rows)
+        columns |= _signal("alike_context", _in_context(ranked.like, scope), scope, rows)
     if cosines is not None:
         columns |= _signal("vector", cosines - cosines.min(), scope, rows)
     if matched is not None:
@@ -271,6 +278,8 @@ def _in_context(matched: Matched, scope: Scope) -> Floats:
 
     Only here: in the untrained fusion, where it gained on LoCoMo and lost on BEAM, it counts among short messages only.
     """
+    if not matched.found.words:
+        return np.zeros(len(scope))
     compared = maxsim(in_context(matched.found.best, scope.places[matched.rows]), matched.found.weights)
     scores = np.zeros(len(scope))
     scores[matched.rows] = compared - compared.min()

@@ -8,7 +8,7 @@ import numpy as np
 
 from lantern_proxy.rank import Floats, Ints, best
 from lantern_proxy.rerank.light import Model, load
-from lantern_proxy.restore.features import FEATURES, LEXICAL, Ranked, Table, table
+from lantern_proxy.restore.features import ALIKE, FEATURES, LEXICAL, Ranked, Table, table
 
 POOL = 100
 """Passages that are put in order; on LoCoMo they hold .97 of the evidence, .94 without vectors. More find no more."""
@@ -48,7 +48,8 @@ def pool(ranked: Ranked) -> Ints:
 
 def available(ranked: Ranked) -> tuple[str, ...]:
     """The features that can be had with these signals."""
-    return FEATURES if ranked.cosines is not None and ranked.matched is not None else LEXICAL
+    found = FEATURES if ranked.cosines is not None and ranked.matched is not None else LEXICAL
+    return found if ranked.like is not None else tuple(name for name in found if name not in ALIKE)
 
 
 def examples(ranked: Ranked) -> tuple[Ints, Table]:

@@ -2,7 +2,7 @@
 
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -10,6 +10,7 @@ from lantern_proxy.analyze import sequence, terms, terms_of_parts
 from lantern_proxy.archive import TenantArchive
 from lantern_proxy.restore.lines import Line, flat, lines
 from lantern_proxy.signals import speaker_name
+from lantern_proxy.signals.alike import Pieces
 from lantern_proxy.signals.dates import Span, spans
 from lantern_proxy.signals.form import Form, form_of, traits
 from lantern_proxy.signals.words import count
@@ -129,6 +130,7 @@ class Passages(Sequence[ReadPassage]):
         self._read: dict[int, ReadPassage] = {}
         self._told: dict[int, Told] = {}
         self._told_to = 0
+        self._pieces: dict[int, Pieces] = {}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -161,6 +163,7 @@ class Passages(Sequence[ReadPassage]):
         """Read this one anew when it is looked at again."""
         self._read.pop(row, None)
         self._told.pop(row, None)
+        self._pieces.pop(row, None)
         self._told_to = min(self._told_to, row)
 
     def told(self, rows: Sequence[int]) -> list[Told]:
@@ -172,6 +175,17 @@ class Passages(Sequence[ReadPassage]):
                 missing = list(rows)
             self._told.update(zip(missing, tell(self._passages(missing)), strict=True))
         return [self._told[row] for row in rows]
+
+    def pieces(self, rows: Sequence[int], split: Callable[[str], Pieces]) -> list[Pieces]:
+        """The word pieces of those at `rows`, in their order, as `split` makes them of a text. Costs 0.05 ms a passage
+        of 650 characters, and 300 bytes to keep."""
+        missing = [row for row in rows if row not in self._pieces]
+        if missing:
+            if len(self._pieces) + len(missing) > MOST_TOLD:
+                self._pieces, missing = {}, list(rows)
+            found = self._passages(missing)
+            self._pieces.update(zip(missing, [split(each.text) for each in found], strict=True))
+        return [self._pieces[row] for row in rows]
 
     def _passages(self, rows: Sequence[int]) -> list[Passage]:
         """Those at `rows`; of texts in memory as they are there."""
@@ -200,7 +214,7 @@ class Passages(Sequence[ReadPassage]):
 
     def forget_told(self) -> None:
         """Tell it anew of all of them."""
-        self._told, self._told_to = {}, 0
+        self._told, self._told_to, self._pieces = {}, 0, {}
 
     def read(self, rows: Iterable[int]) -> None:
         """Read all of `rows` at once: a tenth of what they cost one by one."""

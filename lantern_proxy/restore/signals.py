@@ -8,6 +8,7 @@ import numpy as np
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
 from lantern_proxy.rank import Centred, Floats, Ints, best, smooth, zsum
+from lantern_proxy.restore.alike import alike
 from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.features import Matched, Ranked, nearness
 from lantern_proxy.restore.light import Reorder
@@ -29,6 +30,8 @@ POOL = 400
 """Passages that are looked at, when a question is known."""
 LATE_POOL = 300
 """Passages that are compared word by word: the best by everything else."""
+ALIKE_POOL = 150
+"""The same by the shipped table of words."""
 FORM_POOL = 150
 """Passages whose form counts: the best by everything else."""
 ALONE = 2.0
@@ -40,7 +43,7 @@ SESSION_BY_WORDS = 2 / 3
 """What a session is about is told by its words and, this much less, by its best match word by word."""
 WEIGHTS: Mapping[str, float] = {
     "bm25": 0.5, "vector": 0.75, "late": 1.0, "speaker": 0.8, "keywords": 0.05, "form": 1.0, "session": 0.6,
-    "days": 1.5,
+    "days": 1.5, "alike": 0.5,
 }  # fmt: skip
 """Of the z-scores in the default recipe; `restore.weights` overrides."""
 SHARES = (0.3, 0.15)
@@ -73,16 +76,24 @@ def gather(
     if fusion.wants("speaker"):
         scores, worth = _speaker(scope, question, fusion.total)
         fusion.add("speaker", scores, worth * float(scores.std()))
-    matched = None
+    like = matched = None
+    alone = meaning is None and fusion.wants("alike")
+    if (alone or light is not None) and not ask.late():
+        like = _alike(scope, question, fusion.total)
+    if alone and like is not None and like.found.words:
+        _match(fusion, scope, "alike", like)
     if meaning is not None and meaning.asked is not None and fusion.wants("late") and not ask.late():
         matched = _late(scope, dense, meaning.asked, fusion.total, ask)
-    _over_the_best(fusion, scope, question, matched, ask.now)
+    if matched is not None:
+        _match(fusion, scope, "late", matched)
+    _over_the_best(fusion, scope, question, ask.now)
     cosines = meaning.cosines if meaning else None
     total = fusion.total
     if light is not None and not ask.late():
         ranked = Ranked(
-            scope=scope, question=question, fused=total, lexical=lexical, cosines=cosines, matched=matched, now=ask.now
-        )
+            scope=scope, question=question, fused=total, lexical=lexical, like=like, cosines=cosines, matched=matched,
+            now=ask.now,
+        )  # fmt: skip
         total = light(ranked)
     return Evidence(lexical, cosines, total, fusion.signals, fusion.units)
 
@@ -146,13 +157,16 @@ def _over_all(fusion: _Fusion, scope: Scope, by_words: Mapping[str, Floats], mea
             fusion.add("vector", cosines, 2.0 - float(scope.openness.mean()))
 
 
-def _over_the_best(fusion: _Fusion, scope: Scope, question: Question, matched: Matched | None, now: float) -> None:
+def _match(fusion: _Fusion, scope: Scope, name: str, matched: Matched) -> None:
+    """What matches word by word, and what that says of whole sessions."""
+    fusion.add(name, matched.flowed, matched.unit)
+    if "session" in fusion.signals:
+        in_full = _session_in_full(scope, fusion.signals["session"], matched.flowed)
+        fusion.add("session", in_full, fusion.units["session"] * float(in_full.std()))
+
+
+def _over_the_best(fusion: _Fusion, scope: Scope, question: Question, now: float) -> None:
     """The signals that look at the best so far, each at the ranking that the one before has left."""
-    if matched is not None:
-        fusion.add("late", matched.flowed, matched.unit)
-        if "session" in fusion.signals:
-            in_full = _session_in_full(scope, fusion.signals["session"], matched.flowed)
-            fusion.add("session", in_full, fusion.units["session"] * float(in_full.std()))
     if fusion.wants("days") and (near := _days(scope, question, fusion.total, now)) is not None:
         fusion.add("days", near, float(near.std()))
     if fusion.wants("form"):
@@ -187,6 +201,21 @@ def _compared(scope: Scope, rows: Ints, matches: Floats, weights: Floats) -> Flo
         compared[unread] = compared[~unread].mean()
     scores[rows] = compared - compared.min()
     return scores
+
+
+def _alike(scope: Scope, question: Question, total: Floats) -> Matched | None:
+    """The best by everything so far, word by word, by the shipped table; None: there is none."""
+    rows = np.sort(best(total, ALIKE_POOL))
+    found = alike(scope, question, rows)
+    if found is None:
+        return None
+    scores = np.zeros(len(scope))
+    if found.words:  # not of cubes: words by themselves are never as alike as words in their sentence
+        compared = maxsim(found.best, found.weights, power=1)
+        scores[rows] = compared - compared.min()
+    flowed = _near(scope, scores, SHARES)
+    spread = float(flowed[rows].std())
+    return Matched(rows, found, scores, flowed, float(flowed.std()) / spread if spread > 1e-9 else 1.0)
 
 
 def _session(scope: Scope, lexical: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 words      BM25 (bm25/), its scores flowing into neighbours (rank.smooth)
 vectors    cosine, and word by word (signals/late.py)
+alike      signals/alike.py: word by word, by a table, while there are no vectors
 keywords   keywords(): terms of the question among tags, paths and tool names
 speaker    said_by(): was it said by the one that the question is about?
 dates      signals/dates.py: days named in the question and in the passage

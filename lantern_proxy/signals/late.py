@@ -120,7 +120,7 @@ def in_context(
     return matches + (gained if openness is None else openness * gained)
 
 
-def maxsim(matches: Floats, weights: Floats) -> Floats:
-    """(p,) weighted mean of the cubed best matches, in [0, 1]. matches: (t, p); weights: (t,) >= 0, not all 0"""
-    scores: Floats = weights @ np.clip(matches, 0, 1) ** POWER / weights.sum()
+def maxsim(matches: Floats, weights: Floats, *, power: int = POWER) -> Floats:
+    """(p,) weighted mean of the best matches to a power, in [0, 1]. matches: (t, p); weights: (t,) >= 0, not all 0"""
+    scores: Floats = weights @ np.clip(matches, 0, 1) ** power / weights.sum()
     return scores

@@ -2,7 +2,7 @@ import { get } from "./api.js";
 import { bytes, count, date, eventTag, h, link, ms, part, plural } from "./dom.js";
 import { card } from "./passage.js";
 
-const SIGNALS = { bm25: "BM25", vector: "Vectors", keywords: "Keywords", salience: "Salience", importance: "Importance", speaker: "Speaker", late: "Word by word", form: "Form", total: "Fused score" };
+const SIGNALS = { bm25: "BM25", vector: "Vectors", keywords: "Keywords", salience: "Salience", importance: "Importance", speaker: "Speaker", late: "Word by word", alike: "Like words", form: "Form", total: "Fused score" };
 const FIRST = 12;
 /** The id of its card: a passage may stand in one block and be left out of the other. */
 const where = (one) => (one.reason ? `left-${one.kind}-${one.passage.id}` : `passage-${one.passage.id}`);

@@ -1,0 +1,44 @@
+"""What stands in for late interaction while there are no vectors: like words, by a table that comes with Lantern."""
+
+import logging
+from functools import cache
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import numpy as np
+
+from lantern_proxy.rank import Ints
+from lantern_proxy.restore.dense import Matches, rarity
+from lantern_proxy.restore.question import Question
+from lantern_proxy.restore.scope import Scope
+from lantern_proxy.signals.alike import Table, words
+
+log = logging.getLogger(__name__)
+
+
+def alike(scope: Scope, question: Question, rows: Ints) -> Matches | None:
+    """The question word by word against the passages at `rows`; without words where it has none that counts. None:
+    there is no table."""
+    table = shipped()
+    if table is None:
+        return None
+    asked, weights, of = table.asked({word: rarity(scope, word) for word in words(question.subject)})
+    found = table.best_matches(asked, scope.passages.pieces(rows.tolist(), table.pieces))
+    return Matches(found, weights, of)
+
+
+@cache
+def shipped() -> Table | None:
+    """The table that comes with Lantern, made of all-MiniLM-L6-v2 (Apache 2.0); read once, in about 10 ms."""
+    with as_file(files("lantern_proxy") / "data" / "alike_minilm_l6.npz") as path:
+        return read(path)
+
+
+def read(path: Path) -> Table | None:
+    """None: it cannot be read, and ranking does without."""
+    try:
+        with np.load(path) as data:
+            return Table(data["pieces"].tobytes().decode().split("\n"), data["vectors"])
+    except Exception:  # zipfile and numpy have a dozen kinds for what is damaged
+        log.exception("%s cannot be read; signal alike is off", path)
+        return None

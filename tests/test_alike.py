@@ -1,0 +1,158 @@
+"""Words that mean alike, by the shipped table: pieces, matches, and what that does to a ranking without vectors."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_restore import archive  # noqa: F401  fixtures
+
+from lantern_proxy.bench.datasets import Candidate, Conversation
+from lantern_proxy.bench.pipelines import Query
+from lantern_proxy.bench.pipelines_product import Default
+from lantern_proxy.bench.resources import Resources
+from lantern_proxy.config import Config, RestoreConfig
+from lantern_proxy.config.retrieval import RetrievalConfig
+from lantern_proxy.restore import alike as restore_alike
+from lantern_proxy.restore import passages as restore_passages
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.dense import Dense, Meaning
+from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.scope import Key, Scope
+from lantern_proxy.restore.signals import gather
+from lantern_proxy.signals.alike import DIM, SCALE, Table, words
+
+PIECES = ["play", "##ing", "##s", "playing", "chess", "ches", "##board"]
+CORNERS = (np.eye(len(PIECES), DIM) * SCALE).clip(-127, 127).astype(np.int8)
+
+
+def small() -> Table:
+    return Table(PIECES, CORNERS)
+
+
+def named(found: np.ndarray) -> list[str]:
+    return sorted(PIECES[n] for n in found.tolist())
+
+
+def test_words_are_split_into_the_longest_pieces_that_the_table_has():
+    assert named(small().pieces("Playing chess; plays chessboard")) == sorted(
+        ["playing", "chess", "play", "##s", "##board"]
+    )
+
+
+def test_a_word_that_the_table_cannot_spell_has_no_pieces():
+    assert named(small().pieces(f"playful {'play' * 100} \u5c07\u68cb")) == []
+
+
+def test_stop_words_and_accents_do_not_count():
+    assert words("What's the caf\u00e9 that I don\u2019t own? The CAFE.") == ["cafe"]
+
+
+def test_each_piece_asked_for_finds_its_best_match_in_each_passage():
+    random = np.random.default_rng(3)
+    vectors = random.integers(-127, 128, (40, DIM)).astype(np.int8)
+    table = Table([f"w{n}" for n in range(40)], vectors)
+    passages = [random.choice(40, size, replace=False).astype(np.uint16) for size in (5, 0, 12, 1)]
+    asked = np.array([3, 9, 31], np.uint16)
+    units = vectors / np.linalg.norm(vectors.astype(float), axis=1, keepdims=True)
+    wanted = [[max((units[a] @ units[b] for b in own), default=0.0) for own in passages] for a in asked]
+    assert table.best_matches(asked, passages) == pytest.approx(np.array(wanted), abs=1e-6)
+    assert table.best_matches(asked[:0], passages).shape == (0, 4)
+    assert not table.best_matches(asked, [passages[1]]).any()
+
+
+def test_the_shipped_table_knows_which_words_are_alike():
+    table = restore_alike.shipped()
+    assert table is not None
+    asked, _, _ = table.asked({"photo": 1.0})
+    picture, dentist = table.best_matches(asked, [table.pieces("a picture"), table.pieces("the dentist")])[0]
+    assert picture > 0.5 > 0.3 > dentist
+
+
+SAID = [
+    "The physician told me to rest for a week.",
+    "We repaired the fence on the weekend.",
+    "The dentist has moved to another street.",
+    "Our neighbour sold the piano.",
+    "It rained all of Tuesday.",
+    "The train was late again.",
+]
+
+
+def ranked(question: str, **weights: float) -> np.ndarray:
+    """Scores of SAID, far apart from each other, without vectors."""
+    candidates = tuple(
+        Candidate(id=str(n), session=str(n), speaker="user", text=text, at=1.7e9) for n, text in enumerate(SAID)
+    )
+    plain = Config()
+    config = replace(plain, embed=replace(plain.embed, enabled="off"), restore=RestoreConfig(weights=weights))
+    with Resources(config) as resources:
+        score = Default(resources).prepare(Conversation(id="c", candidates=candidates, questions=()))
+        return score(Query(question))
+
+
+def test_without_vectors_a_question_in_other_words_finds_its_answer():
+    assert int(ranked("What did the doctor say?").argmax()) == 0
+    without = ranked("What did the doctor say?", alike=0)
+    assert without[0] == pytest.approx(without[1])
+
+
+def test_without_the_table_the_ranking_is_that_without_the_signal(monkeypatch, tmp_path, caplog):
+    damaged = tmp_path / "table.npz"
+    damaged.write_bytes(b"PK\x03\x04 but no more")
+    assert restore_alike.read(damaged) is None
+    assert "signal alike is off" in caplog.text
+    monkeypatch.setattr(restore_alike, "shipped", lambda: None)
+    assert (ranked("What did the doctor say?") == ranked("What did the doctor say?", alike=0)).all()
+
+
+def test_a_question_of_which_the_table_knows_no_word_is_ranked_by_the_others():
+    question = "\u0433\u0434\u0435 \u043f\u0438\u0430\u043d\u0438\u043d\u043e?"
+    assert (ranked(question) == ranked(question, alike=0)).all()
+
+
+def opened(archive) -> Scope:  # noqa: F811
+    scope = Scope(Key("t", None, None))
+    scope.catch_up(archive, math.inf)
+    return scope
+
+
+class _Vectors(Dense):
+    """Vectors that say the same of all passages."""
+
+    def begin(self, *_: object, **__: object) -> bool:
+        return True
+
+    def look(self, scope: Scope, *_: object) -> Meaning:
+        return Meaning(np.ones(len(scope)), None)
+
+
+def test_where_there_are_vectors_the_table_is_not_asked(archive):  # noqa: F811
+    ask = Ask(tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=math.inf)
+    question = read_question("What did the doctor say?")
+    found = {}
+    for kind in (Dense, _Vectors):
+        dense = kind(archive, None, wanted=False)
+        found[kind] = gather(opened(archive), question, ask, dense, RestoreConfig(), RetrievalConfig()).signals
+        dense.close()
+    assert "alike" in found[Dense]
+    assert "alike" not in found[_Vectors]
+
+
+def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(archive, monkeypatch):  # noqa: F811
+    passages, split = opened(archive).passages, list[str]()
+
+    def pieces(text: str) -> np.ndarray:
+        split.append(text)
+        return small().pieces(text)
+
+    passages.pieces([0, 1], pieces)
+    passages.pieces([1, 0], pieces)
+    assert len(split) == 2
+    passages.forget(1)
+    passages.pieces([0, 1], pieces)
+    assert len(split) == 3
+    monkeypatch.setattr(restore_passages, "MOST_TOLD", 3)
+    passages.pieces([2, 3], pieces)
+    passages.pieces([0], pieces)
+    assert len(split) == 6
