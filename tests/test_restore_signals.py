@@ -9,14 +9,14 @@ from lantern_proxy.bench.datasets import Candidate, Conversation
 from lantern_proxy.bench.pipelines import Query
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.config import Config
+from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Matches
 from lantern_proxy.restore.signals import _late
 
 
 def scores(
-    sessions: dict[str, list[str]], question: str, speakers: tuple[str, ...] = ("user",)
+    sessions: dict[str, list[str]], question: str, speakers: tuple[str, ...] = ("user",), **weights: float
 ) -> dict[tuple[str, int], float]:
     """(session, place) -> score, without vectors. speakers: take turns in each session"""
     said = [(name, n, text) for name, texts in sessions.items() for n, text in enumerate(texts)]
@@ -25,7 +25,7 @@ def scores(
         for s, n, text in said
     ]
     plain = Config()
-    config = replace(plain, embed=replace(plain.embed, enabled="off"))
+    config = replace(plain, embed=replace(plain.embed, enabled="off"), restore=RestoreConfig(weights=weights))
     with Resources(config) as resources:
         found = Default(resources).prepare(Conversation(id="c", candidates=tuple(candidates), questions=()))
         values = found(Query(question)).tolist()
@@ -66,7 +66,7 @@ def test_among_people_what_follows_a_question_answers_it():
 
 def difference(lines: list[str]) -> float:
     """Between the answer and the same words that answer nothing."""
-    found = scores({"a": lines}, "the port?")
+    found = scores({"a": lines}, "the port?", alike=0)  # other words beside them are more or less like "port"
     return found["a", 1] - found["a", 6]
 
 
