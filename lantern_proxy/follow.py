@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import Entry, Session, advance, answered, before_answer, begin, chain_of, system_text
 from lantern_proxy.history.script import lines_of, parted
+from lantern_proxy.history.steps import steps_of
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.session.script import script_use
 from lantern_proxy.session.side import summed_up_since
@@ -72,11 +73,12 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
 def compared(known: Known, session: Session, request: Request, *, restart: bool) -> tuple[Request, Verdict]:
     """What `request` lacks of its session; and the messages that this is said of: other ones than came, where its
     client writes its history into one text."""
-    lines = lines_of(session, request)
+    said = known.said.get(session.id, {}).items()
+    lines = lines_of(session, request) or steps_of(session, request, said)
     if lines is None and restart and script_use(known, session, request, named=True) == "turn":
         lines = parted(request)
     lines = lines or request
-    said, anew = known.said.get(session.id, {}).items(), summed_up_since(known, session)
+    anew = summed_up_since(known, session)
     return lines, compare(session, lines, said=said, anew=anew, restart=restart)
 
 

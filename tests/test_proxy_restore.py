@@ -602,3 +602,35 @@ def test_what_a_history_in_one_text_lost_stays_there_with_the_next_text(tmp_path
         (again,) = blocks(upstream)
     assert "GATE-07919" in lost
     assert "GATE-07919" in again
+
+
+def test_what_a_history_of_steps_in_one_text_lost_comes_back_and_stays(tmp_path):
+    """An agent's client writes what its model answered into the only text, and a summary for the first of it."""
+    steps: list[str] = []
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
+
+        def turn(look: str, memory: str = "") -> dict[str, str]:
+            n = len(upstream.got)
+            fields = {
+                "seen": f"I read sheet number {n} to its very end",
+                "plan": f"I take sheet {n} from the next pile",
+            }
+            upstream.answer = say(200, completion(json.dumps(fields)))
+            lines = ["<task>\nRead the sheets.\n</task>\n<past>", memory, *steps, f"</past>\n<look>\n{look}\n</look>"]
+            system = {"role": "system", "content": "You read sheets of depots for a clerk, one after the other."}
+            answer = ask(url, body(system, {"role": "user", "content": "\n".join(lines)}))
+            steps.append("\n".join([*fields.values(), f"Read: {look}"]))
+            return told(answer)
+
+        assert [turn(fact(n))["event"] for n in range(8)] == ["new", *["turn"] * 7]
+        summary = "Some sheets of depots were read, one after the other, and more of them lie on the next pile."
+        upstream.answer = say(200, completion(summary))
+        past = {"role": "user", "content": "\n".join(steps)}
+        assert told(ask(url, body({"role": "system", "content": "Condense notes."}, past)))["event"] == "side"
+        del steps[:-2]
+        assert turn("Which gate does depot number 1 ship through?", summary)["event"] == "compacted"
+        lost = "\n".join(blocks(upstream))
+        assert turn("Who is the keeper of depot number 2?", summary)["event"] == "turn"
+        again = "\n".join(blocks(upstream))
+    assert "GATE-07919" in lost
+    assert "Keeper-209458" in again

@@ -60,7 +60,7 @@ def lines_of(session: Session, request: Request) -> Request | None:
     if not _is_one_speaker(users[-1], asked):
         return None
     told = [*(m for m in request.messages if m.role in SYSTEM), *(e.message for e in head[first:last])]
-    return replace(request, messages=(*told, *([_said(_as_written(written, new, tail))] if new else [])))
+    return replace(request, messages=(*told, *([said_anew(_as_written(written, new, tail))] if new else [])))
 
 
 def teller_of(sessions: Iterable[Session], request: Request, *, named: bool) -> Session | None:
@@ -132,7 +132,7 @@ def parted(request: Request) -> Request:
     line = line_of(text)
     front = text[: text.rfind(line)].strip() if line else ""
     system = (m for m in request.messages if m.role in SYSTEM)
-    return replace(request, messages=(*system, _said(front), _said(line))) if front else request
+    return replace(request, messages=(*system, said_anew(front), said_anew(line))) if front else request
 
 
 def ending(text: str, squeezed: str) -> str:
@@ -227,6 +227,6 @@ def _is_one_speaker(before: str, now: str) -> bool:
     return named is not None and any(line.strip().startswith(named[0].strip()) for line in before.splitlines())
 
 
-def _said(text: str) -> Message:
+def said_anew(text: str) -> Message:
     raw = json.dumps({"role": "user", "content": text}, ensure_ascii=False).encode("utf-8", "surrogatepass")
     return message("user", [item("user", "text", text)], raw)

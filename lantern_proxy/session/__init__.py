@@ -35,6 +35,7 @@ from lantern_proxy.history import (
 )
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.script import teller_of
+from lantern_proxy.history.steps import is_again, shows_steps, told_steps
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known, forget, main_of, quoted, remember
 from lantern_proxy.session.script import is_own, script_use, waits_for_words
@@ -151,6 +152,8 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     told = teller_of(reversed(mains), request, named=True)
     if told is not None:
         return Link(session=told, why="its history in one text")
+    if shows_steps(session, request) and told_steps(session.head, request):
+        return Link(session=session, why="its steps in one text")
     held = held_share(session, request)
     told_whole = not held and is_told_whole(session, request)
     if told_whole and (session.system or session.tools):
@@ -204,6 +207,8 @@ def _by_content(known: Known, request: Request, weak: Sequence[str], now: float)
     continued = _continued(known, request) or _continued_otherwise(known, request)
     if continued is not None:
         return _used(known, request, continued, goes_on=True)
+    if stepped := _stepped(known, request):
+        return stepped
     session = _scored(known, request, weak)
     if session is None:
         return _by_text(known, request, weak, now)
@@ -353,6 +358,22 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
         return Link(session=waiting, side=True, why="a result that it waits for")
     spoken_of = by_words(known, request, weak, now)
     return Link(session=spoken_of, restart=True, scanty=True, why="the words of one session") if spoken_of else None
+
+
+def _stepped(known: Known, request: Request) -> Link | None:
+    """The session whose last answers, field by field, stand in a request in which only the user speaks: of several the
+    one with most of them. Where two are as like, it is none's: they may be runs of one task."""
+    if request.delta or any(m.role not in (*SYSTEM, "user") for m in request.messages):
+        return None
+    candidates = [known.sessions[sid] for sid in quoted(known, texts_of(request))[:CANDIDATES]]
+    told = [(told_steps(s.head, request), s) for s in candidates if s.api == request.api]
+    turns = [each for each in told if each[0] and shows_steps(each[1], request)]
+    turns = turns or [(1, s) for _, s in told if is_again(s, request, known.said.get(s.id, {}).items())]
+    found = turns or [each for each in told if each[0] > 1]
+    best = [s for count, s in found if count == max(count for count, _ in found)]
+    if len(best) != 1:
+        return None
+    return Link(session=best[0], side=not turns, why="its steps in one text")
 
 
 def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty, plain
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.same import changed
 from lantern_proxy.history.script import line_of
+from lantern_proxy.history.steps import fields_of
 from lantern_proxy.turn import Item
 
 _Trace = tuple[dict[Any, set[str]], str | bytes]
@@ -178,6 +179,8 @@ def _resize(known: Known, sid: str, size: int) -> None:
 
 def _index(known: Known, session: Session, entry: Entry) -> None:
     main = main_of(session)
+    for text in fields_of(entry.message) if entry.produced and not session.side else ():
+        _name(known.by_start, text[:PROBE_CHARS], main, known.starts)
     for i in entry.message.items:
         for value in i.ids:
             _name(known.by_id, value, session.id, known.traces)

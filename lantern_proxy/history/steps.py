@@ -1,0 +1,114 @@
+"""A history that its client writes into one text, anew with every step of an agent, between what stands around it.
+
+    task, steps ("I opened the page. Next: the form." ...), what is to be seen now      with every request
+
+The model answers in JSON or by a call, and the text holds the fields of its answers. Such a request is read as the
+messages of which it is made: those that the session holds already, and one with the lines that are new.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, before_answer, plain, shows_system_of
+from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.script import said_anew
+from lantern_proxy.history.whole import whole_of
+from lantern_proxy.turn import SYSTEM, Message, Request
+
+_FIELD_CHARS = 20
+"""Shorter fields may stand in any text."""
+_LEAST = 2
+"""Fields of an answer that stand in a text which shows it, and answers in a text that is a history: a client may leave
+fields out, and one answer alone may be passed on to be worked over."""
+
+
+def fields_of(message: Message) -> list[str]:
+    """The long strings of an answer that has several, as far as they are looked for: clients cut them."""
+    made = [i.text for i in message.items if i.kind == "call" or (i.kind == "text" and i.text.lstrip().startswith("{"))]
+    fronts = (plain(text)[:SUMMARY_CHARS] for each in made for text in strings_of(each))
+    found = [*dict.fromkeys(text for text in fronts if len(text) >= _FIELD_CHARS)]
+    return found if len(found) >= _LEAST else []
+
+
+def told_steps(head: Sequence[Entry], request: Request) -> int:
+    """How many answers of a head stand in the texts of a request, in their order and to the last; 0 when that does not.
+
+    Clients that send results in messages of their own send their calls so, too. An answer that is not in the form of
+    the others is not written into the text.
+    """
+    text = _text(request)
+    if any(i.kind == "result" for e in head for i in e.message.items):
+        return 0
+    end, count = len(text), 0
+    for fields in reversed([found for e in head if e.produced and (found := fields_of(e.message))] if text else []):
+        at = [place for field in fields if (place := text.rfind(field, 0, end)) >= 0]
+        if len(at) >= _LEAST:
+            end, count = min(at), count + 1
+        elif not count:
+            return 0
+    return count
+
+
+def shows_steps(session: Session, request: Request) -> bool:
+    """Is the request a step of the session, not another use of its steps?"""
+    return bool(session.system) and request.tools == session.tools and shows_system_of(session, request)
+
+
+def is_again(session: Session, request: Request, said: Collection[tuple[str, str]]) -> bool:
+    """Does the request hold nothing but what its session was asked last, though an answer came?"""
+    asked = before_answer(session)
+    return shows_steps(session, request) and bool(told_steps(asked, request)) and not _new_lines(session, request, said)
+
+
+def steps_of(session: Session, request: Request, said: Collection[tuple[str, str]]) -> Request | None:
+    """`request` as if its text had come in messages; None when it is no step of this session.
+
+    Answers that are not there any more were left out where others are, or a summary that was made for the session.
+    """
+    if not _text(request) or not shows_steps(session, request):
+        return None
+    system = [m for m in request.messages if m.role in SYSTEM]
+    count = told_steps(session.head, request)
+    if (not count or not session.answered) and is_again(session, request, said):
+        return replace(request, messages=(*system, *_spoken(before_answer(session))))
+    if not count:
+        return None
+    new = _new_lines(session, request, said)
+    now = whole_of(_text(request))
+    is_summed_up = any(who == "side" and len(text) >= SUMMARY_CHARS and text in now for text, who in said)
+    head: list[Entry] = []
+    group: list[Entry] = []
+    for e in session.head:
+        group.append(e)
+        if e.produced and (fields := fields_of(e.message)):
+            shown = sum(field in now for field in fields) >= _LEAST
+            head += group if shown or not (is_summed_up or count >= _LEAST) else ()
+            group = []
+    head += group
+    first, *notes = [m for m in request.messages if m.role not in SYSTEM]
+    return replace(request, messages=(*system, *_spoken(head), said_anew("\n".join(new) or first.text), *notes))
+
+
+def _new_lines(session: Session, request: Request, said: Iterable[tuple[str, str]]) -> list[str]:
+    """Those that its user did not say before, but for what its model said."""
+    held = whole_of("\n".join(text for text, who in said if who == "user"))
+    fields = [field for e in _answers(session.head) for field in fields_of(e.message)]
+    first = next(m for m in request.messages if m.role not in SYSTEM)
+    lines = dict.fromkeys(line.strip() for line in first.text.splitlines())
+    return [line for line in lines if plain(line) not in held and not any(field in plain(line) for field in fields)]
+
+
+def _text(request: Request) -> str:
+    """What the user says in a request in which nobody else speaks."""
+    spoken = [m for m in request.messages if m.role not in SYSTEM]
+    if request.delta or any(m.role != "user" or any(i.kind not in ("text", "media") for i in m.items) for m in spoken):
+        return ""
+    return "\n".join(plain(i.text) for m in spoken for i in m.items if i.kind == "text")
+
+
+def _spoken(head: Iterable[Entry]) -> list[Message]:
+    return [e.message for e in head if e.message.role not in SYSTEM]
+
+
+def _answers(head: Iterable[Entry]) -> list[Entry]:
+    return [e for e in head if e.produced]

@@ -1,0 +1,144 @@
+"""Agents whose client writes every step into the only text of a request: one session, its losses told, no other's."""
+
+import json
+
+import pytest
+from chats import SYSTEM, Lab, assistant, called, summary_of, user
+
+from lantern_proxy.turn import LOSSES
+
+PLACES = ("the harbour office", "the tide gauge", "the crane hall", "the cold store", "the customs shed",
+          "the fuel jetty", "the rope loft", "the dry dock")  # fmt: skip
+SUM_UP = "You condense the notes of a surveyor. Keep what matters of them."
+
+
+class Surveyor:
+    """Its model says what it saw and where to go; its client writes that, what was found there and what is next to see
+    between a task and the time. cut: how many signs of a field are shown"""
+
+    def __init__(self, lab: Lab, name: str, *, named: bool = False, calls: bool = False, cut: int = 1_000) -> None:
+        self.lab, self.name, self.calls, self.cut = lab, name, calls, cut
+        self.headers = {"x-session-id": name} if named else {}
+        self.steps: list[str] = []
+        self.count, self.memory, self.session = 0, "", ""
+
+    def text(self) -> str:
+        return (
+            f"[task]\nSurvey the port of {self.name} and write a report.\n[/task]\n[notes]\n{self.memory}\n"
+            + "\n".join(self.steps)
+            + f"\n[/notes]\n[view]\n{PLACES[self.count % 8]} of {self.name}\nstep {self.count}\n[/view]"
+        )
+
+    def send(self, *notes: str):
+        step = self.lab.ask(
+            [{"role": "system", "content": SYSTEM}, user(self.text()), *map(user, notes)], headers=self.headers
+        )
+        self.session = self.session or step.session.id
+        return step
+
+    def answer(self, step) -> None:
+        here, there = PLACES[self.count % 8], PLACES[(self.count + 1) % 8]
+        said = {
+            "thoughts": f"I wonder about {self.name}.",
+            "seen": f"In {here} of {self.name} I counted {self.count + 31} bollards of iron",
+            "plan": f"From here I go on to {there} and look at its doors, number {self.count}",
+        }
+        made = called(self.lab.call_id(), "note", **said) if self.calls else assistant(json.dumps(said))
+        self.lab.answer(step, made)
+        shown = (said["seen"][: self.cut], said["plan"][: self.cut])
+        self.steps.append("\n".join((*shown, f"Found: plate {self.name}-{self.count}77 on the wall")))
+        self.count += 1
+
+    def go(self, *notes: str):
+        step = self.send(*notes)
+        self.answer(step)
+        return step
+
+    def sum_up(self, kept: int, summary: str):
+        messages = [{"role": "system", "content": SUM_UP}, user("[notes]\n" + "\n".join(self.steps) + "\n[/notes]")]
+        step = self.lab.ask(messages, headers=self.headers)
+        self.lab.answer(step, assistant(summary))
+        self.memory, self.steps = f"<memory>{summary}</memory>", self.steps[-kept:]
+        return step
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("calls", [False, True])
+@pytest.mark.parametrize("cut", [1_000, 60])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_steps_are_turns_their_summary_is_a_side_call_and_what_it_leaves_out_is_lost(named, calls, cut, restarted):
+    lab = Lab()
+    agents = [Surveyor(lab, name, named=named, calls=calls, cut=cut) for name in ("Varnholm", "Quillsund")]
+    assert [agent.go().event for agent in agents] == ["new", "new"]
+    for n in range(1, 12):
+        if restarted and n in (3, 9):
+            lab.restart()
+        for agent in agents:
+            if n in (5, 9):
+                step = agent.sum_up(2, summary_of(agent.name, n))
+                assert (step.event, step.session.parent) == ("side", agent.session), (n, step.link.why)
+            step = agent.go(*["You are in the same place as before."] * (n == 7))
+            expected = "compacted" if n in (5, 9) else "turn"
+            assert (step.event, step.session.id) == (expected, agent.session), (n, step.link.why)
+            assert step.verdict.anchor == (1 if n in (5, 9) else None)
+    for agent in agents:
+        own = "\n".join(lab.texts(agent.session))
+        assert all(f"{agent.name}-{n}77" in own for n in range(11))
+        assert calls or all(f"counted {n + 31} b" in own for n in range(12))
+        assert own.count("write a report") == 1
+        assert not any(other.name in own for other in agents if other is not agent)
+
+
+def test_a_window_of_steps_loses_those_that_it_leaves_out():
+    agent = Surveyor(Lab(), "Varnholm")
+    for n in range(8):
+        agent.steps = agent.steps[-3:]
+        step = agent.go()
+        assert (step.event in LOSSES, step.session.id) == (n > 3, agent.session), (n, step.event)
+        assert (step.event == "window") is (n > 3)
+
+
+def test_the_same_step_again_is_a_retry():
+    agent = Surveyor(Lab(), "Varnholm")
+    for _ in range(3):
+        agent.go()
+    first = agent.send()
+    again = agent.send()
+    assert (first.event, again.event, again.session.id) == ("turn", "retry", agent.session)
+    agent.answer(again)
+    agent.count, shown = agent.count - 1, agent.steps.pop()
+    again = agent.send()
+    assert (again.event, again.session.id) == ("retry", agent.session)
+    agent.answer(again)
+    assert agent.steps[-1] == shown
+    assert agent.go().event == "turn"
+
+
+def test_two_runs_of_one_task_share_nothing():
+    lab = Lab()
+    one, other = Surveyor(lab, "Varnholm"), Surveyor(lab, "Varnholm")
+    for agent in (one, other):
+        agent.session = agent.send().session.id
+    assert one.session != other.session
+    sent = [agent.send() for agent in (one, other)]
+    assert not any(step.verdict.is_loss for step in sent)
+
+
+def test_an_answer_that_is_worked_over_again_and_again_is_no_history():
+    """Each request shows the last draft and another source: what the draft leaves out is not lost."""
+    lab, draft = Lab(), ""
+    for n in range(6):
+        text = f"Work this source into the draft.\nDraft:\n{draft}\nSource:\n{PLACES[n]} has {n + 40} doors of oak."
+        step = lab.ask([{"role": "system", "content": SYSTEM}, user(text)])
+        assert step.event in ("new", "turn"), (n, step.event)
+        made = {"title": "On the doors of old harbours", "body": f"It is about {n} places, the last being {PLACES[n]}"}
+        lab.answer(step, assistant(json.dumps(made)))
+        draft = "\n".join(made.values())
+
+
+def test_another_use_of_one_answer_is_a_session_of_its_own():
+    lab = Lab()
+    agent = Surveyor(lab, "Varnholm")
+    agent.go()
+    step = lab.ask([{"role": "system", "content": SUM_UP}, user(f"Translate:\n{agent.steps[0]}")])
+    assert (step.event, step.session.id != agent.session) == ("new", True)
