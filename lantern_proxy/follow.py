@@ -74,7 +74,7 @@ def compared(known: Known, session: Session, request: Request, *, restart: bool)
     """What `request` lacks of its session; and the messages that this is said of: other ones than came, where its
     client writes its history into one text."""
     said = known.said.get(session.id, {}).items()
-    lines = lines_of(session, request) or steps_of(session, request, said)
+    lines = lines_of(session, request) or (None if restart else steps_of(session, request, said))
     if lines is None and restart and script_use(known, session, request, named=True) == "turn":
         lines = parted(request)
     lines = lines or request

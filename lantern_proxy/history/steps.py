@@ -18,8 +18,10 @@ from lantern_proxy.turn import SYSTEM, Message, Request
 _FIELD_CHARS = 20
 """Shorter fields may stand in any text."""
 _LEAST = 2
-"""Fields of an answer that stand in a text which shows it, and answers in a text that is a history: a client may leave
-fields out, and one answer alone may be passed on to be worked over."""
+"""Fields of an answer that stand in a text which shows it: a client may leave others out."""
+
+Said = Collection[tuple[str, str]]
+"""(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
 
 
 def fields_of(message: Message) -> list[str]:
@@ -30,23 +32,26 @@ def fields_of(message: Message) -> list[str]:
     return found if len(found) >= _LEAST else []
 
 
-def told_steps(head: Sequence[Entry], request: Request) -> int:
+def told_steps(head: Sequence[Entry], request: Request, said: Said) -> int:
     """How many answers of a head stand in the texts of a request, in their order and to the last; 0 when that does not.
 
     Clients that send results in messages of their own send their calls so, too. An answer that is not in the form of
-    the others is not written into the text.
+    the others is not written into the text. One alone of several is perhaps passed on to be worked over, unless a
+    summary that was made for the session stands there, too.
     """
     text = _text(request)
-    if any(i.kind == "result" for e in head for i in e.message.items):
+    if not text or any(i.kind == "result" for e in head for i in e.message.items):
         return 0
     end, count = len(text), 0
-    for fields in reversed([found for e in head if e.produced and (found := fields_of(e.message))] if text else []):
+    answers = [fields for e in head if e.produced and (fields := fields_of(e.message))]
+    for fields in reversed(answers):
         at = [place for field in fields if (place := text.rfind(field, 0, end)) >= 0]
         if len(at) >= _LEAST:
             end, count = min(at), count + 1
         elif not count:
             return 0
-    return count
+    summaries = (told for told, who in said if who == "side" and len(told) >= SUMMARY_CHARS)
+    return count if count > 1 or len(answers) == 1 or any(told in text for told in summaries) else 0
 
 
 def shows_steps(session: Session, request: Request) -> bool:
@@ -54,42 +59,41 @@ def shows_steps(session: Session, request: Request) -> bool:
     return bool(session.system) and request.tools == session.tools and shows_system_of(session, request)
 
 
-def is_again(session: Session, request: Request, said: Collection[tuple[str, str]]) -> bool:
+def is_again(session: Session, request: Request, said: Said) -> bool:
     """Does the request hold nothing but what its session was asked last, though an answer came?"""
-    asked = before_answer(session)
-    return shows_steps(session, request) and bool(told_steps(asked, request)) and not _new_lines(session, request, said)
+    told = shows_steps(session, request) and told_steps(before_answer(session), request, said)
+    return bool(told) and not _new_lines(session, request, said)
 
 
-def steps_of(session: Session, request: Request, said: Collection[tuple[str, str]]) -> Request | None:
+def steps_of(session: Session, request: Request, said: Said) -> Request | None:
     """`request` as if its text had come in messages; None when it is no step of this session.
 
-    Answers that are not there any more were left out where others are, or a summary that was made for the session.
+    Answers that are not there any more were left out.
     """
     if not _text(request) or not shows_steps(session, request):
         return None
     system = [m for m in request.messages if m.role in SYSTEM]
-    count = told_steps(session.head, request)
+    count = told_steps(session.head, request, said)
     if (not count or not session.answered) and is_again(session, request, said):
         return replace(request, messages=(*system, *_spoken(before_answer(session))))
     if not count:
         return None
     new = _new_lines(session, request, said)
     now = whole_of(_text(request))
-    is_summed_up = any(who == "side" and len(text) >= SUMMARY_CHARS and text in now for text, who in said)
     head: list[Entry] = []
     group: list[Entry] = []
     for e in session.head:
         group.append(e)
         if e.produced and (fields := fields_of(e.message)):
             shown = sum(field in now for field in fields) >= _LEAST
-            head += group if shown or not (is_summed_up or count >= _LEAST) else ()
+            head += group if shown else ()
             group = []
     head += group
     first, *notes = [m for m in request.messages if m.role not in SYSTEM]
     return replace(request, messages=(*system, *_spoken(head), said_anew("\n".join(new) or first.text), *notes))
 
 
-def _new_lines(session: Session, request: Request, said: Iterable[tuple[str, str]]) -> list[str]:
+def _new_lines(session: Session, request: Request, said: Said) -> list[str]:
     """Those that its user did not say before, but for what its model said."""
     held = whole_of("\n".join(text for text, who in said if who == "user"))
     fields = [field for e in _answers(session.head) for field in fields_of(e.message)]

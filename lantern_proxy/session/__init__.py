@@ -9,6 +9,7 @@ A client names its session, or it does not; then content decides. Evidence, stro
                             sessions that hold it
     later user text         seen in one session only: 1; what stood in the session's first request: 0
     a known summary         the answer of a side call stands in the request
+    steps                   where only the user speaks, texts hold the last answers, field by field
     a script                the only text goes on with what was said, line by line, under the names of its speakers
     a claimed history       a new text stands where the history should be, and speaks in the words of one session
 
@@ -152,7 +153,7 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     told = teller_of(reversed(mains), request, named=True)
     if told is not None:
         return Link(session=told, why="its history in one text")
-    if shows_steps(session, request) and told_steps(session.head, request):
+    if _is_step(known, session, request):
         return Link(session=session, why="its steps in one text")
     held = held_share(session, request)
     told_whole = not held and is_told_whole(session, request)
@@ -366,14 +367,23 @@ def _stepped(known: Known, request: Request) -> Link | None:
     if request.delta or any(m.role not in (*SYSTEM, "user") for m in request.messages):
         return None
     candidates = [known.sessions[sid] for sid in quoted(known, texts_of(request))[:CANDIDATES]]
-    told = [(told_steps(s.head, request), s) for s in candidates if s.api == request.api]
-    turns = [each for each in told if each[0] and shows_steps(each[1], request)]
-    turns = turns or [(1, s) for _, s in told if is_again(s, request, known.said.get(s.id, {}).items())]
+    told = [(_steps_told(known, s, request), s) for s in candidates if s.api == request.api]
+    turns = [each for each in told if _is_step(known, each[1], request)]
     found = turns or [each for each in told if each[0] > 1]
     best = [s for count, s in found if count == max(count for count, _ in found)]
     if len(best) != 1:
         return None
     return Link(session=best[0], side=not turns, why="its steps in one text")
+
+
+def _is_step(known: Known, session: Session, request: Request) -> bool:
+    said = known.said.get(session.id, {}).items()
+    told = shows_steps(session, request) and _steps_told(known, session, request) > 0
+    return told or is_again(session, request, said)
+
+
+def _steps_told(known: Known, session: Session, request: Request) -> int:
+    return told_steps(session.head, request, known.said.get(session.id, {}).items())
 
 
 def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
