@@ -797,7 +797,9 @@ def test_passages_wait_for_vectors_in_fair_shares_and_only_once(archive: Archive
 def test_vectors_of_another_model_are_refused_until_the_old_ones_are_dropped(archive: Archive) -> None:
     archive.write([record(0)])
     embed_all(archive)
-    with pytest.raises(ArchiveError, match=r"has vectors of model \(8\), not of other \(4\); run `lantern reindex`"):
+    with pytest.raises(
+        ArchiveError, match=r"has vectors of model \(8\), not of other \(4\); run `lantern reindex --vectors`"
+    ):
         archive.add_vectors("other", 4, [(MINE, "s1", 1, unit_vector(1, 4))])
     with pytest.raises(ArchiveError, match="has shape"):
         archive.add_vectors("model", 8, [(MINE, "s1", 1, unit_vector(1, 4))])

@@ -15,7 +15,7 @@ from scripted import Upstream, ask, body, config_for, echo, http, raw_of, servin
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt
 from lantern_proxy.archive.file import occurrences
-from lantern_proxy.archive.retention import retain
+from lantern_proxy.archive.retention import retain, would_retain
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.config.safety import PrivacyConfig
@@ -324,6 +324,9 @@ def aged(tmp_path):
 )
 def test_what_is_too_old_or_too_much_goes_oldest_first(aged, keep, left):
     archive, now = aged
+    told = would_retain(archive, PrivacyConfig(**keep), now=now)
+    (tenant,) = archive.tenants()
+    assert (tenant.messages, told.messages) == (20, 20 - left)
     retain(archive, PrivacyConfig(**keep), now=now)
     (tenant,) = archive.tenants()
     assert (tenant.messages, tenant.sessions) == (left, left)
@@ -335,6 +338,7 @@ def test_an_archive_that_is_too_large_shrinks_below_its_limit(aged):
     archive.write([replace(r, tenant="t_more") for r in []])
     before = archive.used_bytes
     assert before > 1_000_000
+    assert 0 < would_retain(archive, PrivacyConfig(keep_mb=1), now=now).messages < 20
     retain(archive, PrivacyConfig(keep_mb=1), now=now)
     assert archive.used_bytes <= 1_000_000
     (tenant,) = archive.tenants()
@@ -346,8 +350,9 @@ def test_prune_applies_the_configured_retention(lantern, tmp_path):
     run, config, _ = lantern
     assert "nothing is to go" in run("prune", "--retention", "--yes", code=1).stderr
     (tmp_path / "c.yaml").write_text("privacy: {keep_messages: 2}\n")
+    would = json.loads(run("prune", "--retention", "--dry-run", "--json", "--config", tmp_path / "c.yaml").stdout)
     told = json.loads(run("prune", "--retention", "--yes", "--json", "--config", tmp_path / "c.yaml").stdout)
-    assert told["messages"] > 0
+    assert told["messages"] == would["messages"] > 0
     with Archive(config.archive.path) as archive:
         assert sorted(tenant.messages for tenant in archive.tenants()) == [4, 4]  # what came at once goes at once
 

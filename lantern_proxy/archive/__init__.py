@@ -384,7 +384,7 @@ class Archive:
             if known != (model, dim):
                 raise ArchiveError(
                     f"archive {self.path} has vectors of {known[0]} ({known[1]}), not of {model} ({dim}); "
-                    "run `lantern reindex`"
+                    "run `lantern reindex --vectors`"
                 )
             added = archive_vectors.add(db, packed)
             add_tokens(db, recipe, [(name(tenant), id_, vectors) for tenant, id_, vectors in tokens])

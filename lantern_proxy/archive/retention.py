@@ -45,6 +45,21 @@ def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambd
     return total
 
 
+def would_retain(archive: Archive, keep: Keep, *, now: float) -> PruneReport:
+    """What retain() would remove, about so: of keep_mb what its first round takes. Reads only."""
+    everywhere = [now - keep.keep_days * _DAY_S] if keep.keep_days else []
+    if keep.keep_mb and (cutoff := cutoff_of_size(archive, keep.keep_mb)) is not None:
+        everywhere.append(cutoff)
+    total = PruneReport()
+    for tenant in archive.tenants():
+        mine = archive.of(tenant.id)
+        newest = mine.since_newest(keep.keep_messages) if keep.keep_messages else None
+        cutoffs = everywhere if newest is None else [*everywhere, newest]
+        if cutoffs:
+            total += mine.prune(PruneRule(older_than_s=max(0.0, now - max(cutoffs))), now=now, dry_run=True)
+    return total
+
+
 def cutoff_of_size(archive: Archive, keep_mb: int) -> float | None:
     """The time before which everything has to go so that about `keep_mb` are left; None when there is no more."""
     share = 1 - keep_mb * 1e6 / max(1, archive.used_bytes)

@@ -272,9 +272,8 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
         """Whether there are vectors; ArchiveError when they are not of `dim` floats."""
         known = embedding_model(db) if self._vectors else None
         if known and dim not in (None, known[1]):
-            raise ArchiveError(
-                f"vector has {dim} numbers, this archive's have {known[1]} ({known[0]}); run `lantern reindex`"
-            )
+            wrong = f"vector has {dim} numbers, this archive's have {known[1]} ({known[0]})"
+            raise ArchiveError(f"{wrong}; run `lantern reindex --vectors`")
         return known is not None
 
     # what changes, and everything as rows

@@ -176,10 +176,10 @@ def prune(
     from lantern_proxy.archive import PruneRule
 
     conditions = (older_than, below_confidence, session, keep_mb)
-    if retention and (any(condition is not None for condition in (*conditions, tenant)) or dry_run):
-        raise click.UsageError("--retention takes its rules from the config; give it alone, with --yes or without")
+    if retention and any(condition is not None for condition in (*conditions, tenant)):
+        raise click.UsageError("--retention takes its rules from the config; give it alone, or with --yes or --dry-run")
     if retention:
-        _retain(settings, yes=yes)
+        _retain(settings, dry_run=dry_run, yes=yes)
         return
     if all(condition is None for condition in conditions):
         raise click.UsageError("prune needs --older-than, --below-confidence, --session, --keep-mb or --retention")
@@ -212,20 +212,28 @@ def _tell(settings: Settings, reports: "Iterable[tuple[TenantArchive, PruneRepor
             click.echo(f"{owner.tenant}: {verb} {_amount(report)}")
 
 
-def _retain(settings: Settings, *, yes: bool) -> None:
+def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
     """Remove what the config no longer wants."""
     import time
 
-    from lantern_proxy.archive.retention import retain
+    from lantern_proxy.archive.retention import retain, would_retain
 
     config = settings.load()
     keep = config.privacy
     if not (keep.keep_days or keep.keep_mb or keep.keep_messages):
         raise click.ClickException("nothing is to go: set privacy.keep_days, keep_mb or keep_messages")
-    if not yes:
-        click.confirm(f"Remove from {config.archive.path} what they no longer want?", abort=True, err=True)
-    with settings.open(write=True) as archive, removing(archive, "pruning", quiet=settings.as_json) as advance:
-        report = retain(archive, keep, now=time.time(), advance=advance)
+    with settings.open(write=True) as archive:
+        now = time.time()
+        if dry_run or not yes:
+            would = would_retain(archive, keep, now=now)
+        if dry_run:
+            settings.tell(would) if settings.as_json else click.echo(f"would remove about {_amount(would)}")
+            return
+        if not yes:
+            asked = f"Remove about {_amount(would)} from {archive.path}? It cannot be undone."
+            click.confirm(asked, abort=True, err=True)
+        with removing(archive, "pruning", quiet=settings.as_json) as advance:
+            report = retain(archive, keep, now=now, advance=advance)
     drop_snapshots(config)
     settings.tell(report) if settings.as_json else click.echo(f"removed {_amount(report)}")
 

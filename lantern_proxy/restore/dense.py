@@ -156,7 +156,8 @@ class Dense:
         if self._embedder is None or model is None:
             return None
         if model[0] != self._embedder.name:
-            raise ModelError(f"vectors are of {model[0]}, the embedder is {self._embedder.name}; run `lantern reindex`")
+            wrong = f"vectors are of {model[0]}, the embedder is {self._embedder.name}"
+            raise ModelError(f"{wrong}; run `lantern reindex --vectors`")
         with self._lock:
             begun = self._begun.pop(text, None)
         return begun.result() if begun else self._embed(self._embedder, text)
