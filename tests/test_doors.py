@@ -20,6 +20,7 @@ from scripted import Upstream, ask, body, config_for, http, say, serving, told, 
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.cli import main as cli
+from lantern_proxy.cli import serve as cli_serve
 from lantern_proxy.config import AccessConfig, Config, ServerConfig
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors import AdminDoor, Rate, climbs, reachable_from_elsewhere, refuse_open_door
@@ -236,6 +237,15 @@ def test_required_means_that_nobody_comes_in_without_a_key(tmp_path):
     with keyed(tmp_path, keys="required") as (config, upstream, _), serving(config) as url:
         assert ask(url, body("x")).status_code == 401
         assert not upstream.got
+
+
+def test_whoever_starts_it_is_told_that_nobody_has_a_key(tmp_path, capsys):
+    with keyed(tmp_path, keys="required") as (config, _, ring):
+        cli_serve._banner(config, "http://127.0.0.1:1", as_json=False)
+        assert "every request is refused; `lantern keys add NAME` makes one" in capsys.readouterr().out
+        ring.add("alice", now=1.0)
+        cli_serve._banner(config, "http://127.0.0.1:1", as_json=False)
+        assert "refused" not in capsys.readouterr().out
 
 
 def test_keys_are_made_listed_and_revoked_at_the_terminal(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from lantern_proxy.cli import opening, process
 from lantern_proxy.config import Config, ServerConfig
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors import refuse_open_door
+from lantern_proxy.doors_keys import Keyring, keys_file
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -214,6 +215,7 @@ def _banner(config: Config, url: str, *, as_json: bool) -> None:
             f"  archive   {archive}\n"
             f"  upstream  {config.upstream.openai}  {config.upstream.anthropic}\n"
             f"  embedder  {_embedder(config)}\n"
+            f"{_locked(config)}"
             f"  page      {url}/lantern/ui\n\n"
             f"  export OPENAI_BASE_URL={url}/v1\n"
             f"  export ANTHROPIC_BASE_URL={url}\n\n"
@@ -221,6 +223,13 @@ def _banner(config: Config, url: str, *, as_json: bool) -> None:
             f"Ctrl-C stops the proxy."
         )
     sys.stdout.flush()
+
+
+def _locked(config: Config) -> str:
+    """A line where the door is shut and nobody has a key."""
+    if config.access.keys != "required" or len(Keyring(keys_file(config))):
+        return ""
+    return "  keys      none: every request is refused; `lantern keys add NAME` makes one\n"
 
 
 def _embedder(config: Config) -> str:
