@@ -25,7 +25,7 @@ from lantern_proxy.config import Config
 from lantern_proxy.doors import PASSED, AdminDoor, Doors
 from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy.idle import watch
-from lantern_proxy.proxy.relay import Relay, Upload, answer_json, has_come
+from lantern_proxy.proxy.relay import Relay, Upload, answer_json, whole
 from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
 from lantern_proxy.trace import Tracer, is_on
 from lantern_proxy.upstream import Upstream
@@ -169,11 +169,15 @@ async def door(scope: Scope, receive: Receive, send: Send) -> None:
         await answer_json(send, 426, _NO_WEBSOCKET, [(b"upgrade", b"HTTP/1.1"), (b"connection", b"close")])
         return
     memory = arrival.method == "POST" and protocol_of(arrival.path) is not None
-    upload = Upload(receive) if not memory and arrival.may_exceed(STREAMED_BYTES) else None
-    if upload is None and not await has_come(arrival, receive, send):
+    is_long = not memory and arrival.may_exceed(STREAMED_BYTES)
+    body = Upload(receive) if is_long else await whole(receive, send)
+    if body is None:
         return
-    exchange = await state.proxy.prepare(arrival) if memory else None
-    await Relay(state.proxy, state.upstream, arrival, exchange, send, upload).run(receive)
+    exchange = None
+    if memory and not isinstance(body, Upload):
+        arrival.body, body = b"".join(body), []
+        exchange = await state.proxy.prepare(arrival)
+    await Relay(state.proxy, state.upstream, arrival, exchange, send, body).run(receive)
 
 
 def _arrival(scope: Scope) -> Arrival:

@@ -7,6 +7,7 @@ promised ends without an end.
 import asyncio
 import logging
 import re
+from collections import deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ class Call:
     def __init__(self, connection: "ClientConnection", scope: Scope, keep_alive: bool) -> None:
         self._connection, self._scope, self.keep_alive = connection, scope, keep_alive
         self._expects = any(name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"])
-        self._pieces: list[bytes] = []
+        self._pieces: deque[bytes] = deque()
         """What came of the body and was not asked for yet."""
         self._size = 0
         self._ended = self._told_end = self._gone = False
@@ -98,9 +99,10 @@ class Call:
             await self._waiter
         if self._gone or self._complete:
             return {"type": "http.disconnect"}
-        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces, self._size, self._told_end = [], 0, self._ended
-        return {"type": "http.request", "body": body, "more_body": not self._ended}
+        body = self._pieces.popleft() if self._pieces else b""
+        self._size -= len(body)
+        self._told_end = self._ended and not self._pieces
+        return {"type": "http.request", "body": body, "more_body": not self._told_end}
 
     # what the application answers
 

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from lantern_proxy.app_place import Place
 from lantern_proxy.config import Config
 from lantern_proxy.doors import PASSED, Doors
-from lantern_proxy.proxy.relay import Relay, Upload, answer_json, has_come
+from lantern_proxy.proxy.relay import Relay, Upload, answer_json, whole
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.upstream.errors import RemoteProtocolError, TransportError
 from lantern_proxy.upstream.http1 import Http1, Origin
@@ -75,15 +75,14 @@ class Others:
     async def pass_on(self, owner: int, scope: Scope, arrival: Arrival, receive: Receive, send: Send) -> None:
         """Let the request's own worker serve it."""
         length = arrival.header("content-length")
-        upload = Upload(receive) if arrival.may_exceed(STREAMED_BYTES) else None
+        body = Upload(receive) if arrival.may_exceed(STREAMED_BYTES) else await whole(receive, send)
+        if body is None:
+            return
         headers = self._headers(scope, arrival.headers)
-        if upload is None:
-            if not await has_come(arrival, receive, send):
-                return
-        elif length:
+        if length and isinstance(body, Upload):
             headers.append((b"content-length", length.encode()))
         state = scope["app"].state
-        crossing = _Crossing(state.proxy, state.upstream, arrival, None, send, upload)
+        crossing = _Crossing(state.proxy, state.upstream, arrival, None, send, body)
         crossing.origin, crossing.http1, crossing.headers = self._origin(owner), self._http1, headers
         await crossing.run(receive)
 
@@ -135,9 +134,8 @@ class _Crossing(Relay):
     async def _forward(self) -> None:
         arrival = self.arrival
         target = arrival.path.encode("latin-1") + (b"?" + arrival.query if arrival.query else b"")
-        body = self.upload if self.upload is not None else arrival.body
         try:
-            answer = await self.http1.ask(self.origin, arrival.method.encode(), target, self.headers, body)
+            answer = await self.http1.ask(self.origin, arrival.method.encode(), target, self.headers, self.body)
         except TransportError as error:
             message = f"lantern: the worker of this request ended ({error or type(error).__name__}); send it again"
             await answer_json(self.send, 502, {"error": {"message": message, "type": "upstream_error"}}, [])

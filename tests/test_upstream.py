@@ -107,6 +107,18 @@ async def babble(got, wire):
     wire.reset()
 
 
+@pytest.mark.parametrize("http2", [False, True], ids=["ours", "httpx"])
+def test_a_body_goes_out_whole_in_however_many_pieces_it_came(http2):
+    async def send(url):
+        async with Client(UpstreamConfig(openai=f"{url}/v1", http2=http2)) as client:
+            for body in (b"{}", [b"{", b"}"], [b"{}"]):
+                await (await client.send("POST", "/v1/embeddings", b"", [], body)).read()
+
+    with Upstream(answer=say(200, b"{}")) as upstream:
+        asyncio.run(send(upstream.url))
+    assert [got.body for got in upstream.got] == [b"{}"] * 3
+
+
 @pytest.mark.parametrize(("answer", "status"), [(nothing, 504), (half, 504), (cut, 502), (babble, 502)])
 def test_a_failure_is_told_with_its_status(answer, status):
     with Upstream(answer=answer) as upstream, pytest.raises(UpstreamError) as failure:

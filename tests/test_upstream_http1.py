@@ -195,6 +195,27 @@ def test_a_connection_that_its_server_closed_is_replaced_without_an_error(method
     assert upstream.connections == 2
 
 
+@pytest.mark.parametrize("pieces", [[b"{", b"}"], [BIG, b"", b"end"]], ids=["small", "large"])
+def test_a_body_that_came_in_pieces_goes_out_whole_and_once_more_on_a_new_connection(pieces):
+    """The server closes as it gets the second request, so that the client cannot know before."""
+    seen = []
+
+    async def once(got, wire):
+        seen.append((got.header("content-length"), got.body))
+        if len(seen) == 2:
+            wire.writer.close()
+        else:
+            await say(200, b"ok")(got, wire)
+
+    async def work(ask, *_):
+        return [await ask(b"POST", pieces) for _ in range(2)]
+
+    with Upstream(answer=once) as upstream:
+        assert run(upstream, work) == [(200, b"ok")] * 2
+    body = b"".join(pieces)
+    assert seen == [(str(len(body)), body)] * 3
+
+
 def test_what_a_new_connection_refuses_is_not_sent_again():
     with Upstream(answer=raw()) as upstream:
 

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
 
 from starlette.types import Message, Receive, Send
 
 from lantern_proxy.proxy import INLINE_BYTES, Proxy
 from lantern_proxy.proxy.exchange import Exchange, settled
 from lantern_proxy.upstream import Upstream, UpstreamAnswer, UpstreamError
+from lantern_proxy.upstream.http1 import Pieces
 from lantern_proxy.wire.http import Arrival, Header, decoded, outgoing, returning
 from lantern_proxy.wire.json import WireError
 from lantern_proxy.wire.sse import TERMINAL_BYTES, is_stream, is_terminal
@@ -48,8 +48,8 @@ class Relay:
     arrival: Arrival
     exchange: Exchange | None
     send: Send
-    upload: "Upload | None" = None
-    """A body that is still coming, which then goes on as it comes."""
+    body: "bytes | Upload | Pieces" = b""
+    """What goes out where memory is off. A body that is still coming goes on as it comes."""
     status: int = 0
     head: Message | None = None
     """The head of the answer, until it goes out."""
@@ -99,8 +99,8 @@ class Relay:
         self.watching = asyncio.get_running_loop().create_task(self._watch(receive, relaying))
 
     async def _watch(self, receive: Receive, relaying: "asyncio.Task[None]") -> None:
-        if self.upload is not None:
-            await self.upload.done.wait()
+        if isinstance(self.body, Upload):
+            await self.body.done.wait()
         while (await receive())["type"] != "http.disconnect":
             pass
         if not self.over:
@@ -120,8 +120,8 @@ class Relay:
             await answer_json(self.send, error.status, failure, told)
             return
         finally:
-            if self.upload is not None:  # what comes of it now is for nobody: _watch lets it pass
-                self.upload.done.set()
+            if isinstance(self.body, Upload):  # what comes of it now is for nobody: _watch lets it pass
+                self.body.done.set()
         if answer.status >= 500:
             log.warning("upstream answered %d to %s", answer.status, self._named())
         try:
@@ -139,17 +139,16 @@ class Relay:
         arrival, exchange = self.arrival, self.exchange
         if exchange is None:
             headers = outgoing(arrival.headers)
-            if self.upload is None:
-                return await self._ask(headers, arrival.body)
-            length = arrival.header("content-length").encode()
-            return await self._ask([*headers, (b"content-length", length)] if length else headers, self.upload)
+            if isinstance(self.body, Upload) and (length := arrival.header("content-length")):
+                headers.append((b"content-length", length.encode()))
+            return await self._ask(headers, self.body)
         answer = await self._ask(exchange.headers, exchange.body)
         if answer.status in _REFUSALS and exchange.inserts and await _is_for_length(answer):
             self.proxy.take_back(exchange, "restore:length")
             return await self._ask(exchange.headers, exchange.body)
         return answer
 
-    async def _ask(self, headers: list[Header], body: "bytes | Upload") -> UpstreamAnswer:
+    async def _ask(self, headers: list[Header], body: "bytes | Upload | Pieces") -> UpstreamAnswer:
         arrival, request = self.arrival, self.exchange.request if self.exchange else None
         model = request.model if request else ""
         return await self.upstream.send(arrival.method, arrival.path, arrival.query, headers, body, model=model)
@@ -241,26 +240,17 @@ class Upload:
         self.done.set()
 
 
-async def has_come(arrival: Arrival, receive: Receive, send: Send) -> bool:
-    """Take all of a request's body; False when it does not come: the client left, or has been told that we stop."""
+async def whole(receive: Receive, send: Send) -> Pieces | None:
+    """All of a request's body; None when it does not come: the client left, or has been told that we stop."""
+    come: list[bytes] = []
     try:
-        arrival.body = await _whole(receive)
-    except ClientLeft:
-        return False
+        while (message := await receive())["type"] != "http.disconnect":
+            come.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                return come
     except asyncio.CancelledError:  # the server has drained long enough
         await _answer_stopped(send)
-        return False
-    return True
-
-
-async def _whole(receive: Receive) -> bytes:
-    """All of a request's body. Raises ClientLeft when it ends before its end."""
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        return cast(bytes, message.get("body", b""))
-    if message["type"] == "http.disconnect":
-        raise ClientLeft
-    return b"".join([message.get("body", b""), *[piece async for piece in pieces(receive)]])
+    return None
 
 
 async def pieces(receive: Receive) -> AsyncIterator[bytes]:

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.errors import TimeoutException, TransportError
-from lantern_proxy.upstream.http1 import Answer, Http1, Origin, host_of
+from lantern_proxy.upstream.http1 import Answer, Body, Http1, Origin, host_of
 
 if TYPE_CHECKING:
     import httpx
@@ -63,7 +63,10 @@ class UpstreamAnswer:
     def header(self, name: str) -> str:
         """First value of a header by its lower-case name, or empty."""
         wanted = name.encode()
-        return next((value.decode("latin-1") for key, value in self.headers if key.lower() == wanted), "")
+        for key, value in self.headers:
+            if key.lower() == wanted:
+                return value.decode("latin-1")
+        return ""
 
     @property
     def is_here(self) -> bool:
@@ -192,9 +195,8 @@ class Upstream:
         return None
 
     async def send(
-        self, method: str, path: str, query: bytes, headers: Headers, body: bytes | AsyncIterable[bytes],
-        *, model: str = "",
-    ) -> UpstreamAnswer:  # fmt: skip
+        self, method: str, path: str, query: bytes, headers: Headers, body: Body, *, model: str = ""
+    ) -> UpstreamAnswer:
         """The answer's head; its body follows in `chunks()`. Raises UpstreamError when none comes.
 
         headers: names in lower case. A body that is still coming goes on as it comes, in chunks.
@@ -240,13 +242,13 @@ def _by_proxy(origin: Origin) -> str:
 
 
 async def _through(
-    client: "httpx.AsyncClient", method: str, url: str, target: bytes | None, headers: Headers,
-    body: bytes | AsyncIterable[bytes],
-) -> UpstreamAnswer:  # fmt: skip
+    client: "httpx.AsyncClient", method: str, url: str, target: bytes | None, headers: Headers, body: Body
+) -> UpstreamAnswer:
     """The same by httpx's own means."""
     from lantern_proxy.upstream import stock as upstream_stock
 
-    response = await upstream_stock.ask(client, method, url, target, headers, body)
+    sent = b"".join(body) if isinstance(body, list) else body
+    response = await upstream_stock.ask(client, method, url, target, headers, sent)
     return UpstreamAnswer(response.status_code, response.headers.raw, upstream_stock.raw(response), response.aclose)
 
 

@@ -26,7 +26,7 @@ from lantern_proxy.upstream.errors import (
 _HIGH_BYTES = 256 * 1024
 """Bytes of an answer that wait for a slow reader; beyond them the upstream is not read from until they are taken."""
 _ONE_WRITE_BYTES = 65_536
-"""A body up to this size goes out together with its head."""
+"""A body up to this size goes out together with its head, in one write."""
 
 
 class Stale(Exception):
@@ -69,16 +69,17 @@ class Connection(asyncio.Protocol):
         self._waiting_bytes, self._sent_all, self._is_uploading = 0, False, False
         self._chunks.clear()
 
-    def start(self, method: bytes, head: bytes, body: bytes) -> None:
+    def start(self, method: bytes, head: bytes, body: list[bytes]) -> None:
         """Send a request whose body is at hand. Raises Stale."""
         self._begin_use(method)
         self._touch()
         self._sent_all = True
-        if len(body) <= _ONE_WRITE_BYTES:
-            self._write(head + body)
-        else:
-            self._write(head)
-            self._write(body)
+        if sum(map(len, body)) <= _ONE_WRITE_BYTES:
+            self._write(b"".join((head, *body)))
+            return
+        self._write(head)
+        for piece in body:
+            self._write(piece)
 
     async def upload(self, method: bytes, head: bytes, body: AsyncIterable[bytes], *, chunked: bool) -> None:
         """Send a request whose body is still coming; done when it is sent, an answer came before, or the upstream went.

@@ -24,6 +24,9 @@ from lantern_proxy.upstream.dial import connect, trusting
 from lantern_proxy.upstream.errors import LocalProtocolError, TimeoutException
 
 Headers = Iterable[tuple[bytes, bytes]]
+Pieces = list[bytes]
+"""A body that is at hand, in the pieces that it came in."""
+Body = bytes | Pieces | AsyncIterable[bytes]
 
 _IDLE_S, _MOST_IDLE = 60.0, 256
 _REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
@@ -97,14 +100,15 @@ class Http1:
         self._closed = False
 
     async def ask(
-        self, origin: Origin, method: bytes, target: bytes, headers: Headers, body: bytes | AsyncIterable[bytes],
-        *, host: bytes = b"",
-    ) -> Answer:  # fmt: skip
+        self, origin: Origin, method: bytes, target: bytes, headers: Headers, body: Body, *, host: bytes = b""
+    ) -> Answer:
         """The answer to a request, as soon as its head is here. Raises a TransportError.
 
         headers: without any that frame the body, but for the content-length of one that is still coming
         host:    the Host header; the origin's by default, unless `headers` have one
         """
+        if isinstance(body, bytes):
+            body = [body]
         head = _head(origin, method, target, headers, body, host)
         if self._room > 0:
             self._room -= 1
@@ -118,14 +122,14 @@ class Http1:
         return Answer(connection, self, origin)
 
     async def _answered(
-        self, origin: Origin, method: bytes, head: bytes, body: bytes | AsyncIterable[bytes]
+        self, origin: Origin, method: bytes, head: bytes, body: Pieces | AsyncIterable[bytes]
     ) -> Connection:
         """A connection on which the head of an answer has come."""
         while True:
             connection = self._used(origin) or await self._dial(origin)
             begun = time.monotonic()
             try:
-                if isinstance(body, bytes):
+                if isinstance(body, list):
                     connection.start(method, head, body)
                 else:
                     await connection.upload(method, head, body, chunked=b"\r\ntransfer-encoding: chunked\r\n" in head)
@@ -135,7 +139,7 @@ class Http1:
                 connection.close()
                 soon = time.monotonic() - begun < self._stale_s
                 timed_out = isinstance(stale.error, TimeoutException)
-                again = connection.uses > 1 and not timed_out and isinstance(body, bytes)
+                again = connection.uses > 1 and not timed_out and isinstance(body, list)
                 if not (again and (soon or method in _REPEATABLE)):
                     raise stale.error from None
             except BaseException:
@@ -217,7 +221,7 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
 def _head(
-    origin: Origin, method: bytes, target: bytes, headers: Headers, body: bytes | AsyncIterable[bytes], host: bytes
+    origin: Origin, method: bytes, target: bytes, headers: Headers, body: Pieces | AsyncIterable[bytes], host: bytes
 ) -> bytes:
     """The head of a request. LocalProtocolError when a line of it would end early."""
     lines = [b"%b %b HTTP/1.1" % (method, target)]
@@ -225,11 +229,11 @@ def _head(
     if b"host" not in named and b"Host" not in named:
         lines.append(b"host: " + (host or host_of(origin)))
     lines += [b"%b: %b" % pair for pair in headers]
-    if not isinstance(body, bytes):
+    if not isinstance(body, list):
         if b"content-length" not in named:
             lines.append(b"transfer-encoding: chunked")
-    elif body or method in (b"POST", b"PUT", b"PATCH"):
-        lines.append(b"content-length: %d" % len(body))
+    elif (size := sum(map(len, body))) or method in (b"POST", b"PUT", b"PATCH"):
+        lines.append(b"content-length: %d" % size)
     head = b"\r\n".join(lines)
     if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head or b" " in target:
         raise LocalProtocolError("a header or the path of the request holds a line break or a NUL")
