@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
-from lantern_proxy.history import Entry, Session, advance, answered, before_answer, begin, chain_of, system_text
+from lantern_proxy.history import (
+    Entry,
+    Session,
+    advance,
+    answered,
+    answers_of,
+    before_answer,
+    begin,
+    chain_of,
+    system_text,
+)
 from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.history.steps import steps_of
 from lantern_proxy.session import Known, Link, link, remember
@@ -63,8 +73,10 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
     lines, verdict = compared(known, found.session, request, restart=found.restart)
     session = found.session
-    if (verdict.is_loss and not session.lost) or (found.family and not session.family):
-        session = replace(session, lost=session.lost or verdict.is_loss, family=session.family or found.family)
+    if found.family and not session.family:
+        session = replace(session, family=found.family)
+    if verdict.is_loss:
+        session = replace(session, lost=True, before=answers_of(session.head))
     after, filed = advance(session, lines, verdict.kept, now=now, abandoned=verdict.abandoned)
     verdict = as_sent(verdict, request, lines)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
@@ -133,13 +145,14 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
     by_key = {f.key: f for f in filed}
     first_answer = next((n for n, f in enumerate(filed) if f.message.role == "assistant"), len(filed))
     request = Request(api=row.api, model="", messages=tuple(f.message for f in sorted(filed, key=_position)))
-    head_of_all = tuple(map(_entry, filed))
+    head_of_all, abandoned = tuple(map(_entry, filed)), frozenset(head.abandoned)
     session = replace(
         row, head=head_of_all, chain=chain_of(head_of_all), keys=frozenset(by_key), system=system_text(request),
         opening=frozenset(i.print for f in filed[:first_answer] for i in f.message.items),
         system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in SYSTEM),
         position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
-        abandoned=frozenset(head.abandoned),
+        abandoned=abandoned,
+        before=answers_of(_entry(f) for f in sorted(filed, key=_position) if f.key not in abandoned),
         lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
     )  # fmt: skip
     minted = [value for value in ids if value not in (row.id, row.family)]

@@ -1050,6 +1050,75 @@ def test_going_back_to_a_branch_loses_nothing_though_times_in_it_changed_but_a_s
         assert turn([*other[:2], user(f"{summary} {summary_of('zephyr', 6)}"), assistant("Yes.")], 6) == "compacted"
 
 
+TAKEN_BACK = [
+    "summary as user message, tail", "summary as user message, acknowledged, tail", "bare assistant summary",
+    "first message, assistant summary, last three", "appended to the system prompt, tail", "the last pair",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("how", ["each", "last"])
+@pytest.mark.parametrize("style", TAKEN_BACK)
+def test_a_compaction_that_is_taken_back_is_a_branch_though_times_changed_and_the_next_one_is_a_loss(
+    style, how, restarts
+):
+    for count, after, back in ((3, 0, 3), (4, 2, 4), (8, 3, 8), (8, 1, 4)):
+        chat, now = Chat(Lab(), named="one"), 20
+
+        def turn(said: str, answer: str, chat: Chat = chat) -> str:
+            nonlocal now
+            now += 1
+            chat.history.append(user(said))
+            step = chat.send(stamped(chat.history, now, how))
+            chat.lab.answer(step, assistant(answer))
+            chat.history.append(assistant(answer))
+            return step.event
+
+        def shorten(said: str, summary: str, chat: Chat = chat, turn=turn) -> str:
+            chat.system, (*chat.history, _) = STYLES[style](chat, summary, said)
+            return turn(said, "Going on.")
+
+        for said, answer in turns("zephyr", count):
+            turn(said, answer)
+        before, system = chat.history[: 2 * back], chat.system
+        assert shorten("go on", summary_of("zephyr", count)) in LOSSES
+        for said, answer in turns("zephyr", after, start=20):
+            assert turn(said, answer) == "turn"
+        if restarts:
+            chat.lab.restart()
+        chat.history, chat.system = before, system
+        assert turn("back to where we were before", "All of it is here again.") == "branch", count
+        assert turn("good", "Shall we?") == "turn"
+        assert shorten("and go on", summary_of("zephyr", [20, *range(back)])) in LOSSES, count
+
+
+@pytest.mark.parametrize("how", ["each", "last"])
+@pytest.mark.parametrize("recalled", ["the first", "one after the other", "by turns"])
+def test_old_messages_that_are_recalled_beside_a_window_take_no_loss_back_but_the_whole_history_does(how, recalled):
+    chat, full = Chat(Lab(), named="one"), list[Wire]()
+    for n, (said, answer) in enumerate(turns("zephyr", 12)):
+        at = {"the first": 0, "one after the other": 2 * (n - 6), "by turns": 2 * (n % 2) * (n - 6)}[recalled]
+        old = full[at : at + 2] if n >= 6 else []
+        step = chat.send(stamped([*old, *full[-6:], user(said)], 20 + n, how))
+        assert (step.event in LOSSES) == (n >= 4), (n, step.event)
+        chat.lab.answer(step, assistant(answer))
+        full += [user(said), assistant(answer)]
+    assert chat.send(stamped([*full, user("and all of it?")], 40, how)).event in ("branch", "turn")
+
+
+def test_a_compaction_that_is_taken_back_is_a_loss_where_an_answer_reads_otherwise():
+    chat = Chat(Lab(), named="one")
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        chat.history.append(user(said))
+        chat.lab.answer(chat.send(stamped(chat.history, 20 + n, "each")), assistant(answer))
+        chat.history.append(assistant(answer))
+    before = list(chat.history)
+    chat.history = [user(summary_of("zephyr", 6)), *before[-2:], user("go on")]
+    assert chat.send(stamped(chat.history, 30, "each")).event == "compacted"
+    before[1] = assistant(summary_of("zephyr", 6))
+    assert chat.send(stamped([*before, user("and now?")], 31, "each")).event in LOSSES
+
+
 @pytest.mark.parametrize("joined", [True, False])
 def test_texts_of_a_user_that_are_one_message_now_are_no_loss_and_one_that_is_not_in_it_is(joined):
     chat = Chat(Lab())

@@ -7,7 +7,7 @@ from chats import SYSTEM, Lab, turns
 
 from lantern_proxy.compaction import whole
 from lantern_proxy.follow import Step, follow, reply
-from lantern_proxy.turn import Identity, Request
+from lantern_proxy.turn import LOSSES, Identity, Request
 from lantern_proxy.wire import responses
 
 
@@ -75,3 +75,35 @@ def test_what_a_reference_stands_for_is_no_more_missing_than_its_upstream_says(c
     answers = [answer for _, answer in turns("zephyr", 6)]
     assert [m.text for m in held.messages if m.role == "assistant"] == answers[-2:]
     assert len(held.messages) == len(request.messages)
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+def test_a_window_over_references_is_a_loss_and_a_branch_when_it_is_taken_back_though_times_changed(thinks):
+    client, held = Referring(Lab()), list[dict]()
+
+    def turn(said: str, answer: str) -> str:
+        held.append({"role": "user", "content": said})
+        age = next(client.ids)
+        client.history = [
+            m | {"content": f"[{age + len(held) - n} minutes ago] {m['content']}"} if "content" in m else m
+            for n, m in enumerate(held)
+        ]
+        step, number = client.send(), next(client.ids)
+        thought = [{"type": "reasoning", "id": f"rs_{number}", "summary": []}] if thinks else []
+        content = [{"type": "output_text", "text": answer}]
+        output = [*thought, {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content}]
+        held.extend({"type": "item_reference", "id": i["id"]} for i in output)
+        found = responses.read_answer(json.dumps({"output": output}).encode(), streamed=False, complete=True)
+        session, filed = reply(client.lab.known, step.session.id, found, now=client.lab.now)
+        assert session is not None
+        client.lab._keep(session, filed)
+        return step.event
+
+    for said, answer in turns("zephyr", 6):
+        turn(said, answer)
+    before, tail = list(held), 6 if thinks else 4
+    held[:] = held[-tail:]
+    assert turn("what was first?", "The retry policy.") in LOSSES
+    assert turn("and then?", "The export.") == "turn"
+    held[:] = before
+    assert turn("back to where we were before", "All of it is here again.") == "branch"

@@ -17,7 +17,17 @@ from lantern_proxy.compaction.align import (
     seats,
 )
 from lantern_proxy.compaction.lines import is_made_of, stands_in, untimed
-from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, chains, mostly_equal, place_key, plain, terms
+from lantern_proxy.history import (
+    SUMMARY_CHARS,
+    Session,
+    answers_of,
+    before_answer,
+    chains,
+    mostly_equal,
+    place_key,
+    plain,
+    terms,
+)
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import Event, Item, Request
@@ -299,17 +309,38 @@ class Seen:
         """
         unpaired = [self.new[b].item for b in (*self.fresh, *self.returned) if b < self.pending]
         answers = [i for i in unpaired if i.role == "assistant" and i.kind == "text"]
-        spoken = sum(i.role == "user" and i.kind == "text" for i in unpaired)
-        if not self.pairs or not self.is_rewound or not 0 < spoken <= len(answers):
-            return False
-        if any(i.kind == "compaction" for i in unpaired):
+        users = [plain(i.text) for i in unpaired if i.role == "user" and i.kind == "text"]
+        goes_back = self.pairs and self.is_rewound and 0 < len(users) <= len(answers)
+        if any(i.kind == "compaction" for i in unpaired) or not (goes_back or self._is_taken_back(unpaired)):
             return False
         told = {text for text, who in self.said if who == "assistant"}
         if not all(plain(i.text) in told for i in answers):
             return False
-        users = [plain(i.text) for i in unpaired if i.role == "user" and i.kind == "text"]
         before = [text for text, who in self.said if who == "user"]
         return all(any(text in old or mostly_equal(old, text) for old in before) for text in users[:_TEXTS_TOLD])
+
+    def _is_taken_back(self, unpaired: Sequence[Item]) -> bool:
+        """Are answers back that a loss took, and is what the session had shown before it all there, up to some point?
+
+        A client that recalls a few old messages beside a window leaves out what stood between.
+        """
+        shown = answers_of(self.session.head)
+        told = (*self.session.before, *shown)
+        names = {value: each[0] for each in reversed(told) for value in each}
+
+        def known_as(print: bytes, *ids: str) -> bytes | None:
+            return next((names[value] for value in (*ids, print) if value in names), None)
+
+        found = dict.fromkeys(known_as(s.item.print, *s.item.ids) for s in self.new[: self.pending])
+        found.pop(None, None)
+        since = {known_as(*each) for each in shown}
+        heard = {text for text, _ in self.said}
+        results = (plain(i.text) for i in unpaired if i.kind == "result")
+        return (
+            not since.issuperset(found)
+            and [*found] == [*dict.fromkeys(known_as(*each) for each in told)][: len(found)]
+            and heard.issuperset(results)
+        )
 
     @cached_property
     def _lost_terms(self) -> set[str]:

@@ -55,6 +55,10 @@ class Entry(Struct, frozen=True, gc=False):
     """Does its client show it otherwise than it was filed: cleared, cut, with other times?"""
 
 
+Names = tuple[bytes, *tuple[str, ...]]
+"""What an answer is known by: its fingerprint, and what its upstream called it."""
+
+
 class Session(Struct, frozen=True, kw_only=True, gc=False):
     """What is known of one session. Replaced, never changed: three times a request, for which a Struct is made in a
     tenth of the time that a dataclass takes."""
@@ -81,6 +85,8 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     """Every message it ever held."""
     abandoned: frozenset[str] = frozenset()
     """Messages of branches that the client left (an edit, a rewind)."""
+    before: tuple[Names, ...] = ()
+    """The answers that its head showed before some of it was lost the last time."""
     system_keys: tuple[tuple[bytes, str], ...] = ()
     position: int = 0
     turn: int = 0
@@ -253,6 +259,13 @@ def before_answer(session: Session) -> tuple[Entry, ...]:
     while session.answered and end and session.head[end - 1].produced:
         end -= 1
     return session.head[:end]
+
+
+def answers_of(head: Iterable[Entry]) -> tuple[Names, ...]:
+    """The answers that a head shows."""
+    return tuple(
+        (i.print, *i.ids) for e in head if e.produced for i in e.message.items if i.kind == "text" and not is_empty(i)
+    )
 
 
 def begin(
