@@ -1050,6 +1050,22 @@ def test_going_back_to_a_branch_loses_nothing_though_times_in_it_changed_but_a_s
         assert turn([*other[:2], user(f"{summary} {summary_of('zephyr', 6)}"), assistant("Yes.")], 6) == "compacted"
 
 
+@pytest.mark.parametrize("dated", [False, True])
+@pytest.mark.parametrize("style", sorted(STYLES.keys() - SILENT))
+def test_a_summary_that_was_asked_for_like_a_turn_under_another_system_prompt_links_its_compaction(style, dated):
+    """Without tools, and in words that nobody knows, nothing tells such a call from a turn."""
+    lab, asked = Lab(), "Fasse das Gespräch für einen Kollegen zusammen, der es fortsetzt, mit Fakten und Namen."
+    chat, other = Chat(lab), Chat(lab)
+    for n, (mine, theirs) in enumerate(zip(turns("zephyr", 6), turns("otter", 6), strict=True)):
+        for each, (said, answer) in ((chat, mine), (other, theirs)):
+            each.system = f"{SYSTEM} It is {n} o'clock." if dated else SYSTEM
+            each.turn(said, answer)
+    history = [{"role": "system", "content": asked}, *chat.history, user("Schreibe sie jetzt auf.")]
+    lab.answer(lab.ask(history), assistant(summary_of("zephyr", 6)))
+    step = chat.compact(STYLES[style], summary_of("zephyr", 6), "go on", "Going on.")
+    assert (step.event in LOSSES, step.session.id) == (True, chat.session), step.link.why
+
+
 TAKEN_BACK = [
     "summary as user message, tail", "summary as user message, acknowledged, tail", "bare assistant summary",
     "first message, assistant summary, last three", "appended to the system prompt, tail", "the last pair",

@@ -53,6 +53,14 @@ def test_a_new_chat_under_a_known_system_prompt_is_a_session_of_its_own(chat):
     is_new(another(chat), "Which port does the staging database use?", "It uses 5432.", apart_from=chat)
 
 
+def test_an_agent_that_gets_an_answer_in_its_system_prompt_is_a_session_of_its_own(chat):
+    chat.turn("Sum up what was done so far.", summary_of("zephyr", 4))
+    prompt = f"You review what others did, and find what they forgot. This is what they say: {summary_of('zephyr', 4)}"
+    step = chat.lab.ask([{"role": "system", "content": prompt}, user("Go on.")])
+    assert step.session.id != chat.session, step.link.why
+    goes_on(chat)
+
+
 def test_a_new_chat_about_the_same_project_is_a_session_of_its_own(chat):
     said, answer = turns("zephyr", 1, start=2)[0]
     is_new(another(chat), f"New task: {said}", f"{answer} And checked.", apart_from=chat)

@@ -71,6 +71,8 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     side: bool = False
     system: str = ""
     """Canonical text of its system prompt, without what was appended to it later."""
+    former_system: str = ""
+    """The one before, where another took its place: a client may have a summary made under a prompt for that."""
     tools: frozenset[str] = frozenset()
     head: tuple[Entry, ...] = ()
     """What the client showed last, and the answer that it got."""
@@ -202,7 +204,8 @@ def shows_system_of(session: Session, request: Request) -> bool:
     opening = _opening(request)
     if opening and all(m.print in known for m in opening):
         return True
-    return same_system(session.system, system_text(request))
+    now = system_text(request)
+    return same_system(session.system, now) or bool(session.former_system and same_system(session.former_system, now))
 
 
 def _base(session: Session, now: str) -> str:
@@ -324,12 +327,14 @@ def advance(
         head = [*session.head, *head]
         chain = reduce(chain_after, request.messages, previous)
     left = session.abandoned.union(abandoned)
+    system = _base(session, system_text(request))
+    is_other = not same_system(session.system, system)
     after = replace(
         session, head=tuple(head), chain=chain, answered=False, recalled=False, position=position, turn=turn,
         keys=session.keys | keys if keys else session.keys,
         system_keys=tuple(system_keys.items())[-_SYSTEMS:], last_seen_at=now,
         tools=request.tools or (session.tools if request.delta else request.tools),
-        system=_base(session, system_text(request)),
+        system=system, former_system=session.system if is_other else session.former_system,
         abandoned=left.difference(keys_of(head)) if left else left,
     )  # fmt: skip
     return after, tuple(filed)

@@ -261,16 +261,18 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
 
 
 def is_retold(session: Session, request: Request) -> bool:
-    """Do only texts of the user hold the session's last answer, and does it speak of half of what they said before?
+    """Does a text of the user or the system hold the session's last answer, and does that speak of half of what the
+    user said before?
 
     Then it was a summary, whatever it was asked for with. Any other answer speaks of what was said last. One that is
     passed to a tool, which is offered for that alone, has the next question behind it: nobody speaks to a sub-agent.
     """
     spoken = [m for m in request.messages if m.role not in SYSTEM]
     last = session.head[-1].message if session.answered and session.head else None
-    if not last or any(m.role != "user" for m in spoken) or not shows_system_of(session, request):
+    if not last or any(m.role not in ("user", "assistant") for m in spoken) or not shows_system_of(session, request):
         return False
-    whole = "\n".join(texts_of(request))
+    texts = (i for i in items_of(request.messages, system=True) if i.kind == "text" and i.role != "assistant")
+    whole = "\n".join([plain(i.text) for i in texts])
     as_before = request.tools >= session.tools  # it may have been asked for without tools
     told = [plain(i.text) for i in last.items if i.kind == "text" and as_before and plain(i.text) in whole]
     passed = [plain(text) for i in last.items if i.kind == "call" for text in strings_of(i.text)]
