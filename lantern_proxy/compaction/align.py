@@ -7,9 +7,8 @@ import re
 import sys
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from difflib import SequenceMatcher
-from functools import partial
 from itertools import accumulate, pairwise, takewhile
 from typing import NamedTuple
 
@@ -44,9 +43,12 @@ _WINDOW = 400
 """How far behind the last one that was found an alike item is looked for."""
 _NO_WORD = re.compile(r"\W+")
 
-_bare: Callable[[str], str] = Memo(
-    partial(_NO_WORD.sub, ""), most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)
-).__getitem__
+
+def _words(text: str) -> str:
+    return "".join(_NO_WORD.split(text))
+
+
+_bare = Memo(_words, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 """A text without what stands between its words. Remembered, as in history_dress."""
 
 Pairs = list[tuple[int, int]]

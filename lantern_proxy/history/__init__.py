@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import pairwise
 from operator import attrgetter
 
 from msgspec import Struct
@@ -101,7 +102,7 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
 
 # --- texts ---------------------------------------------------------------------------------------------------------
 
-_TERM = re.compile(r"[^\W\u2e80-\U0003ffff]{4,}|(?=([\u2e80-\U0003ffff]{2}))")
+_WORD, _SIGNS = re.compile(r"[^\W\u2e80-\U0003ffff]{4,}"), re.compile(r"[\u2e80-\U0003ffff]{2,}")
 """Words of four letters and more; of scripts without spaces, every two signs that stand together."""
 _SAME_OPENING_CHARS = 80
 _EQUAL_SHARE = 0.6
@@ -129,7 +130,8 @@ def is_empty(i: Item) -> bool:
 
 def terms(text: str) -> set[str]:
     """What a text is about, in any language: its longer words, in lower case."""
-    return {found[1] or found[0] for found in _TERM.finditer(text.lower())} - {""}
+    low = text.lower()
+    return {*_WORD.findall(low), *(a + b for signs in _SIGNS.findall(low) for a, b in pairwise(signs))}
 
 
 # --- system prompts ------------------------------------------------------------------------------------------------

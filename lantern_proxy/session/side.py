@@ -176,6 +176,8 @@ def _speakers(pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, look
 
     A title repeats words of the message that it stands for.
     """
+    if pieces.keys().isdisjoint(STARTS.findall(text[:QUOTED_CHARS])):
+        return set()
     found = [
         (at.start(), at.start() + chars, who)
         for at in STARTS.finditer(text[:QUOTED_CHARS])
