@@ -386,6 +386,22 @@ def test_a_session_is_read_ahead_again_when_a_third_of_it_is_new(tmp_path):
         assert set(read) == {told(answer)["session"]}
 
 
+def test_what_is_read_ahead_of_a_session_holds_all_that_was_said_until_then(tmp_path):
+    """A client that comes with a long history is read ahead once, and may be compacted next."""
+    read: list[str] = []
+
+    class Watched(Restorer):
+        def warm(self, tenant: str, project: str, session: str) -> None:
+            read.append("\n".join(passage.text for passage in self._archive.of(tenant).passages()))
+
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path), make_restorer=Watched) as url:
+        said = [f"Valve {n} opens at {n + 20} bar." for n in range(31)]
+        history = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(said)]
+        ask(url, {"model": "m", "messages": history})
+        assert wait_for(lambda: read)
+    assert [text for text in said if text not in read[0]] == []
+
+
 NOTED = say(200, completion("Thank you, noted."), ("content-type", "application/json"))
 
 

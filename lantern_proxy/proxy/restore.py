@@ -8,7 +8,7 @@ Blocks are chosen in threads of their own; one that is late is left out, and owe
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -248,7 +248,8 @@ class Restoring:
         return None
 
     def warm(self, exchange: Exchange, session: Session, main: Session) -> None:
-        """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late.
+        """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late; as
+        soon as all that was said is cut into passages.
 
         Again when a third of it is new, and with a side call, which may write its summary: what was said since has not
         been read yet. main: what a side call belongs to
@@ -262,7 +263,12 @@ class Restoring:
         while len(self._warmed) >= _WARM_SESSIONS:
             self._warmed.pop(next(iter(self._warmed)))
         self._warmed[key] = main.position
-        self._threads.submit(restorer.warm, exchange.tenant, exchange.project, main.id)
+
+        def warm(cut: "Future[bool]") -> None:
+            if cut.result():
+                self._threads.submit(restorer.warm, exchange.tenant, exchange.project, main.id)
+
+        self._writer.cut_up(exchange.tenant, main.id).add_done_callback(warm)
 
 
 def _asked_anew(exchange: Exchange, request: Request, step: Step) -> int | None:
