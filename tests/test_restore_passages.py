@@ -17,6 +17,7 @@ from lantern_proxy.restore.passages import tell
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
+from lantern_proxy.signals.alike import Table
 from lantern_proxy.turn import Passage
 
 
@@ -110,6 +111,18 @@ def test_a_warm_restorer_gives_the_same_question_blocks(archive):  # noqa: F811
         restorer.close()
     assert blocks[0] == blocks[1]
     assert all(blocks[0])
+
+
+def test_a_warm_restorer_has_split_the_words_of_every_passage_before_the_first_question(archive, monkeypatch):  # noqa: F811
+    write(archive, 0, 20)
+    split, spoken = [], Table.pieces
+    monkeypatch.setattr(Table, "pieces", lambda table, text: (split.append(text), spoken(table, text))[1])
+    restorer = restorer_of(archive)
+    restorer.warm("t", "", "s", wait=True)
+    assert len(split) == 20
+    assert restorer.for_question(ask(QUESTIONS[0])) is not None
+    assert len(split) == 20
+    restorer.close()
 
 
 def _being_told(archive):  # noqa: F811

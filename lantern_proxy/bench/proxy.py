@@ -57,6 +57,8 @@ class Case:
     seconds: float = 2.0
     busy: bool = False
     """Passages wait for the embedder all the time."""
+    pause_s: float = 0.0
+    """Between a history and the request that lost most of it."""
     embedded: bool = False
     """What was lost has its vectors before it is asked for, as after a conversation at the pace of people."""
 
@@ -192,6 +194,7 @@ async def _restore_one(
         talk.say("assistant", f"Noted: {text[-40:]}")
     talk.say("user", "Thank you. What is next?")
     await connection.post(path, talk.body(), session)
+    await asyncio.sleep(case.pause_s)
     if case.embedded and route.gateway.archive is not None:
         await asyncio.to_thread(wait_for_vectors, route.gateway.archive)
     turns: list[tuple[str, str]] = []
@@ -266,8 +269,9 @@ def _quantiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def cases(
-    sizes: Sequence[int], crowds: Sequence[int], memory: Sequence[str], seconds: float, *, dense: bool = False
-) -> Iterator[Case]:
+    sizes: Sequence[int], crowds: Sequence[int], memory: Sequence[str], seconds: float, *, dense: bool = False,
+    pause_s: float = 0.0,
+) -> Iterator[Case]:  # fmt: skip
     """Restores; each size alone, by kind of memory and history; many at once, streamed and not; paced streams.
 
     Restores come first: what they lose would wait for its vectors behind the passages of all other cases.
@@ -275,7 +279,7 @@ def cases(
     dense: with the embedder, which cannot follow the passages of many at once; lost ones have their vectors
     """
     if "restore" in memory:
-        yield Case(memory="restore", seconds=seconds, embedded=dense)
+        yield Case(memory="restore", seconds=seconds, embedded=dense, pause_s=pause_s)
     for size in sizes:
         for kind in memory:
             if kind == "restore":
@@ -301,6 +305,7 @@ def cases(
 @click.option("--concurrency", type=NUMBERS, default="1,16,64,256", show_default=True, help="Requests at once.")
 @click.option("--memory", default="off,on,restore", show_default=True, help="Of: off, on, restore.")
 @click.option("--seconds", default=2.0, show_default=True, help="Seconds for each gateway in each case.")
+@click.option("--pause", "pause_s", default=0.0, help="Seconds between a history and the request that lost most of it.")
 @click.option("--dense/--no-dense", default=False, help="With the embedder, as far as it is installed.")
 @click.option("--peer", "peers", multiple=True, help=f"{', '.join(PEERS)}, or the URL of a gateway that runs already.")
 @click.option("--upstream-port", default=0, help="Port of the scripted model, for a gateway that runs already.")
@@ -315,8 +320,8 @@ def cases(
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
-    sizes: list[int], concurrency: list[int], memory: str, seconds: float, dense: bool, peers: tuple[str, ...],
-    upstream_port: int, settings: str, write: Path | None, merge: Path | None, as_json: bool,
+    sizes: list[int], concurrency: list[int], memory: str, seconds: float, pause_s: float, dense: bool,
+    peers: tuple[str, ...], upstream_port: int, settings: str, write: Path | None, merge: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure what the proxy adds to a request, beside direct ones.
 
@@ -326,7 +331,7 @@ def command(
     kinds = [kind.strip() for kind in memory.split(",")]
     if unknown := set(kinds) - {"off", "on", "restore"}:
         raise click.BadParameter(f"--memory {', '.join(sorted(unknown))} is not known; choose of off, on, restore")
-    plan = list(cases(sizes, concurrency, kinds, seconds, dense=dense))
+    plan = list(cases(sizes, concurrency, kinds, seconds, dense=dense, pause_s=pause_s))
     try:
         if merge is not None:  # before minutes are spent on what it cannot take
             merged(merge, [], _asked_for())

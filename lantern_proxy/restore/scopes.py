@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.restore import snapshots
-from lantern_proxy.restore.passages import Passages
+from lantern_proxy.restore.passages import Passages, Split
 from lantern_proxy.restore.scope import Key, Scope
 
 SLICE_S = 0.03
@@ -64,11 +64,14 @@ class Scopes:
             scope.opening = True
             threading.Thread(target=_open_rest, args=(scope, archive), name="lantern-open", daemon=True).start()
 
-    def tell(self, scope: Scope) -> threading.Thread | None:
-        """Tell ahead, in the background, what questions ask of passages. Its lock must be held. None: hardly any is
-        untold."""
-        if scope.telling is None and len(scope.passages.untold) >= TELL_FROM:
-            scope.telling = threading.Thread(target=_tell_rest, args=(scope,), name="lantern-tell", daemon=True)
+    def tell(self, scope: Scope, split: Split | None = None, *, least: int = TELL_FROM) -> threading.Thread | None:
+        """Tell ahead, in the background, what questions ask of passages. Its lock must be held. None: less than `least`
+        are untold.
+
+        split: as in Passages.pieces; None where words are not compared by the table
+        """
+        if scope.telling is None and len(scope.passages.untold) >= least:
+            scope.telling = threading.Thread(target=_tell_rest, args=(scope, split), name="lantern-tell", daemon=True)
             scope.telling.start()
         return scope.telling
 
@@ -172,7 +175,7 @@ def _open_rest(scope: Scope, archive: Archive) -> None:
         log.debug("scope of %d passages is not open yet: %s", len(scope), error)
 
 
-def _tell_rest(scope: Scope) -> None:
+def _tell_rest(scope: Scope, split: Split | None) -> None:
     """The background: a few at a time, and mostly at rest, since what it does holds up all other threads."""
     try:
         while True:
@@ -182,7 +185,7 @@ def _tell_rest(scope: Scope) -> None:
                 if scope.closed or not scope.passages.untold:
                     scope.telling = None
                     return
-                scope.passages.tell_ahead(TELL)
+                scope.passages.tell_ahead(TELL, split)
             finally:
                 scope.release()
             time.sleep((time.monotonic() - begun) * (1 / TELL_SHARE - 1))
