@@ -465,6 +465,27 @@ def test_a_summary_that_was_a_field_of_a_structured_answer_is_known_where_it_sta
     assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
 
 
+NOTES = {
+    "a user's message": lambda note: user(note),
+    "a system message": lambda note: {"role": "system", "content": note},
+    "behind words of the client": lambda note: user(f"A note: {note}"),
+}
+
+
+@pytest.mark.parametrize("place", NOTES)
+@pytest.mark.parametrize("kept", [0, 4], ids=["alone", "a tail of the chat is kept"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_summary_of_several_lines_is_known_where_its_client_writes_it_as_a_string_of_json(place, kept, named):
+    lab = Lab()
+    chat = talk(lab, "en", named=named, tools=False, others=2)
+    told = 'Where we are\n\n- they call it "the errand"\n- Jürgen waits for the rest of it, and so do others.'
+    chat.summarise("transcript under another system prompt", told)
+    note = json.dumps({"kind": "note", "text": f"Much of it is out of sight now. In short:\n{told}", "count": 8})
+    tail = chat.history[-kept:] if kept else []
+    step = chat.send([NOTES[place](note), *tail, user("What is next?")])
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
 def test_media_for_which_a_placeholder_stands_were_cleared():
     chat = reading_chat(Lab())
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}

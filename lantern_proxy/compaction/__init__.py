@@ -29,6 +29,7 @@ from lantern_proxy.history import (
     goes_on,
     plain,
 )
+from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.script import ending
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.turn import LOSSES, SYSTEM, Event, Item, Message, Request
@@ -228,7 +229,7 @@ def _was_generated(seen: Seen, seat: Seat, *, before: str, in_answer: bool) -> b
     in_answer: an answer of the conversation itself counts too, as part of a longer text or in another role
     """
     text = plain(seat.item.text)
-    whole = whole_of(text)
+    whole = whole_of(unescaped(seat.item.text))
     return any(
         produced in whole and produced not in before
         for produced, who in (seen.told if in_answer else seen.told_aside)
@@ -289,7 +290,7 @@ def _summary_in_system(seen: Seen) -> int | None:
         if messages[at].print in known:
             continue
         text = plain(messages[at].text)
-        whole = whole_of(text)
+        whole = whole_of(unescaped(messages[at].text))
         if any(said in whole and said not in before for said, _ in seen.told):
             return at
         if _holds_run(seen, whole) and not _holds_run(seen, before):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from lantern_proxy.history import plain
 from lantern_proxy.turn import Item, canonical
 from lantern_proxy.turn_memo import Memo
 
@@ -64,6 +65,17 @@ def strings_of(text: str) -> Iterator[str]:
             pending += value.values()
         elif isinstance(value, list):
             pending += value
+
+
+def _read(text: str) -> str:
+    within = text[text.find("{") :] if "{" in text else ""
+    read = (canonical(each) for each in strings_of(text)) if "\\" in within else ()
+    return "\n".join(dict.fromkeys([plain(text), *read]))
+
+
+unescaped = Memo(_read, most_bytes=4 << 20, bytes_of=lambda text: 3 * len(text)).__getitem__
+"""Canonical text, and behind it the strings of the JSON in it, as they read: lines and quotation marks are written
+otherwise in there."""
 
 
 def _words(items: Iterable[Item]) -> list[str]:

@@ -34,7 +34,7 @@ from lantern_proxy.history import (
     shows_system_of,
     system_text,
 )
-from lantern_proxy.history.dress import says_same
+from lantern_proxy.history.dress import says_same, unescaped
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
 from lantern_proxy.history.whole import whole_of
@@ -319,8 +319,8 @@ def _credit(known: Known, scores: dict[str, float], holders: Collection[str], we
 
 def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """No item of the request was seen before: texts within texts, then words."""
-    texts = texts_of(request, system=True)
-    whole_texts = messages_of(request, system=True)
+    texts = [unescaped(i.text) for i in items_of(request.messages, system=True) if i.kind == "text"]
+    whole_texts = [*messages_of(request, system=True), *(text for text in texts if "\\" in text)]
     whole = whole_of("\n".join(whole_texts))
     candidates = [known.sessions[sid] for sid in quoted(known, texts)[:CANDIDATES]]
     candidates = [session for session in candidates if session.api == request.api]
