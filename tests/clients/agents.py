@@ -318,3 +318,24 @@ def code_puppy(job: Job) -> list[str]:
         out = job.run(["code-puppy", *(["-qr"] if answers else []), "-p", line], {})
         answers.append(_last_words(_TERMINAL.sub("", out)))
     return answers
+
+
+def letta_code(job: Job) -> list[str]:
+    """`letta -p` with its own store, then with `--conversation`; its summary is a string of JSON that a user says."""
+    env = {
+        "LMSTUDIO_BASE_URL": f"{job.url}/v1", "LMSTUDIO_API_KEY": "sk-dummy-letta-code", "DISABLE_AUTOUPDATER": "1",
+        "LETTA_CODE_TELEM": "0", "LETTA_LOCAL_BACKEND_NO_MEMFS": "1",
+    }  # fmt: skip
+    command = ["letta", "--backend", "local", "--no-memfs", "--no-skills", "--output-format", "json", "--yolo"]
+    answers: list[str] = []
+    which = ["--new-agent", "-m", "lmstudio/scripted"]
+    for line in job.lines:
+        out = job.run([*command, *which, "-p", line], env)
+        told = json.loads(out[out.index("{") :])
+        answers.append(told["result"])
+        which = ["--conversation", told["conversation_id"]]
+        for path in (job.home / ".letta/lc-local-backend/agents").glob("*.json"):
+            agent = json.loads(path.read_text())
+            agent["model_settings"]["context_window_limit"] = 100_000
+            path.write_text(json.dumps(agent))
+    return answers

@@ -296,4 +296,24 @@ CLIENTS = (
         name="code-puppy", family="Code Puppy", protocol="chat", losses=COMPACTED, compactions=2, limit_s=600,
         pip=("code-puppy==0.0.946",), drive=agents.code_puppy,
     ),
+    Client(
+        name="langroid", family="Langroid", protocol="chat", losses=WINDOW, tools=False, pip=("langroid==0.69.16",),
+        drive=program("langroid_agent.py"),
+    ),
+    Client(
+        name="mem0", family="Mem0", protocol="chat", losses=COMPACTED, compactions=5, tools=False,
+        pip=("mem0ai==2.2.1", "openai==3.54.0"), drive=program("mem0_chat.py"),
+    ),
+    Client(
+        name="llama-index-ts", family="LlamaIndex", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
+        npm=("llamaindex@0.12.1", "@llamaindex/openai@0.4.22"), drive=program("llama_index_chat.mjs"),
+    ),
+    Client(
+        name="open-interpreter", family="Open Interpreter", protocol="chat", losses=WINDOW, compactions=3,
+        pip=("open-interpreter==0.4.3", "litellm==1.83.0", "setuptools==79.0.1"), drive=program("open_interpreter.py"),
+    ),
+    Client(
+        name="letta-code", family="Letta Code", protocol="chat", losses=COMPACTED, compactions=2,
+        npm=("@letta-ai/letta-code@0.25.9",), drive=agents.letta_code,
+    ),
 )  # fmt: skip

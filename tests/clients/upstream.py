@@ -156,6 +156,8 @@ class Script:
         summary = f"{SUMMARY} {numbered(self.summaries)}"
         if "state_snapshot" in last + instructions:
             return "summary", Reply(f"<state_snapshot><overall_goal>{summary}</overall_goal></state_snapshot>")
+        if '"memory"' in instructions:
+            return "summary", Reply(json.dumps({"memory": [{"id": "0", "text": summary, "attributed_to": "user"}]}))
         if "<observations>" in instructions:
             return "summary", Reply(f"<observations>\n* {summary}\n</observations>")
         if "<analysis>" in last:
@@ -185,13 +187,14 @@ def _plain(text: str) -> str:
 def _arguments(schema: dict[str, Any], command: str) -> str:
     """`command` under the name that the tool's schema gives it: a string, or a list where it asks for one."""
     properties = schema.get("properties", {})
-    name = next((n for n in ("cmd", "command", "commands") if n in properties), "command")
+    name = next((n for n in ("cmd", "command", "commands", "code") if n in properties), "command")
     takes_list = properties.get(name, {}).get("type") == "array"
     words = ["bash", "-lc", command] if name == "command" else [command]
     given: dict[str, Any] = {name: words if takes_list else command}
     for other in schema.get("required", []):
-        kind = properties.get(other, {}).get("type")
-        given.setdefault(other, {"boolean": False, "integer": 1, "number": 1}.get(kind, "read a file"))
+        kind, choices = properties.get(other, {}).get("type"), properties.get(other, {}).get("enum", ())
+        said = "shell" if "shell" in choices else "read a file"
+        given.setdefault(other, {"boolean": False, "integer": 1, "number": 1}.get(kind, said))
     return json.dumps(given)
 
 
