@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from lantern_proxy import compiled
 from lantern_proxy.compiled import DamagedCache, ModelError, Served, available
@@ -59,6 +59,12 @@ class Embedder(Served["Compiled"]):
         folder = Path(cache_dir).expanduser()
         command = ("-m", "lantern_proxy.embed", "export", model, str(folder))
         super().__init__(model, folder_of(model, folder), command, partial(_open, threads=threads))
+
+    @classmethod
+    def of(cls, settings: Any) -> Self:
+        """As the `embed:` section of a config says."""
+        late = settings.late_interaction
+        return cls(settings.model, settings.cache_dir, settings.threads, late_interaction=late)
 
     @cached_property
     def late(self) -> "Projection | None":

@@ -1,6 +1,5 @@
 """Confidence and success of a passage after it was restored. Pure; rates from the LANTERN paper."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -44,8 +43,3 @@ REFUSED = frozenset({"wrong", "outdated"})
 def retrievable(confidence: float, rates: Rates) -> bool:
     """Is a passage trusted enough to be restored?"""
     return confidence >= rates.minimum
-
-
-def decay(confidence: float, age_s: float, *, half_life_s: float) -> float:
-    """Halve confidence every `half_life_s` without use."""
-    return confidence * math.exp2(-max(0.0, age_s) / half_life_s)

@@ -617,15 +617,9 @@ def everything_readable(mine: TenantArchive, ids: list[int]) -> str:
         read += [mine.session(session), mine.messages(session), mine.head(session).keys, mine.blocks(session)]
         read += [mine.passages(session), mine.requests(session), mine.outline(session)]
         read += [mine.search("canary", session=session), mine.fts(["canary"], 9, session=session)]
-        read += [mine.nearest(unit_vector(ids[0]), 9, session=session)]
     read += [mine.passages(), mine.passages(project="p1"), mine.outline(), mine.passages(unit="turn")]
     read += [mine.passages_by_id(ids), mine.search("canary"), mine.search('"the canary" OR tenant:t_mine')]
-    read += [
-        mine.fts(["canary"], 9),
-        mine.nearest(unit_vector(ids[0]), 9),
-        mine.nearest(unit_vector(ids[0]), 9, ids=ids),
-    ]
-    read += [mine.nearest(unit_vector(ids[0]), 9, ids=[*ids, *range(1000)]), mine.vectors(ids)]
+    read += [mine.fts(["canary"], 9), mine.vectors(ids), mine.vectors([*ids, *range(1000)])]
     read += [mine.request("s1-r0"), mine.requests(), mine.why("s1-r0")]
     return repr([each for each in read if each])
 
@@ -761,25 +755,12 @@ def test_passages_are_read_by_session_project_unit_and_id(archive: Archive) -> N
     assert (found.ids, found.times, found.lines) == ((3, 5), (102.0, 104.0), (b"one\ntwo\none",) * 2)
 
 
-def test_nearest_is_exact_with_ids_and_without(archive: Archive) -> None:
-    archive.write([record(n, session=f"s{n % 3}") for n in range(300)])
+def test_vectors_are_read_as_they_were_kept(archive: Archive) -> None:
+    archive.write([record(n) for n in range(9)])
     embed_all(archive)
-    mine, query = archive.of(MINE), unit_vector(-1 & 0xFFFF)
-    cosines = {id_: float(unit_vector(id_) @ query) for id_ in range(1, 301)}
-
-    def best(ids: list[int]) -> list[int]:
-        return sorted(ids, key=lambda i: -cosines[i])[:10]
-
-    among = list(range(5, 300, 2))
-    of_s1 = [p.id for p in mine.passages("s1")]
-    assert [i for i, _ in mine.nearest(query, 10)] == best(list(cosines))
-    assert [i for i, _ in mine.nearest(query, 10, session="s1")] == best(of_s1)
-    assert [i for i, _ in mine.nearest(query, 10, ids=among)] == best(among)
-    assert [i for i, _ in mine.nearest(query, 10, ids=[*among, *range(1000, 3000)])] == best(among)
-    for id_, score in [*mine.nearest(query, 10), *mine.nearest(3 * query, 10, ids=among)]:
-        assert score == pytest.approx(cosines[id_], abs=1e-5)
-    assert mine.nearest(query, 0) == []
-    assert mine.vectors([7, 999])[7] == pytest.approx(unit_vector(7))
+    found = archive.of(MINE).vectors([7, 8, 999])
+    assert found.keys() == {7, 8}
+    assert found[7] == pytest.approx(unit_vector(7))
 
 
 def test_passages_wait_for_vectors_in_fair_shares_and_only_once(archive: Archive) -> None:
@@ -803,12 +784,10 @@ def test_vectors_of_another_model_are_refused_until_the_old_ones_are_dropped(arc
         archive.add_vectors("other", 4, [(MINE, "s1", 1, unit_vector(1, 4))])
     with pytest.raises(ArchiveError, match="has shape"):
         archive.add_vectors("model", 8, [(MINE, "s1", 1, unit_vector(1, 4))])
-    with pytest.raises(ArchiveError, match="vector has 4 numbers"):
-        archive.of(MINE).nearest(unit_vector(1, 4), 3)
     archive.drop_vectors()
     assert len(archive.unembedded(9)) == 1
     assert archive.add_vectors("other", 4, [(MINE, "s1", 1, unit_vector(1, 4))]) == 1
-    assert len(archive.of(MINE).nearest(unit_vector(1, 4), 3)) == 1
+    assert archive.of(MINE).vectors([1])[1] == pytest.approx(unit_vector(1, 4))
 
 
 def test_without_vectors_everything_else_works_and_check_says_so(archive: Archive) -> None:
@@ -817,14 +796,13 @@ def test_without_vectors_everything_else_works_and_check_says_so(archive: Archiv
     with Archive(archive.path, vectors=False) as plain:
         mine = plain.of(MINE)
         assert not plain.vectors
-        assert mine.nearest(unit_vector(1), 3) == mine.nearest(unit_vector(1), 3, ids=[1]) == plain.unembedded(9) == []
+        assert (mine.vectors([1]), plain.unembedded(9)) == ({}, [])
         assert plain.add_vectors("model", 8, [(MINE, "s1", 1, unit_vector(1))]) == 0
         plain.write([record(2)])
         assert len(mine.search("message")) == 3
         assert mine.prune(PruneRule(session="s2"), now=0.0).passages == 1
         assert [f.name for f in plain.check() if not f.ok] == ["vectors"]
-    found = archive.of(MINE).nearest(unit_vector(2), 9)
-    assert [id_ for id_, _ in found] == [1]  # the pruned passage's vector is still there, and is never found
+    assert archive.of(MINE).vectors([1, 2]).keys() == {1}  # the pruned passage's is still there, and is never found
     archive.of(MINE).prune(PruneRule(older_than_s=1e9), now=0.0)
     assert [f.ok for f in archive.check() if f.name == "vectors"] == [True]
 
@@ -908,7 +886,7 @@ def test_prune_removes_what_its_rule_names_and_a_dry_run_nothing(
     assert mine.prune(rule, now=200.0) == dry
     left = mine.passages()
     assert (len(left), len(mine.sessions())) == (12 - passages, 2 - sessions)
-    assert {id_ for id_, _ in mine.nearest(unit_vector(1), 50)} == {p.id for p in left}
+    assert mine.vectors(range(1, 50)).keys() == {p.id for p in left}
     assert {hit.passage.id for hit in mine.search("message", limit=50)} == {p.id for p in left}
     assert (dry.bytes > 0) == (passages > 0)
     assert all(finding.ok for finding in archive.check())

@@ -161,8 +161,6 @@ def _embed(archive: Archive, mine, kept: list) -> None:
     archive.write([record(5, passages=(passage(6, "the best summary", unit="turn"),))])
     mine.tokens([kept[0].id], "r", 4)
     mine.vectors([1])
-    mine.nearest(np.ones(4, np.float32), 5, session="s1")
-    mine.nearest(np.ones(4, np.float32), 5, ids=range(5_000))
 
 
 def _read(mine, id_: int) -> None:

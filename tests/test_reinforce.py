@@ -3,7 +3,7 @@
 import pytest
 
 from lantern_proxy.analyze import key
-from lantern_proxy.reinforce import Rates, decay, retrievable, settle, used
+from lantern_proxy.reinforce import Rates, retrievable, settle, used
 
 RATES = Rates()
 
@@ -29,7 +29,3 @@ def test_a_passage_that_is_never_used_ends_below_the_minimum_and_can_come_back()
     assert not retrievable(confidence, RATES)
     assert confidence == RATES.floor
     assert retrievable(settle(confidence, success, True, RATES)[0], RATES)
-
-
-def test_confidence_halves_each_half_life():
-    assert decay(0.8, 100.0, half_life_s=100.0) == pytest.approx(0.4)

@@ -1,11 +1,12 @@
 """What an open index is built from and kept up to date with: the passages of a scope, column by column."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlite_utils.db import Database
 
+from lantern_proxy.archive.reads import Reads, given, json_ids
 from lantern_proxy.archive.rows import PASSAGE, Row, to_passage
 from lantern_proxy.turn import Passage
 
@@ -37,24 +38,40 @@ class Outline:
         return len(self.ids)
 
 
-def outline(db: Database, tenant: str, unit: str, after_id: int, limit: int, where: tuple[str, list[str]]) -> Outline:
-    """At most `limit` passages with ids above `after_id`."""
-    rows = db.conn.execute(_OUTLINE.format(where=where[0]), (tenant, unit, after_id, *where[1], limit)).fetchall()
-    columns: tuple[Sequence[Any], ...] = tuple(zip(*rows, strict=True)) if rows else ((),) * 5
-    return Outline(*columns)
+class Scopes(Reads):
+    """The part of TenantArchive that indexes are built from."""
+
+    def outline(
+        self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0,
+        limit: int = -1,
+    ) -> Outline:  # fmt: skip
+        """What a lexical index is built from, without the rest, for passages with ids above `after_id`."""
+        where, values = scoped("", session, project)
+        rows = self._rows(_OUTLINE.format(where=where), (self.tenant, unit, after_id, *values, limit))
+        columns: tuple[Sequence[Any], ...] = tuple(zip(*rows, strict=True)) if rows else ((),) * 5
+        return Outline(*columns)
+
+    def shapes(
+        self, session: str | None, project: str | None, unit: str, after_id: int, limit: int
+    ) -> list[tuple[int, str, str, int, int]]:
+        """(id, speaker, kind, tags, characters) of at most `limit` passages with ids above `after_id`, by id."""
+        where, values = scoped("", session, project)
+        return self._rows(_SHAPES.format(where=where), (self.tenant, unit, after_id, *values, limit))
+
+    def count(self, up_to_id: int, project: str | None = None, unit: str = "passage") -> int:
+        """How many passages with ids up to `up_to_id` there are. Ids are never used again: a prune makes it smaller."""
+        where, values = scoped("", None, project)
+        rows = self._rows(_COUNT.format(where=where), (self.tenant, unit, up_to_id, *values))
+        return int(rows[0][0])
+
+    def plain_passages(self, ids: Iterable[int]) -> dict[int, Passage]:
+        """Those of `ids` that are there, without their terms."""
+        return {row[0]: to_passage(row) for row in self._rows(_PLAIN, (json_ids(ids), self.tenant))}
 
 
-def shapes(
-    db: Database, tenant: str, unit: str, after_id: int, limit: int, where: tuple[str, list[str]]
-) -> list[tuple[int, str, str, int, int]]:
-    """(id, speaker, kind, tags, characters) of at most `limit` passages with ids above `after_id`, in order of id."""
-    return list(db.conn.execute(_SHAPES.format(where=where[0]), (tenant, unit, after_id, *where[1], limit)))
-
-
-def count(db: Database, tenant: str, unit: str, up_to_id: int, where: tuple[str, list[str]]) -> int:
-    """How many passages with ids up to `up_to_id` there are. Ids are never used again: a prune makes it smaller."""
-    found: int = db.conn.execute(_COUNT.format(where=where[0]), (tenant, unit, up_to_id, *where[1])).fetchone()[0]
-    return found
+def scoped(table: str, session: str | None, project: str | None) -> tuple[str, list[str]]:
+    """As given(). The + keeps SQLite from going through a whole project for one session of it."""
+    return given((f"{table}session", session), (f"{'+' if session is not None else ''}{table}project", project))
 
 
 def newest(db: Database) -> int:
@@ -68,8 +85,3 @@ def large(db: Database, least: int, *, by_project: bool) -> list[tuple[str, str 
     return [
         tuple(row) for row in db.conn.execute(_SCOPES.format(project="project" if by_project else "NULL"), (least,))
     ]
-
-
-def plain(db: Database, tenant: str, ids: str) -> dict[int, Passage]:
-    """Passages without their terms. ids: a JSON list"""
-    return {row[0]: to_passage(row) for row in db.conn.execute(_PLAIN, (ids, tenant))}

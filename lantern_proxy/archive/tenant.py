@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from sqlite_utils.db import Database
-
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import Feedback
 from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of
@@ -27,7 +25,7 @@ from lantern_proxy.archive.rows import (
     to_passage,
     to_session,
 )
-from lantern_proxy.archive.scope import Outline, count, outline, plain, shapes
+from lantern_proxy.archive.scope import Scopes, scoped
 from lantern_proxy.archive.values import Hit, PruneReport, PruneRule, SessionRow
 from lantern_proxy.archive.vectors import TokenVectors, embedding_model
 from lantern_proxy.turn import Filed, Head, Passage
@@ -37,10 +35,6 @@ if TYPE_CHECKING:
 
 MOST_TERMS = 64
 """Terms of one full-text query that count; more would only slow it down."""
-_MOST_NEIGHBOURS = 4_096
-"""vec0's own limit."""
-_MOST_LOADED = 4_096
-"""Vectors that are loaded one by one (6 us each) rather than scanned for (2 us, but all of the tenant)."""
 
 _SESSION = """SELECT s.id, s.project, s.api, s.family, s.parent, s.title, s.created_at, s.last_seen_at, s.system,
         s.tools,
@@ -68,11 +62,6 @@ _SNIPPETS = """SELECT p.id, snippet(passages_fts, 0, '[', ']', '...', 24)
     WHERE passages_fts MATCH ? AND f.rowid IN (SELECT value FROM json_each(?)) AND p.tenant = ?"""
 _VECTORS = """SELECT v.passage_id, v.embedding FROM json_each(?) j
     CROSS JOIN passages p ON p.id = j.value AND p.tenant = ? CROSS JOIN vectors v ON v.passage_id = p.id"""
-# The tenant is bound twice: in vec0's partition, and in the passage that the vector must belong to.
-_NEAREST = """SELECT p.id, 1 - v.distance
-    FROM (SELECT passage_id, distance FROM vectors WHERE embedding MATCH ? AND k = ? AND tenant = ?{among}) v
-    CROSS JOIN passages p ON p.id = v.passage_id AND p.tenant = ? ORDER BY v.distance, p.id DESC"""
-_LISTED = " AND passage_id IN (SELECT value FROM json_each(?))"
 _REINFORCE = """UPDATE passages SET confidence = ?, success = ?, accesses = ?, accessed_at = ?
     WHERE tenant = ? AND id = ?"""
 _USED = """UPDATE placed SET used = ? WHERE tenant = ? AND passage = ?
@@ -90,7 +79,7 @@ class Filters(TypedDict, total=False):
     until: float | None
 
 
-class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
+class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
     """One tenant's part of an archive. Make it with Archive.of; nothing in it sees another tenant.
 
     Every method raises ArchiveError when the file is at fault. Ids, sessions and requests of others read as unknown.
@@ -142,38 +131,11 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
         limit: int | None = None,
     ) -> list[Passage]:  # fmt: skip
         """Passages with ids above `after_id`, in order of id."""
-        where, values = _scope("p.", session, project)
+        where, values = scoped("p.", session, project)
         named = f"p.tenant = ? AND p.unit = ? AND p.id > ?{where}"
         sql = f"SELECT {PASSAGE} FROM passages p WHERE {named} ORDER BY p.id LIMIT ?"
         rows = self._rows(sql, (self.tenant, unit, after_id, *values, -1 if limit is None else limit))
         return [to_passage(row) for row in rows]
-
-    def outline(
-        self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0,
-        limit: int = -1,
-    ) -> Outline:  # fmt: skip
-        """What a lexical index is built from, without the rest, for passages with ids above `after_id`."""
-        with self._connections.reading() as db:
-            return outline(db, self.tenant, unit, after_id, limit, _scope("", session, project))
-
-    def shapes(
-        self, session: str | None, project: str | None, unit: str, after_id: int, limit: int
-    ) -> list[tuple[int, str, str, int, int]]:
-        """(id, speaker, kind, tags, characters) of at most `limit` passages with ids above `after_id`, by id."""
-        with self._connections.reading() as db:
-            return shapes(db, self.tenant, unit, after_id, limit, _scope("", session, project))
-
-    def count(
-        self, up_to_id: int, session: str | None = None, project: str | None = None, unit: str = "passage"
-    ) -> int:
-        """How many passages with ids up to `up_to_id` there are: fewer than once means that some were pruned."""
-        with self._connections.reading() as db:
-            return count(db, self.tenant, unit, up_to_id, _scope("", session, project))
-
-    def plain_passages(self, ids: Iterable[int]) -> dict[int, Passage]:
-        """Those of `ids` that are there, without their terms."""
-        with self._connections.reading() as db:
-            return plain(db, self.tenant, json_ids(ids))
 
     # full text
 
@@ -234,47 +196,15 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
 
     # vectors
 
-    def nearest(
-        self,
-        vector: "Vector",
-        k: int,
-        ids: Iterable[int] | None = None,
-        session: str | None = None,
-    ) -> list[tuple[int, float]]:
-        """The k (at most 4,096) passages nearest to `vector`, (dim,): (id, cosine), best first. Exact.
-
-        ids: only these count, whatever their session and unit; None searches the tenant, or one session of it
-        Empty when there are no vectors, or vectors cannot be searched here.
-        """
-        with self._connections.reading() as db:
-            if not self._embedded(db, len(vector)):
-                return []
-            wanted = None if ids is None else list(ids)
-            if wanted is not None and len(wanted) <= _MOST_LOADED:
-                return _by_cosine(vector, self.vectors(wanted))[:k]
-            among = (
-                given(("session", session), ("unit", "passage")) if wanted is None else (_LISTED, [json_ids(wanted)])
-            )
-            values = (vector.astype("float32", copy=False).tobytes(), max(0, min(k, _MOST_NEIGHBOURS)), self.tenant)
-            return db.conn.execute(_NEAREST.format(among=among[0]), (*values, *among[1], self.tenant)).fetchall()
-
     def vectors(self, ids: Iterable[int]) -> "dict[int, Vector]":
         """id -> vector, float32 (dim,), for those of `ids` that have one."""
         import numpy as np
 
         with self._connections.reading() as db:
-            if not self._embedded(db):
+            if not (self._vectors and embedding_model(db)):
                 return {}
             rows = db.conn.execute(_VECTORS, (json_ids(ids), self.tenant)).fetchall()
         return {id_: np.frombuffer(packed, dtype=np.float32) for id_, packed in rows}
-
-    def _embedded(self, db: Database, dim: int | None = None) -> bool:
-        """Whether there are vectors; ArchiveError when they are not of `dim` floats."""
-        known = embedding_model(db) if self._vectors else None
-        if known and dim not in (None, known[1]):
-            wrong = f"vector has {dim} numbers, this archive's have {known[1]} ({known[0]})"
-            raise ArchiveError(f"{wrong}; run `lantern reindex --vectors`")
-        return known is not None
 
     # what changes, and everything as rows
 
@@ -353,11 +283,6 @@ class TenantArchive(Feedback, Ledger, Summaries, TokenVectors):
                 yield {"type": "block", **asdict(block)}
 
 
-def _scope(table: str, session: str | None, project: str | None) -> tuple[str, list[str]]:
-    """As given(). The + keeps SQLite from going through a whole project for one session of it."""
-    return given((f"{table}session", session), (f"{'+' if session is not None else ''}{table}project", project))
-
-
 _PHRASE = re.compile(r'"([^"]*)"|(\S+)')
 
 
@@ -371,17 +296,6 @@ def _quoted(text: str) -> str:
     """`text` as an FTS5 string, in which nothing is an operator; "" when there is no word in it."""
     clean = text.replace("\0", " ").encode("utf-8", "replace").decode()
     return f'"{clean.replace(chr(34), chr(34) * 2)}"' if any(map(str.isalnum, clean)) else ""
-
-
-def _by_cosine(vector: "Vector", vectors: "Mapping[int, Vector]") -> list[tuple[int, float]]:
-    """All of `vectors` by cosine, best first, the newer of two equals first."""
-    import numpy as np
-
-    if not vectors:
-        return []
-    ids, matrix = np.array(list(vectors), dtype=np.int64), np.stack(list(vectors.values()))
-    scores = (matrix @ vector) / np.maximum(np.linalg.norm(matrix, axis=1) * np.linalg.norm(vector), 1e-12)
-    return [(int(ids[i]), float(scores[i])) for i in np.lexsort((-ids, -scores))]
 
 
 def _plain(filed: Filed) -> dict[str, Any]:

@@ -31,8 +31,7 @@ class Resources:
     def embedder(self) -> Embedder:
         """Started on first use. ModelError when there is none."""
         if self._embedder is None:
-            settings = self.config.embed
-            self._embedder = Embedder(settings.model, settings.cache_dir, settings.threads)
+            self._embedder = Embedder.of(self.config.embed)
             self._embedder.start()
         if not self._embedder.wait():
             raise ModelError(f"{self._embedder.detail}; pipelines fts5 and bm25 need no vectors")

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from lantern_proxy import pack
 from lantern_proxy.analyze import query_terms
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
@@ -148,8 +146,8 @@ def _dense(stage: Stage, cut: Compacted, query: str) -> list[Passage]:
     if stage.embedder is None:
         raise ValueError('recipe dense needs the embedder; pip install "lantern-proxy[dense]"')
     own, lost = stage.archive.of(cut.chat.name), {p.id: p for p in stage.lost(cut)}
-    vector = np.asarray(stage.embedder.embed([query])[0], np.float32)
-    return [lost[i] for i, _ in own.nearest(vector, 400, ids=lost)]
+    asked, vectors = stage.embedder.embed([query])[0], own.vectors(lost)
+    return [lost[i] for i in sorted(vectors, key=lambda i: (-float(vectors[i] @ asked), -i))[:400]]
 
 
 _ORDERS: Mapping[str, Callable[[Stage, Compacted, str], list[Passage]]] = {
@@ -174,7 +172,7 @@ def stage(
 
     advance: called with the number of chats, then of passages embedded, that are done
     """
-    embedder = Embedder(config.embed.model, config.embed.cache_dir, config.embed.threads) if dense else None
+    embedder = Embedder.of(config.embed) if dense else None
     if embedder is not None:
         embedder.start()
     settings = config if dense else replace(config, embed=EmbedConfig(enabled="off"))

@@ -57,30 +57,15 @@ def export(settings: Settings, tenant: str | None, output: Path | None, backup: 
 
 def _back_up(settings: Settings, target: Path) -> None:
     from lantern_proxy.archive.backup import backup
+    from lantern_proxy.cli import render
 
     archive = settings.file()
-    with _steps("copying pages", settings) as progress:
+    with render.reaching("copying pages", quiet=settings.as_json) as progress:
         size = backup(archive.path, target, progress, key=archive.key())
     summary = {"backup": target, "size_bytes": size}
     settings.tell(summary) if settings.as_json else click.echo(
         f"copied {size:,} bytes to {target}; its pages are sound"
     )
-
-
-@contextmanager
-def _steps(what: str, settings: Settings) -> Iterator[Any]:
-    """A progress bar that is told how far it is, instead of how much further."""
-    from lantern_proxy.cli import render
-
-    with render.counting(what, quiet=settings.as_json) as advance:
-        reached = 0
-
-        def progress(done: int, of: int) -> None:
-            nonlocal reached
-            advance(done - reached)
-            reached = done
-
-        yield progress
 
 
 @click.command()
@@ -93,9 +78,10 @@ def recover(settings: Settings, target: Path) -> None:
     Example: lantern recover saved.db --archive lantern.db
     """
     from lantern_proxy.archive.backup import recover as salvage
+    from lantern_proxy.cli import render
 
     archive = settings.file()
-    with _steps("reading rows", settings) as progress:
+    with render.reaching("reading rows", quiet=settings.as_json) as progress:
         saved = salvage(archive.path, target, progress, key=archive.key())
     if settings.as_json:
         settings.tell({"target": target, "tables": [plain(each) for each in saved]})

@@ -64,7 +64,7 @@ def _embedder(config: "Config") -> "Embedder | None":
 
     if config.embed.enabled == "off" or not available():
         return None
-    embedder = Embedder(config.embed.model, config.embed.cache_dir, config.embed.threads)
+    embedder = Embedder.of(config.embed)
     embedder.start()
     return embedder
 

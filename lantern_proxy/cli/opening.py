@@ -1,4 +1,4 @@
-"""Large indexes, opened or written before they are used, with a bar where there is a terminal."""
+"""The large indexes of a server that starts, opened before they are used, with a bar where there is a terminal."""
 
 import contextlib
 import logging
@@ -9,31 +9,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from lantern_proxy.config import Config
-
 if TYPE_CHECKING:
     from lantern_proxy.app import App
-    from lantern_proxy.archive import Archive
     from lantern_proxy.restore.restorer import Restorer
 
 log = logging.getLogger("lantern.serve")
 
 _WAIT_S = 30.0
 """For the archive to be open."""
-
-
-def make_snapshots(archive: "Archive", config: Config, *, quiet: bool) -> int:
-    """Make the snapshots of all large tenants or projects anew; returns how many there are now. Raises OSError."""
-    from lantern_proxy.archive.snapshots import drop_snapshots
-    from lantern_proxy.cli.render import counting
-    from lantern_proxy.restore.scopes import large_scopes, make_snapshot
-
-    if archive.encrypted:  # nothing is kept in the clear beside it
-        return 0
-    drop_snapshots(archive.path)
-    scopes = large_scopes(archive, config.restore.scope)
-    with counting("indexing passages", sum(n for _, n in scopes), quiet=quiet or not scopes) as advance:
-        return sum(make_snapshot(archive, key, advance) for key, _ in scopes)
 
 
 def open_in_background(app: "App") -> None:

@@ -4,10 +4,11 @@ from typing import Any
 
 from lantern_proxy import embed
 from lantern_proxy.archive import Archive
-from lantern_proxy.cli.opening import make_snapshots
+from lantern_proxy.archive.snapshots import drop_snapshots
 from lantern_proxy.cli.render import counting
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder, ModelError
+from lantern_proxy.restore.scopes import large_scopes, make_snapshot
 from lantern_proxy.restore.vectors import embed_some
 
 _AT_ONCE = 64
@@ -21,7 +22,7 @@ def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict
     Raises ModelError and ArchiveError.
     """
     archive.rebuild_fts()
-    snapshots = make_snapshots(archive, config, quiet=quiet)
+    snapshots = _make_snapshots(archive, config, quiet=quiet)
     lacking = _lacking(archive, config)
     if lacking and vectors:
         raise ModelError(lacking)
@@ -33,6 +34,16 @@ def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict
         "skipped": lacking,
         "snapshots": snapshots,
     }
+
+
+def _make_snapshots(archive: Archive, config: Config, *, quiet: bool) -> int:
+    """Make the snapshots of all large tenants or projects anew; how many there are now. Raises OSError."""
+    if archive.encrypted:  # nothing is kept in the clear beside it
+        return 0
+    drop_snapshots(archive.path)
+    scopes = large_scopes(archive, config.restore.scope)
+    with counting("indexing passages", sum(n for _, n in scopes), quiet=quiet or not scopes) as advance:
+        return sum(make_snapshot(archive, key, advance) for key, _ in scopes)
 
 
 def _lacking(archive: Archive, config: Config) -> str:
@@ -47,13 +58,7 @@ def _lacking(archive: Archive, config: Config) -> str:
 def _embed_all(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> int:
     """How many passages got a vector."""
     done = 0
-    settings = config.embed
-    with (
-        Embedder(
-            settings.model, settings.cache_dir, settings.threads, late_interaction=settings.late_interaction
-        ) as embedder,
-        counting("embedding passages", quiet=quiet) as advance,
-    ):
+    with Embedder.of(config.embed) as embedder, counting("embedding passages", quiet=quiet) as advance:
         embedder.start()
         if not embedder.wait():
             raise ModelError(embedder.detail)

@@ -210,3 +210,17 @@ def counting(what: str, total: int | None = None, *, quiet: bool = False) -> Ite
     with Progress(*columns, console=out, transient=True, disable=quiet or not out.is_terminal) as progress:
         task = progress.add_task(what, total=total)
         yield lambda steps: progress.advance(task, steps)
+
+
+@contextmanager
+def reaching(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """The same for work that tells how far it is, and of how much."""
+    with counting(what, quiet=quiet) as advance:
+        reached = 0
+
+        def progress(done: int, of: int) -> None:
+            nonlocal reached
+            advance(done - reached)
+            reached = done
+
+        yield progress

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lantern_proxy.cli.frame import NEW_FILE, Settings, configured
-from lantern_proxy.cli.render import counting
+from lantern_proxy.cli.render import counting, reaching
 
 if TYPE_CHECKING:
     from lantern_proxy.bench.datasets import Conversation
@@ -174,7 +174,8 @@ def evidence_reranker(
                 seen, _ = evidence.examples(learn, first, advance)
                 unseen, golds = evidence.examples(test, first, advance)
         how = Training(evidence.base_of(base), layers=layers, tokens=tokens, rate=rate, seed=seed)
-        model = _with_progress(settings, train, seen, how)
+        with reaching("training", quiet=settings.as_json) as progress:
+            model = train(seen, how, progress)
         model.save_pretrained(str(out))
         for arm in ARMS if arms else ARMS[:1]:
             found = evaluate(destroyed(unseen, arm, seed), golds, scorer(model), evidence.prior_of(model))
@@ -202,18 +203,6 @@ def _split(
     mixed = sorted(all_of_them, key=lambda c: c.id)
     random.Random(seed).shuffle(mixed)
     return mixed[held_out:], mixed[:held_out]
-
-
-def _with_progress(settings: Settings, train: Any, seen: Any, how: Any) -> Any:
-    steps = 0
-    with counting("training", None, quiet=settings.as_json) as advance:
-
-        def progress(done: int, of: int) -> None:
-            nonlocal steps
-            advance(done - steps)
-            steps = done
-
-        return train(seen, how, progress)
 
 
 def _told(found: "Outcome") -> dict[str, Any]:

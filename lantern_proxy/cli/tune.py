@@ -79,7 +79,7 @@ def _embedder(config: "Config") -> Iterator["Embedder | None"]:
     if config.embed.enabled == "off" or not embed.available():
         yield None
         return
-    with Embedder(config.embed.model, config.embed.cache_dir, config.embed.threads) as embedder:
+    with Embedder.of(config.embed) as embedder:
         embedder.start()
         yield embedder if embedder.wait() else None
 

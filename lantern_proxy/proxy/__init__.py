@@ -283,14 +283,13 @@ async def _aside(size_bytes: int, work: Callable[[], T]) -> T:
 
 
 def _embedder(config: Config) -> "Embedder | None":
-    settings = config.embed
-    if settings.enabled == "off":
+    enabled = config.embed.enabled
+    if enabled == "off":
         return None
     from lantern_proxy.compiled import available
 
-    if settings.enabled == "auto" and not available():
+    if enabled == "auto" and not available():
         return None
     from lantern_proxy.embed import Embedder
 
-    late = settings.late_interaction
-    return Embedder(settings.model, settings.cache_dir, settings.threads, late_interaction=late)
+    return Embedder.of(config.embed)
