@@ -108,7 +108,7 @@ def _pages(config: Config, state: SimpleNamespace) -> ASGIApp:
     from lantern_proxy.admin.shape import any_path
 
     attach(state)
-    inside = AdminDoor(config, Router(routes(config)))
+    inside = AdminDoor(config, Router(routes()))
     app = Starlette(routes=[Route("/lantern", nothing_here), any_path(Mount("/lantern", app=inside))])
     app.state = state  # type: ignore[assignment]
     app.router.default, app.router.redirect_slashes = door, False

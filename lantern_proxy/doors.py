@@ -238,13 +238,12 @@ class AdminDoor:
     its own does not. What changes something must not come from a page of another origin.
     """
 
-    def __init__(self, config: Config, inner: ASGIApp | None = None) -> None:
+    def __init__(self, config: Config, inner: ASGIApp) -> None:
         self._config, self._inner = config, inner
         self._own = own_names(config)
         self._token = admin_token(config)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert self._inner is not None
         refused = self.refusal(scope) if scope["type"] == "http" else None
         if refused is not None and refused.status in (401, 403) and _is_health(scope) and self._names_us(scope):
             scope[STRANGER], refused = True, None

@@ -7,14 +7,14 @@ import time
 import httpx
 import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
-from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.routing import Router
 
 from lantern_proxy.admin.api import _sessions
 from lantern_proxy.admin.routes import routes
 from lantern_proxy.archive import Archive, Record, SessionRow
 from lantern_proxy.config import Config
-from lantern_proxy.doors import is_loopback
+from lantern_proxy.doors import AdminDoor, is_loopback
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_only_callers_on_this_machine_see_conversations(address, own):
 
 def test_a_caller_from_elsewhere_is_refused():
     async def ask_from(address: str) -> int:
-        door = httpx.ASGITransport(Starlette(routes=routes(Config())), client=(address, 4_000))
+        door = httpx.ASGITransport(AdminDoor(Config(), Router(routes())), client=(address, 4_000))
         async with httpx.AsyncClient(transport=door, base_url="http://127.0.0.1:8484") as elsewhere:
             return (await elsewhere.get("/api/sessions")).status_code
 

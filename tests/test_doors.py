@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, http, say, serving, told, wait_for
 
+from lantern_proxy.admin.health import health
 from lantern_proxy.archive import Archive
 from lantern_proxy.cli import main as cli
 from lantern_proxy.cli import serve as cli_serve
@@ -277,7 +278,7 @@ def door(client: str, method: str = "GET", path: str = "/lantern/api/sessions", 
     named = {"host": "127.0.0.1:8484"} | {name.replace("_", "-"): value for name, value in headers.items()}
     pairs = [(name.encode(), value.encode()) for name, value in named.items()]
     scope = {"type": "http", "method": method, "path": path, "headers": pairs, "client": (client, 5)}
-    refused = AdminDoor(config).refusal(scope)
+    refused = AdminDoor(config, health).refusal(scope)
     return refused.status if refused else 200
 
 
@@ -304,11 +305,11 @@ def test_a_proxy_on_this_machine_does_not_make_others_local():
 def test_a_token_that_could_be_guessed_is_refused_at_the_start(monkeypatch, tmp_path):
     monkeypatch.setenv("LANTERN_ADMIN_TOKEN", "short")
     with pytest.raises(ConfigError, match="shorter than 16") as caught:
-        AdminDoor(Config())
+        AdminDoor(Config(), health)
     assert "short'" not in str(caught.value)
     monkeypatch.delenv("LANTERN_ADMIN_TOKEN")
     with pytest.raises(ConfigError, match="holds no admin token"):
-        AdminDoor(Config(access=AccessConfig(admin="token")))
+        AdminDoor(Config(access=AccessConfig(admin="token")), health)
     (tmp_path / "token").write_text(TOKEN + "\n")
     with_file = AccessConfig(admin="token", admin_token_file=str(tmp_path / "token"))
     assert door("10.0.0.9", access=with_file, x_lantern_admin=TOKEN) == 200

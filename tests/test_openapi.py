@@ -12,7 +12,6 @@ from starlette.routing import Route
 from lantern_proxy.admin.answers import ANSWERS
 from lantern_proxy.admin.api import api_routes
 from lantern_proxy.admin.openapi import BODY
-from lantern_proxy.config import Config
 
 LOST = "Gauge G-7919 in hall H1 stands at 5.25 bar since the 3rd of March"
 
@@ -52,7 +51,7 @@ def test_a_line_break_in_a_path_leads_to_no_model(url, path):
 def test_every_route_of_the_api_is_in_the_document(url):
     found = http.get(f"{url}/lantern/api/openapi.json").json()
     assert found["openapi"].startswith("3.")
-    made = [route.path for route in api_routes(Config()) if isinstance(route, Route)]
+    made = [route.path for route in api_routes() if isinstance(route, Route)]
     assert {f"/lantern{path}" for path in made if ":" not in path} <= set(found["paths"])
     assert len(found["paths"]) == len(set(made))
     for path, verbs in found["paths"].items():

@@ -1,8 +1,4 @@
-"""The routes below /lantern.
-
-Anybody who reaches the port could ask, so a request must name this machine in its Host header: a web page that
-rebinds a name of its own to 127.0.0.1 does not.
-"""
+"""The routes below /lantern."""
 
 from typing import Any
 
@@ -11,23 +7,19 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from lantern_proxy.admin import metrics
-from lantern_proxy.admin.api import api_routes, only_this_machine
+from lantern_proxy.admin.api import api_routes
 from lantern_proxy.admin.events import Events
-from lantern_proxy.admin.health import health
 from lantern_proxy.admin.openapi import openapi
 from lantern_proxy.admin.shape import any_path
 from lantern_proxy.admin.ui import ui_routes
-from lantern_proxy.config import Config
-from lantern_proxy.doors import AdminDoor
 
 
-def routes(config: Config) -> list[BaseRoute]:
-    """All of them, health included, to be mounted anywhere behind a door."""
+def routes() -> list[BaseRoute]:
+    """All of them but health. They ask nobody who they are: doors.AdminDoor does, in front of them."""
     return [
-        Route("/health", AdminDoor(config, health), methods=["GET"]),
-        Route("/metrics", only_this_machine(config, metrics.prometheus)),
-        *api_routes(config),
-        Route("/api/openapi.json", only_this_machine(config, openapi(api_routes(config)))),
+        Route("/metrics", metrics.prometheus),
+        *api_routes(),
+        Route("/api/openapi.json", openapi(api_routes())),
         *ui_routes(),
         any_path(Route("/{path:path}", nothing_here, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])),
     ]
