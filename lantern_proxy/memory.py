@@ -36,7 +36,7 @@ from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.present import text_of
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known
-from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored, canonical
+from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored
 from lantern_proxy.wire import chat
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ class Lantern:
         )
         loss = self._restorer.at_compaction(ask)
         if loss is not None:
-            shown = frozenset(placed.passage.id for placed in loss.placed)
-            ask = replace(ask, present=f"{ask.present} {canonical(_inner(loss))}", shown=shown)
+            ask = ask.beside([loss])
         evidence = self._restorer.for_question(replace(ask, budget_chars=settings.question_chars)) if question else None
         return tuple(block for block in (loss, evidence) if block is not None)
 
@@ -262,7 +261,3 @@ def _dated(filed: Sequence[Filed], request: Request, times: Sequence[float]) -> 
         made.append(replace(each, created_at=times[at]))
         at += 1
     return tuple(made)
-
-
-def _inner(block: Restored) -> str:
-    return "\n".join(placed.text for placed in block.placed)

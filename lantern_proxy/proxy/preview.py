@@ -74,9 +74,7 @@ def _choose(
     blocks: list[Restored] = []
     if verdict.is_loss and (loss := restorer.at_compaction(ask)) is not None:
         blocks.append(loss)
-        ask = replace(
-            ask, present=f"{ask.present}\n{loss.text}", shown=frozenset(placed.passage.id for placed in loss.placed)
-        )
+        ask = ask.beside([loss])
     passed = ask.passed.told
     if ask.question and (verdict.is_loss or session.lost):
         ask = replace(ask, budget_chars=settings.question_chars, passed=Passed())

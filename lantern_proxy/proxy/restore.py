@@ -190,14 +190,12 @@ class Restoring:
         from lantern_proxy.restore.ask import Ask, looking_s
 
         packing_s = self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
-        blocks = [*exchange.shown, *exchange.held]
-        return Ask(
-            tenant=exchange.tenant, project=exchange.project, session=exchange.session,
-            present="\n".join([held, *(" ".join(b.text.split()) for b in blocks)]),
-            shown=frozenset(p.passage.id for restored in blocks for p in restored.placed),
+        ask = Ask(
+            tenant=exchange.tenant, project=exchange.project, session=exchange.session, present=held,
             left=step.session.abandoned, question=asked, summary=summary, budget_chars=budget, now=exchange.at,
             deadline=deadline - packing_s,
         )  # fmt: skip
+        return ask.beside([*exchange.shown, *exchange.held])
 
     async def _add(
         self, exchange: Exchange, request: Request, at: int, how: Place, ask: "Ask", kind: BlockKind, deadline: float

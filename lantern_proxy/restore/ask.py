@@ -1,10 +1,12 @@
 """What a restore is asked, and what it tells besides the block."""
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.passed_over import Passed
+from lantern_proxy.turn import Restored
 
 _LOOKING = 0.6
 """Share of the deadline in which a restore looks for passages; the rest is for packing what it has by then."""
@@ -41,6 +43,11 @@ class Ask:
     """Filled by the restore: what was skipped and why, also when there is nothing to put back."""
     passed: Passed = field(default_factory=Passed, compare=False)
     """Filled by the restore: the passages that it left out, also when there is nothing to put back."""
+
+    def beside(self, blocks: Sequence[Restored]) -> "Ask":
+        """The same with these blocks in the request."""
+        present = "\n".join([self.present, *(" ".join(block.text.split()) for block in blocks)])
+        return replace(self, present=present, shown=self.shown.union(p.passage.id for b in blocks for p in b.placed))
 
     def late(self) -> bool:
         if time.monotonic() < self.deadline:
