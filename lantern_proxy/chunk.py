@@ -124,15 +124,8 @@ def _arguments(text: str) -> str:
         return _plain(value)
     if len(value) == 1:
         return _plain(next(iter(value.values())))
-    return (
-        "\n".join(f"{name}: {_plain(part)}" for name, part in value.items())
-        if _long(value)
-        else ", ".join(f"{name}: {_plain(part)}" for name, part in value.items())
-    )
-
-
-def _long(value: dict[str, object]) -> bool:
-    return any(isinstance(part, str) and len(part) > 80 for part in value.values())
+    is_long = any(isinstance(part, str) and len(part) > 80 for part in value.values())
+    return ("\n" if is_long else ", ").join(f"{name}: {_plain(part)}" for name, part in value.items())
 
 
 def _plain(value: object) -> str:

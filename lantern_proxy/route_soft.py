@@ -1,7 +1,7 @@
 """The learned router: how likely each type of question is. Pure.
 
 AgentIR's classifier, small enough to fit in milliseconds: multinomial logistic regression over TF-IDF of a question's
-words and word pairs, and its embedding where there is one (section 4). What it says weighs the types' rankings.
+words and word pairs (section 4). What it says weighs the types' rankings.
 """
 
 import math
@@ -21,51 +21,40 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Classifier:
-    """Fitted by `fit`. `weights` is (features, classes): TF-IDF first, in the order of `idf`, then the embedding."""
+    """Fitted by `fit`. `weights` is (features, classes), features in the order of `idf`."""
 
     classes: tuple[str, ...]
     idf: Mapping[str, float]
     weights: Floats
     bias: Floats
 
-    def posterior(self, question: str, vector: Floats | None = None) -> dict[str, float]:
-        """Class -> probability; they sum to 1. vector: (dim,) embedding, for a classifier that was fitted with some."""
+    def posterior(self, question: str) -> dict[str, float]:
+        """Class -> probability; they sum to 1."""
         row = _row(question, self.idf, {feature: n for n, feature in enumerate(self.idf)})
-        given = np.zeros(len(self.weights) - len(row)) if vector is None else vector
-        odds = np.concatenate([row, given]) @ self.weights + self.bias
+        odds = row @ self.weights + self.bias
         shares = np.exp(odds - odds.max())
         return dict(zip(self.classes, (shares / shares.sum()).tolist(), strict=True))
 
 
-def fit(
-    questions: Sequence[str],
-    classes: Sequence[str],
-    vectors: Floats | None = None,
-    *,
-    decay: float = 0.003,
-    rounds: int = 400,
-) -> Classifier:
-    """Gradient descent on the cross-entropy with L2 decay, from zero: the same data gives the same classifier.
+_ROUNDS, _STEP, _DECAY = 400, 4.0, 0.003
 
-    vectors: (n, dim) embeddings of the questions, each of length 1
-    """
+
+def fit(questions: Sequence[str], classes: Sequence[str]) -> Classifier:
+    """Gradient descent on the cross-entropy with L2 decay, from zero: the same data gives the same classifier."""
     if not questions:
         raise ValueError("no questions to learn types from")
     names = tuple(sorted(set(classes)))
     idf = _idf(questions)
     place = {feature: n for n, feature in enumerate(idf)}
     rows = np.stack([_row(question, idf, place) for question in questions])
-    if vectors is not None:
-        rows = np.concatenate([rows, vectors], axis=1)
     wanted = np.array([[name == each for name in names] for each in classes], float)
     weights, bias = np.zeros((rows.shape[1], len(names))), np.zeros(len(names))
-    step = 4.0
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         odds = rows @ weights + bias
         shares = np.exp(odds - odds.max(axis=1, keepdims=True))
         wrong = (wanted - shares / shares.sum(axis=1, keepdims=True)) / len(rows)
-        weights += step * (rows.T @ wrong - decay * weights)
-        bias += step * wrong.sum(axis=0)
+        weights += _STEP * (rows.T @ wrong - _DECAY * weights)
+        bias += _STEP * wrong.sum(axis=0)
     return Classifier(names, idf, weights, bias)
 
 

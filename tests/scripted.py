@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
@@ -313,3 +314,9 @@ def told(response: httpx.Response) -> dict[str, str]:
 def raw_of(path: Path) -> bytes:
     """All bytes of an archive and of what lies beside it."""
     return b"".join(part.read_bytes() for part in path.parent.glob(path.name + "*"))
+
+
+async def filed(filing: "Awaitable[Future[bool] | None]") -> bool:
+    """Is what Proxy.file gives on disk? True where there is nothing to archive."""
+    writing = await filing
+    return writing is None or await asyncio.wrap_future(writing)

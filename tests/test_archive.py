@@ -749,7 +749,6 @@ def test_passages_are_read_by_session_project_unit_and_id(archive: Archive) -> N
     mine = archive.of(MINE)
     assert [p.position for p in mine.passages("s1")] == [1, 3, 5]
     assert [p.position for p in mine.passages(project="p2")] == [9]
-    assert [p.position for p in mine.passages(after_id=2, limit=2)] == [2, 3]
     assert set(mine.passages_by_id([1, 2, 99])) == {1, 2}
     found = mine.outline("s0", after_id=1)
     assert (found.ids, found.times, found.lines) == ((3, 5), (102.0, 104.0), (b"one\ntwo\none",) * 2)

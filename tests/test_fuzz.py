@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scripted import filed
 
 from lantern_proxy.compaction.place import is_spoken
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
@@ -229,7 +230,7 @@ def test_the_proxy_never_fails_and_changes_nothing_where_nothing_was_lost(proxy:
         exchange = await proxy.prepare(Arrival(method="POST", path=path, query=b"", headers=headers, body=body))
         assert exchange.inserts or exchange.body == body
         assert not [reason for reason in exchange.degraded if "error" in reason]
-        await proxy.finish(exchange, status, reply_body, streamed=False, complete=True)
+        await filed(proxy.file(exchange, status, reply_body, streamed=False, complete=True))
         assert not proxy.degraded["record:error"]
 
     asyncio.run(through())

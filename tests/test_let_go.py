@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from chats import Chat, Lab, assistant, user
+from scripted import filed
 from test_restore_scope import ALL, write
 
 from lantern_proxy import turn_memo
@@ -222,7 +223,7 @@ def test_a_proxy_that_nobody_asks_keeps_no_texts_and_no_old_sessions(tmp_path):
             )
             answer = {"role": "assistant", "content": f"Pump P-{n} is well."}
             told = json.dumps({"id": f"c{n}", "choices": [{"index": 0, "message": answer}]}).encode()
-            assert await proxy.finish(exchange, 200, told, streamed=False, complete=True)
+            assert await filed(proxy.file(exchange, 200, told, streamed=False, complete=True))
         assert proxy.rereads.size_bytes > 0
         assert proxy.tenants.size_bytes > 0
         await idle.rest(proxy)

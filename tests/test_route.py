@@ -3,7 +3,6 @@
 import time
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from lantern_proxy.restore.routes import questions
@@ -48,16 +47,6 @@ def test_the_learned_router_knows_questions_that_it_was_not_fitted_to():
         assert sum(shares.values()) == pytest.approx(1)
         right += max(shares, key=shares.__getitem__) == name
     assert right >= 0.85 * len(questions("held_out"))
-
-
-def test_the_learned_router_uses_vectors_where_words_are_unknown():
-    rng = np.random.default_rng(0)
-    near, far = np.eye(8)[0], np.eye(8)[1]
-    texts = [f"alpha{n} beta{n}" for n in range(40)]
-    vectors = np.array([(near if n % 2 else far) + 0.1 * rng.random(8) for n in range(40)])
-    learned = fit(texts, ["odd" if n % 2 else "even" for n in range(40)], vectors)
-    assert learned.posterior("gamma", near)["odd"] > 0.9
-    assert learned.posterior("gamma", far)["even"] > 0.9
 
 
 @pytest.mark.parametrize("text", ["Which port?", "remind me of the port", "what was the port", "Tell me the port."])

@@ -126,16 +126,11 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
 
     # passages
 
-    def passages(
-        self, session: str | None = None, project: str | None = None, unit: str = "passage", after_id: int = 0,
-        limit: int | None = None,
-    ) -> list[Passage]:  # fmt: skip
-        """Passages with ids above `after_id`, in order of id."""
+    def passages(self, session: str | None = None, project: str | None = None, unit: str = "passage") -> list[Passage]:
+        """In order of id."""
         where, values = scoped("p.", session, project)
-        named = f"p.tenant = ? AND p.unit = ? AND p.id > ?{where}"
-        sql = f"SELECT {PASSAGE} FROM passages p WHERE {named} ORDER BY p.id LIMIT ?"
-        rows = self._rows(sql, (self.tenant, unit, after_id, *values, -1 if limit is None else limit))
-        return [to_passage(row) for row in rows]
+        sql = f"SELECT {PASSAGE} FROM passages p WHERE p.tenant = ? AND p.unit = ?{where} ORDER BY p.id"
+        return [to_passage(row) for row in self._rows(sql, (self.tenant, unit, *values))]
 
     # full text
 

@@ -2,7 +2,7 @@
 
     exchange = await proxy.prepare(arrival)          # exchange.body is what goes upstream; never raises
     ...the answer passes through proxy/relay.py...
-    await proxy.finish(exchange, status, answer)     # true when the turn is on disk; never raises
+    await proxy.file(exchange, status, answer)       # a future, true when the turn is on disk; never raises
 
 Whatever fails in here costs the restore or the record, never the answer: it is told in `degraded`.
 """
@@ -196,23 +196,13 @@ class Proxy:
         exchange.drop_blocks(why)
         self.degraded[why] += 1
 
-    async def finish(
-        self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str = ""
-    ) -> bool:
-        """Archive the exchange; true when it is on disk, false when it must wait. Never raises.
-
-        body: the answer, decoded, as far as it came
-        """
-        filing = self.file(exchange, status, body, streamed=streamed, complete=complete, error=error)
-        writing = await filing
-        return writing is None or await asyncio.wrap_future(writing)
-
     async def file(
         self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str = ""
     ) -> "Future[bool] | None":
-        """The same without waiting for the disk: the future of it, None when there is nothing to archive.
+        """Archive the exchange. The future tells whether it is on disk, or must wait; None: nothing is to be archived.
 
-        Waits only for an answer that is so long that it is read in a thread.
+        body: the answer, decoded, as far as it came
+        Never raises. Waits only for an answer that is so long that it is read in a thread.
         """
         exchange.lap("answer")
         exchange.answered = body

@@ -26,7 +26,7 @@ LEAVING = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
 
 @dataclass(slots=True)
 class Exchange:
-    """One request of a memory path. Proxy.prepare fills it, Proxy.finish archives it."""
+    """One request of a memory path. Proxy.prepare fills it, Proxy.file archives it."""
 
     id: str
     arrival: Arrival

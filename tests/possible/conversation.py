@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from clients.dialects import Reply
+from scripted import filed
 
 from lantern_proxy.wire.http import Arrival
 from possible.client import Client
@@ -188,7 +189,7 @@ class Conversation:
             if not complete:
                 answered = answered[: len(answered) * 2 // 3]
             streamed = self.client.stream and status == 200
-            await proxy.finish(exchange, status, answered, streamed=streamed, complete=complete)
+            await filed(proxy.file(exchange, status, answered, streamed=streamed, complete=complete))
         self.judge.look(sent, data, exchange, answer=said.text if status == 200 else "")
         return said, response
 
