@@ -36,8 +36,6 @@ class Events:
     def __init__(self) -> None:
         self._readers: set[asyncio.Queue[bytes]] = set()
         self._loop = asyncio.get_running_loop()
-        self.dropped = 0
-        """Readers that were let go since the start."""
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -65,7 +63,6 @@ class Events:
             try:
                 queue.put_nowait(frame)
             except asyncio.QueueFull:
-                self.dropped += 1
                 self._let_go(queue)
 
     def stop(self) -> None:

@@ -59,7 +59,7 @@ class _Tallies(Collector):
         yield from self._more()
 
     def _more(self) -> Iterator[Metric]:
-        proxy, events = self._state.proxy, self._state.events
+        proxy = self._state.proxy
         stages = HistogramMetricFamily(
             "lantern_stage_seconds",
             "Time by stage: session, restore, upstream (to its first byte), answer, archive.",
@@ -86,8 +86,6 @@ class _Tallies(Collector):
         yield GaugeMetricFamily(
             "lantern_embedder_up", "1 while vectors are made.", bool(embedder and embedder.state == "ready")
         )
-        yield GaugeMetricFamily("lantern_page_readers", "Pages that listen to the event stream.", len(events))
-        yield CounterMetricFamily("lantern_page_readers_dropped", "Those let go for being slow.", events.dropped)
 
 
 def _counter(name: str, text: str, label: str, counts: dict[str, int]) -> Metric:
