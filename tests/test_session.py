@@ -107,9 +107,10 @@ def test_pasted_into_a_chat_without_system_prompt_and_tools_they_are_a_conversat
     for said, answer in turns("zephyr", 3):
         first.turn(said, answer)
     second.turn(f"{transcript(first.history)}\nWhat do you think of it?", "It is fine, I think.")
-    ids = [second.turn(f"and why {n}?", f"For reason {n}.").session.id for n in range(3)]
-    assert len(set(ids)) == 1
-    assert ids[0] != first.session
+    steps = [second.turn(f"and why {n}?", f"For reason {n}.") for n in range(3)]
+    assert [step.event for step in steps] == ["new", "turn", "turn"]
+    assert len({step.session.id for step in steps}) == 1
+    assert steps[0].session.id != first.session
     goes_on(first)
 
 
