@@ -96,7 +96,7 @@ def steps_of(session: Session, request: Request, said: Said) -> Request | None:
 def _new_lines(session: Session, request: Request, said: Said) -> list[str]:
     """Those that its user did not say before, but for what its model said."""
     held = whole_of("\n".join(text for text, who in said if who == "user"))
-    fields = [field for e in _answers(session.head) for field in fields_of(e.message)]
+    fields = [field for e in session.head if e.produced for field in fields_of(e.message)]
     first = next(m for m in request.messages if m.role not in SYSTEM)
     lines = dict.fromkeys(line.strip() for line in first.text.splitlines())
     return [line for line in lines if plain(line) not in held and not any(field in plain(line) for field in fields)]
@@ -112,7 +112,3 @@ def _text(request: Request) -> str:
 
 def _spoken(head: Iterable[Entry]) -> list[Message]:
     return [e.message for e in head if e.message.role not in SYSTEM]
-
-
-def _answers(head: Iterable[Entry]) -> list[Entry]:
-    return [e for e in head if e.produced]

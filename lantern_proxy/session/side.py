@@ -222,19 +222,19 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
 
 
 def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Request) -> bool:
-    """Does a request without tools hold a result of the session, under a system prompt that wants results shorter?"""
-    if request.tools or not session.tools or not _SHORTEN.search(system_text(request)[:_WISH_CHARS]):
+    """Does a request that wants results shorter hold one of the session?"""
+    if not session.tools or not _wants_shorter(request):
         return False
     results = [text[:_PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "tool"]
     return any(result in text for text in map(whole_of, messages_of(request)) for result in results)
 
 
 def waits_for_result(sessions: Iterable[Session], request: Request) -> Session | None:
-    """The only session whose model called a tool that a request without tools names, and wants results of shorter.
+    """The only session whose model called a tool that is named in a request which wants results shorter.
 
     Its client has a result shortened before anybody else sees it.
     """
-    if request.tools or not _SHORTEN.search(system_text(request)[:_WISH_CHARS]):
+    if not _wants_shorter(request):
         return None
     texts = " ".join(messages_of(request))
     callers: dict[str, list[Session]] = {}
@@ -244,6 +244,11 @@ def waits_for_result(sessions: Iterable[Session], request: Request) -> Session |
     named = (name for name in islice(callers, _CALLED) if re.search(rf"\b{re.escape(name)}\b", texts))
     found = {s.id: s for name in named for s in callers[name]}
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _wants_shorter(request: Request) -> bool:
+    """Does a system prompt ask for shorter results, where there are no tools?"""
+    return not request.tools and bool(_SHORTEN.search(system_text(request)[:_WISH_CHARS]))
 
 
 def is_delegated(known: Known, session: Session, request: Request) -> bool:
