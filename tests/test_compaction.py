@@ -204,6 +204,18 @@ def test_a_long_form_for_a_summary_is_a_side_call_when_it_says_that_no_tool_may_
     assert (step.event, step.session.parent or step.session.id) == (event, chat.session)
 
 
+@pytest.mark.parametrize("headers", [{}, {"x-lantern-session": "notes"}])
+def test_a_note_that_comes_anew_with_every_turn_is_no_summary_though_it_calls_itself_one(headers):
+    lab, history, events = Lab(), [{"role": "system", "content": SYSTEM}], []
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        note = user(f"Context summary: m{n}.py is open, m{n}_test.py beside it, the branch is feature-{n}.")
+        step = lab.ask([*history, note, user(said)], headers=headers)
+        lab.answer(step, assistant(answer))
+        history += [user(said), assistant(answer)]
+        events.append(step.event)
+    assert events == ["new", *["turn"] * 5]
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_a_note_that_stands_behind_the_last_result_only_is_no_loss(named):
     lab = Lab()
