@@ -16,7 +16,7 @@ from lantern_proxy.app import create
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.snapshots import folder
 from lantern_proxy.bench import start
-from lantern_proxy.cli import opening
+from lantern_proxy.cli import opening, reindex
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.restore import scope as restore_scope
 from lantern_proxy.restore import scopes as restore_scopes
@@ -73,12 +73,12 @@ def test_a_snapshot_made_ahead_is_the_one_that_the_next_start_finds(archive, few
 
 @native
 def test_reindex_makes_the_snapshots_anew_and_says_how_many(archive, few, tmp_path):
-    assert opening.make_snapshots(archive, configured(archive.path, "project"), quiet=True) == 2
+    assert reindex.make_snapshots(archive, configured(archive.path, "project"), quiet=True) == 2
     for path in folder(archive.path).glob("*.index"):
         path.write_bytes(b"damaged")
-    assert opening.make_snapshots(archive, configured(archive.path, "project"), quiet=True) == 2
+    assert reindex.make_snapshots(archive, configured(archive.path, "project"), quiet=True) == 2
     assert opened(archive, Key("t", "p", None)).kept == 120
-    assert opening.make_snapshots(archive, configured(archive.path, "session"), quiet=True) == 0
+    assert reindex.make_snapshots(archive, configured(archive.path, "session"), quiet=True) == 0
     assert not list(folder(archive.path).glob("*.index"))
 
 

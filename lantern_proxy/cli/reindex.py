@@ -22,7 +22,7 @@ def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict
     Raises ModelError and ArchiveError.
     """
     archive.rebuild_fts()
-    snapshots = _make_snapshots(archive, config, quiet=quiet)
+    snapshots = make_snapshots(archive, config, quiet=quiet)
     lacking = _lacking(archive, config)
     if lacking and vectors:
         raise ModelError(lacking)
@@ -36,7 +36,7 @@ def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict
     }
 
 
-def _make_snapshots(archive: Archive, config: Config, *, quiet: bool) -> int:
+def make_snapshots(archive: Archive, config: Config, *, quiet: bool) -> int:
     """Make the snapshots of all large tenants or projects anew; how many there are now. Raises OSError."""
     if archive.encrypted:  # nothing is kept in the clear beside it
         return 0
