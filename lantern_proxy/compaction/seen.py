@@ -311,15 +311,17 @@ class Seen:
         answers = [i for i in unpaired if i.role == "assistant" and i.kind == "text"]
         users = [plain(i.text) for i in unpaired if i.role == "user" and i.kind == "text"]
         goes_back = self.pairs and self.is_rewound and 0 < len(users) <= len(answers)
-        if any(i.kind == "compaction" for i in unpaired) or not (goes_back or self._is_taken_back(unpaired)):
+        if any(i.kind == "compaction" for i in unpaired) or not (goes_back or self._is_taken_back):
             return False
+        shown = {print for print, *_ in self.session.before}
         told = {text for text, who in self.said if who == "assistant"}
-        if not all(plain(i.text) in told for i in answers):
+        if not all(i.print in shown or plain(i.text) in told for i in answers):
             return False
         before = [text for text, who in self.said if who == "user"]
         return all(any(text in old or mostly_equal(old, text) for old in before) for text in users[:_TEXTS_TOLD])
 
-    def _is_taken_back(self, unpaired: Sequence[Item]) -> bool:
+    @property
+    def _is_taken_back(self) -> bool:
         """Are answers back that a loss took, and is what the session had shown before it all there, up to some point?
 
         A client that recalls a few old messages beside a window leaves out what stood between.
@@ -334,12 +336,8 @@ class Seen:
         found = dict.fromkeys(known_as(s.item.print, *s.item.ids) for s in self.new[: self.pending])
         found.pop(None, None)
         since = {known_as(*each) for each in shown}
-        heard = {text for text, _ in self.said}
-        results = (plain(i.text) for i in unpaired if i.kind == "result")
-        return (
-            not since.issuperset(found)
-            and [*found] == [*dict.fromkeys(known_as(*each) for each in told)][: len(found)]
-            and heard.issuperset(results)
+        return not since.issuperset(found) and (
+            [*found] == [*dict.fromkeys(known_as(*each) for each in told)][: len(found)]
         )
 
     @cached_property
