@@ -145,7 +145,8 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
     by_key = {f.key: f for f in filed}
     first_answer = next((n for n, f in enumerate(filed) if f.message.role == "assistant"), len(filed))
     request = Request(api=row.api, model="", messages=tuple(f.message for f in sorted(filed, key=_position)))
-    head_of_all, abandoned = tuple(map(_entry, filed)), frozenset(head.abandoned)
+    head_of_all = tuple(map(_entry, filed))
+    abandoned = {key: by_key[key].message.print for key in head.abandoned if key in by_key}
     session = replace(
         row, head=head_of_all, chain=chain_of(head_of_all), keys=frozenset(by_key), system=system_text(request),
         opening=frozenset(i.print for f in filed[:first_answer] for i in f.message.items),

@@ -1083,6 +1083,30 @@ def test_going_back_to_a_branch_loses_nothing_though_times_in_it_changed_but_a_s
         assert turn([*other[:2], user(f"{summary} {summary_of('zephyr', 6)}"), assistant("Yes.")], 6) == "compacted"
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("how", ["each", "last"])
+def test_what_stands_in_a_branch_that_its_client_came_back_to_was_not_taken_back(how, restarts):
+    chat, said = Chat(Lab(), named="one"), turns("zephyr", 8)
+
+    def turn(history: list[Wire], n: int) -> set[str]:
+        """The texts that count as taken back after it."""
+        history.append(user(said[n][0]))
+        step = chat.send(stamped(history, 20 + n, how))
+        chat.lab.answer(step, assistant(said[n][1]))
+        history.append(assistant(said[n][1]))
+        return {f.message.text for f in chat.lab.kept[step.session.id].filed if f.key in step.session.abandoned}
+
+    first: list[Wire] = []
+    assert [turn(first, n) for n in range(4)] == [set()] * 4
+    other = first[:2]
+    assert turn(other, 4).issuperset(said[n][1] for n in (1, 2, 3))
+    if restarts:
+        chat.lab.restart()
+    left = turn(first, 5)
+    assert said[4][1] in left
+    assert not left.intersection(said[n][1] for n in range(4))
+
+
 @pytest.mark.parametrize("dated", [False, True])
 @pytest.mark.parametrize("style", sorted(STYLES.keys() - SILENT))
 def test_a_summary_that_was_asked_for_like_a_turn_under_another_system_prompt_links_its_compaction(style, dated):

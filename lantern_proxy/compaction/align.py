@@ -203,7 +203,8 @@ def _alike_in_gap(
 ) -> Iterator[tuple[int, int]]:  # fmt: skip
     if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= pending:
         in_place = list(zip(gap_old, gap_new, strict=False))
-        if all(_mostly_equal(old[a].item, new[b].item) for a, b in in_place):
+        found = ((old[a].item, new[b].item) for a, b in in_place)
+        if all(is_alike(before, after) or _mostly_equal(before, after) for before, after in found):
             yield from in_place  # times in each of them
             return
     at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)

@@ -8,7 +8,7 @@ every request, and it is filed once.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 from operator import attrgetter
@@ -86,8 +86,8 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     """Fingerprints of the items of its first request: many sessions share them, so they prove nothing."""
     keys: frozenset[str] = frozenset()
     """Every message it ever held."""
-    abandoned: frozenset[str] = frozenset()
-    """Messages of branches that the client left (an edit, a rewind)."""
+    abandoned: Mapping[str, bytes] = {}
+    """Messages of branches that the client left (an edit, a rewind), and their fingerprints."""
     before: tuple[Names, ...] = ()
     """The answers that its head showed before some of it was lost the last time."""
     system_keys: tuple[tuple[bytes, str], ...] = ()
@@ -328,7 +328,8 @@ def advance(
     if request.delta:
         head = [*session.head, *head]
         chain = reduce(chain_after, request.messages, previous)
-    left = session.abandoned.union(abandoned)
+    taken = {*abandoned}
+    left = {**session.abandoned, **{e.key: e.message.print for e in session.head if taken and e.key in taken}}
     system = _base(session, system_text(request))
     is_other = not same_system(session.system, system)
     after = replace(
@@ -337,7 +338,7 @@ def advance(
         system_keys=tuple(system_keys.items())[-_SYSTEMS:], last_seen_at=now,
         tools=request.tools or (session.tools if request.delta else request.tools),
         system=system, former_system=session.system if is_other else session.former_system,
-        abandoned=left.difference(keys_of(head)) if left else left,
+        abandoned=_not_shown(left, head) if left else left,
     )  # fmt: skip
     return after, tuple(filed)
 
@@ -357,6 +358,12 @@ def _said_by(m: Message, before: Message) -> Message:
     if i is None or i.kind != "ref" or others or len(meant) != 1 or meant[0].kind == "ref":
         return m
     return message(m.role, [dataclasses.replace(i, kind=meant[0].kind, text=meant[0].text, name=meant[0].name)], m.raw)
+
+
+def _not_shown(abandoned: Mapping[str, bytes], head: Sequence[Entry]) -> dict[str, bytes]:
+    """Those that the head does not show, nor their words under other names: a client may come back to a branch."""
+    keys, prints = {*keys_of(head)}, {e.message.print for e in head}
+    return {key: print for key, print in abandoned.items() if key not in keys and print not in prints}
 
 
 _key = attrgetter("key")

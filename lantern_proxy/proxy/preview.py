@@ -65,7 +65,7 @@ def _choose(
 
     settings, asked = proxy.config.restore, question(request)
     ask = Ask(
-        tenant=tenant, project=project, session=session.id, left=session.abandoned,
+        tenant=tenant, project=project, session=session.id, left=frozenset(session.abandoned),
         present=text_of(whole(session.head, request)),
         question=verdict.asked or (request.messages[asked].text if asked is not None else ""),
         summary=request.messages[verdict.anchor].text if verdict.is_loss and verdict.anchor is not None else "",

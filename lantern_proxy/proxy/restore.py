@@ -192,8 +192,8 @@ class Restoring:
         packing_s = self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
         ask = Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session, present=held,
-            left=step.session.abandoned, question=asked, summary=summary, budget_chars=budget, now=exchange.at,
-            deadline=deadline - packing_s,
+            left=frozenset(step.session.abandoned), question=asked, summary=summary, budget_chars=budget,
+            now=exchange.at, deadline=deadline - packing_s,
         )  # fmt: skip
         return ask.beside([*exchange.shown, *exchange.held])
 
