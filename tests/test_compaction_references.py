@@ -107,3 +107,53 @@ def test_a_window_over_references_is_a_loss_and_a_branch_when_it_is_taken_back_t
     assert turn("and then?", "The export.") == "turn"
     held[:] = before
     assert turn("back to where we were before", "All of it is here again.") == "branch"
+
+
+def test_a_result_that_is_cleared_under_a_new_id_is_told_though_times_changed_beside_a_reference():
+    client, held = Referring(Lab()), list[dict]()
+
+    def send() -> Step:
+        now = next(client.ids)
+        client.history = [
+            m | {"content": f"[{now + len(held) - n} minutes ago] {m['content']}"} if "content" in m else m
+            for n, m in enumerate(held)
+        ]
+        return client.send()
+
+    def answer(step: Step, *output: dict) -> None:
+        found = responses.read_answer(json.dumps({"output": output}).encode(), streamed=False, complete=True)
+        session, filed = reply(client.lab.known, step.session.id, found, now=client.lab.now)
+        assert session is not None
+        client.lab._keep(session, filed)
+
+    def turn(said: str, text: str) -> str:
+        held.append({"role": "user", "content": said})
+        step, named = send(), f"msg_{next(client.ids)}"
+        content = [{"type": "output_text", "text": text}]
+        answer(step, {"type": "message", "id": named, "role": "assistant", "content": content})
+        held.append({"type": "item_reference", "id": named})
+        return step.event
+
+    turn("hello", "Good morning.")
+    held.append({"role": "user", "content": "read the notes"})
+    call = {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": '{"path": "notes.txt"}'}
+    answer(send(), call)
+    rows = "\n".join(f"row {n}: the quay of pier {n * 7} is closed" for n in range(20))
+    held.extend([call, {"type": "function_call_output", "call_id": "call_1", "output": rows}])
+    answer(
+        send(),
+        {
+            "type": "message",
+            "id": "msg_read",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "It is read."}],
+        },
+    )
+    held.append({"type": "item_reference", "id": "msg_read"})
+    for said, text in turns("zephyr", 3):
+        assert turn(said, text) == "turn"
+    at = held.index(call)
+    held[at] = call | {"call_id": "call_9"}
+    held[at + 1] = {"type": "function_call_output", "call_id": "call_9", "output": "[cleared]"}
+    assert turn("what stands in row 3?", "The quay of pier 21.") == "cleared"
+    assert turn("and in row 4?", "Pier 28.") == "turn"
