@@ -29,7 +29,7 @@ from lantern_proxy.history.steps import steps_of
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.session.script import script_use
 from lantern_proxy.session.side import summed_up_since
-from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Head, Identity, Request, message
+from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Head, Identity, Item, Request, message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,8 @@ def _lacks_some(filed: Iterable[Filed], shown: Collection[str]) -> bool:
 
 
 def _as_shown(entry: Entry, prints: Sequence[bytes] | None) -> Entry:
-    """The entry with the fingerprints of what its client shows for it; of its words those that were filed."""
+    """The entry with the fingerprints of what its client shows for it; of its words those that were filed, none of what
+    its client has put beside them since."""
     if prints is None:
         return entry
     items, others = [], iter([p for p in prints if all(p != i.print for i in entry.message.items)])
@@ -189,5 +190,6 @@ def _as_shown(entry: Entry, prints: Sequence[bytes] | None) -> Entry:
         print = i.print if i.print in prints else next(others, None)
         if print is not None:
             items.append(dataclasses.replace(i, print=print))
+    items += [Item(entry.message.role, "text", "", "", (), print) for print in others]
     shown = message(entry.message.role, items, entry.message.raw)
     return Entry(entry.key, shown, entry.produced, altered=True)

@@ -1083,6 +1083,22 @@ def test_going_back_to_a_branch_loses_nothing_though_times_in_it_changed_but_a_s
         assert turn([*other[:2], user(f"{summary} {summary_of('zephyr', 6)}"), assistant("Yes.")], 6) == "compacted"
 
 
+@pytest.mark.parametrize("named", ["", "one"])
+def test_an_answer_that_is_asked_for_again_behind_a_summary_in_the_first_message_is_a_retry_after_a_restart(named):
+    chat = Chat(Lab(), named=named)
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    style = STYLES["first message and summary in one, tail"]
+    assert chat.compact(style, summary_of("zephyr", 6), "go on", "Going on.").event in LOSSES
+    assert chat.turn(*turns("zephyr", 1, start=20)[0]).event == "turn"
+    chat.lab.restart()
+    step = chat.send(chat.history[:-1])
+    assert (step.event, step.session.id) == ("retry", chat.session)
+    chat.lab.answer(step, assistant("Another answer."))
+    chat.history[-1] = assistant("Another answer.")
+    assert chat.turn("good", "Shall we?").event == "turn"
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("how", ["each", "last"])
 def test_what_stands_in_a_branch_that_its_client_came_back_to_was_not_taken_back(how, restarts):
