@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.forget import drop_snapshots
 from lantern_proxy.cli.frame import Settings, limit_option, plain, removing, settled, tenant_option, tenants
 
 if TYPE_CHECKING:
@@ -234,7 +233,6 @@ def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
             click.confirm(asked, abort=True, err=True)
         with removing(archive, "pruning", quiet=settings.as_json) as advance:
             report = retain(archive, keep, now=now, advance=advance)
-    drop_snapshots(config)
     settings.tell(report) if settings.as_json else click.echo(f"removed {_amount(report)}")
 
 

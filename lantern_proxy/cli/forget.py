@@ -91,12 +91,11 @@ def _would(archive: "Archive", owners: list[str], rule: "ForgetRule") -> list["R
 
 
 def _elsewhere(config: "Config", owners: list[str], rule: "ForgetRule") -> None:
-    """Index snapshots, backups, and the memory of running proxies."""
+    """Backups, and the memory of running proxies."""
     import time
 
     from lantern_proxy.archive import Archive
 
-    drop_snapshots(config)
     for backup in backups(config):
         with Archive(backup, key=config.archive.key()) as archive:
             for receipt in archive.forget_all(owners, rule, now=time.time()):
@@ -112,13 +111,6 @@ def backups(config: "Config") -> Iterator[Path]:
         yield from sorted(
             each for each in pattern.parent.glob(pattern.name) if each.suffix not in (".db-wal", ".db-shm")
         )
-
-
-def drop_snapshots(config: "Config") -> None:
-    """Index snapshots hold terms of what is gone; they are made anew from the archive."""
-    from lantern_proxy.archive import snapshots
-
-    snapshots.drop_snapshots(config.archive.path)
 
 
 def _verify(settings: Settings, path: Path) -> int:
