@@ -9,6 +9,7 @@ from chats import CODER, SYSTEM, assistant, user
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lantern_proxy.compaction.align import _words
 from lantern_proxy.history import chains, same_system, terms
 from lantern_proxy.turn import canonical, strip_block, without_reminders
 from lantern_proxy.wire import chat as wire
@@ -56,6 +57,11 @@ def test_terms_are_the_longer_words_of_any_script():
     assert terms("The retry_policy of Zephyr: 1200 ms") == {"retry_policy", "zephyr", "1200"}
     assert terms("请重启工作进程") == {"请重", "重启", "启工", "工作", "作进", "进程"}
     assert terms("用 retry.py 重试") == {"retry", "重试"}
+
+
+@pytest.mark.parametrize("text", ["", "a_b  c-d\n\t0.9\x00\x7f!", "".join(map(chr, range(0x250))), "用 retry.py 重试"])
+def test_what_stands_between_words_is_left_out_of_any_text(text):
+    assert _words(text) == re.sub(r"\W+", "", text)
 
 
 @given(

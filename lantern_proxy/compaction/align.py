@@ -42,9 +42,12 @@ _STEPS = 200
 _WINDOW = 400
 """How far behind the last one that was found an alike item is looked for."""
 _NO_WORD = re.compile(r"\W+")
+_NO_WORD_ASCII = bytes(code for code in range(128) if _NO_WORD.match(chr(code)))
 
 
 def _words(text: str) -> str:
+    if text.isascii():  # a twentieth of the time
+        return text.encode().translate(None, _NO_WORD_ASCII).decode()
     return "".join(_NO_WORD.split(text))
 
 

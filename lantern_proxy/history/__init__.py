@@ -131,7 +131,10 @@ def is_empty(i: Item) -> bool:
 def terms(text: str) -> set[str]:
     """What a text is about, in any language: its longer words, in lower case."""
     low = text.lower()
-    return {*_WORD.findall(low), *(a + b for signs in _SIGNS.findall(low) for a, b in pairwise(signs))}
+    words = {*_WORD.findall(low)}
+    if not low.isascii():
+        words.update(a + b for signs in _SIGNS.findall(low) for a, b in pairwise(signs))
+    return words
 
 
 # --- system prompts ------------------------------------------------------------------------------------------------
