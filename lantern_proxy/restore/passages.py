@@ -26,7 +26,7 @@ SMALL = 2_000
 MOST_READ = 10_000
 """Passages of a scope that stay in memory with what was computed of them, 4 KB each; of a large one those read last."""
 MOST_TOLD = 20_000
-"""Passages of a scope of which it stays in memory what is told of them, 600 bytes each."""
+"""Passages of a scope of which it stays in memory what is told of them, 600 to 900 bytes each."""
 
 
 @dataclass(slots=True)
