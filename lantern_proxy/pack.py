@@ -145,6 +145,13 @@ def entry_chars(
     return body if opened else body + len(header(passage, session, same_day=same_day))
 
 
+def named(name_chars: int, spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """`spans` of a text, and the name of so many characters before them, unless they begin with it or are none."""
+    if not name_chars or not spans or spans[0][0] < name_chars:
+        return tuple(spans)
+    return (0, name_chars), *spans
+
+
 def fit(choices: Sequence[Choice], budget_chars: int, session: str = "") -> tuple[str, list[Choice]]:
     """Render the longest beginning of `choices` (best first) that the budget holds; ("", []) when not even one fits."""
     kept = list(choices)
@@ -183,6 +190,8 @@ class Offer:
     terms: frozenset[str]
     """For diversity."""
     mark: str = ""
+    name_chars: int = 0
+    """Length of a name at the beginning of the text, which stays whatever else of it goes in; 0: there is none."""
 
 
 def greedy(
@@ -302,15 +311,16 @@ def _fitting(
     """All spans of the offer, or the best of them that fit into the room."""
 
     def fits(spans: Sequence[tuple[int, int]]) -> bool:
-        size = entry_chars(offer.passage, spans, session, opened=opened, same_day=same_day)
+        led = named(offer.name_chars, spans)
+        size = entry_chars(offer.passage, led, session, opened=opened, same_day=same_day)
         return size + (len(offer.mark) + 2) * bool(offer.mark) <= room_chars
 
     if fits(offer.spans):
-        return offer.spans
+        return named(offer.name_chars, offer.spans)
     kept: list[int] = []
     for i in sorted(range(len(offer.spans)), key=lambda i: (-offer.worth[i], i)):
         if offer.worth[i] <= 0:
             break
         if fits([offer.spans[j] for j in sorted([*kept, i])]):
             kept.append(i)
-    return tuple(offer.spans[j] for j in sorted(kept))
+    return named(offer.name_chars, [offer.spans[j] for j in sorted(kept)])

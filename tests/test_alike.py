@@ -139,6 +139,26 @@ def test_where_there_are_vectors_the_table_is_not_asked(archive):  # noqa: F811
     assert "alike" not in found[_Vectors]
 
 
+class _Ready(Dense):
+    """Vectors that could be asked."""
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+
+def test_where_words_are_so_sure_that_vectors_are_left_out_the_table_is_not_asked_either(archive):  # noqa: F811
+    ask = Ask(tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=math.inf)
+    question, sure = read_question("What did the doctor say?"), RetrievalConfig(tau=0.0)
+    found = {}
+    for kind in (Dense, _Ready):
+        dense = kind(archive, None, wanted=False)
+        found[kind] = gather(opened(archive), question, ask, dense, RestoreConfig(), sure).signals
+        dense.close()
+    assert "alike" in found[Dense]
+    assert "alike" not in found[_Ready]
+
+
 def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(archive, monkeypatch):  # noqa: F811
     passages, split = opened(archive).passages, list[str]()
 

@@ -153,6 +153,19 @@ def test_of_a_group_chat_greetings_are_left_out_and_who_said_it_is_not(tmp_path)
     ]
 
 
+def test_of_a_group_chat_a_question_block_tells_who_said_it(tmp_path):
+    said = [
+        "Ana: Hey Ben! Where does your sister live?",
+        "Ben: Cool! My sister Ilse moved to Trondheim last spring.",
+    ]
+    with Archive(tmp_path / "group.db", synchronous="normal") as archive:
+        write(archive, filed([*((text,) for text in said), *TAIL]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        text = restorer.for_question(ask("Where did my sister Ilse move?", budget=1_000)).text
+        restorer.close()
+    assert "[user #2] Ben: \u2026 My sister Ilse moved to Trondheim last spring." in text
+
+
 def test_the_newest_value_is_in_even_the_smallest_block(restorer):
     for budget in (500, 700, 1_000):
         text = restorer.at_compaction(ask(budget=budget)).text

@@ -22,7 +22,7 @@ from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, 
 from lantern_proxy.signals import name_before
 from lantern_proxy.turn import CLIENT, Passage, Reason, canonical
 
-OFFERS, OFFER_TIMES = 20, 3
+OFFERS, OFFER_TIMES = 12, 3
 """Passages that the packer chooses from, when a question is known: at least so many, and then until their text is so
 many times the budget."""
 SHARPNESS = 1.0
@@ -148,9 +148,13 @@ def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Ch
     """What of one passage some parts put into the block; and the name before it, as group chats have it."""
     candidate = candidates[taken[0].candidate]
     said = [candidate.lines[i] for i in sorted(i for part in taken for i in part.lines)]
-    spans = tuple((line.start, line.end) for line in said)
-    named = name_before(candidate.passage.text) if candidate.passage.speaker == "user" else 0
-    return pack.Choice(candidate.passage, spans if spans[0][0] < named or not named else ((0, named), *spans))
+    spans = [(line.start, line.end) for line in said]
+    return pack.Choice(candidate.passage, pack.named(_name_chars(candidate.passage), spans))
+
+
+def _name_chars(passage: Passage) -> int:
+    """Length of the name before the text, as group chats have it; 0 where there is none."""
+    return name_before(passage.text) if passage.speaker == "user" else 0
 
 
 def replaced(candidates: Sequence[Candidate], ask: Ask) -> dict[tuple[int, int], int]:
@@ -200,7 +204,7 @@ def _salience(candidate: Candidate, scope: Scope, row: int) -> float:
     """Logarithm of how likely a passage is to be asked for, whatever the question."""
     said = [line for i in candidate.lost if (line := candidate.lines[i]).salience > FILLER or line.keys]
     said = said or [candidate.lines[i] for i in candidate.lost]
-    return math.log(likelihood(said, term_weight, scope.idf, Place(answers=answers(scope, row))))
+    return math.log(likelihood(said, term_weight, scope.rarities.__getitem__, Place(answers=answers(scope, row))))
 
 
 def answers(scope: Scope, row: int) -> bool:
@@ -239,4 +243,5 @@ def _offer(
         tuple(sentence_worth(line, mass) for line in told),
         scope.passages[row].words,
         "" if newer is None else f"superseded by turn {newer}" if newer else "superseded by this request",
+        _name_chars(candidate.passage),
     )

@@ -90,7 +90,7 @@ class Dense:
         lexical: BM25 scores; when they are sure the channel is not needed (AgentIR's cascade). Empty: always look.
         tau:     how sure they must be; 1: always look
         """
-        if _sure(scope, lexical, question, tau):
+        if is_sure(scope, lexical, question, tau):
             return False
         reason = self._unready() or ("dense:breaker" if self._breakers.open(scope.key, time.monotonic()) else "")
         if reason:
@@ -140,6 +140,11 @@ class Dense:
         words = tuple(word for word, counts in zip(asked.words, used.tolist(), strict=True) if counts)
         return Matches(best_matches(asked.vectors[used], passages), weights[used], words)
 
+    @property
+    def ready(self) -> bool:
+        """Are there vectors now?"""
+        return self._embedder is not None and not self._unready()
+
     def _unready(self) -> str:
         """Why there are no vectors now; empty when there are, or when nobody wants them."""
         if self._embedder is None:
@@ -172,7 +177,8 @@ def rarity(scope: Scope, word: str) -> float:
     return max(map(scope.idf, informative(query_terms(word))), default=0.0)
 
 
-def _sure(scope: Scope, lexical: Floats, question: Question, tau: float) -> bool:
+def is_sure(scope: Scope, lexical: Floats, question: Question, tau: float) -> bool:
+    """Is BM25 so sure that vectors are not needed? tau: how sure it must be; 1: never"""
     return tau < 1 and sureness(scope, lexical, question) >= tau
 
 

@@ -49,6 +49,19 @@ class Key:
     unit: str = "passage"
 
 
+class Rarities(dict[str, float]):
+    """Index term -> how rare it is among n passages, in (0, 1]; computed when it is first asked for."""
+
+    def __init__(self, index: Index, n: int) -> None:
+        super().__init__()
+        self._index, self._n, self._rarest = index, n, math.log(1 + (n + 0.5) / 0.5)
+
+    def __missing__(self, term: str) -> float:
+        n = self._n
+        found = self[term] = math.log(1 + (n + 0.5) / (self._index.df(term) + 0.5)) / self._rarest if n else 1.0
+        return found
+
+
 class Scope:
     """An open scope: its passages and their indexes. Hold `lock` while using it. Owns C memory: close it."""
 
@@ -76,7 +89,7 @@ class Scope:
         self._arrived: Ints | None = None
         """Rows as the index orders them: a corrected passage comes last."""
         self._richest = Richest()
-        self._idf: dict[str, float] = {}
+        self._idf = Rarities(self.index, 0)
         self._idf_of = 0
         """Passages of the scope when these were computed."""
         self._vectors: Vectors = np.zeros((0, 0), np.float32)
@@ -301,15 +314,14 @@ class Scope:
 
     def idf(self, term: str) -> float:
         """How rare an index term is here, in (0, 1]: 1 for a term of one passage or none."""
-        n = len(self.passages)
-        if n != self._idf_of or len(self._idf) >= IDFS:
-            self._idf, self._idf_of = {}, n
-        found = self._idf.get(term)
-        if found is None:
-            rarest = math.log(1 + (n + 0.5) / 0.5)
-            found = math.log(1 + (n + 0.5) / (self.index.df(term) + 0.5)) / rarest if n else 1.0
-            self._idf[term] = found
-        return found
+        return self.rarities[term]
+
+    @property
+    def rarities(self) -> "Rarities":
+        """`idf` of all terms, for many at once: good until passages come. Hold the lock."""
+        if len(self) != self._idf_of or len(self._idf) >= IDFS:
+            self._idf, self._idf_of = Rarities(self.index, len(self)), len(self)
+        return self._idf
 
     def richest(self, deadline: float) -> Ints:
         """(n,) rows, those first that hold most specific terms for their length. Hold the lock."""

@@ -9,7 +9,7 @@ from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
 from lantern_proxy.rank import Centred, Floats, Ints, best, smooth, zsum
 from lantern_proxy.restore.alike import alike
-from lantern_proxy.restore.dense import Dense, Meaning
+from lantern_proxy.restore.dense import Dense, Meaning, is_sure
 from lantern_proxy.restore.features import Matched, Ranked, nearness
 from lantern_proxy.restore.light import Reorder
 from lantern_proxy.restore.question import Evidence, Question
@@ -77,7 +77,7 @@ def gather(
         scores, worth = _speaker(scope, question, fusion.total)
         fusion.add("speaker", scores, worth * float(scores.std()))
     like = matched = None
-    alone = meaning is None and fusion.wants("alike")
+    alone = meaning is None and fusion.wants("alike") and not (dense.ready and is_sure(scope, lexical, question, tau))
     if (alone or light is not None) and not ask.late():
         like = _alike(scope, question, fusion.total)
     if alone and like is not None and like.found.words:

@@ -11,7 +11,7 @@ stands below, and its preamble says what that means.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lantern_proxy.analyze import QUESTION_MARKS, STOP_WORDS, folded, sentences, terms
@@ -88,17 +88,47 @@ class Statement:
     by_user: bool
 
 
-@dataclass(frozen=True, slots=True)
 class _Read:
-    values: dict[str, frozenset[str]]
-    """Sort of value -> those in it, lower case."""
-    every: frozenset[str]
-    about: frozenset[str]
-    """Stems of its content words but for the values."""
-    frame: tuple[str, ...]
-    """Its words with values left out: equal when two sentences differ in values only."""
-    says_so: bool
-    ended: bool
+    """A sentence as statements are compared. What few comparisons ask for is computed when it is asked for."""
+
+    __slots__ = ("_about", "_ended", "_says_so", "_text", "every", "frame", "values")
+
+    def __init__(self, text: str) -> None:
+        values: dict[str, set[str]] = {}
+        rest, at = [], 0
+        for match in _VALUES.finditer(text):
+            values.setdefault(match.lastgroup or "", set()).add(match.group().strip("`").lower())
+            rest.append(text[at : match.start()])
+            at = match.end()
+        self._text = text
+        self.values = {sort: frozenset(found) for sort, found in values.items()}
+        """Sort of value -> those in it, lower case."""
+        self.every: frozenset[str] = frozenset().union(*values.values())
+        self.frame = tuple(_WORD.findall(" ".join([*rest, text[at:]]).lower()))
+        """Its words with values left out: equal when two sentences differ in values only."""
+        self._about: frozenset[str] | None = None
+        self._says_so: bool | None = None
+        self._ended: bool | None = None
+
+    @property
+    def about(self) -> frozenset[str]:
+        """Stems of its content words but for the values."""
+        if self._about is None:
+            told = [word for word in self.frame if len(word) > 2 and word not in _EMPTY]
+            self._about = frozenset(terms(" ".join(told)))
+        return self._about
+
+    @property
+    def says_so(self) -> bool:
+        if self._says_so is None:
+            self._says_so = _holds(folded(self._text), _CUE_SIGNS) and _CUE.search(self._text) is not None
+        return self._says_so
+
+    @property
+    def ended(self) -> bool:
+        if self._ended is None:
+            self._ended = _holds(folded(self._text), _ENDED_SIGNS) and _ENDED.search(self._text) is not None
+        return self._ended
 
 
 def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never) -> dict[int, int]:
@@ -107,8 +137,7 @@ def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never
     late: asked before each, the oldest first; once it says so, the newer ones replace nothing
     """
     read: dict[int, _Read] = {}
-    about: dict[str, list[int]] = {}
-    frames: dict[tuple[str, ...], list[int]] = {}
+    about, frames = _About(read), dict[tuple[str, ...], list[int]]()
     replaced: dict[int, int] = {}
     for i in sorted(range(len(statements)), key=lambda i: statements[i].order):
         if late():
@@ -118,20 +147,41 @@ def superseded(statements: Sequence[Statement], late: Callable[[], bool] = never
         for j in _rivals(now, about, frames) if said.by_user else ():
             if statements[j].order[:2] < said.order[:2] and _replaces(now, read[j]):
                 replaced[j] = said.turn
-        for stem in (*now.about, *now.every) if now.values else ():
-            about.setdefault(stem, []).append(i)
+        about.add(i)
         frames.setdefault(now.frame, []).append(i)
     return replaced
 
 
-def _rivals(now: _Read, about: dict[str, list[int]], frames: dict[tuple[str, ...], list[int]]) -> Iterable[int]:
+class _About:
+    """Statements by their stems and values. They wait until one that tells of a change asks for them."""
+
+    def __init__(self, read: Mapping[int, _Read]) -> None:
+        self._read = read
+        self._of: dict[str, list[int]] = {}
+        self._waiting: list[int] = []
+
+    def add(self, i: int) -> None:
+        self._waiting.append(i)
+
+    def like(self, now: _Read) -> Iterable[int]:
+        """Those that share a stem or a value with `now`."""
+        for i in self._waiting:
+            each = self._read[i]
+            for stem in (*each.about, *each.every) if each.values else ():
+                self._of.setdefault(stem, []).append(i)
+        self._waiting.clear()
+        told = [i for stem in (*now.about, *now.every) for i in self._of.get(stem, ())[-MOST_RIVALS:]]
+        return dict.fromkeys(told[-MOST_RIVALS:])
+
+
+def _rivals(now: _Read, about: _About, frames: Mapping[tuple[str, ...], list[int]]) -> Iterable[int]:
     """Earlier statements that it may replace."""
     if not now.values:
         return ()
     if now.says_so or now.ended:
-        told = [i for stem in (*now.about, *now.every) for i in about.get(stem, ())[-MOST_RIVALS:]]
-        return dict.fromkeys(told[-MOST_RIVALS:])
-    return frames.get(now.frame, ())[-MOST_RIVALS:] if now.about else ()
+        return about.like(now)
+    same = frames.get(now.frame)
+    return same[-MOST_RIVALS:] if same and now.about else ()
 
 
 def _replaces(now: _Read, old: _Read) -> bool:
@@ -152,30 +202,11 @@ def _replaces(now: _Read, old: _Read) -> bool:
 def prepare(flat: str) -> None:
     """Compute ahead what `superseded` remembers of a sentence."""
     if len(flat) <= MOST_CHARS:
-        _read(flat)
+        read = _read(flat)
+        _ = read.about, read.says_so, read.ended
 
 
-def _reading(text: str) -> _Read:
-    values: dict[str, set[str]] = {}
-    rest, at = [], 0
-    for match in _VALUES.finditer(text):
-        values.setdefault(match.lastgroup or "", set()).add(match.group().strip("`").lower())
-        rest.append(text[at : match.start()])
-        at = match.end()
-    words = _WORD.findall(" ".join([*rest, text[at:]]).lower())
-    told = [word for word in words if len(word) > 2 and word not in _EMPTY]
-    low = folded(text)
-    return _Read(
-        {sort: frozenset(found) for sort, found in values.items()},
-        frozenset().union(*values.values()),
-        frozenset(terms(" ".join(told))),
-        tuple(words),
-        _holds(low, _CUE_SIGNS) and _CUE.search(text) is not None,
-        _holds(low, _ENDED_SIGNS) and _ENDED.search(text) is not None,
-    )
-
-
-_read = Memo(_reading, most_bytes=6 << 20, bytes_of=lambda text: 2_000 + 12 * len(text)).__getitem__
+_read = Memo(_Read, most_bytes=6 << 20, bytes_of=lambda text: 2_000 + 12 * len(text)).__getitem__
 """Remembered, since what was lost is looked at again with every block."""
 
 
