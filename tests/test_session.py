@@ -114,6 +114,18 @@ def test_pasted_into_a_chat_without_system_prompt_and_tools_they_are_a_conversat
     goes_on(first)
 
 
+def test_a_summary_made_elsewhere_of_a_conversation_that_was_had_twice_is_the_later_ones():
+    lab = Lab()
+    runs = [Chat(lab), Chat(lab)]
+    for said, answer in turns("zephyr", 6):
+        for n, run in enumerate(runs):
+            run.turn(said, f"{answer} Run {n}.")
+    assert runs[0].session != runs[1].session
+    messages = [user(summary_of("zephyr", 6)), user("And what is the next step of it?")]
+    step = lab.ask(runs[1].wire(messages))
+    assert (step.event, step.session.id) == ("compacted", runs[1].session)
+
+
 def test_many_chats_with_one_greeting_and_one_generic_answer_stay_apart(chat):
     chats = [another(chat, f"g{n}") for n in range(6)]
     for each in chats:
