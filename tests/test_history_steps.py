@@ -16,8 +16,10 @@ class Surveyor:
     """Its model says what it saw and where to go; its client writes that, what was found there and what is next to see
     between a task and the time. cut: how many signs of a field are shown"""
 
-    def __init__(self, lab: Lab, name: str, *, named: bool = False, calls: bool = False, cut: int = 1_000) -> None:
-        self.lab, self.name, self.calls, self.cut = lab, name, calls, cut
+    def __init__(
+        self, lab: Lab, name: str, *, named: bool = False, calls: bool = False, tags: bool = False, cut: int = 1_000
+    ) -> None:
+        self.lab, self.name, self.calls, self.tags, self.cut = lab, name, calls, tags, cut
         self.headers = {"x-session-id": name} if named else {}
         self.steps: list[str] = []
         self.count, self.memory, self.session = 0, "", ""
@@ -43,8 +45,9 @@ class Surveyor:
             "seen": f"In {here} of {self.name} I counted {self.count + 31} bollards of iron",
             "plan": f"From here I go on to {there} and look at its doors, number {self.count}",
         }
-        made = called(self.lab.call_id(), "note", **said) if self.calls else assistant(json.dumps(said))
-        self.lab.answer(step, made)
+        record = "".join(f"  <{name}>{text}</{name}>\n" for name, text in said.items())
+        text = f"<report>\n{record}</report>\n" if self.tags else json.dumps(said)
+        self.lab.answer(step, called(self.lab.call_id(), "note", **said) if self.calls else assistant(text))
         shown = (said["seen"][: self.cut], said["plan"][: self.cut])
         self.steps.append("\n".join((*shown, f"Found: plate {self.name}-{self.count}77 on the wall")))
         self.count += 1
@@ -63,12 +66,12 @@ class Surveyor:
 
 
 @pytest.mark.parametrize("named", [False, True])
-@pytest.mark.parametrize("calls", [False, True])
+@pytest.mark.parametrize("form", [{}, {"calls": True}, {"tags": True}], ids=["JSON", "call", "tags"])
 @pytest.mark.parametrize("cut", [1_000, 60])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_steps_are_turns_their_summary_is_a_side_call_and_what_it_leaves_out_is_lost(named, calls, cut, restarted):
+def test_steps_are_turns_their_summary_is_a_side_call_and_what_it_leaves_out_is_lost(named, form, cut, restarted):
     lab = Lab()
-    agents = [Surveyor(lab, name, named=named, calls=calls, cut=cut) for name in ("Varnholm", "Quillsund")]
+    agents = [Surveyor(lab, name, named=named, cut=cut, **form) for name in ("Varnholm", "Quillsund")]
     assert [agent.go().event for agent in agents] == ["new", "new"]
     for n in range(1, 12):
         if restarted and n in (3, 9):
@@ -84,7 +87,7 @@ def test_steps_are_turns_their_summary_is_a_side_call_and_what_it_leaves_out_is_
     for agent in agents:
         own = "\n".join(lab.texts(agent.session))
         assert all(f"{agent.name}-{n}77" in own for n in range(11))
-        assert calls or all(f"counted {n + 31} b" in own for n in range(12))
+        assert "calls" in form or all(f"counted {n + 31} b" in own for n in range(12))
         assert own.count("write a report") == 1
         assert not any(other.name in own for other in agents if other is not agent)
 
@@ -112,6 +115,32 @@ def test_the_same_step_again_is_a_retry():
     agent.answer(again)
     assert agent.steps[-1] == shown
     assert agent.go().event == "turn"
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("tags", [False, True])
+def test_steps_that_are_judged_under_the_same_orders_in_another_text_are_a_side_call(named, tags):
+    agent = Surveyor(Lab(), "Varnholm", named=named, tags=tags)
+    for n in range(8):
+        agent.steps = agent.steps[-4:]
+        step = agent.go()
+        assert (step.event in LOSSES, step.session.id) == (n > 4, agent.session), (n, step.event, step.link.why)
+        if n > 1:
+            task = "Here is what a surveyor did. Say in a word how well it went.\n" + "\n".join(agent.steps)
+            messages = [{"role": "system", "content": SYSTEM}, user(task)]
+            judged = agent.lab.ask(messages, headers=agent.headers)
+            assert (judged.event, judged.session.parent) == ("side", agent.session), (n, judged.link.why)
+            agent.lab.answer(judged, assistant("Well."))
+
+
+@pytest.mark.parametrize("text", ["<html><head><title>{0}</title></head><p>{1}</p></html>", "<p>{0}</p>\n<p>{1}</p>"])
+def test_a_page_that_is_given_to_its_model_again_is_no_step(text):
+    lab = Lab()
+    page = text.format("A page about the doors of old harbours", "The doors of old harbours are made of oak.")
+    first = lab.ask([{"role": "system", "content": SYSTEM}, user("Write a page about doors.")])
+    lab.answer(first, assistant(page))
+    step = lab.ask([{"role": "system", "content": SYSTEM}, user(f"Write a page about doors.\n{page}\nMake it longer.")])
+    assert (step.event, step.session.id != first.session.id) == ("new", True), step.link.why
 
 
 def test_two_runs_of_one_task_share_nothing():

@@ -2,10 +2,11 @@
 
     task, steps ("I opened the page. Next: the form." ...), what is to be seen now      with every request
 
-The model answers in JSON or by a call, and the text holds the fields of its answers. Such a request is read as the
-messages of which it is made: those that the session holds already, and one with the lines that are new.
+The model answers in JSON, in tags or by a call, and the text holds the fields of its answers. Such a request is read as
+the messages of which it is made: those that the session holds already, and one with the lines that are new.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
@@ -17,8 +18,14 @@ from lantern_proxy.turn import SYSTEM, Message, Request
 
 _FIELD_CHARS = 20
 """Shorter fields may stand in any text."""
+_FRONT_CHARS = 12
+"""With so many signs of it the text begins each time: a name, a tag. What follows may change."""
 _LEAST = 2
 """Fields of an answer that stand in a text which shows it: a client may leave others out."""
+
+_ELEMENT = re.compile(r"<(\w[\w-]*)>([^<]*)</\1>")
+_RECORD = re.compile(r"\s*<(\w[\w-]*)>\s*(?:<(\w[\w-]*)>[^<]*</\2>\s*)+</\1>\s*\Z")
+"""An answer in tags, no deeper than a list of fields: pages and drawings are."""
 
 Said = Collection[tuple[str, str]]
 """(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
@@ -27,7 +34,10 @@ Said = Collection[tuple[str, str]]
 def fields_of(message: Message) -> list[str]:
     """The long strings of an answer that has several, as far as they are looked for: clients cut them."""
     made = [i.text for i in message.items if i.kind == "call" or (i.kind == "text" and i.text.lstrip().startswith("{"))]
-    fronts = (plain(text)[:SUMMARY_CHARS] for each in made for text in strings_of(each))
+    told = [text for each in made for text in strings_of(each)]
+    records = [i.text for i in message.items if i.kind == "text" and _RECORD.match(i.text)]
+    told += [text for each in records for _, text in _ELEMENT.findall(each)]
+    fronts = (plain(text)[:SUMMARY_CHARS] for text in told)
     found = [*dict.fromkeys(text for text in fronts if len(text) >= _FIELD_CHARS)]
     return found if len(found) >= _LEAST else []
 
@@ -55,8 +65,12 @@ def told_steps(head: Sequence[Entry], request: Request, said: Said) -> int:
 
 
 def shows_steps(session: Session, request: Request) -> bool:
-    """Is the request a step of the session, not another use of its steps?"""
-    return bool(session.system) and request.tools == session.tools and shows_system_of(session, request)
+    """Is the request a step of the session, not another use of its steps: under other orders, or in another text?"""
+    if not session.system or request.tools != session.tools or not shows_system_of(session, request):
+        return False
+    front = session.title[:_FRONT_CHARS]
+    counted = any(map(str.isdigit, front))  # a time, the number of the step
+    return counted or any(plain(m.text).startswith(front) for m in request.messages if m.role not in SYSTEM)
 
 
 def is_again(session: Session, request: Request, said: Said) -> bool:

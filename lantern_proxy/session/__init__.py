@@ -155,6 +155,8 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
         return Link(session=told, why="its history in one text")
     if _is_step(known, session, request):
         return Link(session=session, why="its steps in one text")
+    if _steps_told(known, session, request) > 1:
+        return Link(session=session, side=True, why="its steps in one text, another use of them")
     held = held_share(session, request)
     told_whole = not held and is_told_whole(session, request)
     if told_whole and (session.system or session.tools):
