@@ -316,4 +316,12 @@ CLIENTS = (
         name="letta-code", family="Letta Code", protocol="chat", losses=COMPACTED, compactions=2,
         npm=("@letta-ai/letta-code@0.25.9",), drive=agents.letta_code,
     ),
+    Client(
+        name="eliza", family="ElizaOS", protocol="responses", losses=WINDOW, compactions=3, tools=False,
+        npm=(
+            "@elizaos/core@1.7.2", "@elizaos/plugin-bootstrap@1.7.2", "@elizaos/plugin-openai@1.6.0",
+            "@elizaos/plugin-sql@1.7.2",
+        ),
+        drive=program("eliza_agent.mjs"),
+    ),
 )  # fmt: skip

@@ -117,6 +117,8 @@ class Script:
         if role == "tool" or (heard.tools and SUMMARY in last):  # a result, or a turn that a compaction interrupted
             return "main", Reply(self.turns[turn].answer if turn >= 0 else "Done.", tokens=tokens)
         spoken = max((t for t in self.turns if t.said in last), key=lambda t: last.rfind(t.said), default=None)
+        if "</response>" in last:
+            return _in_tags(last, spoken)
         instructions = next((text for role, text in heard.said if role == "system"), "") if not heard.tools else ""
         if SUMMARY in instructions:  # a summary that stands in the system prompt asks for none
             instructions = ""
@@ -168,6 +170,16 @@ class Script:
         """Index of the newest turn that the request holds, -1 for none."""
         texts = [text for role, text in said if role == "user"]
         return max((i for i, turn in enumerate(self.turns) if any(turn.said in text for text in texts)), default=-1)
+
+
+def _in_tags(last: str, spoken: Turn | None) -> tuple[str, Reply]:
+    """The answer to a prompt that wants it as a list of tags, with what is said among them or nothing but notes."""
+    if spoken is None or "<text>" not in last:
+        return "other", Reply("<response>\n  <thought>There is nothing to do.</thought>\n</response>")
+    thought = f"They began with {spoken.said[:9]}, and I will begin with {spoken.answer[:12]}"
+    fields = {"thought": thought, "actions": "REPLY", "text": spoken.answer}
+    listed = "\n".join(f"  <{name}>{text}</{name}>" for name, text in fields.items())
+    return "main", Reply(f"<response>\n{listed}\n</response>")
 
 
 def _filled_in(heard: Heard, text: str) -> dict[str, str]:
