@@ -1182,6 +1182,20 @@ def test_a_compaction_that_is_taken_back_is_a_branch_though_times_changed_and_th
         assert shorten("and go on", summary_of("zephyr", [20, *range(back)])) in LOSSES, count
 
 
+@pytest.mark.parametrize("kept", [2, 4, 5])
+def test_a_window_loses_what_it_leaves_out_and_no_text_whose_time_changed(kept):
+    chat, full = Chat(Lab(), named="one"), list[Wire]()
+    for n, (said, answer) in enumerate(turns("zephyr", 9)):
+        sent = stamped([*full[-kept:], user(said)], 20 + n, "each")
+        step = chat.send(sent)
+        assert step.event == ("new" if not n else "window" if len(full) > kept else "turn"), n
+        shown = {m["content"].rpartition("ago] ")[2] for m in sent}
+        held = {f.key: f.message.text for f in chat.lab.kept[step.session.id].filed}
+        assert not shown & {held[key].rpartition("ago] ")[2] for key in step.verdict.gone}
+        chat.lab.answer(step, assistant(answer))
+        full += [user(said), assistant(answer)]
+
+
 @pytest.mark.parametrize("how", ["each", "last"])
 @pytest.mark.parametrize("recalled", ["the first", "one after the other", "by turns"])
 def test_old_messages_that_are_recalled_beside_a_window_take_no_loss_back_but_the_whole_history_does(how, recalled):

@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from itertools import accumulate, pairwise, takewhile
 from typing import NamedTuple
 
+from lantern_proxy.analyze.spoken import STAMP
 from lantern_proxy.history import is_empty, mostly_equal, plain, shared_ends, shared_front, terms
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.turn import SYSTEM, Item, Message
@@ -41,7 +42,7 @@ _STEPS = 200
 """So often at most an item is looked at to find the longest runs of equal ones, on average."""
 _WINDOW = 400
 """How far behind the last one that was found an alike item is looked for."""
-_NO_WORD = re.compile(r"\W+")
+_NO_WORD, _STAMP = re.compile(r"\W+"), re.compile(rf"\A{STAMP}")
 _NO_WORD_ASCII = bytes(code for code in range(128) if _NO_WORD.match(chr(code)))
 
 
@@ -241,14 +242,18 @@ def is_alike(a: Item, b: Item) -> bool:
         return bool(set(a.ids) & set(b.ids))
     if a.kind != "text":
         return False
-    short, long = plain(a.text), plain(b.text)
-    if len(short) > len(long):
-        short, long = long, short
+    short, long = sorted((_unstamped(a), _unstamped(b)), key=len)
     if len(short) < _MIN_ALIKE:
         return False
     if long.startswith(short) or long.endswith(short):
         return True
     return len(long) < 2 * len(short) and _bare(short) == _bare(long)
+
+
+def _unstamped(i: Item) -> str:
+    """A text without the time that its client writes in front of what its user says, with every request anew."""
+    text = plain(i.text)
+    return text if i.role != "user" or text[:1] not in ("[", "(") else _STAMP.sub("", text, count=1)
 
 
 def _holds_insertion(old: Item, new: Item) -> bool:
@@ -316,7 +321,7 @@ def _marks(i: Item) -> Set[str]:
     """Two items that are alike (is_alike) share one of these at least, so that not each is compared with each."""
     if i.kind != "text":
         return {*i.ids}
-    text = plain(i.text)
+    text = _unstamped(i)
     marks = {*i.ids, f"front {text[:_MARK_CHARS]}", f"back {text[-_MARK_CHARS:]}"}
     return marks if len(text) > _BARE_CHARS else {*marks, f"bare {_bare(text)}"}
 
