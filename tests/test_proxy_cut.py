@@ -100,6 +100,26 @@ def test_who_waits_is_told_after_the_turn_before_is_written_not_while_it_waits_t
         writer.close()
 
 
+def test_what_waits_for_rest_is_done_when_all_is_cut_and_of_much_of_it_the_newest(tmp_path):
+    writer, done = Writer(Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))), []
+    said, may = [filed(n, f"the port of gate {n} is {8000 + n}") for n in range(100)], Event()
+
+    def build():
+        may.wait(10)
+        return record(*said, uncut=tuple(f.key for f in said))
+
+    try:
+        writer.submit(Job(build=build, file=writer.file))
+        for n in range(40):
+            writer.at_rest(lambda n=n: done.append((n, len(writer.archive.of(TENANT).passages()))))
+        may.set()
+        assert wait_for(lambda: len(done) >= 16)
+        assert done == [(n, 100) for n in reversed(range(24, 40))]
+    finally:
+        may.set()
+        writer.close()
+
+
 def test_who_waits_is_told_when_nothing_can_be_cut(tmp_path):
     with Archive(tmp_path / "a.db") as archive:
         cutter, said = Cutter(), filed(0, "the port is 8000")

@@ -8,8 +8,9 @@ Blocks are chosen in threads of their own; one that is late is left out, and owe
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lantern_proxy.archive import ArchiveError
@@ -247,7 +248,7 @@ class Restoring:
 
     def warm(self, exchange: Exchange, session: Session, main: Session) -> None:
         """Open the index of a session that may be compacted soon, in a thread, so that its first block is not late; as
-        soon as all that was said is cut into passages.
+        soon as all that was said is cut into passages and nobody asks for a moment.
 
         Again when a third of it is new, and with a side call, which may write its summary: what was said since has not
         been read yet. main: what a side call belongs to
@@ -261,12 +262,7 @@ class Restoring:
         while len(self._warmed) >= _WARM_SESSIONS:
             self._warmed.pop(next(iter(self._warmed)))
         self._warmed[key] = main.position
-
-        def warm(cut: "Future[bool]") -> None:
-            if cut.result():
-                self._threads.submit(restorer.warm, exchange.tenant, exchange.project, main.id)
-
-        self._writer.cut_up(exchange.tenant, main.id).add_done_callback(warm)
+        self._writer.at_rest(partial(self._threads.submit, restorer.warm, exchange.tenant, exchange.project, main.id))
 
 
 def _asked_anew(exchange: Exchange, request: Request, step: Step) -> int | None:

@@ -35,6 +35,7 @@ _GROUP = 64
 _BACKLOG = 1_000
 _RETRY_S = 2.0
 """Seconds between two attempts at an archive that is at fault."""
+_MOST_AT_REST = 16
 _CUT_AT_END_S = 5.0
 """Most seconds of cutting before the end; what is left is cut by the next process."""
 
@@ -94,6 +95,7 @@ class Writer:
         self._queue: SimpleQueue[_Waiting | Wish | None] = SimpleQueue()
         self._cutter = Cutter()
         self._waiting: deque[_Waiting] = deque()
+        self._at_rest: deque[Callable[[], object]] = deque(maxlen=_MOST_AT_REST)
         self._closing = threading.Event()
         self._open()
         if self.making is not None:  # the first request may need it, and the deadline of a restore is shorter than this
@@ -152,6 +154,10 @@ class Writer:
         wish = Wish(tenant, session)
         self._queue.put(wish)
         return wish.done
+
+    def at_rest(self, work: Callable[[], object]) -> None:
+        """Do `work` once all is cut into passages and no turn came for a moment; of much of it the newest."""
+        self._at_rest.append(work)
 
     def look(self) -> Future[bool]:
         """Have the file looked after: a new one made when it was deleted, another attempt when it was at fault."""
@@ -318,11 +324,13 @@ class Writer:
         """Wait for something to write, or for the next attempt at what waits; False when it is time to end."""
         try:
             faulty = self._waiting or (self._cutter and (self.problem or self.is_gone()))
-            patience_s = _RETRY_S if faulty else QUIET_S if self._cutter else None
+            patience_s = _RETRY_S if faulty else QUIET_S if self._cutter or self._at_rest else None
             first = self._queue.get(timeout=patience_s)
         except Empty:
             if self._cutter and not self._waiting and not self.is_gone() and self._open():
                 self._cut_some()
+            while self._at_rest and not self._cutter:
+                self._attempt("rest", self._at_rest.pop())
             return True
         while first is not None:
             if isinstance(first, Wish):
