@@ -110,6 +110,22 @@ def margin(scores: Sequence[float]) -> float:
     return (scores[0] - second) / scores[0]
 
 
+LEAD = 5
+"""The best score is measured by this one, counted from 1."""
+
+
+def lead(scores: Sequence[float]) -> float:
+    """How far the best score stands above the fifth, as a share of itself, in [0, 1]; 0 without so many.
+
+    scores: best first; those of the mean passage are 0. Where many passages fit the words of a question alike, words do
+    not tell which one answers it. The second best tells less (`margin`): often it stands beside the best and belongs
+    to the same answer.
+    """
+    if len(scores) < LEAD or scores[0] <= 0:
+        return 0.0
+    return min(1.0, (scores[0] - scores[LEAD - 1]) / scores[0])
+
+
 def subject(question: str) -> str:
     """What a question is about, without the words that ask; itself when nothing else is left. English only.
 

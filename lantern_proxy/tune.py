@@ -30,7 +30,7 @@ ROUNDS = 3
 """How often each weight is looked at in turn."""
 FOLDS = 5
 """Parts that cross-validation takes the questions apart into."""
-TAUS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
+TAUS = (0.1, 0.15, 0.2, 0.25, 0.28, 0.3, 0.35, 0.4, 0.5, 0.7)
 LOSS = 0.002
 """Most quality that the cascade may cost on the questions that tau is fitted to."""
 CAUTION = 0.004
@@ -52,7 +52,7 @@ class Labelled:
     gold: Ints
     """Rows of the evidence; not empty."""
     sure: float
-    """How sure BM25 is of its best passage, 0..1: tau at which the cascade still skips the dense channel."""
+    """How sure words are of their best passages, 0..1: tau at which the cascade still skips the dense channel."""
     group: str = ""
     """Questions of a group (a conversation) stay together in a fold; "": it belongs to none."""
 
@@ -231,7 +231,7 @@ class Judged:
 
 def judge(labelled: Sequence[Labelled], settings: Settings) -> Judged:
     """What `settings` make of questions."""
-    names = sorted({signal for each in labelled for signal in each.signals})
+    names = sorted({signal for each in labelled for one in (each, each.skipped or each) for signal in one.signals})
     quality, full, skipped = (np.zeros(len(labelled)) for _ in range(3))
     for name in TYPES:
         rows = [row for row, each in enumerate(labelled) if each.type == name]

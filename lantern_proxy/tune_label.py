@@ -21,7 +21,7 @@ from lantern_proxy.config import Config
 from lantern_proxy.config.retrieval import Signal
 from lantern_proxy.embed import Embedder
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.dense import Dense, sureness
+from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.question import read_question
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.signals import WEIGHTS, gather
@@ -132,7 +132,7 @@ def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, con
         signals=full.signals,
         units=full.units,
         gold=np.array(sorted(gold), np.int64),
-        sure=sureness(scope, full.lexical, read_as),
+        sure=full.sure,
     )
     return replace(made, skipped=replace(made, signals=skipped.signals, units=skipped.units))
 

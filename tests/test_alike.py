@@ -21,6 +21,8 @@ from lantern_proxy.restore.question import read_question
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.signals import gather
 from lantern_proxy.signals.alike import DIM, SCALE, Table, words
+from lantern_proxy.signals.late import DIM as LATE_DIM
+from lantern_proxy.signals.late import best_matches
 
 PIECES = ["play", "##ing", "##s", "playing", "chess", "ches", "##board"]
 CORNERS = (np.eye(len(PIECES), DIM) * SCALE).clip(-127, 127).astype(np.int8)
@@ -67,6 +69,30 @@ def test_the_shipped_table_knows_which_words_are_alike():
     asked, _, _ = table.asked({"photo": 1.0})
     picture, dentist = table.best_matches(asked, [table.pieces("a picture"), table.pieces("the dentist")])[0]
     assert picture > 0.5 > 0.3 > dentist
+
+
+def test_the_words_of_a_question_by_themselves_match_the_same_and_like_words():
+    asked, table, vectors = restore_alike.by_themselves("a photo of it"), *_shipped()
+    assert asked is not None
+    assert asked.words == ("photo",)
+    told = [vectors[table.pieces(text)] for text in ("photo", "picture", "dentist")]
+    same, like, other = best_matches(asked.vectors, told)[0]
+    assert same > 0.99
+    assert same > like > other
+    assert restore_alike.by_themselves("\u5c07\u68cb of it") is None
+
+
+def test_the_table_has_a_vector_of_late_interaction_for_each_piece():
+    table, vectors = _shipped()
+    assert vectors.shape == (len(table._numbers), LATE_DIM)
+    assert vectors.any(axis=1).all()
+
+
+def _shipped():
+    table, vectors = restore_alike.shipped(), restore_alike.shipped_vectors()
+    assert table is not None
+    assert vectors is not None
+    return table, vectors
 
 
 SAID = [

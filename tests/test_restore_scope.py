@@ -339,7 +339,7 @@ def looked(dense: Dense, scope: Scope, archive: Archive, *, left_s: float = 60.0
         deadline=time.monotonic() + left_s,
     )  # fmt: skip
     question = read_question("Which box holds gadget3?")
-    if dense.begin(scope, question, np.zeros(0), ask):
+    if dense.begin(scope, question, ask):
         dense.look(scope, question, ask)
     return ask.notes
 

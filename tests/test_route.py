@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from lantern_proxy.restore.routes import questions
-from lantern_proxy.route import asks, looks_back, margin, personal, subject
+from lantern_proxy.route import asks, lead, looks_back, margin, personal, subject
 from lantern_proxy.route_soft import fit
 from lantern_proxy.route_types import TYPES, query_type
 
@@ -131,3 +131,18 @@ def test_a_subject_with_long_gaps_is_told_as_fast_as_one_without():
 def test_a_greek_question_asks_with_its_semicolon_and_code_does_not():
     assert asks("Πού είναι το κλειδί;")
     assert not asks("int x = 1;")
+
+
+@pytest.mark.parametrize(
+    ("scores", "share"),
+    [
+        ([4.0, 4.0, 3.0, 2.0, 1.0, 0.5], 0.75),  # the fifth counts, not the second
+        ([4.0, 4.0, 4.0, 4.0, 4.0], 0.0),
+        ([4.0, 1.0, 0.0, -1.0, -2.0], 1.0),
+        ([4.0, 1.0, 0.0, 0.0], 0.0),  # too few to tell
+        ([0.0] * 5, 0.0),
+        ([], 0.0),
+    ],
+)
+def test_the_lead_of_the_best_is_what_it_has_before_the_fifth(scores, share):
+    assert lead(scores) == share

@@ -128,7 +128,8 @@ def test_ci_ends_with_the_tests_so_that_their_summary_is_the_last_line():
 
 
 @pytest.mark.parametrize(
-    "name", ["mutations", "ablation", "weights.py", "enrichment.py", "late_projection.py", "alike_table.py"]
+    "name",
+    ["mutations", "ablation", "weights.py", "enrichment.py", "late_projection.py", "alike_table.py", "late_words.py"],
 )
 def test_a_script_tells_what_it_does(name):
     path = ROOT / "scripts" / name

@@ -82,6 +82,16 @@ def test_the_cascade_skips_where_words_are_sure_and_right():
     assert abs(told.cost[0]) < 0.01
 
 
+def test_a_signal_that_is_there_only_where_vectors_are_skipped_counts_there():
+    (one,) = labelled(1, good=("vector",), sure=1.0)
+    told = one.signals["vector"]
+    skipped = replace(one, signals={"bm25": np.zeros(len(told)), "alike": told})
+    settings = Settings(weights={"alike": 1.0, "vector": 1.0}, tau=0.5)
+    judged = judge([replace(one, skipped=skipped)], settings)
+    assert judged.skipped.all()
+    assert judged.quality == judged.full == 1.0
+
+
 def test_a_type_of_its_own_gets_its_own_weights():
     words = labelled(60, good=("bm25",), seed=3, kind="single-session-user")
     sense = labelled(60, good=("vector",), seed=4, kind="single-session-preference")

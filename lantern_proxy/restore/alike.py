@@ -11,7 +11,8 @@ from lantern_proxy.rank import Ints
 from lantern_proxy.restore.dense import Matches, rarity
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.signals.alike import Table, words
+from lantern_proxy.signals.alike import Table, units, words
+from lantern_proxy.signals.late import Asked, Tokens
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +28,34 @@ def alike(scope: Scope, question: Question, rows: Ints) -> Matches | None:
     return Matches(found, weights, of)
 
 
+def by_themselves(question: str) -> Asked | None:
+    """The words of a question that count, for late interaction with the vectors of passages: each piece as the model
+    has it by itself, which costs a look-up. None: there is no table, or it has none of them."""
+    table, vectors = shipped(), shipped_vectors()
+    if table is None or vectors is None:
+        return None
+    pieces, _, of = table.asked(dict.fromkeys(words(question), 1.0))
+    return Asked(units(vectors[pieces]), of) if of else None
+
+
 @cache
 def shipped() -> Table | None:
     """The table that comes with Lantern, made of all-MiniLM-L6-v2 (Apache 2.0); read once, in about 10 ms."""
     with as_file(files("lantern_proxy") / "data" / "alike_minilm_l6.npz") as path:
         return read(path)
+
+
+@cache
+def shipped_vectors() -> Tokens | None:
+    """(pieces of the table, late.DIM) the same pieces in the space of passages' token vectors."""
+    with as_file(files("lantern_proxy") / "data" / "late_words_minilm_l6.npz") as path:
+        try:
+            with np.load(path) as data:
+                found: Tokens = data["vectors"]
+                return found
+        except Exception:  # as in read()
+            log.exception("%s cannot be read; questions are not compared with vectors by themselves", path)
+            return None
 
 
 def read(path: Path) -> Table | None:

@@ -15,11 +15,10 @@ import numpy.typing as npt
 from lantern_proxy.analyze import informative, query_terms
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.embed import Embedder, ModelError
-from lantern_proxy.rank import Floats, best
+from lantern_proxy.rank import Floats
 from lantern_proxy.restore.breaker import Breaker, Breakers
-from lantern_proxy.restore.question import Question, coverage, masses
+from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.route import margin
 from lantern_proxy.signals.late import Asked, best_matches
 
 if TYPE_CHECKING:
@@ -84,13 +83,17 @@ class Dense:
     def close(self) -> None:
         self._threads.shutdown(wait=False)
 
-    def begin(self, scope: Scope, question: Question, lexical: Floats, ask: "Ask", *, tau: float = 1.0) -> bool:
-        """Should look() be called? Then the question is embedded from now on. False: skipped, see ask.notes.
+    @property
+    def there(self) -> bool:
+        """Is there an embedder at all, ready or not?"""
+        return self._embedder is not None
 
-        lexical: BM25 scores; when they are sure the channel is not needed (AgentIR's cascade). Empty: always look.
-        tau:     how sure they must be; 1: always look
+    def begin(self, scope: Scope, question: Question, ask: "Ask", *, skip: bool = False) -> bool:
+        """Should look() be called? Then the question is embedded from now on. False: no, see ask.notes.
+
+        skip: words are sure enough, so that the channel is not needed (AgentIR's cascade)
         """
-        if is_sure(scope, lexical, question, tau):
+        if skip:
             return False
         reason = self._unready() or ("dense:breaker" if self._breakers.open(scope.key, time.monotonic()) else "")
         if reason:
@@ -175,19 +178,3 @@ class Dense:
 def rarity(scope: Scope, word: str) -> float:
     """How much a word of a question counts; stop words and words that steer a chat count nothing."""
     return max(map(scope.idf, informative(query_terms(word))), default=0.0)
-
-
-def is_sure(scope: Scope, lexical: Floats, question: Question, tau: float) -> bool:
-    """Is BM25 so sure that vectors are not needed? tau: how sure it must be; 1: never"""
-    return tau < 1 and sureness(scope, lexical, question) >= tau
-
-
-def sureness(scope: Scope, lexical: Floats, question: Question) -> float:
-    """How sure BM25 is of its best passage, 0..1: its margin over the second, (s0 - s1) / s0, as AgentIR has it, where
-    it holds most of what is asked for. One rare word alone proves little."""
-    if len(question.terms) < 2 or len(lexical) < 2:
-        return 0.0
-    first, second = best(lexical, 2).tolist()
-    if coverage(masses(scope, question), scope.passages[first].words) < 0.8:
-        return 0.0
-    return margin([lexical[first], lexical[second]])

@@ -56,7 +56,7 @@ def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config:
 
 def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config: Config) -> dict[str, Floats]:
     signals: dict[str, Floats] = {"bm25": scope.lexical(question.terms)}
-    meaning = dense.look(scope, question, ask) if dense.begin(scope, question, np.zeros(0), ask) else None
+    meaning = dense.look(scope, question, ask) if dense.begin(scope, question, ask) else None
     if meaning is not None:
         signals["vector"] = meaning.cosines
     wanted = frozenset(question.terms)

@@ -38,6 +38,7 @@ from lantern_proxy.restore.question import (
     read_question,
 )
 from lantern_proxy.restore.rerank import Rerankers, promoted
+from lantern_proxy.restore.routes import mixture, threshold
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, large_scopes, open_ahead, that_fit
 from lantern_proxy.restore.signals import POOL, gather
@@ -125,9 +126,11 @@ class Restorer:
         return self._block(ask, picked, present, started)
 
     def expect(self, question: str) -> None:
-        """A question block will be wanted when other things are done: embed this question meanwhile."""
+        """A question block will be wanted when other things are done: embed this question meanwhile, unless words may
+        turn out to be sure of it."""
         asked = read_question(question)
-        if self._config.restore.recipe == "default" and asked.terms:
+        always = self._light is not None or threshold(mixture(asked.text, self._config.retrieval)) >= 1
+        if self._config.restore.recipe == "default" and asked.terms and always:
             self._dense.read_ahead(asked)
 
     def settle(self, tenant: str, passage_ids: Sequence[int], answer: str, now: float) -> Learnt:

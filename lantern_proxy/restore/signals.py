@@ -1,6 +1,7 @@
 """The signals of one question over a whole scope, and their fusion into one ranking."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,13 +9,14 @@ import numpy as np
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
 from lantern_proxy.rank import Centred, Floats, Ints, best, smooth, zsum
-from lantern_proxy.restore.alike import alike
-from lantern_proxy.restore.dense import Dense, Meaning, is_sure
+from lantern_proxy.restore.alike import alike, by_themselves
+from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.features import Matched, Ranked, nearness
 from lantern_proxy.restore.light import Reorder
-from lantern_proxy.restore.question import Evidence, Question
+from lantern_proxy.restore.question import Evidence, Question, coverage, masses
 from lantern_proxy.restore.routes import Mixture, ages_count, fused, mixture, threshold
 from lantern_proxy.restore.scope import Scope
+from lantern_proxy.route import lead
 from lantern_proxy.route_types import query_type
 from lantern_proxy.signals import keywords, said_by
 from lantern_proxy.signals.form import fits
@@ -32,8 +34,12 @@ LATE_POOL = 300
 """Passages that are compared word by word: the best by everything else."""
 ALIKE_POOL = 150
 """The same by the shipped table of words."""
+SURE_BY, SURE_HELD = 10, 0.3
+"""Of so many best passages one must hold this share of a question, or words cannot be sure of them."""
 FORM_POOL = 150
 """Passages whose form counts: the best by everything else."""
+BY_TABLE = 2.0
+"""How much more `alike` counts where it looks at the vectors of the passages' words, which know their sentences."""
 ALONE = 2.0
 """How much more words count where there are no vectors: less would leave the choice to speaker and form."""
 NAMED, ROLE, USER = 2.0, 3.0, 2.0
@@ -67,18 +73,21 @@ def gather(
     """
     mixed = mixture(question.text, retrieval)
     lexical = scope.lexical(question.terms)
-    tau = 1.0 if light else threshold(mixed)
-    wanted = not ask.late() and dense.begin(scope, question, lexical, ask, tau=tau)
     fusion = _Fusion(scope.ages(ask.now) if ages_count(mixed) else np.zeros(len(scope)), mixed, restore)
-    by_words = _by_words(fusion, scope, question, lexical)  # while the question is embedded
+    _by_words(fusion, scope, question, lexical)
+    sure = sureness(scope, question, fusion.total) if dense.there else 0.0
+    tau = 1.0 if light else threshold(mixed)
+    skipped = tau < 1 and sure >= tau
+    wanted = not ask.late() and dense.begin(scope, question, ask, skip=skipped)
     meaning = dense.look(scope, question, ask) if wanted else None
-    _over_all(fusion, scope, by_words, meaning)
-    if fusion.wants("speaker"):
-        scores, worth = _speaker(scope, question, fusion.total)
-        fusion.add("speaker", scores, worth * float(scores.std()))
+    alone = meaning is None and fusion.wants("alike")
+    told = _by_table(scope, dense, question, fusion.total, ask) if alone and light is None else None
+    if told is not None:
+        _match(fusion, scope, "alike", told)
+    else:
+        _over_all(fusion, scope, question, meaning)
     like = matched = None
-    alone = meaning is None and fusion.wants("alike") and not (dense.ready and is_sure(scope, lexical, question, tau))
-    if (alone or light is not None) and not ask.late():
+    if told is None and (alone or light is not None) and not ask.late():
         like = _alike(scope, question, fusion.total)
     if alone and like is not None and like.found.words:
         _match(fusion, scope, "alike", like)
@@ -95,7 +104,7 @@ def gather(
             now=ask.now,
         )  # fmt: skip
         total = light(ranked)
-    return Evidence(lexical, cosines, total, fusion.signals, fusion.units)
+    return Evidence(lexical, cosines, total, fusion.signals, fusion.units, sure, skipped)
 
 
 class _Fusion:
@@ -136,25 +145,48 @@ class _Fusion:
         return {name: weight * self.units.get(name, 1.0) for name, weight in own.items()}
 
 
-def _by_words(fusion: _Fusion, scope: Scope, question: Question, lexical: Floats) -> dict[str, Floats]:
-    """The signals that need neither vectors nor a ranking."""
-    found = {"bm25": _near(scope, lexical, SHARES)}
+def _by_words(fusion: _Fusion, scope: Scope, question: Question, lexical: Floats) -> None:
+    """The signals that need neither vectors nor a table."""
+    fusion.add("bm25", _near(scope, lexical, SHARES))
     if lexical.any() and fusion.wants("keywords"):
-        found["keywords"] = _keywords(scope, question, lexical)
+        fusion.add("keywords", _keywords(scope, question, lexical))
     if lexical.any() and fusion.wants("session"):
-        found["session"] = _session(scope, lexical)
-    return found
+        fusion.add("session", _session(scope, lexical), float(scope.openness.mean()) ** 4)
+    _said_by(fusion, scope, question)
 
 
-def _over_all(fusion: _Fusion, scope: Scope, by_words: Mapping[str, Floats], meaning: Meaning | None) -> None:
-    """The signals that need no ranking to begin with, and what they count."""
-    units = {"session": float(scope.openness.mean()) ** 4} | ({} if meaning else {"bm25": ALONE})
-    for name, scores in by_words.items():
-        fusion.add(name, scores, units.get(name))
-        if name == "bm25" and meaning is not None:
-            cosines = _near(scope, meaning.cosines - float(meaning.cosines.min()), VECTOR_SHARES)
-            # the longer the messages, the less a word in common proves, and the more of a vector's context is their own
-            fusion.add("vector", cosines, 2.0 - float(scope.openness.mean()))
+def _said_by(fusion: _Fusion, scope: Scope, question: Question) -> None:
+    if fusion.wants("speaker"):
+        scores, worth = _speaker(scope, question, fusion.total)
+        fusion.add("speaker", scores, worth * float(scores.std()))
+
+
+def _over_all(fusion: _Fusion, scope: Scope, question: Question, meaning: Meaning | None) -> None:
+    """What vectors say of all passages, or words in their place; and who speaks among the best of these."""
+    fusion.signals.pop("speaker", None)
+    if meaning is None:
+        fusion.add("bm25", fusion.signals["bm25"], ALONE)
+    else:
+        cosines = _near(scope, meaning.cosines - float(meaning.cosines.min()), VECTOR_SHARES)
+        # the longer the messages, the less a word in common proves, and the more of a vector's context is their own
+        fusion.add("vector", cosines, 2.0 - float(scope.openness.mean()))
+    _said_by(fusion, scope, question)
+
+
+def sureness(scope: Scope, question: Question, total: Floats) -> float:
+    """How sure words are of their best passages, 0..1: `route.lead` of their scores, the more the longer the messages,
+    whose scores lie closer together. 0 where the best hold little of what is asked, and for one word alone.
+
+    total: (n,) the fusion of all that needs no vectors
+    """
+    first = best(total, SURE_BY).tolist()
+    mass = masses(scope, question)
+    if (
+        len(question.terms) < 2
+        or max((coverage(mass, scope.passages[row].words) for row in first), default=0.0) < SURE_HELD
+    ):
+        return 0.0
+    return min(1.0, lead(total[first].tolist()) / (0.5 + 0.5 * float(scope.openness.mean())))
 
 
 def _match(fusion: _Fusion, scope: Scope, name: str, matched: Matched) -> None:
@@ -190,6 +222,13 @@ def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -
     spread = float(flowed[rows].std())
     scores = _compared(scope, rows, found.best, found.weights)
     return Matched(rows, found, scores, flowed, float(flowed.std()) / spread if spread > 1e-9 else 1.0)
+
+
+def _by_table(scope: Scope, dense: Dense, question: Question, total: Floats, ask: "Ask") -> Matched | None:
+    """The same with each word of the question as the model has it by itself; nothing is embedded for it."""
+    asked = None if ask.late() else by_themselves(question.subject)
+    found = _late(scope, dense, asked, total, ask) if asked is not None else None
+    return None if found is None else replace(found, unit=BY_TABLE * found.unit)
 
 
 def _compared(scope: Scope, rows: Ints, matches: Floats, weights: Floats) -> Floats:

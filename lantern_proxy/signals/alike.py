@@ -62,15 +62,10 @@ class Table:
         held = np.concatenate(passages).astype(np.int64)
         there = np.zeros(len(self._vectors), bool)
         there[held] = True
-        cosines = self._units(np.flatnonzero(there)) @ self._units(asked).T
+        cosines = units(self._vectors[np.flatnonzero(there)]) @ units(self._vectors[asked]).T
         starts = np.concatenate([[0], np.cumsum(counts[counts > 0])[:-1]])
         found[counts > 0] = np.maximum.reduceat(cosines[(np.cumsum(there) - 1)[held]], starts, axis=0)
         return found.T
-
-    def _units(self, pieces: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
-        found = self._vectors[pieces].astype(np.float32)
-        units: npt.NDArray[np.float32] = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1.0)
-        return units
 
     def _split_anew(self, word: str) -> tuple[int, ...]:
         """The longest piece first, then the longest of the rest (WordPiece); () for what the table cannot spell."""
@@ -85,6 +80,13 @@ class Table:
             found.append(number)
             start = end
         return tuple(found)
+
+
+def units(packed: npt.NDArray[np.int8]) -> npt.NDArray[np.float32]:
+    """(n, d) as rows of length 1."""
+    found = packed.astype(np.float32)
+    made: npt.NDArray[np.float32] = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1.0)
+    return made
 
 
 def words(text: str) -> list[str]:
