@@ -81,9 +81,9 @@ def found(archive: Archive, question: str, tau: float = RetrievalConfig().tau) -
 def test_where_words_are_sure_the_embedder_is_not_called(tmp_path):
     with archived(tmp_path) as archive:
         sure, asked, texts = found(archive, SURE)
-        assert (sure.skipped, asked, sure.cosines, texts[0]) == (True, [], None, SAID[1])
+        assert (asked, sure.cosines, texts[0]) == ([], None, SAID[1])
         unsure, asked, _ = found(archive, UNSURE)
-        assert (unsure.skipped, len(asked)) == (False, 1)
+        assert len(asked) == 1
         assert unsure.sure < RetrievalConfig().tau <= sure.sure
 
 
@@ -115,7 +115,7 @@ def test_what_words_are_sure_of_is_as_good_without_a_cosine_as_with_a_fair_one(t
         lexical = scope.lexical(question.terms)
         alone = Evidence(lexical, None, lexical, {})
         rows = np.argsort(-lexical).tolist()
-        without, skipped = (best_quality(scope, one, question, rows) for one in (alone, replace(alone, skipped=True)))
+        without, skipped = (best_quality(scope, replace(alone, sure=by), question, rows) for by in (0.2, 0.3))
         fair = replace(alone, cosines=np.full(len(SAID), 0.5))
         agree = best_quality(scope, replace(fair, lexical=np.zeros(len(SAID))), question, rows)
         assert without < skipped

@@ -93,12 +93,10 @@ class Dense:
 
         skip: words are sure enough, so that the channel is not needed (AgentIR's cascade)
         """
-        if skip:
-            return False
         reason = self._unready() or ("dense:breaker" if self._breakers.open(scope.key, time.monotonic()) else "")
         if reason:
             ask.notes.append(reason)
-        if self._embedder is None or reason:
+        if self._embedder is None or reason or skip:
             return False
         self.read_ahead(question)
         return True

@@ -52,9 +52,8 @@ class Evidence:
     units: Mapping[str, float] = field(default_factory=dict)
     """What a weight of 1 means for a signal, in z-scores; 1 where it is not said."""
     sure: float = 0.0
-    """How sure words are of their best passages, 0..1: tau at which the cascade still skips vectors."""
-    skipped: bool = False
-    """Words were that sure, and vectors were not asked for."""
+    """How sure words are of their best passages, 0..1: tau at which the cascade still skips vectors. 0 without an
+    embedder."""
 
     def of(self, row: int) -> dict[str, float]:
         """signal -> score of one passage."""
@@ -143,7 +142,7 @@ def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Seq
         if len(question.terms) < FEW and not (question.asks or question.looks_back):
             held *= len(question.terms) / FEW
         if evidence.cosines is None:
-            best = max(best, LEXICAL_ALONE * held, held + SURE_ALONE if evidence.skipped else 0.0)
+            best = max(best, LEXICAL_ALONE * held, held + SURE_ALONE if evidence.sure >= SURE else 0.0)
         else:
             cosine = float(evidence.cosines[row])
             best = max(best, held + cosine, DENSE_ALONE * cosine if plain else 0.0)
@@ -192,8 +191,9 @@ def _agree(evidence: Evidence, rows: Sequence[int]) -> bool:
 
 LEXICAL_ALONE, DENSE_ALONE = 1.7, 1.9
 """What coverage counts without a cosine, and a cosine without coverage, where something is asked in other words."""
-SURE_ALONE = 0.5
-"""What stands for the cosine where words were sure without one; of such questions it is .6 in the middle."""
+SURE, SURE_ALONE = 0.28, 0.5
+"""What stands for the cosine where words are this sure and nobody asked for one; with it, half of such questions have
+more than .6."""
 AGREEMENT = 0.15
 PLAIN_CHARS = 140
 """A question that stands alone and short may ask for what was said; one with a story around it asks for help."""

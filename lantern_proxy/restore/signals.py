@@ -77,8 +77,7 @@ def gather(
     _by_words(fusion, scope, question, lexical)
     sure = sureness(scope, question, fusion.total) if dense.there else 0.0
     tau = 1.0 if light else threshold(mixed)
-    skipped = tau < 1 and sure >= tau
-    wanted = not ask.late() and dense.begin(scope, question, ask, skip=skipped)
+    wanted = not ask.late() and dense.begin(scope, question, ask, skip=tau < 1 and sure >= tau)
     meaning = dense.look(scope, question, ask) if wanted else None
     alone = meaning is None and fusion.wants("alike")
     told = _by_table(scope, dense, question, fusion.total, ask) if alone and light is None else None
@@ -104,7 +103,7 @@ def gather(
             now=ask.now,
         )  # fmt: skip
         total = light(ranked)
-    return Evidence(lexical, cosines, total, fusion.signals, fusion.units, sure, skipped)
+    return Evidence(lexical, cosines, total, fusion.signals, fusion.units, sure)
 
 
 class _Fusion:
