@@ -93,18 +93,47 @@ def test_tau_0_skips_always_and_1_never(tmp_path, tau, calls):
         assert [len(found(archive, question, tau)[1]) for question in (SURE, UNSURE)] == [calls, calls]
 
 
+def test_an_embedder_without_vectors_of_words_is_always_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(Counted, "recipe", "")
+    with archived(tmp_path, tokens=False) as archive:
+        assert len(found(archive, SURE)[1]) == 1
+
+
 def test_one_word_alone_and_words_that_nobody_said_make_nothing_sure(tmp_path):
     with archived(tmp_path) as archive:
         assert found(archive, "kettle?")[0].sure == 0
         assert found(archive, "Which violinist conducted the Viennese orchestra?")[0].sure == 0
 
 
-def test_a_skipped_question_is_compared_with_the_vectors_of_words_where_there_are_any(tmp_path):
-    for tokens in (True, False):
-        with archived(tmp_path / str(tokens), tokens=tokens) as archive:
-            made, asked, texts = found(archive, "What did the doctor say?", 0.0)
-        assert (asked, texts[0]) == ([], SAID[0])
-        assert made.units.get("bm25", 1.0) == (1.0 if tokens else 2.0)
+def test_a_skipped_question_is_compared_with_the_vectors_of_words(tmp_path):
+    with archived(tmp_path) as archive:
+        made, asked, texts = found(archive, "What did the doctor say?", 0.0)
+    assert (asked, texts[0], "alike" in made.signals) == ([], SAID[0], True)
+    with archived(tmp_path / "pooled", tokens=False) as archive:
+        assert "alike" not in found(archive, "What did the doctor say?", 0.0)[0].signals
+
+
+def test_what_came_since_the_embedder_was_last_asked_is_compared_as_all_else(tmp_path):
+    table, vectors = alike.shipped(), alike.shipped_vectors()
+    assert table is not None
+    assert vectors is not None
+    with archived(tmp_path) as archive:
+        scope, dense = Scope(Key(TENANT, None, None)), Dense(archive, Counted(), wanted=True)  # type: ignore[arg-type]
+        ask = Ask(tenant=TENANT, project="", session="", present="", budget_chars=0, now=0.0, deadline=math.inf)
+        for text, tau in ((UNSURE, 1.0), ("Who repaired the automobile?", 0.0)):
+            scope.catch_up(archive, math.inf)
+            made = gather(scope, read_question(text), ask, dense, RestoreConfig(), RetrievalConfig(tau=tau))
+            if tau:
+                late = [
+                    Candidate(id="late", session="late", speaker="user", text="A mechanic mended the car.", at=1.7e9)
+                ]
+                (new,) = _archive(archive, late)[0]
+                words = [(TENANT, new.id, vectors[table.pieces(new.text)])]
+                flat = [(TENANT, new.session, new.id, np.array([0, 1, 0, 0], np.float32))]
+                archive.add_vectors("counted", 4, flat, recipe=Counted.recipe, tokens=words)
+        assert scope.passages[int(made.signals["alike"].argmax())].passage.text == "A mechanic mended the car."
+        dense.close()
+        scope.index.close()
 
 
 def test_what_words_are_sure_of_is_as_good_without_a_cosine_as_with_a_fair_one(tmp_path):

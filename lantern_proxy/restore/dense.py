@@ -84,9 +84,9 @@ class Dense:
         self._threads.shutdown(wait=False)
 
     @property
-    def there(self) -> bool:
-        """Is there an embedder at all, ready or not?"""
-        return self._embedder is not None
+    def by_word(self) -> bool:
+        """Does the embedder, ready or not, make vectors of words? Those of passages serve while it is not asked."""
+        return self._embedder is not None and bool(self._embedder.recipe)
 
     def begin(self, scope: Scope, question: Question, ask: "Ask", *, skip: bool = False) -> bool:
         """Should look() be called? Then the question is embedded from now on. False: no, see ask.notes.

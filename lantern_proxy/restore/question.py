@@ -53,7 +53,7 @@ class Evidence:
     """What a weight of 1 means for a signal, in z-scores; 1 where it is not said."""
     sure: float = 0.0
     """How sure words are of their best passages, 0..1: tau at which the cascade still skips vectors. 0 without an
-    embedder."""
+    embedder that makes vectors of words: too much would be lost."""
 
     def of(self, row: int) -> dict[str, float]:
         """signal -> score of one passage."""

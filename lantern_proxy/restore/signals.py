@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
@@ -25,6 +26,8 @@ from lantern_proxy.turn import CLIENT
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
+
+Bools = npt.NDArray[np.bool_]
 
 PRIORS = ("speaker", "form", "session", "days")
 """Signals without a ranking of their own: reciprocal ranks leave them out."""
@@ -75,9 +78,10 @@ def gather(
     lexical = scope.lexical(question.terms)
     fusion = _Fusion(scope.ages(ask.now) if ages_count(mixed) else np.zeros(len(scope)), mixed, restore)
     _by_words(fusion, scope, question, lexical)
-    sure = sureness(scope, question, fusion.total) if dense.there else 0.0
+    sure = sureness(scope, question, fusion.total) if dense.by_word else 0.0
     tau = 1.0 if light else threshold(mixed)
-    wanted = not ask.late() and dense.begin(scope, question, ask, skip=tau < 1 and sure >= tau)
+    skip = tau < 1 and sure >= tau
+    wanted = not ask.late() and dense.begin(scope, question, ask, skip=skip)
     meaning = dense.look(scope, question, ask) if wanted else None
     alone = meaning is None and fusion.wants("alike")
     told = _by_table(scope, dense, question, fusion.total, ask) if alone and light is None else None
@@ -86,7 +90,8 @@ def gather(
     else:
         _over_all(fusion, scope, question, meaning)
     like = matched = None
-    if told is None and (alone or light is not None) and not ask.late():
+    alone = alone and told is None and not (skip and dense.ready)
+    if (alone or light is not None) and not ask.late():
         like = _alike(scope, question, fusion.total)
     if alone and like is not None and like.found.words:
         _match(fusion, scope, "alike", like)
@@ -217,9 +222,10 @@ def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -
     if found is None:
         return None
     told = in_context(found.best, scope.places[rows], openness=scope.openness[rows])
-    flowed = _near(scope, _compared(scope, rows, told, found.weights), SHARES)
+    unread = scope.unembedded(rows) & ~found.best.any(axis=0)
+    flowed = _near(scope, _compared(scope, rows, told, found.weights, unread), SHARES)
     spread = float(flowed[rows].std())
-    scores = _compared(scope, rows, found.best, found.weights)
+    scores = _compared(scope, rows, found.best, found.weights, unread)
     return Matched(rows, found, scores, flowed, float(flowed.std()) / spread if spread > 1e-9 else 1.0)
 
 
@@ -230,11 +236,10 @@ def _by_table(scope: Scope, dense: Dense, question: Question, total: Floats, ask
     return None if found is None else replace(found, unit=BY_TABLE * found.unit)
 
 
-def _compared(scope: Scope, rows: Ints, matches: Floats, weights: Floats) -> Floats:
-    """(n,) MaxSim above the lowest, 0 beyond `rows`. matches: (t, len(rows))"""
+def _compared(scope: Scope, rows: Ints, matches: Floats, weights: Floats, unread: Bools) -> Floats:
+    """(n,) MaxSim above the lowest, 0 beyond `rows`. matches: (t, len(rows)); unread: (len(rows),)"""
     scores = np.zeros(len(scope))
     compared = maxsim(matches, weights)
-    unread = scope.unembedded(rows)
     if unread.any() and not unread.all():  # the embedder has not come to it: that is no evidence against it
         compared[unread] = compared[~unread].mean()
     scores[rows] = compared - compared.min()
