@@ -498,6 +498,31 @@ def test_a_summary_of_several_lines_is_known_where_its_client_writes_it_as_a_str
     assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
 
 
+DUMPS = {
+    "a list": lambda history: json.dumps(history),
+    "a list, as it is": lambda history: json.dumps(history, ensure_ascii=False, indent=2),
+    "a line each": lambda history: "\n".join(map(json.dumps, history)),
+    "a field": lambda history: json.dumps({"talk": history, "wanted": 5}),
+}
+
+
+@pytest.mark.parametrize("dump", DUMPS)
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("system", [SYSTEM, ""], ids=["", "no system prompt"])
+def test_a_history_that_is_handed_over_as_json_is_a_side_call_of_its_session(dump, named, system):
+    lab = Lab()
+    chats = [Chat(lab, system=system, named=name if named else "") for name in ("Jürgen", "Zoë")]
+    for n in range(4):
+        for chat, who in zip(chats, ("Jürgen", "Zoë"), strict=True):
+            asked = f'"{who}" said:\n- part {n} of the errand is at gate {n + 7}\n- a "call" is due before noon'
+            chat.turn(asked, f'Noted:\n\n1. gate {n + 7}, for {who}\n2. a "call" before noon, {who}, part {n}')
+    for chat in chats:
+        orders = {"role": "system", "content": "You pick out what is worth to be kept. Answer with a list."}
+        task = user(f"What was said:\n{DUMPS[dump](chat.history)}\nGive me the list.")
+        step = lab.ask([orders, task], headers=chat.headers)
+        assert (step.event, step.session.parent) == ("side", chat.session), step.link.why
+
+
 def test_media_for_which_a_placeholder_stands_were_cleared():
     chat = reading_chat(Lab())
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}

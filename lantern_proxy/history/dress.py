@@ -18,6 +18,10 @@ _MOST_ADDED = 4
 """An answer may be shown with so many times its own letters around it; what has more around it only quotes it."""
 _CALL_CHARS = 400
 """What may stand around the id of a call where a client writes the call into a text: names of fields, of the tool."""
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.S)
+_SIGNS = {"n": "\n", "r": "\n", "t": "\t", "b": "", "f": ""}
+_READ_CHARS = 200_000
+"""How much of a text is read so."""
 _NO_WORD = re.compile(r"[\W_]+")
 
 
@@ -68,14 +72,15 @@ def strings_of(text: str) -> Iterator[str]:
 
 
 def _read(text: str) -> str:
-    within = text[text.find("{") :] if "{" in text else ""
-    read = (canonical(each) for each in strings_of(text)) if "\\" in within else ()
-    return "\n".join(dict.fromkeys([plain(text), *read]))
+    if "\\" not in text or '"' not in text:
+        return plain(text)
+    read = _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else _SIGNS.get(m[2], m[2]), text[:_READ_CHARS])
+    return f"{plain(text)}\n{canonical(read.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace'))}"
 
 
 unescaped = Memo(_read, most_bytes=4 << 20, bytes_of=lambda text: 3 * len(text)).__getitem__
-"""Canonical text, and behind it the strings of the JSON in it, as they read: lines and quotation marks are written
-otherwise in there."""
+"""Canonical text, and behind it the same as the strings of JSON in it read: lines, quotation marks and letters beyond
+ASCII are written otherwise in there."""
 
 
 def _words(items: Iterable[Item]) -> list[str]:

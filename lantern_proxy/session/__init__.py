@@ -52,7 +52,7 @@ from lantern_proxy.session.side import (
     is_task_about,
     is_title_call,
     is_told_whole,
-    messages_of,
+    read_of,
     texts_of,
     waits_for_result,
 )
@@ -177,7 +177,7 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
 
 
 def _is_pasted(known: Known, session: Session, request: Request) -> bool:
-    return is_pasted(known.said.get(session.id, {}), messages_of(request, system=True))
+    return is_pasted(known.said.get(session.id, {}), read_of(request, system=True))
 
 
 def _is_stub(session: Session) -> bool:
@@ -322,7 +322,7 @@ def _credit(known: Known, scores: dict[str, float], holders: Collection[str], we
 def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """No item of the request was seen before: texts within texts, then words."""
     texts = [unescaped(i.text) for i in items_of(request.messages, system=True) if i.kind == "text"]
-    whole_texts = [*messages_of(request, system=True), *(text for text in texts if "\\" in text)]
+    whole_texts = read_of(request, system=True)
     whole = whole_of("\n".join(whole_texts))
     candidates = [known.sessions[sid] for sid in quoted(known, texts)[:CANDIDATES]]
     candidates = [session for session in candidates if session.api == request.api]

@@ -22,7 +22,7 @@ from lantern_proxy.history import (
     system_text,
     terms,
 )
-from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.dress import strings_of, unescaped
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS, STARTS, Known
 from lantern_proxy.session.script import script_use
@@ -109,7 +109,7 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
     share = held_share(session, request)
     if not share:
         own = bool(session.system) or request.tools != session.tools or _says_nothing_new(request, said)
-        pasted = is_pasted(said, messages_of(request), labelled=other)
+        pasted = is_pasted(said, read_of(request), labelled=other)
         return pasted or (other and own and not _is_retold(known, session, request))
     if not other:
         return _is_summary_call(request, session) or (share < 1 and _is_summary_of_rest(request, session, said))
@@ -148,6 +148,12 @@ def messages_of(request: Request, *, system: bool = False) -> list[str]:
     """Canonical text of each message, its parts together, calls and results left out."""
     found = (m for m in request.messages if system or m.role not in SYSTEM)
     return [" ".join([plain(i.text) for i in m.items if i.kind == "text"]) for m in found]
+
+
+def read_of(request: Request, *, system: bool = False) -> list[str]:
+    """messages_of(), and behind them what is written as JSON in them as it reads."""
+    escaped = (i.text for i in items_of(request.messages, system=system) if i.kind == "text" and "\\" in i.text)
+    return [*messages_of(request, system=system), *map(unescaped, escaped)]
 
 
 def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool = False) -> bool:
