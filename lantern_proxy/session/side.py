@@ -182,13 +182,14 @@ def _speakers(pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, look
 
     A title repeats words of the message that it stands for.
     """
-    if pieces.keys().isdisjoint(STARTS.findall(text[:QUOTED_CHARS])):
-        return set()
+    searched = text[:QUOTED_CHARS]
     found = [
-        (at.start(), at.start() + chars, who)
-        for at in STARTS.finditer(text[:QUOTED_CHARS])
-        for who, some in pieces.get(at[1], {}).items()
-        if (chars := _longest_here(some, text[at.start() : at.start() + _PROBE_TEXT_CHARS], looks))
+        (at, at + chars, who)
+        for start in dict.fromkeys(STARTS.findall(searched))
+        if start in pieces
+        for at in _places(start, searched)
+        for who, some in pieces[start].items()
+        if (chars := _longest_here(some, text[at : at + _PROBE_TEXT_CHARS], looks))
     ]
     speakers, reach = set[str](), dict[str, int]()  # reach: how far what each said goes, of all that begins before here
     spans = groupby(sorted(found, key=lambda span: (span[0], -span[1])), key=lambda span: span[:2])
@@ -197,6 +198,15 @@ def _speakers(pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, look
         reach |= {who: max(end, reach.get(who, 0)) for who in voices}
         speakers |= {who for who in voices if all(far < end for other, far in reach.items() if other != who)}
     return speakers
+
+
+def _places(start: str, text: str) -> Iterator[int]:
+    """Where `start` stands in `text`, not within a word."""
+    at = text.find(start)
+    while at >= 0:
+        if not text[at - 1 : at].isalnum():
+            yield at
+        at = text.find(start, at + 1)
 
 
 def _longest_here(pieces: Sequence[str], text: str, looks: Iterator[int]) -> int:
