@@ -95,10 +95,10 @@ def test_a_long_list_of_sessions_costs_as_much_each_as_a_short_one(tmp_path):
         archive.write([Record(tenant="t", project="", session=row, request=None) for row in rows])
 
         def seconds(limit: int) -> float:
-            begun = time.perf_counter()
+            begun = time.thread_time()
             asked = Request({"type": "http", "query_string": f"limit={limit}".encode(), "headers": []})
             assert len(_sessions(archive, asked)) == limit
-            return time.perf_counter() - begun
+            return time.thread_time() - begun
 
         few, many = (min(seconds(limit) for _ in range(3)) for limit in (20, 320))
     assert many < 64 * few, "sixteen times as many; the square of that is 256"

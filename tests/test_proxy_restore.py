@@ -276,7 +276,7 @@ def test_an_openai_client_has_memory_in_front_of_any_provider(tmp_path, stream):
     with Upstream(echo) as upstream:
         params = {"mock_response": "noted, go on with the next depot please"}
         route = RouteConfig(kind="litellm", target="anthropic/claude-sonnet-4-5", params=params)
-        config = config_with_routes(config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000)), (route,))
+        config = config_with_routes(config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=60_000)), (route,))
         with serving(config) as url:
             messages: list[dict] = []
             for n in range(6):
