@@ -186,7 +186,7 @@ def array(path):
         lambda path: path.write_text("mine"),
         array,
         lambda path: np.savez(path, meta=np.array("[1]")),
-        lambda path: np.savez(path, meta=np.array('{"version": 3}')),
+        lambda path: np.savez(path, meta=np.array('{"version": 4}')),
     ],
 )
 def test_a_file_that_is_no_model_is_told_by_name(tmp_path, write):

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lantern_proxy.rerank import light as rerank_light
-from lantern_proxy.rerank import linear as rerank_linear
+from lantern_proxy.rerank import network as rerank_network
 from lantern_proxy.rerank.light import LightError, Model, Trees
+from lantern_proxy.rerank.network import Network
 from lantern_proxy.signals import keywords, said_by, speaker_name
 from lantern_proxy.signals import late as signals_late
 from lantern_proxy.signals.dates import closeness, spans
@@ -218,6 +219,12 @@ def forest(leaves: int, trees: int = 40, columns: int = 5) -> Trees:
     return rerank_light._flat(tuple("abcde"), [grown(leaves) for _ in range(trees)], 1 / 3)
 
 
+def flat_network(features: int) -> Network:
+    """What each feature says counts once; three units that say nothing."""
+    ones, nothing = np.ones(features, np.float32), np.zeros(3, np.float32)
+    return Network(0 * ones, ones, np.zeros((features, 3), np.float32), nothing, nothing, ones)
+
+
 @pytest.mark.skipif(not rerank_light.BUILT, reason="the C library was not built")
 @pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 150])  # around what is looked at together
 @pytest.mark.parametrize("leaves", [1, 2, 15, 32, 33, 70])  # around what fits into a set
@@ -262,27 +269,29 @@ def test_a_model_that_cannot_be_used_says_why(tmp_path):
     for name in ("torn.npz", "absent.npz"):
         with pytest.raises(LightError, match="train one"):
             rerank_light.load(tmp_path / name, ("a", "b", "noise"))
-    trees, linear = model.trees, model.linear
+    trees, network = model.trees, model.network
     for fault in ({"depth": 10**9}, {"left": trees.left + 10**6}, {"value": trees.value[:-1]}):
-        rerank_light.save(Model(replace(trees, **fault), linear), tmp_path / "m.npz", {})
+        rerank_light.save(Model(replace(trees, **fault), network), tmp_path / "m.npz", {})
         with pytest.raises(LightError, match="trees are damaged"):
             rerank_light.load(tmp_path / "m.npz", ("a", "b", "noise"))
     for fault in (
         {name: getattr(trees, name).reshape(-1, 1)[:, :0]} for name in ("column", "threshold", "left", "value")
     ):
-        rerank_light.save(Model(replace(trees, **fault), linear), tmp_path / "m.npz", {})  # as long as it should be
+        rerank_light.save(Model(replace(trees, **fault), network), tmp_path / "m.npz", {})  # as long as it should be
         with pytest.raises(LightError, match="trees are damaged"):
             rerank_light.load(tmp_path / "m.npz", ("a", "b", "noise"))
-    for fault in ({"weight": linear.weight[:-1]}, {"mean": linear.mean * np.nan}, {"spread": linear.spread * 0}):
-        rerank_light.save(Model(trees, replace(linear, **fault)), tmp_path / "m.npz", {})
+    for fault in (
+        {"direct": network.direct[:-1]}, {"mean": network.mean * np.nan}, {"spread": network.spread * 0},
+        {"inner": network.inner.T}, {"bias": network.bias[:-1]}, {"outer": network.outer[None]},
+    ):  # fmt: skip
+        rerank_light.save(Model(trees, replace(network, **fault)), tmp_path / "m.npz", {})
         with pytest.raises(LightError, match="weights are damaged"):
             rerank_light.load(tmp_path / "m.npz", ("a", "b", "noise"))
 
 
 def test_a_damaged_model_file_is_refused_whatever_the_damage(tmp_path):
     path, pick = tmp_path / "m.npz", np.random.default_rng(2)
-    ones = np.ones(5)
-    rerank_light.save(Model(forest(4), rerank_linear.Linear(ones, ones, ones)), path, {})
+    rerank_light.save(Model(forest(4), flat_network(5)), path, {})
     whole, refused = path.read_bytes(), 0
     damaged = [whole[:size] for size in (0, 1, 100, len(whole) // 2, len(whole) - 1)]
     for _ in range(1_500):
@@ -299,10 +308,9 @@ def test_a_damaged_model_file_is_refused_whatever_the_damage(tmp_path):
     assert refused > 1_000
 
 
-@pytest.mark.parametrize("told", [None, 3, [], {"version": 3, "features": 3}, {"features": [[1]] * 5, "depth": 1e400}])
+@pytest.mark.parametrize("told", [None, 3, [], {"version": 4, "features": 3}, {"features": [[1]] * 5, "depth": 1e400}])
 def test_a_model_file_that_tells_something_else_of_itself_is_refused(tmp_path, told):
-    ones = np.ones(5)
-    rerank_light.save(Model(forest(4), rerank_linear.Linear(ones, ones, ones)), tmp_path / "m.npz", {})
+    rerank_light.save(Model(forest(4), flat_network(5)), tmp_path / "m.npz", {})
     with np.load(tmp_path / "m.npz") as kept:
         arrays = dict(kept)
     if isinstance(told, dict):
@@ -312,20 +320,41 @@ def test_a_model_file_that_tells_something_else_of_itself_is_refused(tmp_path, t
         rerank_light.load(tmp_path / "m.npz", tuple("abcde"))
 
 
-def test_a_sum_is_learned_from_questions_with_evidence_and_leaves_out_what_never_varies():
+def test_networks_learn_from_questions_with_evidence_and_leave_out_what_never_varies():
     table = np.random.default_rng(9).random((30 * 20, 3)).astype(np.float32)
     table[:, 2] = 7.0
     gold = np.zeros(len(table), bool)
     for start in range(0, len(table) - 20, 20):  # none for the last question
         gold[start + np.argmax(table[start : start + 20, 0] - table[start : start + 20, 1])] = True
-    learnt = rerank_linear.fit(table, gold, [20] * 30)
-    assert learnt.weight[0] > 0.5
-    assert learnt.weight[1] < -0.5
-    assert learnt.weight[2] == 0
-    assert not rerank_linear.fit(table, np.zeros_like(gold), [20] * 30).scores(table).any()
+    learnt = rerank_network.fit(table, gold, [20] * 30, [0.0] * 3)
+    good, bad, other = learnt.scores(np.array([[0.9, 0.1, 7.0], [0.1, 0.9, 7.0], [0.9, 0.1, 8.0]], np.float32))
+    assert good > bad + 1
+    assert good == pytest.approx(other, abs=1e-5)
+    assert not rerank_network.fit(table, np.zeros_like(gold), [20] * 30, [0.0] * 3).scores(table).any()
+
+
+def test_networks_that_learn_nothing_leave_the_order_that_there_was():
+    table = np.random.default_rng(9).random((30 * 20, 3)).astype(np.float32)
+    learnt = rerank_network.fit(table, np.zeros(len(table), bool), [20] * 30, [0.0, 2.0, 0.0])
+    apart = learnt.scores(table[:2])
+    assert apart[0] - apart[1] == pytest.approx(2 * (table[0, 1] - table[1, 1]), abs=1e-5)
+
+
+def test_networks_learn_what_two_features_say_together():
+    table = np.random.default_rng(4).choice([-1.0, 1.0], (300 * 8, 2)).astype(np.float32)
+    together = table.prod(axis=1)
+    gold = together > 0
+    learnt = rerank_network.fit(table, gold, [8] * 300, [0.0, 0.0])
+    alike, unlike = learnt.scores(table)[gold], learnt.scores(table)[~gold]
+    assert alike.min() > unlike.max()
+
+
+def test_the_same_labels_make_the_same_networks():
+    _, table, gold = learned(2)
+    first, second = (rerank_network.fit(table, gold, [40] * 60, [0.0] * 3) for _ in range(2))
+    assert (first.scores(table) == second.scores(table)).all()
 
 
 def test_a_feature_far_out_of_what_was_seen_does_not_drown_the_others():
-    linear = rerank_linear.Linear(np.zeros(2), np.ones(2), np.ones(2))
-    near, far = linear.scores(np.array([[5.0, 1.0], [1e9, 0.0]], np.float32))
+    near, far = flat_network(2).scores(np.array([[5.0, 1.0], [1e9, 0.0]], np.float32))
     assert near > far

@@ -1,10 +1,11 @@
-"""The light learned reranker: boosted trees, by native/trees.c or its numpy twin, and a sum, over cheap features.
+"""The light learned reranker: boosted trees, by native/trees.c or its numpy twin, and small networks, over cheap
+features.
 
     model = load(path, known)           a file of `lantern train reranker`
     model.scores(table)                 (n,) larger is better
 
-The file holds the trees as flat arrays, the sum, the names of the features in their order, and its version; what was
-trained on is the user's, and nothing is shipped.
+The file holds the trees as flat arrays, the networks as one, the names of the features in their order, and its version;
+what was trained on is the user's, and nothing is shipped.
 """
 
 import json
@@ -16,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lantern_proxy.rerank import linear as rerank_linear
-from lantern_proxy.rerank.linear import Linear
+from lantern_proxy.rerank import network as rerank_network
+from lantern_proxy.rerank.network import Network
 
 try:
     from lantern_proxy._bm25 import ffi, lib
@@ -30,7 +31,7 @@ else:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
-VERSION = 3
+VERSION = 4
 """Of the file and of what the features mean; others are refused."""
 
 
@@ -38,7 +39,9 @@ _ARRAYS = {
     "roots": np.int32, "column": np.int32, "left": np.int32, "right": np.int32,
     "threshold": np.float64, "value": np.float64,
 }  # fmt: skip
-_OF_LINEAR = ("mean", "spread", "weight")
+_OF_NETWORK = ("mean", "spread", "inner", "bias", "outer", "direct")
+BEFORE = "fused"
+"""The feature that is the order before anything is learned; it counts as it is."""
 
 
 class LightError(ValueError):
@@ -93,10 +96,10 @@ class Trees:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Trees and a sum over the same features."""
+    """Trees and networks over the same features."""
 
     trees: Trees
-    linear: Linear
+    network: Network
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -105,16 +108,16 @@ class Model:
     def scores(self, table: npt.NDArray[np.float32]) -> Floats:
         """(n,) comparable within a question. table: (n, features), no NaN
 
-        Both are logits from the same labels, so they add up as they are; .7 or 1.4 times the sum ranks no better.
+        Both are logits from the same labels, so they add up as they are.
         """
-        return self.trees.scores(table) + self.linear.scores(table)
+        return self.trees.scores(table) + self.network.scores(table)
 
 
 def save(model: Model, path: Path, told: dict[str, Any]) -> None:
     """Write `model` with what there is to tell of its training (JSON)."""
     meta = {"version": VERSION, "features": list(model.features), "depth": model.trees.depth, "trained": told}
     arrays = {name: getattr(model.trees, name) for name in _ARRAYS}
-    arrays |= {name: getattr(model.linear, name) for name in _OF_LINEAR}
+    arrays |= {name: getattr(model.network, name) for name in _OF_NETWORK}
     with path.open("wb") as file:
         np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
 
@@ -129,7 +132,7 @@ def load(path: Path, known: Sequence[str]) -> Model:
             arrays: dict[str, Any] = {name: np.ascontiguousarray(data[name], kind) for name, kind in _ARRAYS.items()}
             features = tuple(map(str, meta["features"]))
             trees = Trees(features=features, depth=int(meta["depth"]), **arrays)
-            model = Model(trees, Linear(*(np.ascontiguousarray(data[name], np.float64) for name in _OF_LINEAR)))
+            model = Model(trees, Network(*(np.ascontiguousarray(data[name], np.float32) for name in _OF_NETWORK)))
     except LightError:
         raise
     except Exception as error:  # zipfile, zlib and numpy have a dozen kinds for what is damaged
@@ -139,12 +142,13 @@ def load(path: Path, known: Sequence[str]) -> Model:
 
 
 def _check(read: Model, path: Path, known: Sequence[str]) -> None:
-    model, linear = read.trees, read.linear
+    model, network = read.trees, read.network
     unknown = sorted(set(model.features) - set(known))
     if unknown:
         raise LightError(f"{path}: wants feature {unknown[0]}, which this version does not make; train it again")
-    parts = np.stack([linear.mean, linear.spread, linear.weight]) if _as_long(linear, len(model.features)) else None
-    if parts is None or not np.isfinite(parts).all() or not linear.spread.all():
+    parts = [getattr(network, name) for name in _OF_NETWORK]
+    wide = _fits_together(network, len(model.features))
+    if not wide or not all(np.isfinite(part).all() for part in parts) or not network.spread.all():
         raise LightError(f"{path}: its weights are damaged; train it again")
     nodes = len(model.column)
     inside = all(
@@ -157,8 +161,10 @@ def _check(read: Model, path: Path, known: Sequence[str]) -> None:
         raise LightError(f"{path}: its trees look at features that it does not name; train it again")
 
 
-def _as_long(linear: Linear, features: int) -> bool:
-    return all(part.shape == (features,) for part in (linear.mean, linear.spread, linear.weight))
+def _fits_together(network: Network, features: int) -> bool:
+    units = network.bias.shape
+    long = all(part.shape == (features,) for part in (network.mean, network.spread, network.direct))
+    return long and len(units) == 1 and network.inner.shape == (features, *units) and network.outer.shape == units
 
 
 def grow(
@@ -170,7 +176,7 @@ def grow(
     rounds: int = 150,
     seeds: Sequence[int] = (1, 2, 3),
 ) -> Model:
-    """Train on candidates, question after question, listwise (LambdaMART, Burges 2010; and the sum). Needs lightgbm.
+    """Train on candidates, question after question, listwise (LambdaMART, Burges 2010; and networks). Needs lightgbm.
 
     table: (n, features); gold: (n,) is it evidence?; groups: candidates of each question, their sum is n
     """
@@ -186,7 +192,8 @@ def grow(
     data = lightgbm.Dataset(table, gold.astype(np.float32), group=list(groups), free_raw_data=False)
     grown = [lightgbm.train(order | {"seed": seed}, data, rounds).dump_model() for seed in seeds]
     roots = [tree["tree_structure"] for model in grown for tree in model["tree_info"]]
-    return Model(_flat(features, roots, 1 / len(seeds)), rerank_linear.fit(table, gold, groups))
+    start = [float(name == BEFORE) for name in features]
+    return Model(_flat(features, roots, 1 / len(seeds)), rerank_network.fit(table, gold, groups, start))
 
 
 def _flat(features: Sequence[str], roots: Sequence[dict[str, Any]], share: float) -> Trees:

@@ -1,0 +1,155 @@
+"""Half of the light reranker: small networks, which learn what many features say a little of, and a few together.
+
+    network = fit(table, gold, groups, start)   listwise, from candidates with known evidence; numpy alone
+    network.scores(table)                       (n,) larger is better
+
+Several networks of one hidden layer learn what to add to an order that there is already, from the same questions, each
+step without some of the features and of the hidden units (dropout, Srivastava et al. 2014). Their mean is what counts:
+questions are few, and one network alone learns what chance had it learn. Trees err on others
+(docs/reranker.md has the figures).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Floats32 = npt.NDArray[np.float32]
+Table = npt.NDArray[np.float32]
+
+MOST = 5.0
+"""Standard deviations beyond which a feature counts no more."""
+NETWORKS, HIDDEN = 5, 24
+"""How many there are, and the units of each."""
+BEST = 100
+"""Candidates of a question that are learned from: the first ones."""
+DROPPED = 0.3
+"""Share of features, and of hidden units, that one step does without."""
+EPOCHS, TOGETHER = 30, 16
+"""Times that each question is seen, and questions of a step."""
+RATE, WARM_UP, DECAY = 3e-3, 20, 0.3
+"""Of AdamW; steps in which the rate grows; and what share of a weight a step at rate 1 takes away."""
+FAINT = 0.1
+"""How loud a network is before it learns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The mean of networks of one hidden layer over standardised features, written as one."""
+
+    mean: Floats32
+    spread: Floats32
+    """Both (features,), of what it was trained on; no spread is 0."""
+    inner: Floats32
+    """(features, units)"""
+    bias: Floats32
+    """(units,)"""
+    outer: Floats32
+    """(units,)"""
+    direct: Floats32
+    """(features,) what they say by themselves."""
+
+    def scores(self, table: Table) -> Floats:
+        """(n,) table: (n, features), no NaN"""
+        cells = np.clip((table - self.mean) / self.spread, -MOST, MOST)
+        hidden = np.maximum(cells @ self.inner + self.bias, 0)
+        found: Floats = (hidden @ self.outer + cells @ self.direct).astype(np.float64)
+        return found
+
+
+def fit(
+    table: Table, gold: npt.NDArray[np.bool_], groups: Sequence[int], start: Sequence[float], *, seed: int = 1
+) -> Network:
+    """Cross-entropy between the softmax of a question's scores and its evidence (ListNet, Cao et al. 2007), by AdamW.
+
+    table: (n, features); gold: (n,) is it evidence?; groups: candidates of each question, best first, their sum is n.
+    Questions without evidence among their candidates teach nothing.
+    start: (features,) what a unit of each counts before anything is learned
+    """
+    mean = table.mean(axis=0, dtype=np.float64).astype(np.float32)
+    spread = table.std(axis=0, dtype=np.float64).astype(np.float32)
+    ends = np.cumsum(groups)
+    asked = [slice(end - n, end - n + min(n, BEST)) for end, n in zip(ends.tolist(), groups, strict=True)]
+    asked = [rows for rows in asked if gold[rows].any()]
+    draw, features, units = np.random.default_rng(seed), table.shape[1], NETWORKS * HIDDEN
+    weights = _Weights(
+        draw.standard_normal((features, units), np.float32) / np.float32(np.sqrt(features)),
+        np.zeros(units, np.float32),
+        draw.standard_normal(units, np.float32) * np.float32(FAINT / np.sqrt(HIDDEN)) * bool(asked),
+        np.zeros((features, NETWORKS), np.float32),
+    )
+    weights.inner[spread == 0] = 0  # of what never varied, nothing is known
+    spread[spread == 0] = 1
+    first = np.asarray(start, np.float32) * spread
+    if asked:
+        cells = [np.clip((table[rows] - mean) / spread, -MOST, MOST) for rows in asked]
+        known = [
+            _Known(each, each @ first, gold[rows] / gold[rows].sum()) for each, rows in zip(cells, asked, strict=True)
+        ]
+        _learn(weights, known, draw)
+    outer, direct = weights.outer / np.float32(NETWORKS), first + weights.direct.mean(axis=1)
+    return Network(mean, spread, weights.inner, weights.bias, outer, direct)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A question's candidates with their evidence."""
+
+    cells: Floats32
+    """(n, features)"""
+    before: Floats32
+    """(n,) what is known of them before anything is learned."""
+    wanted: Floats
+    """(n,) the same share for each that is evidence; their sum is 1."""
+
+
+@dataclass(slots=True)
+class _Weights:
+    """What is learned; its arrays change in place. Unit u is of network u // HIDDEN."""
+
+    inner: Floats32
+    bias: Floats32
+    outer: Floats32
+    direct: Floats32
+    """(features, NETWORKS)"""
+
+
+def _learn(weights: _Weights, questions: Sequence[_Known], draw: np.random.Generator) -> None:
+    parts = (weights.inner, weights.bias, weights.outer, weights.direct)
+    means, squares = [np.zeros_like(part) for part in parts], [np.zeros_like(part) for part in parts]
+    steps, step = EPOCHS * -(-len(questions) // TOGETHER), 0
+    for _ in range(EPOCHS):
+        order = draw.permutation(len(questions)).tolist()
+        for begin in range(0, len(order), TOGETHER):
+            step += 1
+            slopes = _slopes(weights, [questions[n] for n in order[begin : begin + TOGETHER]], draw)
+            rate = RATE * min(1.0, step / WARM_UP) * (1 - step / (steps + 1))
+            for part, slope, mean, square in zip(parts, slopes, means, squares, strict=True):
+                mean += 0.1 * (slope - mean)
+                square += 0.01 * (slope * slope - square)
+                moved = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)
+                part -= rate * (moved + DECAY * part)
+
+
+def _slopes(
+    weights: _Weights, some: Sequence[_Known], draw: np.random.Generator
+) -> tuple[Floats32, Floats32, Floats32, Floats32]:
+    """Of the loss of some questions, summed over the networks, with respect to each part of the weights."""
+    sizes = [len(each.wanted) for each in some]
+    starts, rows = np.cumsum([0, *sizes[:-1]]), sum(sizes)
+    kept = [(draw.random(n) >= DROPPED).astype(np.float32) / np.float32(1 - DROPPED) for n in weights.inner.shape]
+    seen = np.concatenate([each.cells for each in some]) * kept[0]
+    raw = seen @ weights.inner + weights.bias
+    hidden = np.maximum(raw, 0) * kept[1]
+    scores = (hidden * weights.outer).reshape(rows, NETWORKS, HIDDEN).sum(axis=2) + seen @ weights.direct
+    scores += np.concatenate([each.before for each in some])[:, None]
+    scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes, axis=0)
+    shares = np.exp(scores)
+    shares /= np.repeat(np.add.reduceat(shares, starts), sizes, axis=0)
+    wanted = np.concatenate([each.wanted for each in some])[:, None]
+    of_scores = ((shares - wanted) / len(some)).astype(np.float32)
+    of_units = np.repeat(of_scores, HIDDEN, axis=1)
+    of_raw = of_units * weights.outer * kept[1] * (raw > 0)
+    return seen.T @ of_raw, of_raw.sum(axis=0), (hidden * of_units).sum(axis=0), seen.T @ of_scores
