@@ -139,7 +139,7 @@ def _slopes(
     """Of the loss of some questions, summed over the networks, with respect to each part of the weights."""
     sizes = [len(each.wanted) for each in some]
     starts, rows = np.cumsum([0, *sizes[:-1]]), sum(sizes)
-    kept = [(draw.random(n) >= DROPPED).astype(np.float32) / np.float32(1 - DROPPED) for n in weights.inner.shape]
+    kept = [np.asarray(draw.random(n) >= DROPPED, np.float32) / np.float32(1 - DROPPED) for n in weights.inner.shape]
     seen = np.concatenate([each.cells for each in some]) * kept[0]
     raw = seen @ weights.inner + weights.bias
     hidden = np.maximum(raw, 0) * kept[1]
