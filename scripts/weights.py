@@ -29,7 +29,7 @@ def choices() -> dict[str, Mapping[str, float]]:
 
 def qualities(labelled: Sequence[Labelled]) -> np.ndarray:
     """(choices, questions)"""
-    sheet = Sheet(labelled, list(WEIGHTS), "zscore")
+    sheet = Sheet(labelled, list(WEIGHTS), "zscore", Config().restore.rrf_k)
     return np.stack([sheet.quality(weights) for weights in choices().values()])
 
 

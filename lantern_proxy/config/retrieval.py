@@ -20,7 +20,7 @@ class PipelineConfig(Section):
     """zscore: a weighted sum of z-scores, so that a clear winner counts for more. rrf: by ranks, as the papers do."""
     weights: Mapping[Signal, Weight] = field(default_factory=dict)
     """Signal -> weight, where it differs from `restore.weights`."""
-    tau: Annotated[float, Within(0, 1)] = 0.28
+    tau: Annotated[float, Within(0, 1)] = 0.5
     """Cascade: vectors are skipped when words are at least this sure of their best passages. 1: never, 0: always."""
     recency: Annotated[float, Within(0, 100)] = 0.0
     """What the newest passage gains over an old one: in z-scores, or in reciprocal ranks (AgentIR: 0.005)."""
@@ -36,7 +36,7 @@ class RetrievalConfig(Section):
     """Which of `types` a question takes. rules: that of its type. soft: all, by how likely each type is. off: none."""
     fusion: Literal["zscore", "rrf"] = "zscore"
     """zscore: a weighted sum of z-scores, so that a clear winner counts for more. rrf: by ranks, as the papers do."""
-    tau: Annotated[float, Within(0, 1)] = 0.28
+    tau: Annotated[float, Within(0, 1)] = 0.5
     """Cascade: vectors are skipped when words are at least this sure of their best passages. 1: never, 0: always."""
     recency: Annotated[float, Within(0, 100)] = 0.0
     """What the newest passage gains over an old one: in z-scores, or in reciprocal ranks (AgentIR: 0.005)."""
