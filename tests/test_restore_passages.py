@@ -9,7 +9,7 @@ import pytest
 from test_restore_scope import ALL, archive, opened, write  # noqa: F401 - a fixture
 
 from lantern_proxy.config import Config, EmbedConfig
-from lantern_proxy.restore import passages
+from lantern_proxy.restore import alike, passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.lines import lines
@@ -122,6 +122,16 @@ def test_a_warm_restorer_has_split_the_words_of_every_passage_before_the_first_q
     assert len(split) == 20
     assert restorer.for_question(ask(QUESTIONS[0])) is not None
     assert len(split) == 20
+    restorer.close()
+
+
+def test_a_warm_restorer_has_read_the_tables_that_a_question_may_need(archive):  # noqa: F811
+    tables = (alike.shipped, alike.shipped_vectors)
+    for table in tables:
+        table.cache_clear()
+    restorer = restorer_of(archive)
+    restorer.warm("t", "", "s", wait=True)
+    assert [table.cache_info().currsize for table in tables] == [1, 1]
     restorer.close()
 
 

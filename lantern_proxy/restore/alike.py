@@ -38,6 +38,12 @@ def by_themselves(question: str) -> Asked | None:
     return Asked(units(vectors[pieces]), of) if of else None
 
 
+def read_tables() -> None:
+    """Read what comes with Lantern, tens of milliseconds, so that no question waits for it."""
+    shipped()
+    shipped_vectors()
+
+
 @cache
 def shipped() -> Table | None:
     """The table that comes with Lantern, made of all-MiniLM-L6-v2 (Apache 2.0); read once, in about 10 ms."""

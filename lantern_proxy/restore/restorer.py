@@ -19,7 +19,7 @@ from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.embed import Embedder
 from lantern_proxy.rank import best, overlap
 from lantern_proxy.rerank.light import LightError
-from lantern_proxy.restore.alike import shipped
+from lantern_proxy.restore.alike import read_tables, shipped
 from lantern_proxy.restore.ask import Ask, looking_s
 from lantern_proxy.restore.candidates import SHARPNESS, Source, choice_of, naming, offers
 from lantern_proxy.restore.cover import Candidate, Chosen
@@ -155,6 +155,8 @@ class Restorer:
             tenant=tenant, project=project, session=session, present="", budget_chars=0, now=0.0, deadline=math.inf
         )
         self._warm_loss(ask)
+        if self._config.restore.recipe == "default":
+            read_tables()
         split = self._split()
         with self._scope(ask) as scope:
             asks = scope is not None and self._config.restore.recipe == "default"
