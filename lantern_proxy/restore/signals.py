@@ -78,13 +78,17 @@ def gather(
     lexical = scope.lexical(question.terms)
     fusion = _Fusion(scope.ages(ask.now) if ages_count(mixed) else np.zeros(len(scope)), mixed, restore)
     _by_words(fusion, scope, question, lexical)
-    sure = sureness(scope, question, fusion.total) if dense.by_word else 0.0
+    sure = 0.0
+    if dense.by_word:
+        _said_by(fusion, scope, question)
+        sure = sureness(scope, question, fusion.total)
     tau = 1.0 if light else threshold(mixed)
     skip = tau < 1 and sure >= tau
     wanted = not ask.late() and dense.begin(scope, question, ask, skip=skip)
     meaning = dense.look(scope, question, ask) if wanted else None
     alone = meaning is None and fusion.wants("alike")
-    told = _by_table(scope, dense, question, fusion.total, ask) if alone and light is None else None
+    by_table = alone and light is None and dense.by_word
+    told = _by_table(scope, dense, question, fusion.total, ask) if by_table else None
     if told is not None:
         _match(fusion, scope, "alike", told)
     else:
@@ -150,13 +154,12 @@ class _Fusion:
 
 
 def _by_words(fusion: _Fusion, scope: Scope, question: Question, lexical: Floats) -> None:
-    """The signals that need neither vectors nor a table."""
+    """The signals that need neither vectors nor a ranking."""
     fusion.add("bm25", _near(scope, lexical, SHARES))
     if lexical.any() and fusion.wants("keywords"):
         fusion.add("keywords", _keywords(scope, question, lexical))
     if lexical.any() and fusion.wants("session"):
         fusion.add("session", _session(scope, lexical), float(scope.openness.mean()) ** 4)
-    _said_by(fusion, scope, question)
 
 
 def _said_by(fusion: _Fusion, scope: Scope, question: Question) -> None:
