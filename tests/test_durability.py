@@ -2,17 +2,22 @@
 
 import contextlib
 import json
+import os
 import random
+import shutil
 import signal
 import threading
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
-from scripted import Upstream, body, config_for, http, process
+from scripted import Upstream, body, config_for, http, process, serving, wait_for
+from test_archive import record
 
 from lantern_proxy.archive import Archive
-from lantern_proxy.config import ArchiveConfig
+from lantern_proxy.config import ArchiveConfig, Config
 
 TALKERS = 6
 
@@ -130,3 +135,67 @@ def test_a_signal_to_stop_writes_all_and_ends_with_success(upstream, tmp_path):
         serve.send_signal(signal.SIGTERM)
         assert serve.wait(15) == 0
     assert len(texts_of(config)) == 40
+
+
+class PowerCut:
+    """What a power cut leaves of an archive: its file, and of its log what reached the disk by fsync."""
+
+    def __init__(self, path, folder, monkeypatch):
+        self._path, self._copy, self._synced, self._fsync = path, folder / "left.db", 0, os.fsync
+        monkeypatch.setattr(os, "fsync", self._note)
+
+    def _note(self, file: int) -> None:
+        size_bytes = os.fstat(file).st_size
+        self._fsync(file)
+        if os.path.samestat(os.fstat(file), os.stat(f"{self._path}-wal")):
+            self._synced = max(self._synced, size_bytes)
+
+    def texts(self, config) -> list[str]:
+        shutil.copy(self._path, self._copy)
+        with open(f"{self._path}-wal", "rb") as log:
+            Path(f"{self._copy}-wal").write_bytes(log.read(self._synced))
+        return texts_of(replace(config, archive=replace(config.archive, path=self._copy)))
+
+
+def test_a_power_cut_takes_no_turn_that_was_answered_a_moment_ago(upstream, tmp_path, monkeypatch):
+    config = config_for(upstream, tmp_path)
+    assert config.archive.synchronous == "normal"
+    with serving(config) as url:
+        cut = PowerCut(config.archive.path, tmp_path, monkeypatch)
+        http.post(f"{url}/v1/chat/completions", json=body("the only line"))
+        wait_for(lambda: cut.texts(config) == ["the only line", "I heard: the only line"])
+
+
+def test_nor_while_others_never_pause(upstream, tmp_path, monkeypatch):
+    config, stop, answered = config_for(upstream, tmp_path), threading.Event(), []
+    with serving(config) as url:
+        cut = PowerCut(config.archive.path, tmp_path, monkeypatch)
+        talkers = [threading.Thread(target=converse, args=(url, f"talker {n}", answered, stop)) for n in range(4)]
+        for talker in talkers:
+            talker.start()
+        try:
+            wait_for(lambda: len(answered) >= 40)
+            wanted = set(answered)
+            wait_for(lambda: wanted <= set(cut.texts(config)))
+            assert all(talker.is_alive() for talker in talkers)
+        finally:
+            stop.set()
+            for talker in talkers:
+                talker.join()
+
+
+def test_the_last_to_leave_the_archive_brings_its_turns_to_the_disk(tmp_path, monkeypatch):
+    """Where another process has it open, SQLite does not: it leaves the log as it is."""
+    path = tmp_path / "a.db"
+    with Archive(path, synchronous="normal"), Archive(path, synchronous="normal") as writing:
+        cut = PowerCut(path, tmp_path, monkeypatch)
+        writing.write([record(text="kept")])
+        assert writing.behind_s > 0
+        writing.close()
+        assert cut.texts(Config(archive=ArchiveConfig(path=path))) == ["kept"]
+
+
+def test_full_is_never_behind(tmp_path):
+    with Archive(tmp_path / "a.db", synchronous="full") as archive:
+        archive.write([record(text="kept")])
+        assert archive.behind_s == 0

@@ -1,7 +1,7 @@
 """All the SQL of Lantern: one SQLite file that holds every turn verbatim, and what was made of it.
 
     with Archive(Path("lantern.db")) as archive:
-        archive.write([record])                 # one transaction; on disk when it returns
+        archive.write([record])                 # one transaction; a crash after it loses nothing
         mine = archive.of(archive.tenant_of("sk-..."))
         mine.search("connection reset", limit=3)
 
@@ -103,7 +103,8 @@ class Archive:
     """The archive file. Safe to share between threads: each reads through its own connection, writes take turns.
 
     path:        made with mode 0600 when it is not there; its folder must exist
-    synchronous: "full": a write is on disk when it returns; "normal": a power cut may take the last ones (a crash not)
+    synchronous: "full": turns are on disk when `write` returns; "normal": a power cut may take those that were written
+                 since the last `sync`, a crash of the process takes none
     vectors:     False leaves sqlite-vec out
     read_only:   nothing is made, migrated or written
     busy_s:      how long to wait for another process that writes
@@ -204,7 +205,7 @@ class Archive:
         ]
 
     def write(self, records: Sequence[Record]) -> list[tuple[Passage, ...]]:
-        """Archive `records` in one transaction; when it returns they are on disk. Writing one twice changes nothing.
+        """Archive `records` in one transaction. Writing one twice changes nothing.
 
         returns: for each record the passages that are new, with their ids. A passage of unit "turn" takes the place of
                  the one its turn had before, under a new id; the old id is then unknown.
@@ -214,11 +215,20 @@ class Archive:
         none: tuple[Passage, ...] = ()
         way = _Way(self._add_records, lambda record: f"record of session {record.session.id} is", none)
         try:
-            with self._connections.writing() as db:
+            with self._connections.writing(turns=True) as db:
                 return self._together(db, records, way)
         except ArchiveError:
             self.faults["write"] += 1
             raise
+
+    @property
+    def behind_s(self) -> float:
+        """Seconds since the first turn was written that may not be on disk; 0 when all are."""
+        return self._connections.behind_s
+
+    def sync(self) -> None:
+        """Have all that was written be on disk. Raises ArchiveError."""
+        self._connections.sync()
 
     def _add_records(self, db: Database, records: Sequence[Record]) -> list[tuple[Passage, ...]]:
         return add_records(db, without_forgotten(db, self._marks, records), vectors=self.vectors)

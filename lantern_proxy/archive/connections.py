@@ -62,7 +62,10 @@ class Connections:
         if not read_only:
             make(path)
         self._writer: Database | None = None
-        self._full = self._waits = synchronous == "full"
+        self._full = synchronous == "full"
+        self._commits = (self._full, WAL_PAGES_WAITED)
+        """Does the next commit wait for the disk? From how many pages of log on does it make a checkpoint?"""
+        self._behind_since = 0.0
         with telling(path):
             self.lacking = self._open(synchronous)
         self._inode = path.stat().st_ino
@@ -145,15 +148,17 @@ class Connections:
             return contextlib.closing(self._new_reader())
 
     @contextlib.contextmanager
-    def writing(self, *, again: bool = False) -> Iterator[Database]:
-        """One transaction: committed at the end of the block, undone when an error leaves it.
+    def writing(self, *, again: bool = False, turns: bool = False) -> Iterator[Database]:
+        """One transaction: committed at the end of the block, undone when an error leaves it. On disk then, but for:
 
         again: it can be made again from what the archive holds, so the commit does not wait for the disk; a power cut
-               may undo all of it, but nothing that was written before
+               may undo all of it, but nothing that was on disk before
+        turns: answers wait for it, and for the disk only with "full"; else `sync` must be called soon
         """
         with self._lock, telling(self.path):
             db = self._ready_writer()
-            self._wait_for_disk(db, self._full and not again)
+            full = not again and (self._full or not turns)
+            self._set_commits(db, full, WAL_PAGES if again else WAL_PAGES_WAITED)
             self._begin(db)
             try:
                 yield db
@@ -161,6 +166,10 @@ class Connections:
             except BaseException:
                 db.rollback()
                 raise
+            if full:
+                self._behind_since = 0.0
+            elif turns:
+                self._behind_since = self._behind_since or time.monotonic()
 
     def _begin(self, db: Database) -> None:
         """Take the lock. SQLite's own waiting looks every 100 ms in the end, and misses the pauses of others."""
@@ -174,15 +183,34 @@ class Connections:
                 if not busy or time.monotonic() > until:
                     raise
 
-    def _wait_for_disk(self, db: Database, full: bool) -> None:
-        """Does the next commit return when it is on disk? Not to be changed within a transaction.
-
-        One that does has somebody waiting for it, so it leaves the checkpoint to those that do not.
-        """
-        if full != self._waits:
+    def _set_commits(self, db: Database, full: bool, pages: int) -> None:
+        """Not to be called within a transaction. One that somebody waits for leaves the checkpoint to the others."""
+        if (full, pages) != self._commits:
             db.conn.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-            db.conn.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED if full else WAL_PAGES}")
-            self._waits = full
+            db.conn.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+            self._commits = (full, pages)
+
+    @property
+    def behind_s(self) -> float:
+        """Seconds since the first turn was committed that may not be on disk; 0 when all are."""
+        since = self._behind_since
+        return time.monotonic() - since if since else 0.0
+
+    def sync(self) -> None:
+        """Have all that was committed be on disk."""
+        self._behind_since = 0.0
+        try:
+            log = os.open(f"{self.path}-wal", os.O_RDWR)  # SQLite locks other files: closing this one unlocks nothing
+            try:
+                os.fsync(log)
+            finally:
+                os.close(log)
+        except FileNotFoundError:
+            pass  # all of it was moved into the file
+        except OSError as error:
+            raise ArchiveError(
+                f"archive {self.path} cannot be brought to the disk ({error.strerror}); check the disk", retry=True
+            ) from error
 
     def empty_log(self, wait_s: float | None = None) -> bool:
         """Move all of the write-ahead log into the file and cut it to nothing; False when a reader still needs it.
@@ -226,6 +254,8 @@ class Connections:
     def close(self) -> None:
         """Readers that are in use close themselves: SQLite must not lose a connection in the middle of a step."""
         with self._lock:
+            if not self._closed and self.behind_s:
+                self.sync()
             with self._gate:
                 idle = [] if self._closed else [reader.db for reader in self._readers if not reader.uses]
                 self._closed = True

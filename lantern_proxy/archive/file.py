@@ -243,7 +243,7 @@ def prepare(db: Database, path: Path, synchronous: Literal["full", "normal"], bu
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on an empty file only
     _use_wal(db, busy_s)
     db.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
-    db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED if synchronous == 'full' else WAL_PAGES}")
+    db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED}")
     db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     db.execute(f"PRAGMA journal_size_limit = {WAL_LEFT_BYTES}")
     db.execute("PRAGMA foreign_keys = ON")

@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import quantiles
 
 import click
+import yaml
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.bench import proxy_process as processes
@@ -309,7 +310,7 @@ def cases(
 @click.option("--dense/--no-dense", default=False, help="With the embedder, as far as it is installed.")
 @click.option("--peer", "peers", multiple=True, help=f"{', '.join(PEERS)}, or the URL of a gateway that runs already.")
 @click.option("--upstream-port", default=0, help="Port of the scripted model, for a gateway that runs already.")
-@click.option("--settings", default="", help="YAML for Lantern, as {archive: {synchronous: normal}}.")
+@click.option("--settings", default="", help="YAML for Lantern, as {archive: {synchronous: full}}.")
 @click.option(
     "--write", type=click.Path(path_type=Path, file_okay=False), help="Write latency.md and latency.svg there."
 )
@@ -332,6 +333,11 @@ def command(
     if unknown := set(kinds) - {"off", "on", "restore"}:
         raise click.BadParameter(f"--memory {', '.join(sorted(unknown))} is not known; choose of off, on, restore")
     plan = list(cases(sizes, concurrency, kinds, seconds, dense=dense, pause_s=pause_s))
+    chosen = yaml.safe_load(settings) or {}
+    if not isinstance(chosen, dict):
+        raise click.BadParameter(f"--settings {settings!r} names no setting, as {{archive: {{synchronous: full}}}} does")
+    if not dense:
+        chosen = {"embed": {"enabled": "off"}, **chosen}
     try:
         if merge is not None:  # before minutes are spent on what it cannot take
             merged(merge, [], _asked_for())
@@ -340,8 +346,7 @@ def command(
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         direct = stack.enter_context(processes.upstream(upstream_port))
-        more = settings or ("{}" if dense else "embed: {enabled: 'off'}")
-        gateways = [stack.enter_context(processes.lantern(direct, Path(folder), more))]
+        gateways = [stack.enter_context(processes.lantern(direct, Path(folder), json.dumps(chosen)))]
         gateways += [_peer(stack, peer, direct, Path(folder)) for peer in peers]
         if dense:
             _wait_for_embedder(gateways[0])

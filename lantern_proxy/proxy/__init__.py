@@ -2,7 +2,7 @@
 
     exchange = await proxy.prepare(arrival)          # exchange.body is what goes upstream; never raises
     ...the answer passes through proxy/relay.py...
-    await proxy.file(exchange, status, answer)       # a future, true when the turn is on disk; never raises
+    await proxy.file(exchange, status, answer)       # a future, true when the turn is archived; never raises
 
 Whatever fails in here costs the restore or the record, never the answer: it is told in `degraded`.
 """
@@ -101,7 +101,7 @@ class Proxy:
 
     @property
     def hold_s(self) -> float:
-        """How long the last bytes of an answer wait for their turn to be on disk; not at all when that is no use."""
+        """How long the last bytes of an answer wait for their turn to be archived; not at all when that is no use."""
         hold_s = self.config.archive.hold_ms / 1000
         return 0.0 if self.writer.is_stuck(hold_s) else hold_s
 
@@ -199,7 +199,7 @@ class Proxy:
     async def file(
         self, exchange: Exchange, status: int, body: bytes, *, streamed: bool, complete: bool, error: str = ""
     ) -> "Future[bool] | None":
-        """Archive the exchange. The future tells whether it is on disk, or must wait; None: nothing is to be archived.
+        """Archive the exchange. The future tells whether it is, or must wait; None: nothing is to be archived.
 
         body: the answer, decoded, as far as it came
         Never raises. Waits only for an answer that is so long that it is read in a thread.

@@ -1,6 +1,6 @@
 """One answer on its way to the client: bytes as they arrive, and the copy that is archived.
 
-Only the last bytes are held until the turn is on disk, so that what a client saw to its end is never lost.
+Only the last bytes are held until the turn is archived, so that what a client saw to its end is never lost.
 """
 
 import asyncio
@@ -200,7 +200,7 @@ class Relay:
             await self._archive()
 
     async def _archive(self, *, at_once: bool = False) -> None:
-        """Archive once; wait for the disk, but not longer than a person would not notice.
+        """Archive once; wait for that, but not longer than a person would not notice.
 
         at_once: without waiting for others first, where a client that hangs up would take the record along
         """

@@ -2,7 +2,8 @@
 
 Nobody waits for it but an answer's last bytes, and those only so long (archive.hold_ms), and not at all while the file
 is at fault. Then records wait here, the newest thousand of them; clients resend their history, so what is dropped
-beyond that, or was meant for a file that is gone, comes again.
+beyond that, or was meant for a file that is gone, comes again. A commit survives the end of this process; when it is on
+the disk, archive.synchronous says.
 """
 
 import logging
@@ -11,7 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -35,6 +36,8 @@ _GROUP = 64
 _BACKLOG = 1_000
 _RETRY_S = 2.0
 """Seconds between two attempts at an archive that is at fault."""
+_BEHIND_S = 0.1
+"""Most seconds until turns are on disk whose answers did not wait for that; sooner when no turn came for a moment."""
 _MOST_AT_REST = 16
 _CUT_AT_END_S = 5.0
 """Most seconds of cutting before the end; what is left is cut by the next process."""
@@ -97,6 +100,8 @@ class Writer:
         self._waiting: deque[_Waiting] = deque()
         self._at_rest: deque[Callable[[], object]] = deque(maxlen=_MOST_AT_REST)
         self._closing = threading.Event()
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="lantern-disk")
+        self._syncing: Future[None] | None = None
         self._open()
         if self.making is not None:  # the first request may need it, and the deadline of a restore is shorter than this
             wait([self.making], MADE_S)
@@ -144,7 +149,7 @@ class Writer:
         return bool(self.problem or (since and time.monotonic() - since > longer_than_s))
 
     def submit(self, job: Job) -> Future[bool]:
-        """Archive `job` soon. The future tells whether it is on disk, or must wait or is left out; it never raises."""
+        """Archive `job` soon. The future tells whether it is, or must wait or is left out; it never raises."""
         self._queue.put(waiting := _Waiting(job))
         return waiting.done
 
@@ -179,6 +184,7 @@ class Writer:
         self._queue.put(None)
         self._thread.join(timeout_s)
         self.keeper.close(timeout_s)
+        self._disk.shutdown()
         self._let_go()
         if self._ask_model is not None:
             self._ask_model.close()
@@ -324,9 +330,11 @@ class Writer:
         """Wait for something to write, or for the next attempt at what waits; False when it is time to end."""
         try:
             faulty = self._waiting or (self._cutter and (self.problem or self.is_gone()))
-            patience_s = _RETRY_S if faulty else QUIET_S if self._cutter or self._at_rest else None
+            busy = self._cutter or self._at_rest or (self.archive is not None and self.archive.behind_s)
+            patience_s = _RETRY_S if faulty else QUIET_S if busy else None
             first = self._queue.get(timeout=patience_s)
         except Empty:
+            self._sync()
             if self._cutter and not self._waiting and not self.is_gone() and self._open():
                 self._cut_some()
             while self._at_rest and not self._cutter:
@@ -382,6 +390,16 @@ class Writer:
             waiting.tell(error is None)
         return True
 
+    def _sync(self, behind_s: float = 0.0) -> None:
+        """Have turns be on disk, if the first that may not be was written so long ago: in a thread, since the disk
+        may take longer than the next turn can wait."""
+        archive, syncing = self.archive, self._syncing
+        if archive is None or archive.behind_s <= behind_s or (syncing and not syncing.done()):
+            return
+        if syncing:
+            self._attempt("write", syncing.result)
+        self._syncing = self._disk.submit(archive.sync)
+
     def _is_well(self) -> None:
         self.problem = ""
         if self._once.is_over(["write"]):
@@ -397,6 +415,7 @@ class Writer:
         self._is_well()
         for waiting in group:
             waiting.tell(True)
+        self._sync(_BEHIND_S)
         self._cutter.crowd = len(group)
         for waiting in group:
             if (record := waiting.record) is not None:
