@@ -333,11 +333,11 @@ def command(
     if unknown := set(kinds) - {"off", "on", "restore"}:
         raise click.BadParameter(f"--memory {', '.join(sorted(unknown))} is not known; choose of off, on, restore")
     plan = list(cases(sizes, concurrency, kinds, seconds, dense=dense, pause_s=pause_s))
-    chosen = yaml.safe_load(settings) or {}
-    if not isinstance(chosen, dict):
-        raise click.BadParameter(f"--settings {settings!r} names no setting, as {{archive: {{synchronous: full}}}} does")
-    if not dense:
-        chosen = {"embed": {"enabled": "off"}, **chosen}
+    chosen = {} if dense else {"embed": {"enabled": "off"}}
+    try:
+        chosen.update(yaml.safe_load(settings) or {})
+    except (yaml.YAMLError, ValueError, TypeError):
+        raise click.BadParameter(f"--settings {settings!r}: write them as {{archive: {{synchronous: full}}}}") from None
     try:
         if merge is not None:  # before minutes are spent on what it cannot take
             merged(merge, [], _asked_for())
