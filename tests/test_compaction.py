@@ -845,6 +845,33 @@ def timed_chat(*, named):
     return chat, held
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_orders_in_front_of_the_first_text_that_a_window_keeps_are_no_summary_though_times_changed(named):
+    chat, held = Chat(Lab(), system="", named="one" if named else ""), []
+    orders = "You are a patient assistant who keeps the books of a trading house, and answers in full sentences."
+    for n, (said, answer) in enumerate([*turns("zephyr", 6), ("and now?", "Now it is done.")]):
+        shown = ago([*(held[-5:] if n == 6 else held), user(said)], n)
+        first = next(at for at, m in enumerate(shown) if m["role"] == "user")
+        stamp, _, text = shown[first]["content"].partition("] ")
+        shown[first] = user(f"{stamp}] {orders}\n\n{text}")
+        step = chat.send(shown)
+        chat.lab.answer(step, assistant(answer))
+        held += [user(said), assistant(answer)]
+    assert step.event == "window", step.link.why
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_summary_made_elsewhere_behind_a_system_prompt_that_changes_is_found_beside_the_last_answer(language):
+    chat = Chat(Lab(), named="one")
+    for n, (said, answer) in enumerate(turns("zephyr", 6, language)):
+        chat.system = f"{CODER}\n<env>\n M src/f{n}.py\n M src/f{n + 1}.py\n</env>"
+        chat.turn(said, answer)
+    chat.system = f"{CODER}\n<env>\n M src/f9.py\n</env>\n\n{summary_of('zephyr', 2, language)}"
+    chat.history = [chat.history[-1], user("go on")]
+    step = chat.send()
+    assert (step.event, step.verdict.anchor) == ("compacted", 0)
+
+
 def in_one_text(history):
     return user("\n\n".join(f"{m['role'].upper()}: {m['content']}" for m in history))
 

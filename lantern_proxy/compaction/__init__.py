@@ -299,7 +299,7 @@ def _summary_in_system(seen: Seen) -> int | None:
             continue
         added = text.replace(session.system, "", 1).strip() if session.system else text
         extended = len(added) < len(text) or not session.system or at != systems[0]
-        if (extended and len(added) >= SUMMARY_CHARS) or seen.is_lost(added):
+        if (extended and len(added) >= SUMMARY_CHARS) or seen.is_lost(added, session.system):
             return at
     return None
 

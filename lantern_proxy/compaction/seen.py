@@ -235,7 +235,7 @@ class Seen:
     def was(self, b: int) -> str:
         """The text that stood in the place of a seat; empty when it is new."""
         a = self._before.get(b)
-        return "" if a is None else plain(self.old[a].item.text)
+        return "" if a is None else plain(_untimed(self.old[a].item))
 
     @cached_property
     def _before(self) -> dict[int, int]:
@@ -244,7 +244,7 @@ class Seen:
 
     def added(self, b: int) -> str:
         """What is new in a text; empty when it was taken over from one of the gone, as a system prompt may be."""
-        before, text = self.was(b), plain(self.new[b].item.text)
+        before, text = self.was(b), plain(_untimed(self.new[b].item))
         new = text.replace(before, "", 1).strip() if before else text
         return "" if len(new) >= SUMMARY_CHARS and new in self._lost_texts else new
 
