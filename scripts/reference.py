@@ -280,8 +280,8 @@ For whoever changes Lantern: which module holds what. One request goes through i
 3. When something is lacking, or a question is asked of what was lacking before, `proxy/restore.py` asks `restore/`
    for a block, and `wire/` splices it into the client's own bytes. `proxy/ledger.py` repeats it in later requests.
 4. `upstream/` sends it, `proxy/relay.py` hands the answer on as it comes.
-5. `proxy/record.py` makes a record of both, `proxy/writer.py` hands it to `archive/`, and the last byte waits for the
-   disk. Passages are cut afterwards (`proxy/cut.py`, `chunk.py`), vectors later still (`proxy/keeper.py`).
+5. `proxy/record.py` makes a record of both, `proxy/writer.py` hands it to `archive/`, and the last byte waits until it
+   is committed. Passages are cut afterwards (`proxy/cut.py`, `chunk.py`), vectors later still (`proxy/keeper.py`).
 
 A module that outgrew one file is a folder, and its first file is `__init__.py`: `session/side.py` is a part of
 `session/`. A part that may be needed without the whole, or is the only one, stands beside it: `bm25_kernel.py`.
