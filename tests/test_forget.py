@@ -353,6 +353,7 @@ def test_prune_applies_the_configured_retention(lantern, tmp_path):
     would = json.loads(run("prune", "--retention", "--dry-run", "--json", "--config", tmp_path / "c.yaml").stdout)
     told = json.loads(run("prune", "--retention", "--yes", "--json", "--config", tmp_path / "c.yaml").stdout)
     assert told["messages"] == would["messages"] > 0
+    assert (would["dry_run"], told["dry_run"]) == (True, False)
     with Archive(config.archive.path) as archive:
         assert sorted(tenant.messages for tenant in archive.tenants()) == [4, 4]  # what came at once goes at once
 

@@ -226,14 +226,21 @@ def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
         if dry_run or not yes:
             would = would_retain(archive, keep, now=now)
         if dry_run:
-            settings.tell(would) if settings.as_json else click.echo(f"would remove about {_amount(would)}")
+            _tell_all(settings, would, "would remove about")
             return
         if not yes:
             asked = f"Remove about {_amount(would)} from {archive.path}? It cannot be undone."
             click.confirm(asked, abort=True, err=True)
         with removing(archive, "pruning", quiet=settings.as_json) as advance:
             report = retain(archive, keep, now=now, advance=advance)
-    settings.tell(report) if settings.as_json else click.echo(f"removed {_amount(report)}")
+    _tell_all(settings, report, "removed")
+
+
+def _tell_all(settings: Settings, report: "PruneReport", verb: str) -> None:
+    if settings.as_json:
+        settings.tell({"dry_run": verb != "removed", **plain(report)})
+    else:
+        click.echo(f"{verb} {_amount(report)}")
 
 
 def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
