@@ -39,11 +39,24 @@ def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float], *, known: 
     known = {} if known is None else known
     for name, scores in signals.items():
         if id(scores) not in known:
-            known[id(scores)] = scores, scores - scores.mean(), float(scores.std())
-        _, centred, spread = known[id(scores)]
-        part = weights.get(name, 1.0) * centred / spread if spread > 1e-9 else np.zeros(len(scores))
+            known[id(scores)] = scores, *centred(scores)
+        _, less, wide = known[id(scores)]
+        part = weights.get(name, 1.0) * less / wide if wide > 1e-9 else np.zeros(len(scores))
         total = part if total is None else total + part
     return np.zeros(0) if total is None else total
+
+
+def centred(scores: Floats) -> tuple[Floats, float]:
+    """(n,) scores less their mean, and their standard deviation: as numpy's own functions, at half the price."""
+    if not len(scores):
+        return scores, 0.0
+    less = scores - np.add.reduce(scores) / len(scores)
+    return less, math.sqrt(np.add.reduce(less * less) / len(scores))
+
+
+def spread(scores: Floats) -> float:
+    """The standard deviation of (n,) scores; 0 of none."""
+    return centred(scores)[1]
 
 
 def best(scores: Floats, most: int) -> Ints:
@@ -70,15 +83,20 @@ def smooth(
     """
     if not len(scores):
         return scores
-    first = int(place.min())
-    pad = len(shares)
-    best = np.zeros(int(place.max()) - first + 1 + 2 * pad)
-    at = place - first + pad
-    np.maximum.at(best, at, scores)
+    best, at = by_place(scores, place, len(shares))
     flow = np.zeros(len(scores))
     for distance, share in enumerate(shares, start=1):
         flow += share * (best[at - distance] + best[at + distance])
     return scores + (flow if openness is None else flow * openness)
+
+
+def by_place(scores: Floats, place: Ints, pad: int) -> tuple[Floats, Ints]:
+    """The best score at each place from the first on, with `pad` empty ones on both sides, and (n,) where each passage
+    is among them. scores, place: as `smooth` takes them; n > 0"""
+    at = place - (int(place.min()) - pad)
+    best = np.zeros(int(at.max()) + 1 + pad)
+    np.maximum.at(best, at, scores)
+    return best, at
 
 
 def diversify(

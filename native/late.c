@@ -2,6 +2,8 @@
  * of integers are the same in any order. */
 #include "late.h"
 
+#include <math.h>
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #define LATE_HAS_AVX2
 #include <immintrin.h>
@@ -27,6 +29,24 @@ static void best_scalar(size_t n_asked, const int16_t *asked, size_t n_passages,
                         const uint32_t *n_words, int32_t *best) {
     for (size_t p = 0; p < n_passages; p++)
         for (size_t q = 0; q < n_asked; q++) *best++ = best_one(asked + q * LATE_DIM, n_words[p], words[p]);
+}
+
+/* Sums stay below 64 * 128 * 128 = 2^20, exact as floats; each is multiplied by itself, so that no order matters. */
+static void table_scalar(const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
+                         const uint16_t *pieces, const uint32_t *n_pieces, float *best) {
+    for (size_t p = 0; p < n_passages; pieces += n_pieces[p++])
+        for (size_t q = 0; q < n_asked; q++) {
+            const int8_t *wanted = table->vectors + (size_t)asked[q] * LATE_TABLE_DIM;
+            float most = n_pieces[p] ? -INFINITY : 0;
+            for (size_t i = 0; i < n_pieces[p]; i++) {
+                const int8_t *own = table->vectors + (size_t)pieces[i] * LATE_TABLE_DIM;
+                int32_t sum = 0;
+                for (size_t d = 0; d < LATE_TABLE_DIM; d++) sum += wanted[d] * own[d];
+                const float found = (float)sum * table->scale[pieces[i]];
+                if (found > most) most = found;
+            }
+            *best++ = most * table->scale[asked[q]];
+        }
 }
 
 #ifdef LATE_HAS_AVX2
@@ -74,13 +94,58 @@ AVX2 static void best_avx2(size_t n_asked, const int16_t *asked, size_t n_passag
     }
 }
 
+/* Of eight pieces asked for, as 16-bit numbers; n_pieces is not 0. */
+AVX2 static __m256 table_of_eight(const late_table *table, const int16_t *asked, size_t n_pieces,
+                                  const uint16_t *pieces) {
+    enum { PARTS = LATE_TABLE_DIM / NUMBERS };
+    __m256 best = _mm256_set1_ps(-INFINITY);
+    for (size_t i = 0; i < n_pieces; i++) {
+        const int8_t *own = table->vectors + (size_t)pieces[i] * LATE_TABLE_DIM;
+        __m256i part[PARTS], sums[ASKED];
+        for (size_t d = 0; d < PARTS; d++)
+            part[d] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(own + d * NUMBERS)));
+        for (size_t q = 0; q < ASKED; q++) {
+            sums[q] = _mm256_setzero_si256();
+            for (size_t d = 0; d < PARTS; d++) {
+                const void *here = asked + q * LATE_TABLE_DIM + d * NUMBERS;
+                sums[q] = _mm256_add_epi32(sums[q], _mm256_madd_epi16(part[d], _mm256_loadu_si256(here)));
+            }
+        }
+        const __m256 found = _mm256_mul_ps(_mm256_cvtepi32_ps(eight_sums(sums)), _mm256_set1_ps(table->scale[pieces[i]]));
+        best = _mm256_max_ps(best, found);
+    }
+    return best;
+}
+
+AVX2 static void table_avx2(const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
+                            const uint16_t *pieces, const uint32_t *n_pieces, float *best) {
+    for (size_t q = 0; q < n_asked; q += ASKED) {
+        const size_t n = n_asked - q < ASKED ? n_asked - q : ASKED;
+        const uint16_t *at = pieces;
+        int16_t some[ASKED * LATE_TABLE_DIM] = {0};
+        for (size_t i = 0; i < n * LATE_TABLE_DIM; i++)
+            some[i] = table->vectors[(size_t)asked[q + i / LATE_TABLE_DIM] * LATE_TABLE_DIM + i % LATE_TABLE_DIM];
+        for (size_t p = 0; p < n_passages; at += n_pieces[p++]) {
+            float found[ASKED] = {0};
+            if (n_pieces[p]) _mm256_storeu_ps(found, table_of_eight(table, some, n_pieces[p], at));
+            for (size_t i = 0; i < n; i++) best[p * n_asked + q + i] = found[i] * table->scale[asked[q + i]];
+        }
+    }
+}
+
 int late_best_isa(void) { return __builtin_cpu_supports("avx2") ? LATE_AVX2 : LATE_SCALAR; }
 #else
 #define best_avx2 best_scalar
+#define table_avx2 table_scalar
 int late_best_isa(void) { return LATE_SCALAR; }
 #endif
 
 void late_best(int isa, size_t n_asked, const int16_t *asked, size_t n_passages, const int8_t *const *words,
                const uint32_t *n_words, int32_t *best) {
     (isa == LATE_AVX2 ? best_avx2 : best_scalar)(n_asked, asked, n_passages, words, n_words, best);
+}
+
+void late_by_table(int isa, const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
+                   const uint16_t *pieces, const uint32_t *n_pieces, float *best) {
+    (isa == LATE_AVX2 ? table_avx2 : table_scalar)(table, n_asked, asked, n_passages, pieces, n_pieces, best);
 }

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LATE_DIM = 128, LATE_SCALAR = 0, LATE_AVX2 = 1 };
+enum { LATE_DIM = 128, LATE_TABLE_DIM = 64, LATE_SCALAR = 0, LATE_AVX2 = 1 };
 
 /* The best instructions that this CPU has for it. */
 int late_best_isa(void);
@@ -15,5 +15,17 @@ int late_best_isa(void);
  * asked: n_asked * LATE_DIM; words: of each passage n_words * LATE_DIM. */
 void late_best(int isa, size_t n_asked, const int16_t *asked, size_t n_passages, const int8_t *const *words,
                const uint32_t *n_words, int32_t *best);
+
+/* Vectors of word pieces, LATE_TABLE_DIM numbers each, and what each is multiplied with to be of length 1. */
+typedef struct {
+    const int8_t *vectors;
+    const float *scale;
+} late_table;
+
+/* best: n_asked numbers for each of n_passages, the largest cosine of each piece asked for with one of the passage; 0 for
+ * a passage without pieces. The same bits, whatever the isa. pieces: those of all passages, one after another; of each
+ * passage n_pieces. All are of the table. */
+void late_by_table(int isa, const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
+                   const uint16_t *pieces, const uint32_t *n_pieces, float *best);
 
 #endif

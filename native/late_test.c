@@ -3,12 +3,35 @@
 #include "late.c"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
 
 static uint32_t drawn(uint64_t *seed) {
     *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)(*seed >> 33);
+}
+
+static void by_table(uint64_t *seed, size_t n_asked, int extreme) {
+    enum { PASSAGES = 5, MOST = 9, MOST_ASKED = 26, PIECES = 40 };
+    int8_t *vectors = malloc(PIECES * LATE_TABLE_DIM);
+    float scale[PIECES], plain[PASSAGES * MOST_ASKED + 1], fast[PASSAGES * MOST_ASKED + 1];
+    uint16_t asked[MOST_ASKED], pieces[PASSAGES * MOST];
+    uint32_t n_pieces[PASSAGES], all = 0;
+    CHECK(vectors != NULL);
+    for (size_t i = 0; i < PIECES * LATE_TABLE_DIM; i++)
+        vectors[i] = extreme ? INT8_MIN : (int8_t)(drawn(seed) % 256 - 128);
+    for (size_t i = 0; i < PIECES; i++) scale[i] = 1 / (1 + (float)(drawn(seed) % 300));
+    for (size_t i = 0; i < n_asked; i++) asked[i] = (uint16_t)(drawn(seed) % PIECES);
+    for (size_t p = 0; p < PASSAGES; all += n_pieces[p++]) n_pieces[p] = drawn(seed) % MOST;
+    for (size_t i = 0; i < all; i++) pieces[i] = (uint16_t)(drawn(seed) % PIECES);
+    plain[PASSAGES * n_asked] = fast[PASSAGES * n_asked] = 7;
+    const late_table table = {vectors, scale};
+    late_by_table(LATE_SCALAR, &table, n_asked, asked, PASSAGES, pieces, n_pieces, plain);
+    late_by_table(late_best_isa(), &table, n_asked, asked, PASSAGES, pieces, n_pieces, fast);
+    for (size_t i = 0; i <= PASSAGES * n_asked; i++) CHECK(memcmp(&plain[i], &fast[i], sizeof *plain) == 0);
+    CHECK(plain[PASSAGES * n_asked] == 7);
+    free(vectors);
 }
 
 int main(void) {
@@ -39,6 +62,7 @@ int main(void) {
         CHECK(plain[PASSAGES * n_asked] == 7 && fast[PASSAGES * n_asked] == 7);
         for (size_t p = 0; p < PASSAGES; p++) free(words[p]);
         free(asked);
+        by_table(&seed, n_asked, (int)extreme);
     }
     puts("late: fine");
     return 0;

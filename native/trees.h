@@ -16,7 +16,21 @@ typedef struct {
     size_t depth;        /* most steps from a root to a leaf */
 } trees;
 
-/* The sum over the trees, first tree first, for each of n rows. cells: column after column, n in each. */
-void trees_scores(const trees *t, size_t n, const float *cells, double *scores);
+/* One tree, its leaves numbered from left to right: bit i of a set stands for leaf i. */
+enum { TREES_LEAVES = 32 };
+typedef struct {
+    uint32_t n_splits, n_leaves; /* no leaves: it is not flat */
+    int32_t column[TREES_LEAVES];
+    float threshold[TREES_LEAVES];
+    uint32_t before[TREES_LEAVES]; /* the leaves on the left of the split */
+    double value[TREES_LEAVES];
+} flat_tree;
+
+/* Once for all rows to come: flat has room for n_trees. Those that are too large, or damaged, are not flat. */
+void trees_flatten(const trees *t, flat_tree *flat);
+
+/* The sum over the trees, first tree first, for each of n rows. flat: of trees_flatten; cells: column after column, n in
+ * each. */
+void trees_scores(const trees *t, const flat_tree *flat, size_t n, const float *cells, double *scores);
 
 #endif

@@ -36,10 +36,19 @@ int main(void) {
         for (size_t i = 0; i < COLUMNS * n; i++) cells[i] = (float)(drawn(&seed) % 5) / 3;
         double scores[ROWS + 1], walked[ROWS + 1] = {0};
         scores[n] = 7;
-        trees_scores(&t, n, cells, scores);
+        flat_tree flat[8];
+        trees_flatten(&t, flat);
+        trees_scores(&t, flat, n, cells, scores);
         for (size_t tree = 0; tree < t.n_trees; tree++) add_walked(&t, root[tree], n, cells, walked);
         for (size_t i = 0; i < n; i++) CHECK(scores[i] == walked[i]);
         CHECK(scores[n] == 7);
+        for (size_t tree = 0; tree < t.n_trees && n >= TOGETHER; tree++) {
+            double plain[TOGETHER] = {0}, best[TOGETHER] = {0};
+            if (!flat[tree].n_leaves) continue;
+            add_plain(&flat[tree], n, 0, cells, plain);
+            best_add()(&flat[tree], n, 0, cells, best);
+            for (size_t i = 0; i < TOGETHER; i++) CHECK(plain[i] == best[i]);
+        }
     }
     puts("trees: fine");
     return 0;

@@ -22,7 +22,7 @@ from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.signals import gather
 from lantern_proxy.signals.alike import DIM, SCALE, Table, words
 from lantern_proxy.signals.late import DIM as LATE_DIM
-from lantern_proxy.signals.late import best_matches
+from lantern_proxy.signals.late import best_matches, kernels
 
 PIECES = ["play", "##ing", "##s", "playing", "chess", "ches", "##board"]
 CORNERS = (np.eye(len(PIECES), DIM) * SCALE).clip(-127, 127).astype(np.int8)
@@ -61,6 +61,21 @@ def test_each_piece_asked_for_finds_its_best_match_in_each_passage():
     assert table.best_matches(asked, passages) == pytest.approx(np.array(wanted), abs=1e-6)
     assert table.best_matches(asked[:0], passages).shape == (0, 4)
     assert not table.best_matches(asked, [passages[1]]).any()
+
+
+@pytest.mark.parametrize("asked", [0, 1, 7, 8, 9, 17])  # around the pieces that are compared together
+@pytest.mark.parametrize("kernel", kernels())
+def test_all_kernels_agree_bit_for_bit(kernel, asked):
+    random = np.random.default_rng(asked)
+    vectors = random.integers(-128, 128, (300, DIM)).astype(np.int8)
+    vectors[:2] = [[-128] * DIM, [0] * DIM]  # the largest sum there is, and a piece that is like nothing
+    table = Table([f"w{n}" for n in range(300)], vectors)
+    wanted = random.integers(0, 300, asked).astype(np.uint16)
+    passages = [random.integers(0, 300, n).astype(np.uint16) for n in (0, 1, 7, 0, 30, 200, 1, 0)]
+    passages.append(np.array([0, 1], np.uint16))
+    found = table.best_matches(wanted, passages, kernel=kernel)
+    assert found.shape == (asked, len(passages))
+    assert found.tolist() == table.best_matches(wanted, passages, kernel="numpy").tolist()
 
 
 def test_the_shipped_table_knows_which_words_are_alike():

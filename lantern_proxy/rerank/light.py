@@ -9,7 +9,7 @@ what was trained on is the user's, and nothing is shipped.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ try:
 except ImportError:
     BUILT = False
 else:
-    BUILT = True
+    BUILT = hasattr(lib, "trees_flatten")  # one that was built before lacks it
     _INTS, _FLOATS, _DOUBLES = map(ffi.typeof, ("int32_t[]", "float[]", "double[]"))
 
 Floats = npt.NDArray[np.float64]
@@ -63,20 +63,31 @@ class Trees:
     """What a leaf adds."""
     depth: int
     """Steps from a root to the deepest leaf."""
+    _native: list[tuple[Any, Any, Any]] = field(default_factory=list, init=False, repr=False, compare=False)
+    """What C makes of them, from the first use on: a file is checked before."""
 
     def scores(self, table: npt.NDArray[np.float32]) -> Floats:
         """(n,) sum over trees, first tree first. table: (n, features), no NaN"""
         if not BUILT:
             return self.scores_in_numpy(table)
+        if not self._native:
+            self._native.append(self._flattened())
+        trees, flat, _ = self._native[0]
         cells = np.ascontiguousarray(table.T, np.float32)
         total = np.empty(len(table))
+        lib.trees_scores(trees, flat, len(table), ffi.from_buffer(_FLOATS, cells), ffi.from_buffer(_DOUBLES, total))
+        return total
+
+    def _flattened(self) -> tuple[Any, Any, Any]:
+        """The trees as C has them, and what must stay for that."""
         root, column, left, right = (
             ffi.from_buffer(_INTS, part) for part in (self.roots, self.column, self.left, self.right)
         )
         threshold, value = ffi.from_buffer(_DOUBLES, self.threshold), ffi.from_buffer(_DOUBLES, self.value)
         trees = ffi.new("trees *", (len(self.roots), root, column, threshold, left, right, value, self.depth))
-        lib.trees_scores(trees, len(table), ffi.from_buffer(_FLOATS, cells), ffi.from_buffer(_DOUBLES, total))
-        return total
+        flat = ffi.new("flat_tree[]", len(self.roots))
+        lib.trees_flatten(trees, flat)
+        return trees, flat, (root, column, left, right, threshold, value)
 
     def scores_in_numpy(self, table: npt.NDArray[np.float32]) -> Floats:
         """The same, bit for bit."""

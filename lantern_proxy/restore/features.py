@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from lantern_proxy.analyze import query_terms, terms
-from lantern_proxy.rank import Floats, Ints, smooth
+from lantern_proxy.rank import Floats, Ints, by_place, centred
 from lantern_proxy.restore.dense import Matches
 from lantern_proxy.restore.passages import Told
 from lantern_proxy.restore.question import Question
@@ -16,6 +16,7 @@ from lantern_proxy.restore.scope import Scope
 from lantern_proxy.signals.dates import closeness, day_of, spans
 from lantern_proxy.signals.form import ASKED, TRAITS, asked
 from lantern_proxy.signals.late import in_context, maxsim
+from lantern_proxy.signals.relative import COLUMNS, Stand, columns, log_ranks
 
 Table = npt.NDArray[np.float32]
 
@@ -36,30 +37,32 @@ class Matched:
     """How wide it spreads over all, for its spread where it is known."""
 
 
-Columns = dict[str, Floats]
+Columns = tuple[Sequence[str], Floats]
+"""Names of features, and their values: (len(names), len(rows))."""
 
-_OF_A_SIGNAL = (
-    "", "_z", "_rank", "_near", "_near_rank", "_2before", "_before", "_after", "_2after", "_session",
-    "_session_sum", "_session_rank",
-)  # fmt: skip
 _OF_MATCHES = ("late_least", "late_covered", "late_rarest", "late_things", "late_things_rank")
 _OF_WORDS = ("held", "held_before", "held_after", "held_around", "held_terms", "terms", "rarest", "pairs")
-_BESIDE = ("questions", "ends_asking", "time_words", "chars", "attached")
 _OF_ALL = ("fused", "fused_rank", "fused_gap", "fused_before", "fused_after", "fused_session")
 _OF_FORM = ("asking", "addressed", "dated", "said_by_user", "said_by_assistant", "openness")
-_OF_PLACE = ("place", "share_of_session", "share_of_all", "named", "names_other", "names", "days")
+_OF_PLACE = ("place", "share_of_session", "share_of_all")
+_OF_NAMES = ("named", "names_other", "names")
+_OF_DAYS = ("days",)
+_BESIDE = ("questions", "ends_asking", "time_words", "chars", "attached")
+_OF_FORMS = (
+    *(f"asks_{name}" for name in ASKED), *TRAITS,
+    *(f"{name}_{side}" for name in _BESIDE for side in ("before", "after")), "when_and_time", "number_and_number",
+)  # fmt: skip
 
 
 def _of(signal: str) -> tuple[str, ...]:
-    return tuple(f"{signal}{part}" for part in _OF_A_SIGNAL)
+    return tuple(f"{signal}{part}" for part in COLUMNS)
 
 
 ALIKE = (*_of("alike"), *_of("alike_context"))
 """Features by the shipped table of words."""
 LEXICAL = (
-    *_of("words"), *_of("things"), *_OF_WORDS, *_OF_PLACE, *(f"asks_{name}" for name in ASKED), *TRAITS,
-    *(f"{name}_{side}" for name in _BESIDE for side in ("before", "after")), "when_and_time", "number_and_number",
-    *_OF_ALL, *_OF_FORM, *ALIKE,
+    *_of("words"), *_of("things"), *_OF_WORDS, *_OF_PLACE, *_OF_NAMES, *_OF_DAYS, *_OF_FORMS, *_OF_ALL,
+    *_OF_FORM, *ALIKE,
 )  # fmt: skip
 """Features that need no vectors."""
 FEATURES = (*LEXICAL, *_of("vector"), *_of("late"), *_of("context"), *_OF_MATCHES)
@@ -86,127 +89,98 @@ class Ranked:
 
 def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     """(len(rows), len(wanted)) float32. wanted: names of FEATURES, none of a signal that is None"""
-    scope, question, cosines, matched = ranked.scope, ranked.question, ranked.cosines, ranked.matched
+    scope, question, matched = ranked.scope, ranked.question, ranked.matched
     told = scope.passages.told(rows.tolist())
     said_by = [each.name for each in told]
     names = frozenset(said_by) - {""}
-    columns = _signal("words", ranked.lexical, scope, rows) | _things(scope, question, rows, names)
-    columns |= _places(scope, rows) | _names(said_by, question, names) | _days(told, question, ranked.now)
-    columns |= _forms(scope, question, rows) | _all(ranked.fused, scope, rows) | _form(scope, told, rows)
-    if ranked.like is not None:
-        columns |= _signal("alike", ranked.like.scores, scope, rows)
-        columns |= _signal("alike_context", _in_context(ranked.like, scope), scope, rows)
-    if cosines is not None:
-        columns |= _signal("vector", cosines - cosines.min(), scope, rows)
+    things = [term for term in question.terms if term not in names] or list(question.terms)
+    signals = _signals(ranked, scope.lexical(things))
+    stand = Stand(scope.places, scope.session_numbers, rows)
+    relative = columns(np.array([*signals.values()]), stand)
+    around = np.stack([rows, scope.beside(rows, -1), scope.beside(rows, 1)])
+    parts = [
+        ([name for signal in signals for name in _of(signal)], relative.reshape(-1, len(rows))),
+        _words(scope, question, things, around, signals["things"]),
+        _places(scope, rows),
+        _names(said_by, question, names),
+        _days(told, question, ranked.now),
+        _forms(scope, question, around),
+        _all(ranked.fused, scope, rows),
+        _form(scope, told, rows),
+    ]
     if matched is not None:
-        columns |= _signal("late", matched.scores, scope, rows) | _matches(matched, rows, names)
-        columns |= _signal("context", _in_context(matched, scope), scope, rows)
-    made = np.empty((len(wanted), len(rows)), np.float32)
-    for place, name in enumerate(wanted):
-        made[place] = columns[name]
-    return made.T
+        parts.append(_matches(matched, rows, names))
+    place = {name: n for n, name in enumerate(chain.from_iterable(names for names, _ in parts))}
+    made = np.concatenate([values for _, values in parts]).astype(np.float32)
+    return made[[place[name] for name in wanted]].T
 
 
-def _signal(name: str, scores: Floats, scope: Scope, rows: Ints) -> Columns:
-    """A signal by itself, beside the others, beside its neighbours, and in its session."""
-    top = float(scores.max(initial=0.0)) or 1.0
-    flowed = smooth(scores, scope.places)
-    best = _by_place(scores, scope.places)
-    own = scope.places[rows] - int(scope.places.min()) + _PAD
-    session = np.zeros(int(scope.session_numbers.max()) + 1)
-    np.maximum.at(session, scope.session_numbers, scores)
-    sums: Floats = np.bincount(scope.session_numbers, scores).astype(np.float64)
-    found = (
-        scores[rows] / top,
-        (scores[rows] - scores.mean()) / (float(scores.std()) or 1.0),
-        _log_rank(scores)[rows],
-        flowed[rows] / (float(flowed.max()) or 1.0),
-        _log_rank(flowed)[rows],
-        *(best[own + by] / top for by in (-2, -1, 1, 2)),
-        session[scope.session_numbers[rows]] / top,
-        (sums / (float(sums.max()) or 1.0))[scope.session_numbers[rows]],
-        _log_rank(sums)[scope.session_numbers[rows]],
-    )
-    return {f"{name}{part}": values for part, values in zip(_OF_A_SIGNAL, found, strict=True)}
+def _signals(ranked: Ranked, things: Floats) -> dict[str, Floats]:
+    """Those that there are, each (n,) >= 0. things: BM25 without the names of speakers, which half of all carry"""
+    found = {"words": ranked.lexical, "things": things}
+    if ranked.like is not None:
+        found |= {"alike": ranked.like.scores, "alike_context": _in_context(ranked.like, ranked.scope)}
+    if ranked.cosines is not None:
+        found["vector"] = ranked.cosines - ranked.cosines.min()
+    if ranked.matched is not None:
+        found |= {"late": ranked.matched.scores, "context": _in_context(ranked.matched, ranked.scope)}
+    return found
 
 
 _PAD = 2
 
 
-def _by_place(scores: Floats, places: Ints) -> Floats:
-    """Best score at each place from the first on, with _PAD empty ones on both sides."""
-    first = int(places.min())
-    best = np.zeros(int(places.max()) - first + 1 + 2 * _PAD)
-    np.maximum.at(best, places - first + _PAD, scores)
-    return best
-
-
-def _log_rank(scores: Floats) -> Floats:
-    ranks = np.empty(len(scores))
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
-    return np.log1p(ranks)
-
-
 def _all(fused: Floats, scope: Scope, rows: Ints) -> Columns:
     """What the untrained ranking says: how far above the others, how far behind the best, beside its neighbours."""
-    spread = float(fused.std()) or 1.0
-    best = _by_place(fused - fused.min(), scope.places) / spread
-    own = scope.places[rows] - int(scope.places.min()) + _PAD
+    less, spread = centred(fused)
+    spread, top, low = spread or 1.0, float(fused.max()), float(fused.min())
+    best, at = by_place(fused - low, scope.places, _PAD)
     session = np.full(int(scope.session_numbers.max()) + 1, -np.inf)
     np.maximum.at(session, scope.session_numbers, fused)
-    of_session = session[scope.session_numbers[rows]]
     values = (
-        (fused[rows] - fused.mean()) / spread, _log_rank(fused)[rows], (fused.max() - fused[rows]) / spread,
-        best[own - 1], best[own + 1], (fused.max() - of_session) / spread,
+        less[rows] / spread, log_ranks(fused)[rows], (top - fused[rows]) / spread,
+        best[at[rows] - 1] / spread, best[at[rows] + 1] / spread, (top - session[scope.session_numbers[rows]]) / spread,
     )  # fmt: skip
-    return dict(zip(_OF_ALL, values, strict=True))
+    return _OF_ALL, np.array(values)
 
 
 def _form(scope: Scope, told: Sequence[Told], rows: Ints) -> Columns:
-    forms, speakers = [each.form for each in told], [each.speaker for each in told]
-    values = (
-        [form.asking for form in forms],
-        [form.addressed for form in forms],
-        [form.dated for form in forms],
-        [speaker == "user" for speaker in speakers],
-        [speaker == "assistant" for speaker in speakers],
-        scope.openness[rows],
-    )
-    return {name: np.array(value, np.float64) for name, value in zip(_OF_FORM, values, strict=True)}
+    forms = [
+        (each.form.asking, each.form.addressed, each.form.dated, each.speaker == "user", each.speaker == "assistant")
+        for each in told
+    ]
+    return _OF_FORM, np.vstack([np.array(forms, np.float64).T, scope.openness[rows]])
 
 
-def _things(scope: Scope, question: Question, rows: Ints, names: frozenset[str]) -> Columns:
-    """BM25 and coverage without the names of speakers: half of all passages carry those."""
-    things = [term for term in question.terms if term not in names] or list(question.terms)
-    scores = scope.lexical(things)
+def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints, scores: Floats) -> Columns:
+    """Coverage without the names of speakers. around: (3, m) the rows, and those of the messages before and after;
+    scores: (n,) BM25 by `things`"""
+    rows = around[0]
     mass = {term: scope.idf(term) for term in things}
     total = sum(mass.values()) or 1.0
-    held = np.zeros(len(scope))
-    count = np.zeros(len(scope))
-    near = np.unique(np.concatenate([rows, scope.beside(rows, -1), scope.beside(rows, 1)]))
-    near = near[(near >= 0) & (scores[near] > 0)]
-    words = [read.words for read in scope.passages.of(near.tolist())]
+    near = np.zeros(len(scope), bool)
+    near[around[around >= 0]] = True
+    holding = np.flatnonzero(near & (scores > 0))
+    words = [read.words for read in scope.passages.of(holding.tolist())]
+    held, count = np.zeros(len(scope)), np.zeros(len(scope))
     for term, weight in mass.items():
         there = np.array([term in own for own in words], bool)
-        held[near] += weight * there
-        count[near] += there
-    held /= total
-    best = _by_place(held, scope.places)
-    own = scope.places[rows] - int(scope.places.min()) + _PAD
-    before, after = best[own - 1], best[own + 1]
-    around = np.minimum(1.0, held[rows] + before + after)
+        held[holding] += weight * there
+        count[holding] += there
+    best, at = by_place(held / total, scope.places, _PAD)
+    own, before, after = held[rows] / total, best[at[rows] - 1], best[at[rows] + 1]
     constant = np.ones(len(rows))
     values = (
-        held[rows],
+        own,
         before,
         after,
-        around,
+        np.minimum(1.0, own + before + after),
         count[rows],
         constant * len(things),
         constant * max(mass.values(), default=0.0),
         _pairs(scope, question, rows, count[rows]),
     )
-    return _signal("things", scores, scope, rows) | dict(zip(_OF_WORDS, values, strict=True))
+    return _OF_WORDS, np.array(values)
 
 
 def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Floats:
@@ -214,8 +188,8 @@ def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Float
     asked_pairs = [f"\n{first}\n{second}\n" for first, second in set(pairwise(terms(question.text)))]
     holding = np.flatnonzero(count)
     found = np.zeros(len(rows))
-    for n, read in zip(holding.tolist(), scope.passages.of(rows[holding].tolist()), strict=True):
-        found[n] = sum([pair in read.sequence for pair in asked_pairs])
+    said = [read.sequence for read in scope.passages.of(rows[holding].tolist())]
+    found[holding] = [sum([pair in own for pair in asked_pairs]) for own in said]
     return found
 
 
@@ -225,12 +199,10 @@ def _places(scope: Scope, rows: Ints) -> Columns:
     last = np.zeros(len(first), np.int64)
     np.minimum.at(first, sessions, places)
     np.maximum.at(last, sessions, places)
-    place = (places - first[sessions])[rows].astype(np.float64)
-    length = np.maximum(1, last - first)[sessions[rows]]
-    span = max(1, int(places.max()) - int(places.min()))
-    return {
-        "place": place, "share_of_session": place / length, "share_of_all": (places[rows] - places.min()) / span,
-    }  # fmt: skip
+    own, of = places[rows], sessions[rows]
+    place, least = own - first[of], int(places.min())
+    span = max(1, int(places.max()) - least)
+    return _OF_PLACE, np.array([place, place / np.maximum(1, last - first)[of], (own - least) / span])
 
 
 def _names(said_by: Sequence[str], question: Question, names: frozenset[str]) -> Columns:
@@ -238,7 +210,7 @@ def _names(said_by: Sequence[str], question: Question, names: frozenset[str]) ->
     asked_of = names & question.words
     named = np.array([name in asked_of for name in said_by], np.float64)
     other = 1.0 - named if asked_of else np.zeros(len(said_by))
-    return {"named": named, "names_other": other, "names": np.full(len(said_by), float(len(asked_of)))}
+    return _OF_NAMES, np.array([named, other, np.full(len(said_by), float(len(asked_of)))])
 
 
 def nearness(told: Callable[[], Sequence[Told]], question: str, now: float) -> Floats | None:
@@ -257,20 +229,25 @@ def nearness(told: Callable[[], Sequence[Told]], question: str, now: float) -> F
 def _days(told: Sequence[Told], question: Question, now: float) -> Columns:
     """How near the days are that question and passage name; -1 when the question names none."""
     near = nearness(lambda: told, question.text, now)
-    return {"days": np.full(len(told), -1.0) if near is None else near}
+    return _OF_DAYS, (np.full(len(told), -1.0) if near is None else near)[None]
 
 
-def _forms(scope: Scope, question: Question, rows: Ints) -> Columns:
-    beside = {"": rows, "_before": scope.beside(rows, -1), "_after": scope.beside(rows, 1)}
-    all_of_them = np.split(scope.traits(np.concatenate(list(beside.values()))).T, 3, axis=1)
-    columns: Columns = {}
-    for side, traits in zip(beside, all_of_them, strict=True):
-        columns |= {f"{name}{side}": traits[TRAITS.index(name)] for name in (_BESIDE if side else TRAITS)}
-    wants = dict(zip(ASKED, asked(question.text), strict=True))
-    columns |= {f"asks_{name}": np.full(len(rows), value) for name, value in wants.items()}
-    columns["when_and_time"] = wants["when"] * columns["time_words"]
-    columns["number_and_number"] = wants["number"] * columns["numbers"]
-    return columns
+def _forms(scope: Scope, question: Question, around: Ints) -> Columns:
+    """around: (3, m) the rows, and those of the messages before and after"""
+    traits = scope.traits(around.ravel()).T.reshape(len(TRAITS), *around.shape)
+    wants = np.array(asked(question.text))
+    values = (
+        np.repeat(wants[:, None], around.shape[1], axis=1),
+        traits[:, 0],
+        traits[_BESIDE_OF_TRAITS, 1:].reshape(-1, around.shape[1]),
+        wants[_WANTED][:, None] * traits[_WANTS, 0],
+    )
+    return _OF_FORMS, np.concatenate(values)
+
+
+_BESIDE_OF_TRAITS = [TRAITS.index(name) for name in _BESIDE]
+_WANTED = [ASKED.index("when"), ASKED.index("number")]
+_WANTS = [TRAITS.index("time_words"), TRAITS.index("numbers")]
 
 
 def _in_context(matched: Matched, scope: Scope) -> Floats:
@@ -295,5 +272,5 @@ def _matches(matched: Matched, rows: Ints, names: frozenset[str]) -> Columns:
     best[:, compared] = matched.found.best[:, at[compared]]
     things = weights * [names.isdisjoint(query_terms(word)) for word in matched.found.words]
     about = things @ best / (float(things.sum()) or 1.0)
-    values = (best.min(axis=0), weights @ (best > 0.5), best[int(np.argmax(weights))], about, _log_rank(about))
-    return dict(zip(_OF_MATCHES, values, strict=True))
+    values = (best.min(axis=0), weights @ (best > 0.5), best[int(np.argmax(weights))], about, log_ranks(about))
+    return _OF_MATCHES, np.array(values)

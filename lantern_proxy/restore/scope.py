@@ -84,6 +84,7 @@ class Scope:
         self._sizes = array("i")
         """Bytes of each passage's index terms when it came."""
         self._places: Ints = np.zeros(0, np.int64)
+        self._numbers: Ints = np.zeros(0, np.int64)
         self._openness: Floats = np.zeros(0)
         self._order: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._arrived: Ints | None = None
@@ -211,7 +212,9 @@ class Scope:
     @property
     def session_numbers(self) -> Ints:
         """(n,) number of each passage's session, from 0."""
-        return np.array(self._codes, np.int64)
+        if len(self._numbers) != len(self.passages):
+            self._numbers = np.array(self._codes, np.int64)
+        return self._numbers
 
     def beside(self, rows: Ints, by: int) -> Ints:
         """A passage of the message `by` places after each of `rows`; -1 where there is none."""

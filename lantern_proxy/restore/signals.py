@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Centred, Floats, Ints, best, smooth, zsum
+from lantern_proxy.rank import Centred, Floats, Ints, best, smooth, spread, zsum
 from lantern_proxy.restore.alike import alike, by_themselves
 from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.features import Matched, Ranked, nearness
@@ -165,7 +165,7 @@ def _by_words(fusion: _Fusion, scope: Scope, question: Question, lexical: Floats
 def _said_by(fusion: _Fusion, scope: Scope, question: Question) -> None:
     if fusion.wants("speaker"):
         scores, worth = _speaker(scope, question, fusion.total)
-        fusion.add("speaker", scores, worth * float(scores.std()))
+        fusion.add("speaker", scores, worth * spread(scores))
 
 
 def _over_all(fusion: _Fusion, scope: Scope, question: Question, meaning: Meaning | None) -> None:
@@ -201,16 +201,16 @@ def _match(fusion: _Fusion, scope: Scope, name: str, matched: Matched) -> None:
     fusion.add(name, matched.flowed, matched.unit)
     if "session" in fusion.signals:
         in_full = _session_in_full(scope, fusion.signals["session"], matched.flowed)
-        fusion.add("session", in_full, fusion.units["session"] * float(in_full.std()))
+        fusion.add("session", in_full, fusion.units["session"] * spread(in_full))
 
 
 def _over_the_best(fusion: _Fusion, scope: Scope, question: Question, now: float) -> None:
     """The signals that look at the best so far, each at the ranking that the one before has left."""
     if fusion.wants("days") and (near := _days(scope, question, fusion.total, now)) is not None:
-        fusion.add("days", near, float(near.std()))
+        fusion.add("days", near, spread(near))
     if fusion.wants("form"):
         form = _form(scope, question, fusion.total)
-        fusion.add("form", form, float(form.std()))
+        fusion.add("form", form, spread(form))
 
 
 def _near(scope: Scope, scores: Floats, shares: Sequence[float]) -> Floats:
@@ -227,9 +227,8 @@ def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -
     told = in_context(found.best, scope.places[rows], openness=scope.openness[rows])
     unread = scope.unembedded(rows) & ~found.best.any(axis=0)
     flowed = _near(scope, _compared(scope, rows, told, found.weights, unread), SHARES)
-    spread = float(flowed[rows].std())
     scores = _compared(scope, rows, found.best, found.weights, unread)
-    return Matched(rows, found, scores, flowed, float(flowed.std()) / spread if spread > 1e-9 else 1.0)
+    return Matched(rows, found, scores, flowed, _unit(flowed, rows))
 
 
 def _by_table(scope: Scope, dense: Dense, question: Question, total: Floats, ask: "Ask") -> Matched | None:
@@ -260,8 +259,13 @@ def _alike(scope: Scope, question: Question, total: Floats) -> Matched | None:
         compared = maxsim(found.best, found.weights, power=1)
         scores[rows] = compared - compared.min()
     flowed = _near(scope, scores, SHARES)
-    spread = float(flowed[rows].std())
-    return Matched(rows, found, scores, flowed, float(flowed.std()) / spread if spread > 1e-9 else 1.0)
+    return Matched(rows, found, scores, flowed, _unit(flowed, rows))
+
+
+def _unit(flowed: Floats, rows: Ints) -> float:
+    """How wide scores spread over all, for their spread at `rows`."""
+    known = spread(flowed[rows])
+    return spread(flowed) / known if known > 1e-9 else 1.0
 
 
 def _session(scope: Scope, lexical: Floats) -> Floats:
@@ -336,8 +340,12 @@ def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
     """(n,) share of the question's terms among a passage's tags and tools; 0 beyond the POOL best by words."""
     matched = np.flatnonzero(lexical)
     rows = matched[np.argsort(-lexical[matched])[:POOL]].tolist()
+    told = scope.passages.told(rows)
+    distinct = {each.tags: each for each in told}  # often little else than the names of speakers
+    shares = keywords(question.terms, [each.tag_terms for each in distinct.values()])
+    share = dict(zip(distinct, shares.tolist(), strict=True))
     scores = np.zeros(len(scope))
-    scores[rows] = keywords(question.terms, [each.tag_terms for each in scope.passages.told(rows)])
+    scores[rows] = [share[each.tags] for each in told]
     return scores
 
 

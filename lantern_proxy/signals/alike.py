@@ -16,7 +16,13 @@ import numpy.typing as npt
 
 from lantern_proxy.analyze import STOP_WORDS
 from lantern_proxy.rank import Floats
+from lantern_proxy.signals.late import BUILT, ISAS, kernels
 
+if BUILT:
+    from lantern_proxy._bm25 import ffi, lib
+
+Floats32 = npt.NDArray[np.float32]
+Counts = npt.NDArray[np.uint32]
 Pieces = npt.NDArray[np.uint16]
 """(m,) numbers of word pieces in the table, each once."""
 
@@ -36,7 +42,8 @@ class Table:
     def __init__(self, pieces: Sequence[str], vectors: npt.NDArray[np.int8]) -> None:
         """pieces: (n,) as WordPiece writes them, "##ing" within a word; vectors: (n, DIM), of length 1 times SCALE"""
         self._numbers: Mapping[str, int] = {piece: n for n, piece in enumerate(pieces)}
-        self._vectors = vectors
+        self._vectors = np.ascontiguousarray(vectors)
+        self._scale = (1 / np.maximum(np.linalg.norm(vectors.astype(np.float32), axis=1), 1)).astype(np.float32)
         self._split = lru_cache(SPLIT)(self._split_anew)
 
     def pieces(self, text: str) -> Pieces:
@@ -53,19 +60,39 @@ class Table:
         pieces, each, of = zip(*found, strict=True) if found else ((), (), ())
         return np.array(pieces, np.uint16), np.array(each, np.float64), of
 
-    def best_matches(self, asked: Pieces, passages: Sequence[Pieces]) -> Floats:
-        """(m, p) largest cosine of each piece asked for with one of the passage; 0 for a passage without pieces."""
-        counts = np.fromiter(map(len, passages), np.int64, len(passages))
-        found = np.zeros((len(passages), len(asked)))
-        if not counts.any():
-            return found.T
-        held = np.concatenate(passages).astype(np.int64)
-        there = np.zeros(len(self._vectors), bool)
-        there[held] = True
-        cosines = units(self._vectors[np.flatnonzero(there)]) @ units(self._vectors[asked]).T
-        starts = np.concatenate([[0], np.cumsum(counts[counts > 0])[:-1]])
-        found[counts > 0] = np.maximum.reduceat(cosines[(np.cumsum(there) - 1)[held]], starts, axis=0)
-        return found.T
+    def best_matches(self, asked: Pieces, passages: Sequence[Pieces], *, kernel: str = "") -> Floats:
+        """(m, p) largest cosine of each piece asked for with one of the passage; 0 for a passage without pieces.
+
+        kernel: one of `late.kernels()`, by default the best. All give the same
+        """
+        counts = np.fromiter(map(len, passages), np.uint32, len(passages))
+        held = np.concatenate([*passages, np.zeros(0, np.uint16)])
+        kernel = kernel or kernels()[-1]
+        best = self._best_in_numpy if kernel == "numpy" else self._best_in_c
+        return best(asked, held, counts, kernel).T.astype(np.float64, order="C")
+
+    def _best_in_c(self, asked: Pieces, held: Pieces, counts: Counts, kernel: str) -> Floats32:
+        found = np.empty((len(counts), len(asked)), np.float32)
+        vectors, scale = ffi.from_buffer("int8_t[]", self._vectors), ffi.from_buffer("float[]", self._scale)
+        lib.late_by_table(
+            ISAS.index(kernel), ffi.new("late_table *", (vectors, scale)), len(asked),
+            ffi.from_buffer("uint16_t[]", asked), len(counts), ffi.from_buffer("uint16_t[]", held),
+            ffi.from_buffer("uint32_t[]", counts), ffi.from_buffer("float[]", found),
+        )  # fmt: skip
+        return found
+
+    def _best_in_numpy(self, asked: Pieces, held: Pieces, counts: Counts, _: str) -> Floats32:
+        """The same bit for bit: the products of these integers are exact in float32, and so are their sums."""
+        found = np.zeros((len(counts), len(asked)), np.float32)
+        if len(held):
+            each, at = np.unique(held, return_inverse=True)
+            told = self._vectors[each].astype(np.float32) @ self._vectors[asked].astype(np.float32).T
+            told *= self._scale[each][:, None]
+            filled = counts > 0
+            starts = np.concatenate([[0], np.cumsum(counts[filled])[:-1]]).astype(np.intp)
+            found[filled] = np.maximum.reduceat(told[at], starts, axis=0)
+        found *= self._scale[asked]
+        return found
 
     def _split_anew(self, word: str) -> tuple[int, ...]:
         """The longest piece first, then the longest of the rest (WordPiece); () for what the table cannot spell."""

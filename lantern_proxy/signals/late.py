@@ -17,9 +17,9 @@ from lantern_proxy.rank import Floats, Ints
 try:
     from lantern_proxy._bm25 import ffi, lib
 except ImportError:
-    _BUILT = False
+    BUILT = False
 else:
-    _BUILT = hasattr(lib, "late_best")  # one that was built before lacks it
+    BUILT = hasattr(lib, "late_by_table")  # one that was built before lacks it
 
 Tokens = npt.NDArray[np.int8]
 """(tokens, DIM): unit vectors times SCALE, rounded."""
@@ -54,10 +54,10 @@ def pack(vectors: npt.NDArray[np.float32]) -> Tokens:
 
 def kernels() -> list[str]:
     """What `best_matches` can be told to use on this machine, the best last."""
-    return ["numpy", *_ISAS[: lib.late_best_isa() + 1]] if _BUILT else ["numpy"]
+    return ["numpy", *ISAS[: lib.late_best_isa() + 1]] if BUILT else ["numpy"]
 
 
-_ISAS = ("scalar", "avx2")
+ISAS = ("scalar", "avx2")
 """As the isa of late.h."""
 
 
@@ -78,7 +78,7 @@ def _best_in_c(asked: npt.NDArray[np.int16], passages: Sequence[Tokens], kernel:
     words = [ffi.from_buffer("int8_t[]", tokens) for tokens in passages]
     counts = np.fromiter(map(len, passages), np.uint32, len(passages))
     lib.late_best(
-        _ISAS.index(kernel), len(asked), ffi.from_buffer("int16_t[]", asked), len(passages),
+        ISAS.index(kernel), len(asked), ffi.from_buffer("int16_t[]", asked), len(passages),
         ffi.new("int8_t *[]", words), ffi.from_buffer("uint32_t[]", counts), ffi.from_buffer("int32_t[]", found),
     )  # fmt: skip
     return found

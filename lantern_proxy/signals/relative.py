@@ -1,0 +1,100 @@
+"""How the scores of signals stand to each other: beside the best one, by rank, beside neighbours, in a session. Pure.
+
+native/relative.c does it where it was built: ranks of some rows need no sort of all. Its numpy twin is here.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lantern_proxy.rank import Floats, Ints, by_place, centred, smooth
+
+try:
+    from lantern_proxy._bm25 import ffi, lib
+except ImportError:
+    BUILT = False
+else:
+    BUILT = hasattr(lib, "relative_columns")  # one that was built before lacks it
+
+COLUMNS = (
+    "", "_z", "_rank", "_near", "_near_rank", "_2before", "_before", "_after", "_2after", "_session",
+    "_session_sum", "_session_rank",
+)  # fmt: skip
+"""In the order of relative.h; ranks are log(1 + places behind the best)."""
+_Z, _RANKS = 1, [2, 4, 11]
+_PAD = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where passages stand."""
+
+    places: Ints
+    """(n,) message number of each, as `rank.smooth` has it; n > 0."""
+    sessions: Ints
+    """(n,) number of each one's session, from 0."""
+    rows: Ints
+    """(m,) those that are asked for; no repeats."""
+
+
+def columns(scores: Floats, stand: Stand, *, native: bool = BUILT) -> Floats:
+    """(s, COLUMNS, m) scores: (s, n) >= 0. native: by C, which gives the same bit for bit"""
+    found = _in_c(scores, stand) if native else _in_numpy(scores, stand)
+    rows = stand.rows
+    for of, each in zip(found, scores, strict=True):
+        less, spread = centred(each)
+        of[_Z] = less[rows] / (spread or 1.0)
+    found[:, _RANKS] = np.log1p(found[:, _RANKS])
+    return found
+
+
+def log_ranks(scores: Floats) -> Floats:
+    """(n,) log(1 + places behind the best) of each of (n,); ties by place."""
+    found: Floats = np.log1p(_ranks(scores))
+    return found
+
+
+def _in_c(scores: Floats, stand: Stand) -> Floats:
+    """All but _Z, ranks as they are."""
+    places, rows = stand.places - int(stand.places.min()), stand.rows
+    found = np.empty((len(scores), len(COLUMNS), len(rows)))
+    shape = len(places), int(places.max()) + 1, int(stand.sessions.max()) + 1
+    given = (ffi.from_buffer("int64_t[]", each) for each in (places, stand.sessions, rows))
+    place, session, asked = given
+    to = ffi.new("relative_to *", (*shape, place, session, len(rows), asked))
+    flat = np.ascontiguousarray(scores)
+    if not lib.relative_columns(to, len(flat), ffi.from_buffer("double[]", flat), ffi.from_buffer("double[]", found)):
+        raise MemoryError(f"no memory to compare {len(places)} passages")
+    return found
+
+
+def _in_numpy(scores: Floats, stand: Stand) -> Floats:
+    return np.array([_one_in_numpy(each, stand) for each in scores])
+
+
+def _one_in_numpy(scores: Floats, stand: Stand) -> Floats:
+    rows, own = stand.rows, stand.sessions[stand.rows]
+    best, at = by_place(scores, stand.places, _PAD)
+    flowed, top = smooth(scores, stand.places), float(scores.max()) or 1.0
+    session = np.zeros(int(stand.sessions.max()) + 1)
+    np.maximum.at(session, stand.sessions, scores)
+    sums: Floats = np.bincount(stand.sessions, scores).astype(np.float64)
+    found = (
+        scores[rows] / top,
+        np.zeros(len(rows)),
+        _ranks(scores)[rows],
+        flowed[rows] / (float(flowed.max()) or 1.0),
+        _ranks(flowed)[rows],
+        *(best[at[rows] + by] / top for by in (-2, -1, 1, 2)),
+        session[own] / top,
+        sums[own] / (float(sums.max()) or 1.0),
+        _ranks(sums)[own],
+    )
+    return np.array(found)
+
+
+def _ranks(scores: Floats) -> Floats:
+    """(n,) places behind the best."""
+    ranks = np.empty(len(scores))
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
+    return ranks
