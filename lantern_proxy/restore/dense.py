@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float32]
 BEGUN = 16
 """Questions that are read ahead and not asked for yet: those of requests that are under way."""
+
+WORDS = 4_096
+"""Words of questions whose index terms are kept, those seen last."""
 
 Embedded = tuple[Vector, Asked | None, float]
 """A question's vector, the question word by word, and the seconds that it took."""
@@ -175,4 +179,9 @@ class Dense:
 
 def rarity(scope: Scope, word: str) -> float:
     """How much a word of a question counts; stop words and words that steer a chat count nothing."""
-    return max(map(scope.idf, informative(query_terms(word))), default=0.0)
+    return max(map(scope.idf, _terms_of(word)), default=0.0)
+
+
+@lru_cache(WORDS)
+def _terms_of(word: str) -> tuple[str, ...]:
+    return tuple(informative(query_terms(word)))

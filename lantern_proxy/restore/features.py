@@ -1,14 +1,15 @@
 """What the light reranker looks at: a table with one row a candidate, from signals that are there anyway."""
 
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from lantern_proxy.analyze import query_terms, terms
-from lantern_proxy.rank import Floats, Ints, by_place, centred
+from lantern_proxy.rank import Floats, Ints, by_place, spread
 from lantern_proxy.restore.dense import Matches
 from lantern_proxy.restore.passages import Told
 from lantern_proxy.restore.question import Question
@@ -96,16 +97,17 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     things = [term for term in question.terms if term not in names] or list(question.terms)
     signals = _signals(ranked, scope.lexical(things))
     stand = Stand(scope.places, scope.session_numbers, rows)
-    relative = columns(np.array([*signals.values()]), stand)
+    low = float(ranked.fused.min())
+    *relative, of_all = columns(np.array([*signals.values(), ranked.fused - low]), stand)
     around = np.stack([rows, scope.beside(rows, -1), scope.beside(rows, 1)])
     parts = [
-        ([name for signal in signals for name in _of(signal)], relative.reshape(-1, len(rows))),
+        *((_of(signal), values) for signal, values in zip(signals, relative, strict=True)),
         _words(scope, question, things, around, signals["things"]),
         _places(scope, rows),
         _names(said_by, question, names),
         _days(told, question, ranked.now),
         _forms(scope, question, around),
-        _all(ranked.fused, scope, rows),
+        _all(ranked.fused, of_all),
         _form(scope, told, rows),
     ]
     if matched is not None:
@@ -130,16 +132,16 @@ def _signals(ranked: Ranked, things: Floats) -> dict[str, Floats]:
 _PAD = 2
 
 
-def _all(fused: Floats, scope: Scope, rows: Ints) -> Columns:
-    """What the untrained ranking says: how far above the others, how far behind the best, beside its neighbours."""
-    less, spread = centred(fused)
-    spread, top, low = spread or 1.0, float(fused.max()), float(fused.min())
-    best, at = by_place(fused - low, scope.places, _PAD)
-    session = np.full(int(scope.session_numbers.max()) + 1, -np.inf)
-    np.maximum.at(session, scope.session_numbers, fused)
+def _all(fused: Floats, stood: Floats) -> Columns:
+    """What the untrained ranking says: how far above the others, how far behind the best, beside its neighbours.
+
+    stood: `relative.columns` of how far it is above its lowest
+    """
+    of = dict(zip(COLUMNS, stood, strict=True))
+    reach = (float(fused.max()) - float(fused.min())) / (spread(fused) or 1.0)
     values = (
-        less[rows] / spread, log_ranks(fused)[rows], (top - fused[rows]) / spread,
-        best[at[rows] - 1] / spread, best[at[rows] + 1] / spread, (top - session[scope.session_numbers[rows]]) / spread,
+        of["_z"], of["_rank"], reach * (1 - of[""]), reach * of["_before"], reach * of["_after"],
+        reach * (1 - of["_session"]),
     )  # fmt: skip
     return _OF_ALL, np.array(values)
 
@@ -187,9 +189,16 @@ def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Float
     """(len(rows),) how many words that stand side by side in the question do so in the passage."""
     asked_pairs = [f"\n{first}\n{second}\n" for first, second in set(pairwise(terms(question.text)))]
     holding = np.flatnonzero(count)
-    found = np.zeros(len(rows))
     said = [read.sequence for read in scope.passages.of(rows[holding].tolist())]
-    found[holding] = [sum([pair in own for pair in asked_pairs]) for own in said]
+    starts = [0, *accumulate(len(each) for each in said)]
+    joined = "".join(said)  # to look through once a pair; no pair goes across, where two line breaks meet
+    found = np.zeros(len(rows))
+    for pair in asked_pairs:
+        at = joined.find(pair)
+        while at >= 0:
+            n = bisect(starts, at)
+            found[holding[n - 1]] += 1
+            at = joined.find(pair, starts[n])
     return found
 
 

@@ -206,10 +206,12 @@ def _match(fusion: _Fusion, scope: Scope, name: str, matched: Matched) -> None:
 
 def _over_the_best(fusion: _Fusion, scope: Scope, question: Question, now: float) -> None:
     """The signals that look at the best so far, each at the ranking that the one before has left."""
-    if fusion.wants("days") and (near := _days(scope, question, fusion.total, now)) is not None:
+    rows = best(fusion.total, FORM_POOL).tolist()
+    if fusion.wants("days") and (near := _days(scope, question, rows, now)) is not None:
         fusion.add("days", near, spread(near))
+        rows = best(fusion.total, FORM_POOL).tolist()
     if fusion.wants("form"):
-        form = _form(scope, question, fusion.total)
+        form = _form(scope, question, rows)
         fusion.add("form", form, spread(form))
 
 
@@ -286,10 +288,9 @@ def _session_in_full(scope: Scope, by_words: Floats, matches: Floats) -> Floats:
     return zsum({"words": by_words, "matches": peaks[numbers]}, weights)
 
 
-def _days(scope: Scope, question: Question, total: Floats, now: float) -> Floats | None:
-    """(n,) how near the days are that question and passage name, or on which it was said; 0 beyond the FORM_POOL best
-    by everything else. None: the question names no day."""
-    rows = best(total, FORM_POOL).tolist()
+def _days(scope: Scope, question: Question, rows: Sequence[int], now: float) -> Floats | None:
+    """(n,) how near the days are that question and passage name, or on which it was said; 0 beyond `rows`. None: the
+    question names no day."""
     near = nearness(lambda: scope.passages.told(rows), question.text, now)
     if near is None:
         return None
@@ -314,9 +315,8 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
     return scores, ROLE if own or role == "assistant" else USER
 
 
-def _form(scope: Scope, question: Question, total: Floats) -> Floats:
-    """(n,) how well its form fits an answer; for all but the FORM_POOL best by everything else, the worst there is."""
-    rows = best(total, FORM_POOL).tolist()
+def _form(scope: Scope, question: Question, rows: Sequence[int]) -> Floats:
+    """(n,) how well its form fits an answer; for all but `rows`, the worst there is."""
     told = scope.passages.told(rows)
     people = any(each.name for each in told) and all(each.speaker in ("user", CLIENT) for each in told)
     answers = _answers(scope, rows) if people else None

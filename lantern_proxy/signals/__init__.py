@@ -42,8 +42,7 @@ def said_by(roles: Sequence[str], names: Sequence[str], asked: Collection[str], 
     role:  whom it is about when it names no speaker; "" for nobody in particular: then all get 0
     """
     named = set(names) & set(asked)
-    told = (name in named for name in names) if named else (each == role for each in roles)
-    return np.fromiter(told, np.float64, len(roles))
+    return np.array([name in named for name in names] if named else [each == role for each in roles], np.float64)
 
 
 def keywords(wanted: Collection[str], tagged: Sequence[Collection[str]]) -> Floats:

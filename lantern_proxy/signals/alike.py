@@ -121,6 +121,8 @@ def words(text: str) -> list[str]:
     plain = text.lower()
     if not plain.isascii():
         plain = "".join(sign for sign in unicodedata.normalize("NFD", plain) if not unicodedata.combining(sign))
-    whole = (word.replace("\u2019", "'") for word in dict.fromkeys(_WORD.findall(plain)))
-    parts = (word.split("'") for word in whole if word not in STOP_WORDS)
-    return [word for word in dict.fromkeys(chain.from_iterable(parts)) if word not in STOP_WORDS]
+    found = [word for word in dict.fromkeys(_WORD.findall(plain.replace("\u2019", "'"))) if word not in STOP_WORDS]
+    if "'" not in plain and "\u2019" not in plain:
+        return found
+    parts = chain.from_iterable(word.split("'") for word in found)
+    return [part for part in dict.fromkeys(parts) if part not in STOP_WORDS]

@@ -37,16 +37,20 @@ ASKED = ("when", "where", "who", "number", "span", "why", "what", "yes_no", "pla
 """Of a question, in this order: asked() has one number for each."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][a-z]+)?")
-_NUMBER = re.compile(
-    r"\b\d[\d,.:]*\b|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|once|twice)\b",
-    re.I,
+_RUN = re.compile(r"\w+")
+_NUMBER = re.compile(r"\b\d[\d,.:]*\b")
+_NUMBERS = frozenset(
+    """
+    two three four five six seven eight nine ten eleven twelve dozen hundred thousand once twice
+    """.split()  # noqa: SIM905 - a list of quotes reads worse
 )
 _MORE_TIME = re.compile(r"\bthis (?:morning|summer)\b|\b\d{1,2}:\d\d\b|\b(?!(?:19|20)\d\d)\d{4}-\d\d-\d\d\b")
 _NAME = re.compile(r"(?<![.!?:\n\"] )(?<!^)(?<=\s)[A-Z][\w'\u2019]+")
-_PAST = re.compile(
-    r"\b(?:\w{2,}ed|went|got|had|was|were|did|made|took|saw|met|bought|began|won|lost|found|left|gave|told|said|came"
-    r"|felt|ran|wrote|built|chose|read|taught|caught|held|kept|spent|grew|became|set)\b",
-    re.I,
+_PAST = frozenset(
+    """
+    went got had was were did made took saw met bought began won lost found left gave told said came felt ran wrote
+    built chose read taught caught held kept spent grew became set
+    """.split()  # noqa: SIM905 - a list of quotes reads worse
 )
 _FILLER = re.compile(
     r"\W*(?:wow|thanks|thank you|yeah|yep|yes|sure|absolutely|definitely"
@@ -127,7 +131,9 @@ def fits(question: str, forms: Sequence[Form], *, answers: Sequence[bool] | None
 def traits(text: str) -> tuple[float, ...]:
     """One number for each of TRAITS; counts are per word, so that length counts once only."""
     words, counts = len(_WORD.findall(text)) + 1, count([text])[0]
-    stripped = text.rstrip()
+    stripped, runs = text.rstrip(), _RUN.findall(folded(text))
+    numbers = len(_NUMBER.findall(text)) + sum(run in _NUMBERS for run in runs)
+    past = sum(run in _PAST or (len(run) > 3 and run.endswith("ed")) for run in runs)
     return (
         float(len(text)),
         float(words),
@@ -135,10 +141,10 @@ def traits(text: str) -> tuple[float, ...]:
         float(stripped.endswith("?")),
         counts.first / words,
         counts.second / words,
-        float(min(8, len(_NUMBER.findall(text)))),
+        float(min(8, numbers)),
         float(min(8, _times(text, counts))),
         float(min(8, len(_NAME.findall(text)))),
-        len(_PAST.findall(text)) / words,
+        past / words,
         float(text.count("!")),
         float(bool(_FILLER.match(text))),
         float("[image" in text),
