@@ -99,7 +99,7 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     stand = Stand(scope.places, scope.session_numbers, rows)
     low = float(ranked.fused.min())
     *relative, of_all = columns(np.array([*signals.values(), ranked.fused - low]), stand)
-    around = np.stack([rows, scope.beside(rows, -1), scope.beside(rows, 1)])
+    around = np.vstack([rows, scope.beside(rows, np.array([[-1], [1]]))])
     parts = [
         *((_of(signal), values) for signal, values in zip(signals, relative, strict=True)),
         _words(scope, question, things, around, signals["things"]),

@@ -216,8 +216,8 @@ class Scope:
             self._numbers = np.array(self._codes, np.int64)
         return self._numbers
 
-    def beside(self, rows: Ints, by: int) -> Ints:
-        """A passage of the message `by` places after each of `rows`; -1 where there is none."""
+    def beside(self, rows: Ints, by: Ints | int) -> Ints:
+        """A passage of the message `by` places after each of `rows`; -1 where there is none. Both are broadcast."""
         order, ordered = self._in_order()
         wanted = self.places[rows] + by
         at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
