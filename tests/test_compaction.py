@@ -780,6 +780,46 @@ def test_a_task_behind_a_history_in_one_text_is_no_turn_of_the_session_that_an_i
     assert step.event != "turn" or step.session.id != chat.session, step.link.why
 
 
+@pytest.mark.parametrize("other", ["system prompt", "tools"])
+def test_a_history_in_one_text_under_orders_or_with_tools_of_others_is_no_turn_of_its_session(other):
+    chat = talk(Lab(), "en", named=True, tools=True, others=0)
+    orders = {"role": "system", "content": SYSTEM if other == "system prompt" else chat.system}
+    tools = ("grade",) if other == "tools" else TOOLS
+    told = [orders, user(transcript(chat.history)), user("Was the user content with that?")]
+    step = chat.lab.ask(told, tools=tools, headers=chat.headers)
+    assert (step.event, step.session.parent) == ("side", chat.session), step.link.why
+
+
+def test_a_chat_that_begins_with_what_another_one_waits_for_an_answer_to_is_a_new_one():
+    lab, said = Lab(), "Which port does the staging database use?"
+    waiting = lab.ask(Chat(lab).wire([user(said)]))
+    step = lab.ask(Chat(lab).wire([user(f"Hello. {said}"), user("And is it up?")]))
+    assert (step.event, step.session.id != waiting.session.id) == ("new", True), step.link.why
+
+
+def test_words_of_a_client_tell_a_summary_in_another_language_that_was_made_elsewhere():
+    chat = talk(Lab(), "en", named=True, tools=False, others=0)
+    told = "Bisher ging es um Einstellungen mehrerer Dienste; alle wurden geändert, begründet und danach geprüft."
+    chat.history = [user(f"Summary of the conversation so far:\n{told}"), *chat.history[-4:], user("go on")]
+    step = chat.send()
+    assert (step.event, step.verdict.summary) == ("compacted", 1)
+
+
+def test_an_agent_whose_compaction_is_taken_back_is_on_a_branch_though_it_said_nothing_and_keeps_what_came_since():
+    chat = Chat(Lab(), system=CODER, tools=TOOLS, named="one")
+    held = [user("Look through all of the files, and mend what is broken in them.")]
+    for n in range(8):
+        call_id = chat.lab.call_id()
+        call = called(call_id, "read_file", path=f"notes/{n}.txt")
+        chat.lab.answer(chat.send(held), call)
+        held += [call, result(call_id, file_of("zephyr", n))]
+    chat.history = [user(summary_of("zephyr", 6))]
+    chat.turn("go on", "Going on with the files.", reads=file_of("omega", 1))
+    since = chat.history[1:]
+    step = chat.send([*held, *since, user("and now?")])
+    assert (step.event, step.session.id) == ("branch", chat.session)
+
+
 WRAPPED = {
     "nothing": lambda summary, asked: user(f"{summary}\n\n{asked}".strip()),
     "tags": lambda summary, asked: user(f"<summary>\n{summary}\n</summary>\n\n{asked}".strip()),
@@ -797,6 +837,15 @@ def test_what_is_asked_behind_a_summary_in_its_message_is_known_as_it_was_writte
     chat.summarise("instruction at the end", summary)
     step = chat.send([WRAPPED[wrapped](summary, asked)])
     assert (step.event, step.verdict.summary, step.verdict.asked) == ("compacted", 1, asked)
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED)
+def test_what_stands_behind_a_summary_in_its_message_is_not_asked_where_a_message_follows(wrapped):
+    chat = talk(Lab(), "en", named=True, tools=False, others=0)
+    summary = summary_of("zephyr", 6)
+    chat.summarise("instruction at the end", summary)
+    step = chat.send([WRAPPED[wrapped](summary, "Go on from here."), user("Look at the list.\n\nWhich port has it?")])
+    assert (step.event, step.verdict.summary, step.verdict.asked) == ("compacted", 1, "")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -1,14 +1,17 @@
 """Which session: conversations stay together, and apart from each other and from side calls."""
 
 import itertools
+import json
 import time
 
 import pytest
 from chats import CODER, SYSTEM, TOOLS, Chat, Lab, assistant, called, result, summary_of, transcript, turns, user
 
-from lantern_proxy.follow import Step
+from lantern_proxy.follow import Step, follow
 from lantern_proxy.history import shared_ends, shared_front
 from lantern_proxy.session import side as session_side
+from lantern_proxy.turn import Identity
+from lantern_proxy.wire import messages
 
 KINDS = [(named, tools) for named in (False, True) for tools in (False, True)]
 
@@ -443,6 +446,34 @@ def test_a_summary_that_the_user_of_a_windowed_chat_wishes_for_is_no_side_call(w
     assert chat.turn(wish, "There were some changes to the project.").event == "window"
 
 
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_summary_that_a_user_wishes_for_is_no_side_call_where_a_note_behind_an_older_text_went(wish):
+    chat = Chat(Lab())
+    for n, (said, answer) in enumerate(turns("zephyr", 4)):
+        chat.turn(f"{said}\n\n<environment_details>\ntime: 10:{n}7\n</environment_details>", answer)
+        chat.history[-2] = user(said)
+    assert chat.turn(wish, "There were some changes to the project.").event == "turn"
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_summary_that_was_made_before_makes_no_side_call_of_the_wish_for_another(wish):
+    chat = Chat(Lab(), system="")
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+        chat.history = chat.history[-6:]
+    assert chat.summarise("transcript in one message, no system prompt", summary_of("zephyr", 6)).event == "side"
+    assert chat.turn(wish, "There were some changes to the project.").event == "window"
+
+
+def test_a_long_text_about_summaries_is_no_wish_for_one_where_a_window_begins_to_move():
+    chat = Chat(Lab(), system="")
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    chat.history = chat.history[-6:]
+    said = f"The new page shows a summary of each conversation. {'It is slow, and I do not know why. ' * 60}"
+    assert chat.turn(said, "Let us look at its queries.").event == "window"
+
+
 @pytest.mark.parametrize("same", [False, True], ids=["own system prompt", "the same system prompt"])
 def test_a_sub_agent_is_a_side_call_and_its_calls_stay_together(chat, same):
     prompt = "Explore the repository and report where the retry policy is configured and who calls it."
@@ -581,6 +612,39 @@ def test_a_window_that_leaves_no_more_than_a_short_answer_stays_in_its_session(t
     chats[1].turn("Is that fine with you?", "OK.")
     assert another(chat, "c", tools).send([assistant("OK."), user("What can you do?")]).event == "new"
     assert another(chat, "d", tools).send([assistant("Hello!"), user("What can you do?")]).event == "new"
+
+
+@pytest.mark.parametrize("why", [
+    "another prompt", "other tools", "an hour later", "it has gone on", "one turn", "nothing to be known by",
+    "more behind it", "a side call got it",
+])  # fmt: skip
+def test_a_chat_that_begins_with_a_short_answer_is_a_new_one_where_it_is_no_window(why):
+    chat = Chat(Lab(), system="" if why == "nothing to be known by" else SYSTEM)
+    for said, answer in turns("zephyr", 0 if why == "one turn" else 3):
+        chat.turn(said, answer)
+    if why == "a side call got it":
+        chat.summarise("instruction at the end", "Done.")
+    else:
+        chat.turn("Restart it, please.", "Done.")
+    if why == "it has gone on":
+        chat.turn("And the other one?", "Is up.")
+    chat.lab.now += 3600 * (why == "an hour later")
+    fresh = Chat(
+        chat.lab, system=CODER if why == "another prompt" else chat.system, tools=TOOLS if why == "other tools" else ()
+    )
+    more = [user("Who are you?"), assistant("A helper.")] if why == "more behind it" else []
+    step = fresh.send([assistant("Done."), *more, user("What can you do?")])
+    assert (step.event, step.session.id not in (chat.session, f"{chat.session}.side")) == ("new", True), step.link.why
+
+
+def test_a_chat_of_another_protocol_that_begins_with_a_short_answer_is_a_new_one():
+    chat = Chat(Lab())
+    for said, answer in [*turns("zephyr", 3), ("Restart it, please.", "Done.")]:
+        chat.turn(said, answer)
+    body = {"system": SYSTEM, "messages": [assistant("Done."), user("What can you do?")]}
+    request = messages.read(json.dumps(body).encode())
+    step = follow(chat.lab.known, request, Identity(), now=chat.lab.now, new_id=lambda: "another")
+    assert (step.event, step.session.id) == ("new", "another"), step.link.why
 
 
 def test_texts_from_one_template_are_looked_for_once(monkeypatch):

@@ -280,9 +280,9 @@ class Seen:
 
         All before the text that waits for an answer is what it was made of, and no more than a turn came after it.
         """
-        texts = [self.new[b].item for b in range(self.pending) if self.new[b].item.kind in ("text", "result")]
-        if self.pairs or self.moved or self._last_turn or not is_user_text(self.old[0]):
+        if self.pairs or self._last_turn:
             return False
+        texts = [self.new[b].item for b in range(self.pending) if self.new[b].item.kind in ("text", "result")]
         told = any(i.role == "assistant" for i in texts)
         return told and is_made_of(plain(self.old[0].item.text), map(_untimed, texts))
 
@@ -311,7 +311,7 @@ class Seen:
         answers = [i for i in unpaired if i.role == "assistant" and i.kind == "text"]
         users = [plain(i.text) for i in unpaired if i.role == "user" and i.kind == "text"]
         goes_back = self.pairs and self.is_rewound and 0 < len(users) <= len(answers)
-        if any(i.kind == "compaction" for i in unpaired) or not (goes_back or self._is_taken_back):
+        if not (goes_back or self._is_taken_back):
             return False
         shown = {print for print, *_ in self.session.before}
         told = {text for text, who in self.said if who == "assistant"}

@@ -57,7 +57,7 @@ from lantern_proxy.session.side import (
     waits_for_result,
 )
 from lantern_proxy.session.words import CANDIDATES, RECENT_S, by_words, extends
-from lantern_proxy.turn import SYSTEM, Identity, Item, Message, Request
+from lantern_proxy.turn import SYSTEM, Identity, Item, Request
 
 __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
 
@@ -101,8 +101,6 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
     )
     if found is None:
         found = Link(why="nothing known", side=is_title_call(request))
-    if not (ids or identity.agent or identity.signals or request.signals):
-        return found
     if _is_new_id(found, strong):
         found = Link(why="known content under a new id", parent=found.session.id if found.session else "")
     side = found.side or bool(identity.agent) or bool({"side", "compact"} & (identity.signals | request.signals))
@@ -182,7 +180,7 @@ def _is_pasted(known: Known, session: Session, request: Request) -> bool:
 
 def _is_stub(session: Session) -> bool:
     """Was there one call and no more? A title, a greeting, a probe may come before the conversation."""
-    return session.turn <= 1 and all(e.produced for e in session.head[-1:]) and len(session.head) <= 3
+    return session.turn <= 1 and len(session.head) <= 3
 
 
 def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
@@ -190,16 +188,13 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
     side = known.sessions.get(f"{session.id}.side")
     if side is None or not side.answered or len(side.head) < 2 or not is_spoken_to(request.messages):
         return False
-    asked, answer = side.head[-2].message, side.head[-1].message
+    asked, answer = plain(side.head[-2].message.text), side.head[-1].message.print
     shown = [m for m in request.messages if m.print]
-    return any(b.print == answer.print and _is_same_but_a_part(asked, a) for a, b in pairwise(shown))
+    return any(b.print == answer and _is_same_but_a_part(asked, plain(a.text)) for a, b in pairwise(shown))
 
 
-def _is_same_but_a_part(a: Message, b: Message) -> bool:
+def _is_same_but_a_part(before: str, after: str) -> bool:
     """Clients take back what they put behind the text that was the last, and write times into others."""
-    before, after = plain(a.text), plain(b.text)
-    if a.role != b.role or not before or not after:
-        return False
     return before.startswith(after) or after.startswith(before) or mostly_equal(before, after)
 
 
@@ -401,14 +396,13 @@ def _last_answered(known: Known, request: Request, now: float) -> Session | None
     A word or two: a window may leave no more. Under the same system prompt and tools nobody begins a chat with that.
     """
     spoken = [m for m in request.messages if m.role not in SYSTEM]
-    if len(spoken) != 2 or spoken[0].role != "assistant" or len(spoken[0].items) != 1 or spoken[1].role != "user":
+    if len(spoken) != 2:
         return None
-    answer = spoken[0].items[0].print
-    holders = [known.sessions[sid] for sid in known.by_answer.get(answer, ())]
-    if len(holders) != 1 or not is_spoken_to(request.messages):
+    holders = {sid for i in spoken[0].items for sid in known.by_answer.get(i.print, ())}
+    if len(holders) != 1:
         return None
-    (s,) = holders
+    s = known.sessions[holders.pop()]
     same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
-    known_as = (s.system or s.tools) and s.turn > 1 and answer not in s.opening
+    known_as = (s.system or s.tools) and s.turn > 1
     last = s.head[-1].message.print == spoken[0].print
     return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None

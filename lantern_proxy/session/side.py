@@ -326,7 +326,7 @@ def is_told_whole(session: Session, request: Request) -> bool:
     """
     spoken = [m for m in request.messages if m.role not in SYSTEM]
     head = [e.message for e in session.head if e.message.role not in SYSTEM and e.message.print]
-    if len(spoken) < 2 or spoken[0].role != "user" or spoken[-1].role != "user" or len(head) < 2:
+    if len(spoken) < 2 or len(head) < 2:
         return False
     if request.tools != session.tools or not shows_system_of(session, request):
         return False
@@ -372,10 +372,10 @@ def _is_summary_of_rest(request: Request, session: Session, said: Mapping[str, s
     people do not see it.
     """
     spoken = [m for m in request.messages if m.role not in SYSTEM]
-    text = plain(spoken[-1].text) if len(spoken) > 1 and spoken[-1].role == "user" else ""
-    first = next((e.message for e in session.head if e.message.print and e.message.role not in SYSTEM), None)
-    if not text or first is None or any(m.print == first.print for m in spoken) or not holds_answer(session, request):
+    first = next(e.message.print for e in session.head if e.message.print and e.message.role not in SYSTEM)
+    if any(m.print == first for m in spoken):
         return False
+    text = plain(spoken[-1].text) if spoken[-1].role == "user" else ""
     told = [before for before, who in said.items() if who == "side" and len(before) >= SUMMARY_CHARS and before in text]
     wish = text.rpartition(max(told, key=len))[2] if told else text
     return (bool(told) or not session.lost) and len(wish) < _BY_HAND_CHARS and bool(_WISH.search(wish))
