@@ -9,9 +9,23 @@ import pytest
 from click.testing import CliRunner
 from test_bench_datasets import BEAM
 
-from lantern_proxy.bench import restore, restore_score
-from lantern_proxy.bench.restore_chats import KEPT_TURNS, SHAPES, Probe, Said, chats, compacted, merged
+from lantern_proxy.bench import light, restore, restore_score
+from lantern_proxy.bench.pipelines_product import Default
+from lantern_proxy.bench.resources import Resources
+from lantern_proxy.bench.restore_chats import (
+    KEPT_TURNS,
+    SHAPES,
+    Probe,
+    Said,
+    chats,
+    compacted,
+    conversations,
+    merged,
+)
 from lantern_proxy.bench.restore_play import stage
+from lantern_proxy.config import Config, EmbedConfig
+from lantern_proxy.rerank.light import load
+from lantern_proxy.restore.features import FEATURES
 
 TALK = [
     ("Ana", "Hey! The harbour crane is rented for 4,200 euros a month."),
@@ -168,7 +182,7 @@ def test_without_decay_an_old_turn_is_as_important_as_a_new_one(data, tmp_path):
     for days in (0.0, 0.001):
         folder = tmp_path / str(days)
         folder.mkdir()
-        settings = restore.configured(None, days)
+        settings = restore.configured(None, days, Config())
         with stage([cut], folder, settings, dense=False, advance=lambda n: None) as played:
             block = played.restored(cut, "lantern", "", 6_000)
             values = [placed.signals["importance"] for placed in block.placed]
@@ -202,3 +216,51 @@ def test_chats_too_short_to_lose_anything_are_merged_too(tmp_path):
     )
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["n"] == 0
+
+
+@pytest.fixture
+def many(data):
+    """Three chats with other names and numbers."""
+    (sample,) = json.loads(data.read_text())
+    told = json.dumps(sample)
+    others = [told.replace("7719", f"{n}719").replace("Ilse", name) for n, name in ((3, "Maren"), (4, "Jorun"))]
+    samples = [json.loads(each) | {"sample_id": f"t{n}"} for n, each in enumerate([told, *others])]
+    data.write_text(json.dumps(samples))
+    return data
+
+
+def test_a_trained_recipe_orders_each_chat_by_a_model_of_the_others(many, tmp_path):
+    pytest.importorskip("lightgbm")
+    config, found = Config(embed=EmbedConfig(enabled="off")), conversations(many)
+    files = restore.trained(found, config, tmp_path)
+    assert list(files) == [chat.name for chat in chats(many)]
+    with Resources(config) as resources:
+        parts = [light.collect(Default(resources), each, lambda n: None) for each in found]
+    for n, file in enumerate(files.values()):
+        others = light.grow([part for m, part in enumerate(parts) if m != n])
+        table = parts[n].table
+        assert load(file, FEATURES).scores(table).tolist() == others.scores(table).tolist()
+
+
+def test_a_trained_recipe_is_tested_against_the_default(many, run):
+    pytest.importorskip("lightgbm")
+    told = run("--recipe", "trained", "--against", "default", "--at", "70")
+    assert told["n"] == 9
+    assert told["against"]["evidence_recall"] == run("--at", "70")["evidence_recall"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "says"),
+    [(("--merge",), 2, "leave out --merge"), ((), 1, "1 of 1 chats have questions to learn from")],
+)
+def test_a_trained_recipe_needs_other_chats(data, more, code, says):
+    given = ["--data", str(data), "--no-dense", "--recipe", "trained", *more]
+    result = CliRunner().invoke(restore.command, given)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert says in result.stderr
+
+
+def test_blocks_are_measured_with_the_settings_of_a_file(run, tmp_path):
+    file = tmp_path / "lantern.yaml"
+    file.write_text("restore: {admission: 1.0}\n")
+    assert run("--at", "70", "--config", str(file))["chars"] < run("--at", "70")["chars"]

@@ -20,14 +20,16 @@ from lantern_proxy.bench import ask
 from lantern_proxy.bench import judged_prompts as prompts
 from lantern_proxy.bench.judged_prompts import Fact
 from lantern_proxy.bench.metrics import interval, paired, wilcoxon
-from lantern_proxy.bench.restore import configured, folder, progress
+from lantern_proxy.bench.restore import folder, progress
 from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Said, Shape, chats, compacted
 from lantern_proxy.bench.restore_play import NOTHING, RECIPES, Recipe, Stage, stage
+from lantern_proxy.config import Config
 from lantern_proxy.embed import available
 
 Arm = Recipe | Literal["none"]
 EXCERPT_CHARS, FACTS_AN_EXCERPT = 6_000, 5
 MEASURES = ("recovered", "accuracy", "quality")
+_RECIPES = [recipe for recipe in RECIPES if recipe != "trained"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ def against(ours: Sequence[Graded | None], theirs: Sequence[Graded | None]) -> d
 @ask.options(required=True)
 @click.option("--judge-model", default="", help="Model that extracts and judges. Default: --model.")
 @click.option(
-    "--recipe", "recipes", type=click.Choice(RECIPES), multiple=True, default=("default", "lantern", "memgpt"),
+    "--recipe", "recipes", type=click.Choice(_RECIPES), multiple=True, default=("default", "lantern", "memgpt"),
     show_default=True, help="What puts back; may be given again. The others are tested against the first.",
 )  # fmt: skip
 @click.option("--facts", "most_facts", default=30, show_default=True, type=click.IntRange(1), help="Of each chat.")
@@ -230,7 +232,7 @@ def command(
             path = stack.enter_context(folder(keep, int(at)))
             with progress("archiving", len(cuts)) as advance:
                 dense = available() if dense is None else dense
-                there = stage(cuts, path, configured(None, None), dense=dense, advance=advance, ask_model=answering)
+                there = stage(cuts, path, Config(), dense=dense, advance=advance, ask_model=answering)
                 played = stack.enter_context(there)
             result = run(Trial(played, answering, judge, room, threads), cuts, recipes, most_facts)
     except (ValueError, ask.AskError) as error:

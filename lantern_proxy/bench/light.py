@@ -98,11 +98,20 @@ def measured(part: Examples, scores: Floats) -> Floats:
     return np.array(rows)
 
 
-def cross_validated(parts: Sequence[Examples], folds: int) -> Iterator[tuple[Floats, Floats]]:
-    """(before, after) of the questions of each fold, by a model that saw none of the fold's conversations."""
+FOLDS = 5
+
+
+def held_out(parts: Sequence[Examples]) -> Iterator[tuple[Model, Sequence[Examples]]]:
+    """A model of each fold that saw none of its conversations, and these; FOLDS, or as many as there are parts."""
+    folds = min(FOLDS, len(parts))
     for fold in range(folds):
-        model = grow([part for n, part in enumerate(parts) if n % folds != fold])
-        for part in parts[fold::folds]:
+        yield grow([part for n, part in enumerate(parts) if n % folds != fold]), parts[fold::folds]
+
+
+def cross_validated(parts: Sequence[Examples]) -> Iterator[tuple[Floats, Floats]]:
+    """(before, after) of the questions of each conversation, by a model that did not see it."""
+    for model, unseen in held_out(parts):
+        for part in unseen:
             yield measured(part, part.before), measured(part, dealt(part, model.scores(part.table)))
 
 

@@ -4,24 +4,29 @@ Chats are archived up to the compaction through the product's own code, and the 
 """
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from lantern_proxy.bench import ask
+from lantern_proxy.bench import ask, light
 from lantern_proxy.bench import restore_score as score
+from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.metrics import interval, paired, wilcoxon
-from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Shape, chats, compacted, merged
+from lantern_proxy.bench.pipelines_product import Default
+from lantern_proxy.bench.resources import Resources
+from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Shape, chats, compacted, conversations, merged
 from lantern_proxy.bench.restore_play import RECIPES, Recipe, Stage, stage
-from lantern_proxy.config import Config, ReinforceConfig, RestoreConfig
+from lantern_proxy.config import Config, EmbedConfig, load
 from lantern_proxy.embed import available
+from lantern_proxy.rerank.light import save
 
 ORDINARY = 40
 """User messages after the compaction, of each chat, that a question block should hardly ever be added to."""
@@ -152,6 +157,21 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
         yield bar.update
 
 
+def trained(found: Sequence[Conversation], config: Config, path: Path) -> dict[str, Path]:
+    """Conversation -> file of a light reranker that did not see it, of the others in up to five folds. ValueError when
+    too few of them have questions. path: a folder for the files"""
+    with Resources(config) as resources, progress("learning", sum(len(each.questions) for each in found)) as advance:
+        default = Default(resources)
+        parts = [part for each in found if (part := light.collect(default, each, advance))]
+    if len(parts) < 2:
+        raise ValueError(f"{len(parts)} of {len(found)} chats have questions to learn from; recipe trained needs two")
+    files: dict[str, Path] = {}
+    for fold, (model, unseen) in enumerate(light.held_out(parts)):
+        save(model, path / f"{fold}.npz", {})
+        files |= dict.fromkeys((part.conversation for part in unseen), path / f"{fold}.npz")
+    return files
+
+
 @click.command("restore")
 @click.option(
     "--data", required=True, type=click.Path(path_type=Path, exists=True), help="LoCoMo or BEAM: file or folder."
@@ -161,7 +181,10 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
     "--query", type=click.Choice(["question", "context"]), default="question", show_default=True,
     help="Is the question known, or only what the request still holds?",
 )  # fmt: skip
-@click.option("--recipe", type=click.Choice(RECIPES), default="default", show_default=True, help="How to choose.")
+@click.option(
+    "--recipe", type=click.Choice(RECIPES), default="default", show_default=True,
+    help="How to choose; trained: the default with a light reranker that was trained on the other chats.",
+)  # fmt: skip
 @click.option(
     "--at", type=click.Choice(["30", "50", "70"]), default="50", show_default=True, help="Compacted at, in %."
 )
@@ -179,12 +202,16 @@ def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
 @click.option("--dense/--no-dense", default=None, help="With vectors; by default when the extra `dense` is installed.")
 @click.option("--merge", is_flag=True, help="All chats as one long session: how it fares, and how fast it is, there.")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the archives, vectors too, there.")
+@click.option(
+    "--config", "settings", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A settings file, as for `rerank.light`; default: none.",
+)  # fmt: skip
 @ask.options(required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
     data: Path, budget: int, query: str, recipe: Recipe, at: str, shape: Shape, measure: str, admission: float | None,
     other: Recipe | None, half_life_days: float | None, dense: bool | None, merge: bool, keep: Path | None,
-    as_json: bool, model: ask.Model | None,
+    settings: Path | None, as_json: bool, model: ask.Model | None,
 ) -> None:  # fmt: skip
     """Measure what a restore gives back of what a compaction lost.
 
@@ -198,14 +225,21 @@ def command(
         raise click.ClickException(str(error)) from None
     if model is None and "memgpt" in (recipe, other):
         raise click.UsageError("recipe memgpt needs a model, which writes down what to keep; give --model, --model-url")
-    settings, names = configured(admission, half_life_days), [recipe, *([other] if other and other != recipe else [])]
+    if merge and "trained" in (recipe, other):
+        raise click.UsageError("recipe trained learns from other chats; leave out --merge")
+    config = configured(admission, half_life_days, Config() if settings is None else load(settings, os.environ))
+    dense = available() and config.embed.enabled != "off" if dense is None else dense
+    config = config if dense else replace(config, embed=EmbedConfig(enabled="off"))
+    names = [recipe, *([other] if other and other != recipe else [])]
     with ExitStack() as stack:
         path = stack.enter_context(folder(keep, int(at)))
         try:
             with progress("archiving", len(cuts)) as advance:
-                dense = available() if dense is None else dense
-                there = stage(cuts, path, settings, dense=dense, advance=advance, ask_model=model)
+                there = stage(cuts, path, config, dense=dense, advance=advance, ask_model=model)
                 played = stack.enter_context(there)
+            if "trained" in names:
+                models = stack.enter_context(tempfile.TemporaryDirectory(prefix="lantern-bench-"))
+                played.trained = trained(conversations(data), config, Path(models))
             lost = sum(len(played.lost(cut)) for cut in cuts)
             tried = {each: measured(played, cuts, each, measure, query, budget) for each in names}
         except (ValueError, ask.AskError) as error:
@@ -231,12 +265,13 @@ def measured(
     return tried
 
 
-def configured(admission: float | None, half_life_days: float | None) -> Config:
-    """The defaults but for what is given. half_life_days: 0 for no decay at all"""
-    restore = RestoreConfig() if admission is None else RestoreConfig(admission=admission)
+def configured(admission: float | None, half_life_days: float | None, config: Config) -> Config:
+    """`config` but for what is given. half_life_days: 0 for no decay at all"""
+    if admission is not None:
+        config = replace(config, restore=replace(config.restore, admission=admission))
     if half_life_days is None:
-        return Config(restore=restore)
-    return Config(restore=restore, reinforce=ReinforceConfig(half_life_s=86_400 * half_life_days or NO_DECAY_S))
+        return config
+    return replace(config, reinforce=replace(config.reinforce, half_life_s=86_400 * half_life_days or NO_DECAY_S))
 
 
 def table(result: dict[str, Any]) -> str:

@@ -70,21 +70,26 @@ class Compacted:
 
 
 def chats(path: Path) -> list[Chat]:
-    """The chats of a file, or of all .json and .json.gz files of a folder, by name. DataError for anything else."""
+    """The same as chats: `chat.name` is the conversation's id."""
+    return [_chat(each) for each in conversations(path)]
+
+
+def conversations(path: Path) -> list[Conversation]:
+    """Those of a file, or of all .json and .json.gz files of a folder, by name. DataError for anything else."""
     if path.is_dir():
         files = sorted([*path.glob("*.json"), *path.glob("*.json.gz")])
         if not files:
             raise DataError(f"{path} holds no .json or .json.gz file")
-        return [chat for file in files for chat in chats(file)]
+        return [each for file in files for each in conversations(file)]
     kind = published(path)
     if kind == "locomo":
-        return [_chat(each, f"locomo-{each.id}") for each in locomo(path)]
+        return [replace(each, id=f"locomo-{each.id}") for each in locomo(path)]
     if kind == "beam":
-        return [_chat(each, each.id) for each in beam(path)]
+        return beam(path)
     raise DataError(f"{path} is neither LoCoMo (a list of conversations) nor BEAM (chat, probing_questions)")
 
 
-def _chat(read: Conversation, name: str) -> Chat:
+def _chat(read: Conversation) -> Chat:
     """Where both speakers are people, their turns are a user's, with the name in front. A message takes 30 s."""
     said: list[Said] = []
     turn, at = 0, 1.6e9
@@ -95,7 +100,7 @@ def _chat(read: Conversation, name: str) -> Chat:
         said.append(Said(each.id, "assistant" if role == "assistant" else "user", text, turn, at))
     order = {each.id: n for n, each in enumerate(read.candidates)}
     probes = [Probe(q.text, tuple(sorted(q.gold, key=order.__getitem__)), q.answer, q.category) for q in read.questions]
-    return Chat(name, tuple(said), tuple(probes))
+    return Chat(read.id, tuple(said), tuple(probes))
 
 
 def compacted(chat: Chat, at: int, shape: Shape) -> Compacted:

@@ -25,8 +25,11 @@ from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.vectors import embed_some
 from lantern_proxy.turn import Filed, Passage, Placed, canonical, item, message
 
-Recipe = Literal["default", "lantern", "newest", "dense", "fts5", "memgpt"]
-RECIPES: tuple[Recipe, ...] = ("default", "lantern", "newest", "dense", "fts5", "memgpt")
+Recipe = Literal["default", "trained", "lantern", "newest", "dense", "fts5", "memgpt"]
+RECIPES: tuple[Recipe, ...] = ("default", "trained", "lantern", "newest", "dense", "fts5", "memgpt")
+"""trained: the default with a light reranker that did not see the chat."""
+OWN: tuple[Recipe, ...] = ("default", "trained", "lantern")
+"""What the product's Restorer does."""
 BATCH = 64
 AskModel = Callable[[str, str], str]
 """(system, user) -> the model's answer."""
@@ -62,7 +65,9 @@ class Stage:
     embedder: Embedder | None
     ask_model: AskModel | None = None
     """For the recipe memgpt, in which a model writes down what to keep."""
-    _restorers: dict[str, Restorer] = field(default_factory=dict)
+    trained: Mapping[str, Path] = field(default_factory=dict)
+    """Chat -> the light reranker of the recipe trained."""
+    _restorers: dict[tuple[str, str], Restorer] = field(default_factory=dict)
     _warm: set[tuple[str, str]] = field(default_factory=set)
 
     def restored(
@@ -73,14 +78,14 @@ class Stage:
         shown: a block that the request has already
         """
         ask = self.ask(cut, question, budget_chars, shown or NOTHING)
-        if (recipe, ask.session) not in self._warm and recipe in ("default", "lantern"):
+        if (recipe, ask.session) not in self._warm and recipe in OWN:
             self._warm.add((recipe, ask.session))  # the proxy does so when a compaction is near
-            self._restorer(recipe).warm(ask.tenant, ask.project, ask.session, wait=True)
+            self._restorer(recipe, ask.session).warm(ask.tenant, ask.project, ask.session, wait=True)
         began = time.perf_counter()
         if recipe == "memgpt":
             return NOTHING if shown else self._written_down(cut, budget_chars)
-        if recipe in ("default", "lantern"):
-            restorer = self._restorer(recipe)
+        if recipe in OWN:
+            restorer = self._restorer(recipe, ask.session)
             at_once = recipe == "lantern" or not question
             found = (restorer.at_compaction if at_once else restorer.for_question)(ask)
             ms = (time.perf_counter() - began) * 1_000
@@ -122,11 +127,13 @@ class Stage:
         gone = {said.id for said in cut.lost}
         return [p for p in self.archive.of(cut.chat.name).passages(session=cut.chat.name) if p.message in gone]
 
-    def _restorer(self, recipe: Recipe) -> Restorer:
-        if recipe not in self._restorers:
-            settings = replace(self.config.restore, recipe=recipe)  # type: ignore[arg-type]
-            self._restorers[recipe] = Restorer(self.archive, replace(self.config, restore=settings), self.embedder)
-        return self._restorers[recipe]
+    def _restorer(self, recipe: Recipe, chat: str) -> Restorer:
+        model = str(self.trained.get(chat, "")) if recipe == "trained" else self.config.rerank.light
+        if (recipe, model) not in self._restorers:
+            restore = replace(self.config.restore, recipe="lantern" if recipe == "lantern" else "default")
+            config = replace(self.config, restore=restore, rerank=replace(self.config.rerank, light=model))
+            self._restorers[recipe, model] = Restorer(self.archive, config, self.embedder)
+        return self._restorers[recipe, model]
 
     def close(self) -> None:
         for restorer in self._restorers.values():

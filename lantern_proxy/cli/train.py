@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from lantern_proxy.bench.datasets import Conversation
     from lantern_proxy.rerank.train import Outcome
 
-_FOLDS = 5
-
 conversations = click.option(
     "--data",
     type=click.Path(path_type=Path, exists=True),
@@ -54,7 +52,7 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
                 parts = [part for c in found if (part := light.collect(default, c, advance))]
         if len(parts) < 2:
             raise ValueError(f"{len(parts)} of {len(found)} conversations have questions to learn from; two must")
-        runs = list(light.cross_validated(parts, min(_FOLDS, len(parts))))
+        runs = list(light.cross_validated(parts))
         told = light.compared(np.concatenate([b for b, _ in runs]), np.concatenate([a for _, a in runs]))
         row: dict[str, Any] = {"conversations": len(parts), "n": sum(len(p.groups) for p in parts), **told}
         row["helps"] = _helps(told)
