@@ -92,6 +92,25 @@ def test_a_model_changes_the_order_and_nothing_else_and_none_leaves_it_as_it_is(
     assert (before != after).any()
 
 
+def test_a_block_takes_each_passage_at_the_better_of_its_two_places(data, settings):
+    first, *rest = labelled(data)
+    seen = {}
+
+    def look(ranked):
+        seen.update(before=ranked.fused, dealt=model(ranked), either=model.either(ranked))
+        return ranked.fused
+
+    with Resources(load(settings, {})) as resources:
+        default = Default(resources)
+        model = Light(light.grow([light.collect(default, each, lambda _: None) for each in rest]))
+        archived = default.archived(first)
+        archived.light = look
+        archived.score(Query(first.questions[0].text))
+    assert (seen["dealt"] < seen["before"]).any()
+    assert (seen["dealt"] > seen["before"]).any()
+    assert (seen["either"] == np.maximum(seen["dealt"], seen["before"])).all()
+
+
 def test_a_model_that_needs_vectors_leaves_the_order_alone_where_there_are_none(data, settings):
     first = labelled(data)[0]
     model = light.grow([light.collect(Default(Resources(load(settings, {}))), first, lambda _: None)])

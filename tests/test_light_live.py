@@ -89,7 +89,10 @@ def embed(archive: Archive, written, embedder: Embedder) -> None:
     )
 
 
-def restored(archive, resources, path: str, thing: str, *, dense: bool = True, evidence: str = "") -> Restored | None:
+def restored(
+    archive, resources, path: str, thing: str, *, dense: bool = True, evidence: str = "",
+    asked: str = "When did I start with the {}?",
+) -> Restored | None:  # fmt: skip
     """The block for a question, with room for one or two of the 40 messages."""
     rerank = RerankConfig(light=path, evidence=evidence)
     config = Config(embed=resources.config.embed, restore=FORMLESS, rerank=rerank)
@@ -103,7 +106,7 @@ def restored(archive, resources, path: str, thing: str, *, dense: bool = True, e
                 project="",
                 session=SESSION,
                 present="",
-                question=f"When did I start with the {thing}?",
+                question=asked.format(thing),
                 budget_chars=420,
                 now=1e9 + 500,
                 deadline=time.monotonic() + 60,
@@ -127,6 +130,17 @@ def test_a_model_brings_more_answers_to_the_top_of_the_block(archive, resources,
     on = [answers(restored(archive, resources, str(model), thing), thing) for thing in THINGS]
     assert sum(on) > sum(off)
     assert sum(on) >= 8
+
+
+def test_what_untrained_comes_first_stays_in_the_block_where_a_question_is_unlike_those_learned_from(
+    archive, resources, model
+):
+    """Of the talk about a thing, where the model looks for what was done."""
+    for thing in THINGS:
+        asked = "Was a {} called a lot of work?"
+        plain = restored(archive, resources, "", thing, asked=asked)
+        found = restored(archive, resources, str(model), thing, asked=asked)
+        assert best(plain) in {placed.passage.text for placed in found.placed}
 
 
 def test_the_model_looks_at_words_and_vectors(resources, model):

@@ -40,6 +40,14 @@ class Light:
         dealt[rows[order]] = fused[rows]
         return dealt
 
+    def either(self, ranked: Ranked) -> Floats:
+        """(n,) the same, and no passage is worth less than in the untrained order: by this a block is filled.
+
+        It has room for what either order puts first. A model knows questions like those it learned from; of what others
+        ask for, it would put too little in.
+        """
+        return np.maximum(self(ranked), ranked.fused)
+
 
 def pool(ranked: Ranked) -> Ints:
     """The rows that are put in order, best first."""

@@ -100,9 +100,8 @@ class Restorer:
             self._scopes.tell(scope, self._split())
             if self._light_fault:
                 ask.notes.append("light:unusable")
-            evidence = gather(
-                scope, question, ask, self._dense, self._config.restore, self._config.retrieval, self._light
-            )
+            reorder = self._light.either if self._light else None
+            evidence = gather(scope, question, ask, self._dense, self._config.restore, self._config.retrieval, reorder)
             present = Present(ask.present, ask.late)
             order = best(evidence.fused, POOL).tolist()
             candidates, rows = self._source.lost_of(scope, order, present, ask)
