@@ -341,11 +341,12 @@ def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
     matched = np.flatnonzero(lexical)
     rows = matched[np.argsort(-lexical[matched])[:POOL]].tolist()
     told = scope.passages.told(rows)
-    distinct = {each.tags: each for each in told}  # often little else than the names of speakers
+    tags = [each.tags for each in told]
+    distinct = dict(zip(tags, told, strict=True))  # often little else than the names of speakers
     shares = keywords(question.terms, [each.tag_terms for each in distinct.values()])
     share = dict(zip(distinct, shares.tolist(), strict=True))
     scores = np.zeros(len(scope))
-    scores[rows] = [share[each.tags] for each in told]
+    scores[rows] = [share[each] for each in tags]
     return scores
 
 
