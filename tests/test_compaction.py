@@ -643,6 +643,18 @@ def test_the_only_text_of_a_user_is_cleared_when_it_loses_its_middle_to_an_ellip
     assert chat.turn("thanks, go on", "going on").event == "cleared"
 
 
+@pytest.mark.parametrize("lost", ["staging ", " listens on port 54817", ", so that you have it: our staging database"])
+def test_a_text_that_lost_its_middle_to_an_ellipsis_in_front_of_a_window_is_no_summary(lost):
+    said = f"Here is what is known, so that you have it: our staging database listens on port 54817. {LISTENS}"
+    chat = Chat(Lab())
+    chat.turn("Hello, shall we begin? I have our staging database and its port here.", "Yes, tell me of that port.")
+    chat.turn(said, "I will keep that in mind.")
+    chat.turn("Shall we look at the log?", "Yes, show me what there is.")
+    cut = said.replace(lost, "...", 1)
+    chat.history = [user(cut), *chat.history[3:]]
+    assert chat.turn("thanks, go on", "going on").event in ("window", "cleared")
+
+
 def test_the_two_points_of_a_path_are_no_ellipsis():
     before = "Please look at the folder exports/old/nightly and tell me what is wrong there."
     assert _after_rewriting(before, before.replace("exports/old/nightly", "../n")) == "turn"
@@ -1048,6 +1060,23 @@ def test_a_summary_that_was_passed_to_a_tool_and_stands_behind_another_system_pr
     chat.system, chat.history = f"Today is 2026-02-03.\n\n{summary}", chat.history[-3:-1]
     step = chat.turn("go on", "going on")
     assert (step.event, step.session.id) == ("compacted", chat.session)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("kept", [4, 6, 8])
+def test_a_window_is_told_though_its_client_sends_the_two_oldest_messages_it_keeps_in_the_other_order(kept, named):
+    chat, events = Chat(Lab(), named="zephyr" if named else ""), list[str]()
+    for said, answer in turns("payments", 7):
+        chat.history.append(user(said))
+        sent = chat.history[-kept:]
+        if len(chat.history) > kept:
+            sent[:2] = sent[1::-1]
+        step = chat.send(sent)
+        chat.lab.answer(step, assistant(answer))
+        chat.history.append(assistant(answer))
+        events.append(step.event)
+    whole = kept // 2
+    assert events == ["new", *["turn"] * (whole - 1), *["window"] * (7 - whole)]
 
 
 def test_the_anchor_of_a_window_is_the_first_user_text_that_was_kept():

@@ -226,7 +226,7 @@ def _alike_in_gap(
                 continue  # what was added to a text that waits for its answer is new
             redressed = old[a].at >= answer and after.role == "assistant" and says_same([before], [after])
             likely = redressed or is_alike(before, after) or _holds_insertion(before, after)
-            if likely or (alone and b < pending and _mostly_equal(before, after)):
+            if likely or _is_cut_out(before, after) or (alone and b < pending and _mostly_equal(before, after)):
                 yield a, b
                 at = a + 1
                 break
@@ -265,6 +265,13 @@ def _holds_insertion(old: Item, new: Item) -> bool:
     if len(after) <= len(before) or not _MARK_CHARS <= front <= len(before) - _MARK_CHARS:
         return False
     return after.endswith(before[front:])
+
+
+def _is_cut_out(old: Item, new: Item) -> bool:
+    """Is a text what it was, but for an ellipsis that stands for something in its middle?"""
+    if old.kind != "text" or new.kind != "text" or old.role != new.role:
+        return False
+    return _has_ellipsis_for(plain(old.text), plain(new.text))
 
 
 def _mostly_equal(a: Item, b: Item) -> bool:
@@ -361,8 +368,11 @@ def is_cut(old: Item, new: Item) -> bool:
 
 def omits(before: str, after: str) -> bool:
     """Is `after` the beginning and the end of `before`, with an ellipsis and little else for what stood between?"""
-    if len(before) - len(after) < _OMITTED_MIN_CHARS:
-        return False
+    return len(before) - len(after) >= _OMITTED_MIN_CHARS and _has_ellipsis_for(before, after)
+
+
+def _has_ellipsis_for(before: str, after: str) -> bool:
+    """As omits(), however little was left out."""
     front = shared_front(before, after)
     back = shared_front(before[front:][::-1], after[front:][::-1])
     start, end = max(0, front - 2), len(after) - back + 2  # a text may go on with a point where the ellipsis stands

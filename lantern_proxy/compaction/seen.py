@@ -101,13 +101,16 @@ class Seen:
 
     @cached_property
     def replaced(self) -> list[tuple[int, int]]:
-        """Pairs of seats that stand alone between the same neighbours, of one role, with another text each."""
+        """Pairs of seats that stand alone between the same neighbours, of one role, with another text each.
+
+        What only moved there stands for nothing else.
+        """
         exact = [(-1, -1), *self.pairs]
         found = []
         for (a, b), (next_a, next_b) in pairwise(exact):
-            roles = [self.new[at].item.role for at in range(b + 1, next_b)]
-            if next_a - a == 2 and self.old[a + 1].item.role in roles and a + 1 in self.gone:
-                found.append((a + 1, b + 1 + roles.index(self.old[a + 1].item.role)))
+            free = {self.new[at].item.role: at for at in range(next_b - 1, b, -1) if at not in self._before}
+            if next_a - a == 2 and self.old[a + 1].item.role in free and a + 1 in self.gone:
+                found.append((a + 1, free[self.old[a + 1].item.role]))
         return found
 
     @cached_property
