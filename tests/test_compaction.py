@@ -572,6 +572,19 @@ def test_an_older_result_that_was_cut_is_cleared_even_when_its_id_changed(cut, r
     assert chat.turn("and on", "on and on").event == "turn"
 
 
+def test_a_result_that_was_cut_in_front_of_a_window_is_no_summary_though_its_id_changed():
+    chat = Chat(Lab(), tools=TOOLS)
+    host = "The nightly job of the ledger ran on host quill-3"
+    signed = "Ada Lund signed off its build 8812 on Friday morning, behind the gate."
+    chat.turn("Hello, shall we begin with the ledger?", "Yes, show me its file.")
+    chat.turn("Read it.", "It is about a nightly job.", reads=f"{host}, and {signed}")
+    chat.turn("And what is left to do?", "Hardly anything, I would say.")
+    first = next(n for n, m in enumerate(chat.history) if m["role"] == "tool")
+    cut = result("1", f"{host[:-3]}...{signed[-36:]}")
+    chat.history = [*chat.history[2:first], cut, *chat.history[first + 1 :]]
+    assert chat.turn("thanks, go on", "going on").event in ("window", "cleared")
+
+
 @pytest.mark.parametrize("result_of", [
     lambda n: "\n".join(f"{line:03} relay {n} listens on port {4000 + 10 * n + line}" for line in range(6)),
     lambda n: "\n".join(f"{line:03} 中継機{n}は{4000 + 10 * n + line}番で待ち受けます。" for line in range(6)),
@@ -1077,6 +1090,33 @@ def test_a_window_is_told_though_its_client_sends_the_two_oldest_messages_it_kee
         events.append(step.event)
     whole = kept // 2
     assert events == ["new", *["turn"] * (whole - 1), *["window"] * (7 - whole)]
+
+
+def folded(history: list[Wire], note: str) -> Wire:
+    """What the user said as parts of one message, a note behind each of what was done; the question comes last."""
+    said = [m["content"] for m in history if m["role"] == "user"]
+    return parts(*(text for each in said[:-1] for text in (each, note)), said[-1])
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("note", ["[what was done: run]", "[what was done: run; what was answered: {answer}]"])
+def test_a_history_that_is_folded_into_the_message_that_asks_has_lost_its_results(note, named):
+    chat = talk(Lab(), "en", named=named, tools=True, others=2, count=4)
+    ran_before = [m for m in chat.history if m["role"] == "tool"]
+    step = chat.send([folded([*chat.history, user("What is next?")], note.format(answer=chat.history[-1]["content"]))])
+    assert ran_before
+    assert (step.event in ("window", "compacted"), step.session.id) == (True, chat.session)
+    assert held(step, step.verdict.anchor).endswith("What is next?")
+
+
+def test_a_last_message_of_several_parts_of_which_one_is_edited_is_a_branch():
+    chat = Chat(Lab())
+    chat.turn("Hello, shall we begin with the log?", "Yes, show me what there is.")
+    chat.turn("It shows a restart every hour.", "A timer in ops/restart.timer does it.")
+    chat.history.append(parts("Here is the timer:", "OnCalendar=hourly", "What is wrong with it?"))
+    chat.lab.answer(chat.send(), assistant("It fires too often, I would say."))
+    chat.history[-1] = parts("Here is the timer:", "OnCalendar=hourly", "What would you write instead of that?")
+    assert chat.send().event == "branch"
 
 
 def test_the_anchor_of_a_window_is_the_first_user_text_that_was_kept():

@@ -236,9 +236,14 @@ class Seen:
         return self.due if any(self.old[a].at < self.answer for a, _ in self.matched) else set()
 
     def was(self, b: int) -> str:
-        """The text that stood in the place of a seat; empty when it is new."""
-        a = self._before.get(b)
+        """The text that stood in the place of a seat, or the result for which it stands; empty when it is new."""
+        a = self._before.get(b, self._results.get(b))
         return "" if a is None else plain(_untimed(self.old[a].item))
+
+    @cached_property
+    def _results(self) -> dict[int, int]:
+        """Seat of a result -> the one that it stands for."""
+        return {b: a for a, b in self.replaced if self.old[a].item.kind == self.new[b].item.kind == "result"}
 
     @cached_property
     def _before(self) -> dict[int, int]:
@@ -378,7 +383,7 @@ class Seen:
 
 def see(session: Session, request: Request, said: Said, anew: Collection[str] = ()) -> Seen:
     old, new = seats([e.message for e in session.head]), seats(request.messages)
-    pending = _pending(new)
+    pending = _pending(old, new)
     answer = 0 if session.recalled else len(before_answer(session))
     pairs, moved = align(old, new, answer=answer, pending=pending, finished=_is_finished(session))
     matched = [*pairs, *moved]
@@ -394,11 +399,16 @@ def see(session: Session, request: Request, said: Said, anew: Collection[str] = 
     )  # fmt: skip
 
 
-def _pending(new: Sequence[Seat]) -> int:
+def _pending(old: Sequence[Seat], new: Sequence[Seat]) -> int:
+    """The first seat of the user message that waits for an answer; of one that holds what was said before, its end."""
     at = len(new)
     while at and new[at - 1].at == new[-1].at and _is_said(new[at - 1].item):
         at -= 1
-    return at
+    said = {s.item.print for s in old if is_user_text(s)}
+    known = [n for n in range(at, len(new)) if new[n].item.print in said]
+    if len(known) < 2 or known[-1] == len(new) - 1:
+        return at
+    return max(n for n in range(at, len(new)) if is_user_text(new[n]))
 
 
 def _is_said(i: Item) -> bool:
