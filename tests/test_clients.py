@@ -32,6 +32,20 @@ def test_a_client_that_no_registry_has_is_told_by_its_name(tmp_path: Path) -> No
         ensure(client, tmp_path)
 
 
+def test_a_client_whose_python_is_not_there_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shim = tmp_path / "python4.1"
+    shim.write_text("#!/bin/sh\necho no such version\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    client = Client(
+        name="absent", family="none", protocol="chat", drive=lambda job: [], losses=frozenset(), pip=("absent==1",),
+        python=(4, 1),
+    )  # fmt: skip
+    verdict = drive(client, tmp_path / "cache").verdict
+    assert verdict.skipped == "absent needs Python 4.1 or newer, and no python4.1 runs here"
+    assert not verdict.problems
+
+
 def test_no_detail_of_the_conversation_stands_in_the_summary() -> None:
     assert not [detail for detail in DETAILS if detail in SUMMARY + numbered(1)]
 

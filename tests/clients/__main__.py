@@ -14,7 +14,7 @@ from rich.table import Table
 
 from clients.checks import Verdict, judge
 from clients.client import Client, ClientError
-from clients.install import InstallError, ensure, installed
+from clients.install import InstallError, NoPython, ensure, installed
 from clients.play import ROOT, end_clients, play
 from clients.table import CLIENTS
 
@@ -43,6 +43,8 @@ def drive(client: Client, cache: Path = CACHE) -> Outcome:
             except KeyboardInterrupt:
                 end_clients()
                 raise
+    except NoPython as error:
+        verdict = Verdict(skipped=str(error))
     except (InstallError, ClientError) as error:
         verdict = Verdict(problems=[str(error)])
     except (OSError, ValueError, LookupError, httpx.HTTPError) as error:  # the client's output is not what it was
@@ -79,10 +81,16 @@ def _list(clients: list[Client]) -> None:
 
 
 def _tell(outcome: Outcome) -> None:
-    passed = not outcome.verdict.problems
-    print(f"{outcome.client.name}: {'passed' if passed else 'FAILED'} in {outcome.seconds:.0f} s", flush=True)
+    if outcome.verdict.skipped:
+        print(f"{outcome.client.name}: skipped, {outcome.verdict.skipped}", flush=True)
+        return
+    print(f"{outcome.client.name}: {_result(outcome.verdict)} in {outcome.seconds:.0f} s", flush=True)
     for problem in outcome.verdict.problems:
         print(f"    {problem}", flush=True)
+
+
+def _result(verdict: Verdict) -> str:
+    return "FAILED" if verdict.problems else "skipped" if verdict.skipped else "passed"
 
 
 def _table(outcomes: list[Outcome]) -> Table:
@@ -97,7 +105,7 @@ def _table(outcomes: list[Outcome]) -> Table:
         table.add_row(
             client.name, client.version, client.protocol, str(verdict.requests), kinds or "none",
             f"{verdict.restored} of {verdict.lost}", str(verdict.sessions), f"{outcome.seconds:.0f}",
-            "FAILED" if verdict.problems else "passed",
+            _result(verdict),
         )  # fmt: skip
     return table
 

@@ -339,3 +339,71 @@ def letta_code(job: Job) -> list[str]:
             agent["model_settings"]["context_window_limit"] = 100_000
             path.write_text(json.dumps(agent))
     return answers
+
+
+def gptme(job: Job) -> list[str]:
+    """All lines as one chain of prompts, after which it talks to itself for a while. Returns everything that it said.
+
+    It asks its model for a checkpoint where a budget is used up, and goes on with that and the newest messages.
+    """
+    (job.work / "gptme.toml").write_text("[context]\nkeep_recent_tokens = 60\n")
+    env = {
+        "OPENAI_API_KEY": "sk-dummy-gptme", "OPENAI_BASE_URL": f"{job.url}/v1", "GPTME_CHECK": "false",
+        "GPTME_CONTEXT_BUDGET": "2900",
+    }  # fmt: skip
+    options = ["--non-interactive", "--model", "local/scripted", "--name", "talk", "--tools", "shell,autocompact"]
+    said = [each for line in job.lines for each in ("-", line)][1:]
+    job.run(["gptme", *options, "--tool-format", "tool", *said], env)
+    log = next(job.home.glob(".local/share/gptme/logs/*/conversation.jsonl"))
+    messages = map(json.loads, log.read_text().splitlines())
+    told = (message["content"] for message in messages if message["role"] == "assistant")
+    return [text for text in told if not text.startswith("\n@shell(")]
+
+
+_VIBE = """active_model = "scripted"
+enable_telemetry = false
+enable_update_checks = false
+enable_auto_update = false
+[[providers]]
+name = "scripted"
+api_base = "{url}/v1"
+api_key_env_var = "SCRIPTED_KEY"
+api_style = "openai"
+backend = "generic"
+[[models]]
+name = "scripted"
+provider = "scripted"
+alias = "scripted"
+auto_compact_threshold = 100000
+"""
+
+
+def mistral_vibe(job: Job) -> list[str]:
+    """`vibe -p`, then `vibe -p --continue`, with a provider of its own: what the user said stays beside the summary."""
+    home = job.home / ".vibe"
+    home.mkdir()
+    (home / "config.toml").write_text(_VIBE.format(url=job.url))
+    env = {"VIBE_HOME": str(home), "SCRIPTED_KEY": "sk-dummy-vibe", "MISTRAL_API_KEY": "sk-dummy-vibe"}
+    return [
+        job.run(["vibe", "-p", line, "--yolo", "--trust", *(["--continue"] if i else [])], env).strip()
+        for i, line in enumerate(job.lines)
+    ]
+
+
+def nanobot(job: Job) -> list[str]:
+    """`nanobot agent`, one run a line. Its user asks it to compact, after the turns that make others run full."""
+    home = job.home / ".nanobot"
+    home.mkdir()
+    model = {"model": "scripted", "provider": "custom", "contextWindowTokens": 200_000, "maxTokens": 1_000}
+    config = {
+        "agents": {"defaults": model | {"workspace": str(job.work), "dream": {"enabled": False}}},
+        "providers": {"custom": {"apiKey": "sk-dummy-nanobot", "apiBase": f"{job.url}/v1"}},
+    }
+    (home / "config.json").write_text(json.dumps(config))
+    command = ["nanobot", "agent", "-c", str(home / "config.json"), "-s", "cli:talk", "--no-markdown", "-m"]
+    answers = []
+    for i, line in enumerate(job.lines):
+        answers.append(job.run([*command, line], {"COLUMNS": "400"}).strip().splitlines()[-1])
+        if i in OVERFLOWS:
+            job.run([*command, "/compact"], {})
+    return answers

@@ -54,6 +54,8 @@ class Verdict:
     """Of those, how many reached the upstream."""
     sessions: int = 0
     problems: list[str] = field(default_factory=list)
+    skipped: str = ""
+    """Why the client was not driven at all."""
 
 
 def judge(client: Client, straight: Played, through: Played) -> Verdict:

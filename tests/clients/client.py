@@ -24,6 +24,8 @@ class Client:
     pip: tuple[str, ...] = ()
     """Pinned requirements."""
     npm: tuple[str, ...] = ()
+    python: tuple[int, int] = (3, 11)
+    """The oldest Python that its packages take."""
     package: str = ""
     """Which of the requirements is the client itself; by default the first."""
     shares: str = ""

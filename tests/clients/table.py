@@ -37,6 +37,7 @@ _AG2 = ("ag2[openai]==1.2.1",)
 _OPENAI_AGENTS_JS = ("@openai/agents@0.20.0", "zod@4.6.7")
 _STRANDS_JS = ("@strands-agents/sdk@1.16.0", "openai@6.49.0", "zod@4.6.7")
 _LIVEKIT = ("livekit-agents==1.8.9", "livekit-plugins-openai==1.8.9")
+_CLINE = ("@cline/core@0.0.86",)
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
@@ -323,5 +324,42 @@ CLIENTS = (
             "@elizaos/plugin-sql@1.7.2",
         ),
         drive=program("eliza_agent.mjs"),
+    ),
+    Client(
+        name="deepagents-python", family="Deep Agents", protocol="chat", losses=COMPACTED, compactions=3,
+        pip=("deepagents==0.7.32", "langchain-openai==1.7.3"), drive=program("deep_agent.py"),
+    ),
+    Client(
+        name="openhands", family="OpenHands", protocol="chat", losses=COMPACTED, compactions=2, python=(3, 12),
+        pip=("openhands-sdk==1.53.0", "litellm==1.100.0"), drive=program("openhands_agent.py"),
+    ),
+    Client(
+        name="mistral-vibe", family="Mistral Vibe", protocol="chat", losses=COMPACTED, compactions=2, python=(3, 12),
+        limit_s=600, pip=("mistral-vibe==2.26.1",), drive=agents.mistral_vibe,
+    ),
+    Client(
+        name="gptme", family="gptme", protocol="chat", losses=COMPACTED, compactions=2, pip=("gptme==0.35.1",),
+        drive=agents.gptme,
+    ),
+    Client(
+        name="nanobot", family="nanobot", protocol="chat", losses=COMPACTED, compactions=2, full_tokens=2_000,
+        limit_s=600, pip=("nanobot-ai==0.3.5",), drive=agents.nanobot,
+    ),
+    Client(
+        name="ag2-classic", family="AG2", protocol="chat", losses=WINDOW, compactions=3, pip=("ag2[openai]==0.9.9",),
+        drive=program("ag2_classic.py"),
+    ),
+    Client(
+        name="qwen-agent", family="Qwen-Agent", protocol="chat", losses=WINDOW | CLEARED, compactions=3,
+        pip=("qwen-agent==0.0.34", "numpy", "soundfile", "python-dateutil", "tqdm"),
+        drive=program("qwen_agent_chat.py"),
+    ),
+    Client(
+        name="cline", family="Cline", protocol="chat", losses=COMPACTED, compactions=3, shares="cline", npm=_CLINE,
+        drive=program("cline_core.mjs", "agentic"),
+    ),
+    Client(
+        name="cline-basic", family="Cline", protocol="chat", losses=COMPACTED, full_tokens=2_000, shares="cline",
+        npm=_CLINE, drive=program("cline_core.mjs", "basic"),
     ),
 )  # fmt: skip

@@ -28,6 +28,7 @@ _NUMBERED = re.compile(r"<dcp-message-id>([mb]\d+)<")
 _ASKS_SUMMARY = re.compile(r"summar|snapshot|checkpoint|compact", re.I)
 _GIVEN = re.compile(rf"{re.escape(SUMMARY)} {numbered(0)[:-2]}\d+\.")
 """A summary that was given before: it asks for none."""
+_NOTE_CHARS = 100
 _TITLE = re.compile(r"\btitles?\b", re.I)
 _SHELLS = (
     "exec_command",
@@ -123,7 +124,7 @@ class Script:
         if SUMMARY in instructions:  # a summary that stands in the system prompt asks for none
             instructions = ""
         is_title = _TITLE.search(instructions[:400])
-        wish = _GIVEN.sub("", last)
+        wish = "" if spoken and _is_said_behind_a_note(last, spoken.said, heard) else _GIVEN.sub("", last)
         if spoken is None or is_title or _ASKS_SUMMARY.search(wish) or _ASKS_SUMMARY.search(instructions):
             kind, reply = self._aside(last, instructions)
             return kind, replace(reply, **_filled_in(heard, reply.text))
@@ -180,6 +181,11 @@ def _in_tags(last: str, spoken: Turn | None) -> tuple[str, Reply]:
     fields = {"thought": thought, "actions": "REPLY", "text": spoken.answer}
     listed = "\n".join(f"  <{name}>{text}</{name}>" for name, text in fields.items())
     return "main", Reply(f"<response>\n{listed}\n</response>")
+
+
+def _is_said_behind_a_note(last: str, said: str, heard: Heard) -> bool:
+    """Has a client put no more than a short sentence of its own in front of what the user said? It asks for nothing."""
+    return bool(heard.tools) and last.endswith(said) and len(last) - len(said) <= _NOTE_CHARS
 
 
 def _filled_in(heard: Heard, text: str) -> dict[str, str]:
