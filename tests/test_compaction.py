@@ -1109,6 +1109,17 @@ def test_a_history_that_is_folded_into_the_message_that_asks_has_lost_its_result
     assert held(step, step.verdict.anchor).endswith("What is next?")
 
 
+def test_a_window_of_messages_that_bring_the_same_files_again_is_no_summary():
+    chat, events = Chat(Lab()), list[str]()
+    files = [f"File {n} of the ledger holds part {n * 37} and says what its owner {n} wants of it." for n in range(2)]
+    for said, answer in turns("payments", 5):
+        step = chat.send([*chat.history[-4:], parts(*files, said)])
+        chat.lab.answer(step, assistant(answer))
+        chat.history += [user(said), assistant(answer)]
+        events.append(step.event)
+    assert events == ["new", "turn", "turn", "window", "window"]
+
+
 def test_a_last_message_of_several_parts_of_which_one_is_edited_is_a_branch():
     chat = Chat(Lab())
     chat.turn("Hello, shall we begin with the log?", "Yes, show me what there is.")

@@ -400,13 +400,14 @@ def see(session: Session, request: Request, said: Said, anew: Collection[str] = 
 
 
 def _pending(old: Sequence[Seat], new: Sequence[Seat]) -> int:
-    """The first seat of the user message that waits for an answer; of one that holds what was said before, its end."""
+    """The first seat of the user message that waits for an answer; of one that holds what was asked before, its end."""
     at = len(new)
     while at and new[at - 1].at == new[-1].at and _is_said(new[at - 1].item):
         at -= 1
     said = {s.item.print for s in old if is_user_text(s)}
-    known = [n for n in range(at, len(new)) if new[n].item.print in said]
-    if len(known) < 2 or known[-1] == len(new) - 1:
+    known = [new[n].item.print for n in range(at, len(new)) if new[n].item.print in said]
+    asked = {s.item.print for s, after in pairwise(old) if is_user_text(s) and after.at != s.at}
+    if len(known) < 2 or asked.isdisjoint(known) or new[-1].item.print in said:
         return at
     return max(n for n in range(at, len(new)) if is_user_text(new[n]))
 
