@@ -22,8 +22,8 @@ int main(void) {
         double *columns = malloc(SIGNALS * RELATIVE_COLUMNS * n_rows * sizeof *columns + 1);
         CHECK(place && session && rows && scores && columns);
         for (size_t i = 0; i < n; i++) {
-            place[i] = drawn(&seed) % n;
-            session[i] = drawn(&seed) % n;
+            place[i] = (int64_t)(drawn(&seed) % n);
+            session[i] = (int64_t)(drawn(&seed) % n);
         }
         for (size_t i = 0; i < SIGNALS * n; i++) scores[i] = drawn(&seed) % 4;
         for (size_t i = 0, next = drawn(&seed) % n; i < n_rows; i++) rows[i] = (int64_t)((next + i) % n);
