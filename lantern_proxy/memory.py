@@ -91,8 +91,8 @@ class Lantern:
         title: of a session that is new; by default the start of the user's last message of then
 
         A message that went missing since the last call stays in the archive: that is what `restore` gives back.
-        Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored. Then nothing of
-        them was archived, and the same call may be made again.
+        Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored, or brought to the
+        disk. Then the same call may be made again.
         """
         request = _read(messages)
         if times is not None and len(times) != len(request.messages):
@@ -116,6 +116,8 @@ class Lantern:
         record = self._record(step, request, (times[-1] if times else 0.0) or now)
         refused = self._archive.faults["record"]
         self._archive.write([record])
+        if self._archive.behind_s:
+            self._archive.sync()
         if self._archive.faults["record"] > refused:
             raise ArchiveError(f"session {session} cannot be stored; the log says which value of it is at fault")
         return len(step.filed)

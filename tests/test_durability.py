@@ -1,6 +1,7 @@
 """A turn whose last byte reached the client is on disk: kill -9 at any moment loses nothing that was answered."""
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -15,9 +16,12 @@ import httpx
 import pytest
 from scripted import Upstream, body, config_for, http, process, serving, wait_for
 from test_archive import record
+from test_proxy_cut import TENANT, filed
+from test_proxy_cut import record as history
 
-from lantern_proxy.archive import Archive
-from lantern_proxy.config import ArchiveConfig, Config
+from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+from lantern_proxy.proxy.writer import Job, Writer
 
 TALKERS = 6
 
@@ -163,7 +167,7 @@ def test_a_power_cut_takes_no_turn_that_was_answered_a_moment_ago(upstream, tmp_
     with serving(config) as url:
         cut = PowerCut(config.archive.path, tmp_path, monkeypatch)
         http.post(f"{url}/v1/chat/completions", json=body("the only line"))
-        wait_for(lambda: cut.texts(config) == ["the only line", "I heard: the only line"])
+        assert wait_for(lambda: cut.texts(config) == ["the only line", "I heard: the only line"])
 
 
 def test_nor_while_others_never_pause(upstream, tmp_path, monkeypatch):
@@ -174,9 +178,9 @@ def test_nor_while_others_never_pause(upstream, tmp_path, monkeypatch):
         for talker in talkers:
             talker.start()
         try:
-            wait_for(lambda: len(answered) >= 40)
+            assert wait_for(lambda: len(answered) >= 40)
             wanted = set(answered)
-            wait_for(lambda: wanted <= set(cut.texts(config)))
+            assert wait_for(lambda: wanted <= set(cut.texts(config)))
             assert all(talker.is_alive() for talker in talkers)
         finally:
             stop.set()
@@ -193,6 +197,88 @@ def test_the_last_to_leave_the_archive_brings_its_turns_to_the_disk(tmp_path, mo
         assert writing.behind_s > 0
         writing.close()
         assert cut.texts(Config(archive=ArchiveConfig(path=path))) == ["kept"]
+
+
+def test_an_archive_behind_a_link_has_its_log_where_it_points(tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    path, link = tmp_path / "there" / "a.db", tmp_path / "a.db"
+    link.symlink_to(path)
+    with Archive(link, synchronous="normal") as archive:
+        cut = PowerCut(path, tmp_path, monkeypatch)
+        archive.write([record(text="kept")])
+        archive.sync()
+        assert cut.texts(Config(archive=ArchiveConfig(path=path))) == ["kept"]
+
+
+@pytest.fixture
+def sick_disk(monkeypatch):
+    """Brings nothing to the disk until it is set."""
+    well, fsync = threading.Event(), os.fsync
+
+    def failing(file: int) -> None:
+        if not well.is_set():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    return well
+
+
+def test_what_could_not_be_brought_to_the_disk_is_told_and_tried_again_though_nobody_asks(
+    upstream, tmp_path, sick_disk, monkeypatch
+):
+    config = config_for(upstream, tmp_path)
+    with serving(config) as url:
+        assert http.post(f"{url}/v1/chat/completions", json=body("the only line")).status_code == 200
+        assert wait_for(lambda: http.get(f"{url}/lantern/health").json()["faults"].get("sync"), 10)
+        cut = PowerCut(config.archive.path, tmp_path, monkeypatch)
+        sick_disk.set()
+        assert wait_for(lambda: cut.texts(config) == ["the only line", "I heard: the only line"])
+
+
+def test_an_archive_is_closed_even_if_its_turns_cannot_be_brought_to_the_disk(tmp_path, sick_disk):
+    archive = Archive(tmp_path / "a.db", synchronous="normal")
+    archive.write([record(text="kept")])
+    with pytest.raises(ArchiveError, match="cannot be brought to the disk"):
+        archive.close()
+    with pytest.raises(ArchiveError, match="is closed"):
+        archive.write([record(text="more")])
+
+
+def test_a_writer_whose_disk_is_sick_tells_so_and_ends(tmp_path, sick_disk):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))
+    writer = Writer(config)
+    assert writer.submit(Job(build=lambda: record(text="kept"), file=writer.file)).result(10)
+    writer.close()
+    assert writer.faults["sync"]
+    assert not [t for t in threading.enumerate() if t.name.startswith(("lantern-writer", "lantern-disk"))]
+    assert texts_of(config) == ["kept"]
+
+
+def test_turns_do_not_wait_for_the_disk_until_a_long_history_is_cut(tmp_path, monkeypatch):
+    writer = Writer(Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off")))
+    may, was_cut, fsync = threading.Event(), [], os.fsync
+    said = [filed(n, " ".join(f"the port of gate {n} at {m} is {8000 + n + m}" for m in range(20))) for n in range(600)]
+
+    def noting(file: int) -> None:
+        was_cut.append(wish.done())
+        fsync(file)
+
+    def build():
+        may.wait(10)
+        return history(*said, uncut=tuple(f.key for f in said))
+
+    try:
+        writer.submit(Job(build=build, file=writer.file))
+        wish = writer.cut_up(TENANT)
+        monkeypatch.setattr(os, "fsync", noting)
+        may.set()
+        assert wish.result(60)
+        assert wait_for(lambda: was_cut)
+        assert was_cut[0] is False
+    finally:
+        may.set()
+        writer.close()
 
 
 def test_full_is_never_behind(tmp_path):

@@ -1,6 +1,7 @@
 """The Python API: archive, restore and search without a proxy."""
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -36,6 +37,15 @@ def test_what_is_known_is_not_written_twice_and_what_is_new_is(config):
         assert lantern.archive("chat", SCRIPT.history[:9]) == 4
     with Lantern(config) as lantern:  # another run of the program
         assert lantern.archive("chat", SCRIPT.history[:11]) == 2
+
+
+def test_what_is_archived_is_on_disk(config, monkeypatch):
+    synced, fsync = [], os.fsync
+    with Lantern(config) as lantern:
+        monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file)) or fsync(file))
+        lantern.archive("chat", SCRIPT.history[:5])
+        log = os.stat(f"{config.archive.path}-wal")
+        assert [(each.st_ino, each.st_size) for each in synced] == [(log.st_ino, log.st_size)]
 
 
 def test_settings_may_be_a_file(tmp_path):

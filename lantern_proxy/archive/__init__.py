@@ -149,7 +149,10 @@ class Archive:
         self.close()
 
     def close(self) -> None:
-        """May be called twice. Every later call raises ArchiveError."""
+        """May be called twice. Every later call raises ArchiveError.
+
+        So does this one when turns cannot be brought to the disk; it is closed then, too.
+        """
         self._connections.close()
 
     @property

@@ -66,6 +66,7 @@ class Connections:
         self._commits = (self._full, WAL_PAGES_WAITED)
         """Does the next commit wait for the disk? From how many pages of log on does it make a checkpoint?"""
         self._behind_since = 0.0
+        self._log = f"{os.path.realpath(path)}-wal"  # SQLite follows a link to the file
         with telling(path):
             self.lacking = self._open(synchronous)
         self._inode = path.stat().st_ino
@@ -197,10 +198,10 @@ class Connections:
         return time.monotonic() - since if since else 0.0
 
     def sync(self) -> None:
-        """Have all that was committed be on disk."""
-        self._behind_since = 0.0
+        """Have all that was committed be on disk. Raises ArchiveError; then it is as far behind as before."""
+        since, self._behind_since = self._behind_since, 0.0
         try:
-            log = os.open(f"{self.path}-wal", os.O_RDWR)  # SQLite locks other files: closing this one unlocks nothing
+            log = os.open(self._log, os.O_RDWR)  # SQLite locks other files: closing this one unlocks nothing
             try:
                 os.fsync(log)
             finally:
@@ -208,6 +209,7 @@ class Connections:
         except FileNotFoundError:
             pass  # all of it was moved into the file
         except OSError as error:
+            self._behind_since = since or self._behind_since
             raise ArchiveError(
                 f"archive {self.path} cannot be brought to the disk ({error.strerror}); check the disk", retry=True
             ) from error
@@ -252,12 +254,17 @@ class Connections:
             raise ArchiveError(f"archive {self.path} was deleted or replaced while it was open; restart lantern")
 
     def close(self) -> None:
-        """Readers that are in use close themselves: SQLite must not lose a connection in the middle of a step."""
+        """Readers that are in use close themselves: SQLite must not lose a connection in the middle of a step.
+
+        Raises ArchiveError when turns cannot be brought to the disk; it is closed then, too.
+        """
         with self._lock:
-            if not self._closed and self.behind_s:
-                self.sync()
-            with self._gate:
-                idle = [] if self._closed else [reader.db for reader in self._readers if not reader.uses]
-                self._closed = True
-            for db in [*idle, *([self._writer] if self._writer else [])]:
-                db.close()
+            try:
+                if not self._closed and self.behind_s:
+                    self.sync()
+            finally:
+                with self._gate:
+                    idle = [] if self._closed else [reader.db for reader in self._readers if not reader.uses]
+                    self._closed = True
+                for db in [*idle, *([self._writer] if self._writer else [])]:
+                    db.close()

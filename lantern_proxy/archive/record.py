@@ -87,7 +87,8 @@ _PLACED = """INSERT INTO placed (tenant, block, slot, passage, origin, text, ran
 class Uncut:
     """Messages of one session that are archived and not yet cut into passages, in order.
 
-    A turn is on disk before its client has the end of it; cutting, tagging and indexing take longer and may come after.
+    A turn is archived before its client has the end of it; cutting, tagging and indexing take longer and may come
+    after.
     """
 
     tenant: str

@@ -1,4 +1,4 @@
-"""What the writer does when nobody waits for it: passages of turns that are on disk already, and what follows of them.
+"""What the writer does when nobody waits for it: passages of turns that are archived already, and what follows of them.
 
 A turn's messages are archived before its client has the last byte of it. Cutting them into passages, tagging and
 indexing costs many times that, so it comes after: when no turn came for a moment, when somebody wants to restore (then
@@ -111,7 +111,7 @@ class Cutter:
                 self._add(replace(cut, messages=messages))
 
     def add(self, record: Record, settling: Settling | None) -> None:
-        """Note a record that is on disk, whose messages are to be cut."""
+        """Note a record that is archived, whose messages are to be cut."""
         keys = set(record.uncut)
         filed = [f for f in record.messages if f.key in keys]
         for messages in _portions(filed):

@@ -97,7 +97,7 @@ class Ledgers:
             self._chars[key] = chars
 
     def _make_room(self) -> None:
-        """Those used longest ago go, but for those in use: what is new in them is not on disk yet."""
+        """Those used longest ago go, but for those in use: what is new in them is not archived yet."""
         if not self._is_full():
             return
         for oldest in [key for key in self._ledgers if key not in self._queues]:

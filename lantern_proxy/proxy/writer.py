@@ -250,7 +250,7 @@ class Writer:
         if late is not None:
             late.close()
         if archive is not None:
-            archive.close()
+            self._attempt("sync", archive.close)
 
     def _fault(self, kind: str, message: str, error: BaseException | None = None) -> None:
         self.faults[kind] += 1
@@ -306,6 +306,7 @@ class Writer:
         archive, late = self.archive, self._late
         if archive is None or late is None or self.is_gone():
             return False
+        self._sync(_BEHIND_S)
         follows: list[Callable[[], object]] = []
         try:
             follows = self._cutter.some(archive, late)
@@ -394,11 +395,16 @@ class Writer:
         """Have turns be on disk, if the first that may not be was written so long ago: in a thread, since the disk
         may take longer than the next turn can wait."""
         archive, syncing = self.archive, self._syncing
-        if archive is None or archive.behind_s <= behind_s or (syncing and not syncing.done()):
-            return
-        if syncing:
-            self._attempt("write", syncing.result)
-        self._syncing = self._disk.submit(archive.sync)
+        if archive is not None and archive.behind_s > behind_s and (syncing is None or syncing.done()):
+            self._syncing = self._disk.submit(self._bring, archive)
+
+    def _bring(self, archive: Archive) -> None:
+        """Until they are, since no turn may come that has it tried again."""
+        while self._attempt("sync", archive.sync) is not None:
+            if self._closing.wait(_RETRY_S) or archive is not self.archive:
+                return
+        if self._once.is_over(["sync"]):
+            log.info("turns of archive %s are brought to the disk again", self._path)
 
     def _is_well(self) -> None:
         self.problem = ""
