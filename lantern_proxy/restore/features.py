@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.rank import Floats, Ints, by_place, spread
 from lantern_proxy.restore.dense import Matches
-from lantern_proxy.restore.passages import Told
+from lantern_proxy.restore.passages import Told, forms
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.signals.dates import closeness, day_of, spans
@@ -147,11 +147,10 @@ def _all(fused: Floats, stood: Floats) -> Columns:
 
 
 def _form(scope: Scope, told: Sequence[Told], rows: Ints) -> Columns:
-    forms = [
-        (each.form.asking, each.form.addressed, each.form.dated, each.speaker == "user", each.speaker == "assistant")
-        for each in told
-    ]
-    return _OF_FORM, np.vstack([np.array(forms, np.float64).T, scope.openness[rows]])
+    asking, addressed, dated, *_ = forms(told).T
+    said_by = [each.speaker for each in told]
+    user, assistant = ([speaker == role for speaker in said_by] for role in ("user", "assistant"))
+    return _OF_FORM, np.array([asking, addressed, dated, user, assistant, scope.openness[rows]])
 
 
 def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints, scores: Floats) -> Columns:

@@ -7,8 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import overload
 
+import numpy as np
+
 from lantern_proxy.analyze import sequence, terms, terms_of_parts
 from lantern_proxy.archive import TenantArchive
+from lantern_proxy.rank import Floats
 from lantern_proxy.restore.lines import Line, flat, lines
 from lantern_proxy.signals import speaker_name
 from lantern_proxy.signals.alike import Pieces
@@ -93,11 +96,16 @@ class Told:
     created_at: float
     name: str
     """The name that its text begins with, as an index term; or ""."""
-    form: Form
+    numbers: bytes
+    """Those of its `form`, each as a float64: those of many passages are joined in one step."""
     days: tuple[Span, ...]
     """The days that its text names."""
     tags: str
     """Index terms of its tags and tool names, one a line."""
+
+    @property
+    def form(self) -> Form:
+        return Form(*array("d", self.numbers))
 
     @property
     def tag_terms(self) -> list[str]:
@@ -113,12 +121,17 @@ def tell(passages: Sequence[Passage]) -> list[Told]:
             sys.intern(p.speaker),
             p.created_at,
             sys.intern(speaker_name(p.text)),
-            form_of(p.text, p.speaker, counts),
+            array("d", form_of(p.text, p.speaker, counts)).tobytes(),
             tuple(spans(p.text, p.created_at, counts)),
             "\n".join(dict.fromkeys(of_tags)),
         )
         for p, of_tags, counts in zip(passages, tagged, counted, strict=True)
     ]
+
+
+def forms(told: Sequence[Told]) -> Floats:
+    """(n, 6) the numbers of each `form`."""
+    return np.frombuffer(b"".join([each.numbers for each in told])).reshape(-1, len(Form._fields))
 
 
 class Passages(Sequence[ReadPassage]):

@@ -14,13 +14,14 @@ from lantern_proxy.restore.alike import alike, by_themselves
 from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.features import Matched, Ranked, nearness
 from lantern_proxy.restore.light import Reorder
+from lantern_proxy.restore.passages import forms
 from lantern_proxy.restore.question import Evidence, Question, coverage, masses
 from lantern_proxy.restore.routes import Mixture, ages_count, fused, mixture, threshold
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import lead
 from lantern_proxy.route_types import query_type
 from lantern_proxy.signals import keywords, said_by
-from lantern_proxy.signals.form import fits
+from lantern_proxy.signals.form import Form, fits
 from lantern_proxy.signals.late import Asked, in_context, maxsim
 from lantern_proxy.turn import CLIENT
 
@@ -206,10 +207,10 @@ def _match(fusion: _Fusion, scope: Scope, name: str, matched: Matched) -> None:
 
 def _over_the_best(fusion: _Fusion, scope: Scope, question: Question, now: float) -> None:
     """The signals that look at the best so far, each at the ranking that the one before has left."""
-    rows = best(fusion.total, FORM_POOL).tolist()
+    rows = best(fusion.total, FORM_POOL)
     if fusion.wants("days") and (near := _days(scope, question, rows, now)) is not None:
         fusion.add("days", near, spread(near))
-        rows = best(fusion.total, FORM_POOL).tolist()
+        rows = best(fusion.total, FORM_POOL)
     if fusion.wants("form"):
         form = _form(scope, question, rows)
         fusion.add("form", form, spread(form))
@@ -288,10 +289,10 @@ def _session_in_full(scope: Scope, by_words: Floats, matches: Floats) -> Floats:
     return zsum({"words": by_words, "matches": peaks[numbers]}, weights)
 
 
-def _days(scope: Scope, question: Question, rows: Sequence[int], now: float) -> Floats | None:
+def _days(scope: Scope, question: Question, rows: Ints, now: float) -> Floats | None:
     """(n,) how near the days are that question and passage name, or on which it was said; 0 beyond `rows`. None: the
     question names no day."""
-    near = nearness(lambda: scope.passages.told(rows), question.text, now)
+    near = nearness(lambda: scope.passages.told(rows.tolist()), question.text, now)
     if near is None:
         return None
     scores = np.zeros(len(scope))
@@ -305,8 +306,8 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
     kind = query_type(question.text)
     own = question.personal or kind == "single-session-preference"
     role = "assistant" if kind == "single-session-assistant" else "user"
-    rows = best(total, POOL).tolist()
-    told = scope.passages.told(rows)
+    rows = best(total, POOL)
+    told = scope.passages.told(rows.tolist())
     names = [each.name for each in told]
     scores = np.zeros(len(scope))
     scores[rows] = said_by([each.speaker for each in told], names, question.words, role)
@@ -315,32 +316,34 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
     return scores, ROLE if own or role == "assistant" else USER
 
 
-def _form(scope: Scope, question: Question, rows: Sequence[int]) -> Floats:
+def _form(scope: Scope, question: Question, rows: Ints) -> Floats:
     """(n,) how well its form fits an answer; for all but `rows`, the worst there is."""
-    told = scope.passages.told(rows)
+    told = scope.passages.told(rows.tolist())
     people = any(each.name for each in told) and all(each.speaker in ("user", CLIENT) for each in told)
     answers = _answers(scope, rows) if people else None
-    worth = fits(question.text, [each.form for each in told], answers=answers)
+    worth = fits(question.text, forms(told), answers=answers)
     scores = np.full(len(scope), worth.min(initial=0.0))
     scores[rows] = worth
     return scores
 
 
-def _answers(scope: Scope, rows: Sequence[int]) -> list[bool]:
-    """Whether each follows a message that ends with a question."""
-    before = scope.beside(np.array(rows, np.int64), -1)
+def _answers(scope: Scope, rows: Ints) -> Floats:
+    """(len(rows),) 1 for what follows a message that ends with a question, else 0."""
+    before = scope.beside(rows, -1)
     there = before >= 0
-    asked = np.zeros(len(rows), bool)
-    asked[there] = [each.form.ends_asking for each in scope.passages.told(before[there].tolist())]
-    found: list[bool] = asked.tolist()
+    found = np.zeros(len(rows))
+    found[there] = forms(scope.passages.told(before[there].tolist()))[:, _ENDS_ASKING]
     return found
+
+
+_ENDS_ASKING = Form._fields.index("ends_asking")
 
 
 def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
     """(n,) share of the question's terms among a passage's tags and tools; 0 beyond the POOL best by words."""
     matched = np.flatnonzero(lexical)
-    rows = matched[np.argsort(-lexical[matched])[:POOL]].tolist()
-    told = scope.passages.told(rows)
+    rows = matched[np.argsort(-lexical[matched])[:POOL]]
+    told = scope.passages.told(rows.tolist())
     tags = [each.tags for each in told]
     distinct = dict(zip(tags, told, strict=True))  # often little else than the names of speakers
     shares = keywords(question.terms, [each.tag_terms for each in distinct.values()])

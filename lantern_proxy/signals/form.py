@@ -5,10 +5,10 @@ untrained, `fits`, can be switched off (`restore.weights: {form: 0}`).
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from lantern_proxy.analyze import folded
 from lantern_proxy.analyze.standing import laid_down
@@ -73,8 +73,7 @@ _YES_NO = re.compile(r"\W*(?:is|are|was|were|did|do|does|has|have|had|can|could|
 _PLAN = re.compile(r"\bwould\b|\bmight\b|\blikely\b|\bplan\w*\b|\bgoing to\b|\bwill\b|\bconsider\w*\b", re.I)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """What `fits` looks at in a passage; numbers are 0..1."""
 
     asking: float
@@ -85,9 +84,10 @@ class Form:
     """Time words: 1 from two on."""
     own: float
     """Words of the first person: 1 where every tenth word is one."""
-    ends_asking: bool
     standing: float
     """1 for a rule that the user laid down, a third for a preference."""
+    ends_asking: float
+    """1 where it ends with a question mark."""
 
 
 def _times(text: str, counts: Counts) -> int:
@@ -101,7 +101,7 @@ def form_of(text: str, speaker: str, counts: Counts | None = None) -> Form:
     asking, words = counts.asking / max(1, counts.ends), len(text) / LETTERS_A_WORD + 1
     addressed, own, dated = counts.second / words, counts.first / words, min(2, _times(text, counts))
     ends_asking = text.rstrip().endswith("?")
-    return Form(asking, min(1.0, 5 * addressed), dated / 2, min(1.0, 10 * own), ends_asking, _standing(text, speaker))
+    return Form(asking, min(1.0, 5 * addressed), dated / 2, min(1.0, 10 * own), _standing(text, speaker), ends_asking)
 
 
 def _standing(text: str, speaker: str) -> float:
@@ -113,19 +113,21 @@ def _standing(text: str, speaker: str) -> float:
 LETTERS_A_WORD = 5.5
 
 
-def fits(question: str, forms: Sequence[Form], *, answers: Sequence[bool] | None) -> Floats:
+def fits(question: str, forms: npt.ArrayLike, *, answers: npt.ArrayLike | None) -> Floats:
     """(n,) how well texts of these forms may answer, in z-scores of the fusion: at best 6, at worst -3.
 
     Who asks does not answer, who speaks of themselves tells, and a question about time wants a time.
-    answers: does each follow a message that ends with a question? None: not all were said by people to each other.
     Among people an answer tells, and what is said to another is about that one's news, and tells nothing. Where an
     assistant answers, rules and preferences of the user hold for what it is asked now.
+
+    forms:   (n, 6) numbers of each Form
+    answers: (n,) does each follow a message that ends with a question? None: not all were said by people to each other
     """
     people = answers is not None
-    traits = [(form.asking, form.addressed, form.dated, form.own, form.standing) for form in forms]
     weights = (-1.0, -2.0 if people else 0.0, 2.0 if _WHEN.search(question) else 0.0, 1.0, 0.0 if people else 3.0)
-    found: Floats = np.array(traits, np.float64).reshape(-1, len(weights)) @ np.array(weights)
-    return found + np.array(answers, np.float64) if people else found
+    numbers = np.asarray(forms, np.float64).reshape(-1, len(Form._fields))
+    found: Floats = numbers[:, : len(weights)] @ np.array(weights)
+    return found + np.asarray(answers, np.float64) if people else found
 
 
 def traits(text: str) -> tuple[float, ...]:
