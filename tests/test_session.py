@@ -637,6 +637,16 @@ def test_a_chat_that_begins_with_a_short_answer_is_a_new_one_where_it_is_no_wind
     assert (step.event, step.session.id not in (chat.session, f"{chat.session}.side")) == ("new", True), step.link.why
 
 
+def test_a_picture_before_a_short_answer_is_not_what_a_side_call_asked():
+    chat = Chat(Lab(), named="x")
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    assert chat.summarise("instruction at the end", "Done.").event == "side"
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]}
+    step = chat.send([picture, assistant("Done."), user("What is next?")])
+    assert step.session.id == chat.session, step.link.why
+
+
 def test_a_chat_of_another_protocol_that_begins_with_a_short_answer_is_a_new_one():
     chat = Chat(Lab())
     for said, answer in [*turns("zephyr", 3), ("Restart it, please.", "Done.")]:

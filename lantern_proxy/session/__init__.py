@@ -195,7 +195,8 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
 
 def _is_same_but_a_part(before: str, after: str) -> bool:
     """Clients take back what they put behind the text that was the last, and write times into others."""
-    return before.startswith(after) or after.startswith(before) or mostly_equal(before, after)
+    same = before.startswith(after) or after.startswith(before) or mostly_equal(before, after)
+    return bool(before and after) and same
 
 
 # --- content -------------------------------------------------------------------------------------------------------
