@@ -350,8 +350,9 @@ def secure(path: Path) -> None:
 
 
 def companions(path: Path) -> list[Path]:
-    """The archive and what SQLite keeps beside it, as far as they exist."""
-    return [p for p in (path, Path(f"{path}-wal"), Path(f"{path}-shm")) if p.exists()]
+    """The archive and what SQLite keeps beside it, or beside the file that a link leads to, as far as they exist."""
+    beside = path.resolve()
+    return [p for p in (path, Path(f"{beside}-wal"), Path(f"{beside}-shm")) if p.exists()]
 
 
 def size_bytes(path: Path) -> int:
