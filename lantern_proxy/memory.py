@@ -116,8 +116,7 @@ class Lantern:
         record = self._record(step, request, (times[-1] if times else 0.0) or now)
         refused = self._archive.faults["record"]
         self._archive.write([record])
-        if self._archive.behind_s:
-            self._archive.sync()
+        self._archive.sync()
         if self._archive.faults["record"] > refused:
             raise ArchiveError(f"session {session} cannot be stored; the log says which value of it is at fault")
         return len(step.filed)

@@ -230,7 +230,7 @@ class Archive:
         return self._connections.behind_s
 
     def sync(self) -> None:
-        """Have all that was written be on disk. Raises ArchiveError."""
+        """Have all that was written be on disk, at no cost when it is. Raises ArchiveError."""
         self._connections.sync()
 
     def _add_records(self, db: Database, records: Sequence[Record]) -> list[tuple[Passage, ...]]:

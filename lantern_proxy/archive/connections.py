@@ -198,8 +198,10 @@ class Connections:
         return time.monotonic() - since if since else 0.0
 
     def sync(self) -> None:
-        """Have all that was committed be on disk. Raises ArchiveError; then it is as far behind as before."""
+        """Have all turns be on disk. Raises ArchiveError; then it is as far behind as before."""
         since, self._behind_since = self._behind_since, 0.0
+        if not since:
+            return
         try:
             log = os.open(self._log, os.O_RDWR)  # SQLite locks other files: closing this one unlocks nothing
             try:
@@ -209,7 +211,7 @@ class Connections:
         except FileNotFoundError:
             pass  # all of it was moved into the file
         except OSError as error:
-            self._behind_since = since or self._behind_since
+            self._behind_since = since
             raise ArchiveError(
                 f"archive {self.path} cannot be brought to the disk ({error.strerror}); check the disk", retry=True
             ) from error
@@ -260,7 +262,7 @@ class Connections:
         """
         with self._lock:
             try:
-                if not self._closed and self.behind_s:
+                if not self._closed:
                     self.sync()
             finally:
                 with self._gate:

@@ -60,14 +60,10 @@ class RetrievalConfig(Section):
 
     def of(self, query_type: QueryType | None) -> PipelineConfig:
         """The pipeline of a type; None: that of no type in particular."""
-        shared = _pipeline(self.fusion, self.tau, self.recency, self.recency_days)
+        shared = _pipeline(fusion=self.fusion, tau=self.tau, recency=self.recency, recency_days=self.recency_days)
         own = self.types.get(query_type, {}) if query_type else {}
         return replace(shared, **own) if own else shared
 
 
-@lru_cache(maxsize=16)
-def _pipeline(
-    fusion: Literal["zscore", "rrf"], tau: float, recency: float, recency_days: float
-) -> PipelineConfig:  # fmt: skip
-    """Checked once, and not for every question."""
-    return PipelineConfig(fusion=fusion, tau=tau, recency=recency, recency_days=recency_days)
+_pipeline = lru_cache(maxsize=16)(PipelineConfig)
+"""Checked once, and not for every question."""

@@ -129,9 +129,6 @@ def _signals(ranked: Ranked, things: Floats) -> dict[str, Floats]:
     return found
 
 
-_PAD = 2
-
-
 def _all(fused: Floats, stood: Floats) -> Columns:
     """What the untrained ranking says: how far above the others, how far behind the best, beside its neighbours.
 
@@ -168,7 +165,7 @@ def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints
         there = np.array([term in own for own in words], bool)
         held[holding] += weight * there
         count[holding] += there
-    best, at = by_place(held / total, scope.places, _PAD)
+    best, at = by_place(held / total, scope.places, 1)
     own, before, after = held[rows] / total, best[at[rows] - 1], best[at[rows] + 1]
     constant = np.ones(len(rows))
     values = (
