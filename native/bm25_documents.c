@@ -41,9 +41,9 @@ int bm25_room_for_documents(bm25 *q, core *c, size_t n_more) {
         copy(d->id, old->id, n * sizeof *d->id), copy(d->time, old->time, n * sizeof *d->time);
         copy(d->length, old->length, n * sizeof *d->length), copy((void *)d->live, (void *)old->live, n);
         copy(d->chunks, old->chunks, (n + CHUNK - 1) / CHUNK * sizeof *d->chunks);
-        bm25_let_go(q, c, old, bm25_drop_documents);
     }
     release(&c->docs, d);
+    if (old) bm25_let_go(q, c, old, bm25_drop_documents);
     return 0;
 }
 

@@ -229,7 +229,7 @@ void bm25_free_scratch(scratch *s);
 unsigned bm25_enter(bm25 *q);
 void bm25_leave(bm25 *q, unsigned entered);
 int bm25_make_limbo(limbo *l);
-void bm25_retire(bm25 *q, void *p, void (*drop)(void *));
+void bm25_retire(bm25 *q, void *p, void (*drop)(void *)); /* what no new search can find any more: it may be dropped at once */
 void bm25_let_go(bm25 *q, const core *c, void *p, void (*drop)(void *)); /* at once where no search has seen the core */
 void bm25_reclaim(bm25 *q);
 void *bm25_carve(core *c, size_t size_bytes);

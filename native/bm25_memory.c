@@ -59,6 +59,10 @@ void bm25_free_scratch(scratch *s) {
 
 /* ---- what no search can hold any more ---- */
 
+#ifndef BM25_RETIRED
+#define BM25_RETIRED 64 /* with so many, an add looks between its steps for what can be dropped; the tests set 1 */
+#endif
+
 /* A search counts itself in under the parity of its epoch. Once the epoch has moved on and that parity's count is 0,
  * nobody holds what was taken out before: later searches find its successor. */
 unsigned bm25_enter(bm25 *q) {
@@ -104,7 +108,7 @@ void bm25_retire(bm25 *q, void *p, void (*drop)(void *)) {
         }
     }
     l->at[l->n].p = p, l->at[l->n++].drop = drop;
-    if (l->n >= 64) bm25_reclaim(q);
+    if (l->n >= BM25_RETIRED) bm25_reclaim(q);
 }
 
 void bm25_let_go(bm25 *q, const core *c, void *p, void (*drop)(void *)) {

@@ -2,6 +2,7 @@
  * place, threads, no leak. Chunks are small here, so that a thousand documents fill some. What the results must be is
  * tested from Python, tests/test_bm25.py. Run it with: make -C native test */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,22 @@ static void *meagre_realloc(void *old, size_t size) {
 }
 
 #define BM25_CHUNK 1024
+#define BM25_RETIRED 1
 #define realloc meagre_realloc
+#include "bm25_memory.c"
+
+/* What is taken out of the index may be dropped at once, so no search may find it any more. */
+static void check_gone(const core *c, const void *p);
+static void retire(bm25 *q, const core *c, void *p, void (*drop)(void *)) {
+    if (p) check_gone(c, p);
+    bm25_retire(q, p, drop);
+}
+static void let_go(bm25 *q, const core *c, void *p, void (*drop)(void *)) {
+    if (p) check_gone(c, p);
+    bm25_let_go(q, c, p, drop);
+}
+#define bm25_retire(q, p, drop) retire(q, (q)->core, p, drop)
+#define bm25_let_go let_go
 #include "bm25.c"
 #include "bm25_best.c"
 #include "bm25_bounds.c"
@@ -25,7 +41,6 @@ static void *meagre_realloc(void *old, size_t size) {
 #include "bm25_kernels_avx2.c"
 #include "bm25_kernels_avx512.c"
 #include "bm25_kernels_neon.c"
-#include "bm25_memory.c"
 #include "bm25_pool.c"
 #include "bm25_postings.c"
 #include "bm25_search.c"
@@ -36,6 +51,17 @@ static void *meagre_realloc(void *old, size_t size) {
 #undef realloc
 
 #include "check.h"
+
+static void check_gone(const core *c, const void *p) {
+    const dictionary *const d = c->dictionary;
+    CHECK(p != c && p != c->docs && p != c->map && p != d && p != c->removed);
+    for (uint64_t i = 0; i <= d->mask; i++) {
+        const term *const t = d->at[i];
+        if (!t) continue;
+        CHECK(p != t->list && p != t->columns && p != t->rare && p != t->weights);
+        for (uint32_t at = 0; t->columns && at < t->columns->n; at++) CHECK(p != t->columns->at[at].column);
+    }
+}
 
 enum { KERNELS = BM25_AVX512 + 1, VOCABULARY = 400, WORDS = 40, K = 20, TEXT = WORDS * 24, THREADS = 3 };
 
@@ -295,7 +321,7 @@ static void test_what_cannot_be_is_refused(void) {
 
 enum { SHARED_DOCUMENTS = 6000 };
 static bm25 *shared;
-static int done;
+static int done, watching;
 
 static void *watch(void *unused) {
     uint64_t seed = (uint64_t)(uintptr_t)&seed;
@@ -313,9 +339,8 @@ static void *watch(void *unused) {
         CHECK(ids[0] >= last / 2 * 2);
         last = ids[0];
         CHECK((size_t)last < SHARED_DOCUMENTS && bm25_has(shared, last) >= 0 && bm25_count(shared) <= SHARED_DOCUMENTS);
-        searches++;
+        if (!searches++) __atomic_add_fetch(&watching, 1, __ATOMIC_RELEASE);
     }
-    CHECK(searches > 0);
     return unused;
 }
 
@@ -337,7 +362,7 @@ static void test_searches_go_on_while_documents_come_and_go(int kept) {
     bm25 *before = bm25_new(bm25_best_kernel(), 0.9, 0);
     uint8_t *bytes, *image;
     int64_t size;
-    shared = bm25_new(bm25_best_kernel(), 0.9, 0), done = 0;
+    shared = bm25_new(bm25_best_kernel(), 0.9, 0), done = watching = 0;
     add_always(before, 0, kept);
     CHECK((size = bm25_dump(before, &bytes)) > 0 && (image = aligned_alloc(LINE, (size_t)size)) != NULL);
     memcpy(image, bytes, (size_t)size);
@@ -345,6 +370,7 @@ static void test_searches_go_on_while_documents_come_and_go(int kept) {
     CHECK(bm25_load(shared, (size_t)size, image, 1) == 0);
     for (int i = 0; i < THREADS; i++) CHECK(!pthread_create(threads + i, NULL, watch, NULL));
     add_always(shared, kept, SHARED_DOCUMENTS);
+    while (__atomic_load_n(&watching, __ATOMIC_ACQUIRE) < THREADS) sched_yield(); /* each has searched */
     __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < THREADS; i++) CHECK(!pthread_join(threads[i], NULL));
     bm25_free(shared), free(image);
