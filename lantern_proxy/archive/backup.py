@@ -17,6 +17,7 @@ from typing import Any, Literal
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.file import (
+    WAL_PAGES_WAITED,
     ArchiveError,
     companions,
     connect,
@@ -24,6 +25,7 @@ from lantern_proxy.archive.file import (
     refuse_newer,
     refuse_strangers,
     secret_of,
+    set_commits,
     sqlite_faults,
     telling,
 )
@@ -89,7 +91,8 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
     ):
         with contextlib.suppress(*sqlite_faults()):  # the list of steps may be damaged, too
             refuse_newer(source, path)
-        prepare(copy, partial, "normal", 5.0)
+        set_commits(copy, full=False, pages=WAL_PAGES_WAITED)
+        prepare(copy, partial, 5.0)
         copy.execute("PRAGMA foreign_keys = OFF")
         salvaged = [_salvage(source, copy, table, progress) for table in _KEPT]
         if not any(each.rows for each in salvaged if each.table != "settings"):

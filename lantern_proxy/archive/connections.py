@@ -20,6 +20,7 @@ from lantern_proxy.archive.file import (
     prepare,
     refuse_strangers,
     secure,
+    set_commits,
     sqlite_faults,
     telling,
 )
@@ -63,20 +64,21 @@ class Connections:
             make(path)
         self._writer: Database | None = None
         self._full = synchronous == "full"
-        self._commits = (self._full, WAL_PAGES_WAITED)
-        """Does the next commit wait for the disk? From how many pages of log on does it make a checkpoint?"""
+        self._commits: tuple[bool, int] | None = None
+        """As `set_commits` was told last."""
         self._behind_since = 0.0
         self._log = f"{os.path.realpath(path)}-wal"  # SQLite follows a link to the file
         with telling(path):
-            self.lacking = self._open(synchronous)
+            self.lacking = self._open()
         self._inode = path.stat().st_ino
 
-    def _open(self, synchronous: Literal["full", "normal"]) -> str:
+    def _open(self) -> str:
         if self.read_only:
             return self._open_read_only()
         self._writer, lacking = self._connect("rw")
         try:
-            prepare(self._writer, self.path, synchronous, self._busy_s)
+            self._set_commits(self._writer, self._full, WAL_PAGES_WAITED)
+            prepare(self._writer, self.path, self._busy_s)
             self._writer.execute(f"PRAGMA busy_timeout = {_LOOK_MS}").fetchall()
         except BaseException:
             self._writer.close()
@@ -187,8 +189,7 @@ class Connections:
     def _set_commits(self, db: Database, full: bool, pages: int) -> None:
         """Not to be called within a transaction. One that somebody waits for leaves the checkpoint to the others."""
         if (full, pages) != self._commits:
-            db.conn.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-            db.conn.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+            set_commits(db, full=full, pages=pages)
             self._commits = (full, pages)
 
     @property

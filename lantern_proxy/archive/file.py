@@ -234,7 +234,13 @@ def _load_vec(conn: Any) -> str:
     return ""
 
 
-def prepare(db: Database, path: Path, synchronous: Literal["full", "normal"], busy_s: float) -> None:
+def set_commits(db: Database, *, full: bool, pages: int) -> None:
+    """Do commits wait for the disk? From how many pages of log on do they make a checkpoint? Not in a transaction."""
+    db.conn.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+    db.conn.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+
+
+def prepare(db: Database, path: Path, busy_s: float) -> None:
     """Make `db`, the writer's connection, ready: refuse what is not ours, then bring the schema up to date.
 
     All steps are one transaction, so a process killed inside leaves the archive as it was.
@@ -242,8 +248,6 @@ def prepare(db: Database, path: Path, synchronous: Literal["full", "normal"], bu
     refuse_strangers(db, path)
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on an empty file only
     _use_wal(db, busy_s)
-    db.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
-    db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED}")
     db.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     db.execute(f"PRAGMA journal_size_limit = {WAL_LEFT_BYTES}")
     db.execute("PRAGMA foreign_keys = ON")
