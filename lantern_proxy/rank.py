@@ -158,20 +158,3 @@ def importance(
 def recencies(ages_s: Floats, *, gain: float = 0.005, tau_s: float = 30 * 86_400.0) -> Floats:
     """AgentIR's bonus for new passages: gain * exp(-age / tau), (n,); 120 days or more suit multi-session questions."""
     return gain * np.exp(-np.maximum(0.0, ages_s) / tau_s)
-
-
-def by_group(scores: Floats, group: Ints, *, share: float = 0.0) -> Floats:
-    """Scores of groups (sessions) from those of their members: the best one, and of the next ones less and less.
-
-    scores: (n,); group: (n,) number of each member's group, 0 .. m - 1, none empty; returns (m,)
-    share:  how much the second best adds; the third adds share^2 and so on. Members count from the lowest score of all.
-    """
-    if not len(scores):
-        return np.zeros(0)
-    raised = scores - scores.min()
-    order = np.lexsort((-raised, group))
-    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0])
-    place = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
-    total = np.zeros(int(group.max()) + 1)
-    np.add.at(total, group[order], raised[order] * float(share) ** place)
-    return total

@@ -16,7 +16,6 @@ from lantern_proxy.bench.resources import Resources
 from lantern_proxy.cli.main import cli
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.embed import available
-from lantern_proxy.rank import by_group
 
 SAID = [
     "I moved to Lisbon in spring.", "How was the flight?", "Long. My ferret Mochi hated it.",
@@ -119,8 +118,8 @@ def test_a_pipeline_that_learns_never_sees_the_conversations_that_it_is_judged_o
 
 def test_sessions_are_ranked_by_their_best_turn_and_then_by_the_next_ones():
     scores, group = np.array([1.0, 5.0, 4.0, 5.0]), np.array([0, 1, 1, 2])
-    assert by_group(scores, group).tolist() == [0, 4, 4]
-    assert by_group(scores, group, share=0.5).tolist() == [0, 4 + 0.5 * 3, 4]
+    assert judge.by_group(scores, group).tolist() == [0, 4, 4]
+    assert judge.by_group(scores, group, share=0.5).tolist() == [0, 4 + 0.5 * 3, 4]
 
 
 @pytest.mark.parametrize("name", FACTORIES)

@@ -13,11 +13,12 @@ from lantern_proxy.restore import alike, passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.lines import lines
-from lantern_proxy.restore.passages import tell
+from lantern_proxy.restore.passages import forms, tell
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
 from lantern_proxy.signals.alike import Table
+from lantern_proxy.signals.form import Form
 from lantern_proxy.turn import Passage
 
 
@@ -32,7 +33,7 @@ def test_a_passage_is_told_by_its_speaker_days_form_and_tags():
         [said("Caroline: I met you yesterday?", tags=("port 9443",), tools=("read_file",)), said("Ok")]
     )
     assert (first.speaker, first.name, first.created_at) == ("user", "carolin", 1.7e9)
-    assert first.form.ends_asking
+    assert Form(*forms([first])[0]).ends_asking
     assert len(first.days) == 1
     assert {"port", "9443", "read_file"} <= set(first.tag_terms)
     assert (second.name, second.days, second.tag_terms) == ("", (), [])

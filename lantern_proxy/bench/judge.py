@@ -10,7 +10,7 @@ import numpy as np
 from lantern_proxy.bench import metrics
 from lantern_proxy.bench.datasets import Asked, Conversation
 from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Trainable
-from lantern_proxy.rank import by_group
+from lantern_proxy.rank import Ints
 
 SEEDS = (7, 11, 23, 31, 47)
 """Of the ConvMemory papers' splits."""
@@ -104,6 +104,23 @@ def judge(
             sessions = frozenset(session_of[each] for each in asked.gold)
             yield Outcome(conversation.id, n, asked.category, ms, measure(ranked, asked, sessions))
             advance(1)
+
+
+def by_group(scores: Floats, group: Ints, *, share: float = 0.0) -> Floats:
+    """Scores of groups (sessions) from those of their members: the best one, and of the next ones less and less.
+
+    scores: (n,); group: (n,) number of each member's group, 0 .. m - 1, none empty; returns (m,)
+    share:  how much the second best adds; the third adds share^2 and so on. Members count from the lowest score of all.
+    """
+    if not len(scores):
+        return np.zeros(0)
+    raised = scores - scores.min()
+    order = np.lexsort((-raised, group))
+    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0])
+    place = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    total = np.zeros(int(group.max()) + 1)
+    np.add.at(total, group[order], raised[order] * float(share) ** place)
+    return total
 
 
 def _order(scores: Floats) -> list[int]:
