@@ -25,12 +25,12 @@ from lantern_proxy.config import Config
 from lantern_proxy.doors import PASSED, AdminDoor, Doors
 from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy.idle import watch
-from lantern_proxy.proxy.relay import Relay, Upload, answer_json, whole
+from lantern_proxy.proxy.relay import Relay, Upload, whole
 from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
 from lantern_proxy.trace import Tracer, is_on
 from lantern_proxy.upstream import Upstream
 from lantern_proxy.wire import protocol_of
-from lantern_proxy.wire.http import Arrival
+from lantern_proxy.wire.http import Arrival, answer_json
 
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder

@@ -16,11 +16,11 @@ from starlette.types import Receive, Scope, Send
 from lantern_proxy.app_place import Place
 from lantern_proxy.config import Config
 from lantern_proxy.doors import PASSED, Doors
-from lantern_proxy.proxy.relay import Relay, Upload, answer_json, whole
+from lantern_proxy.proxy.relay import Relay, Upload, whole
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.upstream.errors import RemoteProtocolError, TransportError
 from lantern_proxy.upstream.http1 import Http1, Origin
-from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header
+from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header, answer_json
 
 _SECRET, _CLIENT = b"x-lantern-worker", b"x-lantern-worker-client"
 _FRAMING = HOP_BY_HOP | {b"content-length", b"expect"}

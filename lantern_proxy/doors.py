@@ -11,7 +11,6 @@ import base64
 import hashlib
 import hmac
 import ipaddress
-import json
 import os
 import time
 from collections import OrderedDict
@@ -25,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError, unreadable
 from lantern_proxy.doors_keys import Keyring, KeysError, ProxyKey, keys_file
-from lantern_proxy.wire.http import Arrival, Header
+from lantern_proxy.wire.http import Arrival, Header, answer_json
 
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
@@ -55,12 +54,7 @@ class Refusal:
         return {"type": "error", "error": {"type": self.kind, "message": f"lantern: {self.message}", "code": None}}
 
     async def send(self, send: Send) -> None:
-        data = json.dumps(self.body).encode()
-        head = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode()), *self.headers]
-        await send(
-            {"type": "http.response.start", "status": self.status, "headers": [*head, (b"connection", b"close")]}
-        )
-        await send({"type": "http.response.body", "body": data})
+        await answer_json(send, self.status, self.body, [*self.headers, (b"connection", b"close")])
 
 
 class Doors:

@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doors": {"config", "wire"},
     "trace": {"config"},
     "app": {"config", "doors", "proxy", "admin", "trace", "embed", "restore", "upstream", "wire"},
-    "admin": {"turn", "chunk", "reinforce", "config", "doors", "archive", "restore"},
+    "admin": {"turn", "wire", "chunk", "reinforce", "config", "doors", "archive", "restore"},
     "bench": CORE | {"bm25", "compiled", "embed", "rerank", "archive", "restore", "config", "tune"},
     "tune": CORE | EDGES | {"restore", "bench"},
     "logs": set(),

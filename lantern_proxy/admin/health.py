@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from lantern_proxy import __version__
 from lantern_proxy.doors import PASSED, STRANGER
+from lantern_proxy.wire.http import answer_json
 
 
 async def health(scope: Scope, receive: Receive, send: Send) -> None:
@@ -17,10 +18,8 @@ async def health(scope: Scope, receive: Receive, send: Send) -> None:
     Who may not look into the archive, such as a load balancer, learns the status alone.
     """
     told = await status_of(scope)
-    body = json.dumps({"status": told["status"]} if scope.get(STRANGER) else told).encode()
-    head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": head})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+    known = {"status": told["status"]} if scope.get(STRANGER) else told
+    await answer_json(send, 200, known, bodiless=scope["method"] == "HEAD")
 
 
 async def status_of(scope: Scope) -> dict[str, Any]:

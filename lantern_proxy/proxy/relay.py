@@ -4,7 +4,6 @@ Only the last bytes are held until the turn is archived, so that what a client s
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from lantern_proxy.proxy import INLINE_BYTES, Proxy
 from lantern_proxy.proxy.exchange import Exchange, settled
 from lantern_proxy.upstream import Upstream, UpstreamAnswer, UpstreamError
 from lantern_proxy.upstream.http1 import Pieces
-from lantern_proxy.wire.http import Arrival, Header, decoded, outgoing, returning
+from lantern_proxy.wire.http import Arrival, Header, answer_json, decoded, outgoing, returning
 from lantern_proxy.wire.json import WireError
 from lantern_proxy.wire.sse import TERMINAL_BYTES, is_stream, is_terminal
 
@@ -274,14 +273,6 @@ async def _is_for_length(answer: UpstreamAnswer) -> bool:
     except WireError:
         return False
     return any(words in text for words in _TOO_LONG)
-
-
-async def answer_json(send: Send, status: int, body: object, headers: list[Header]) -> None:
-    """An answer of our own."""
-    data = json.dumps(body).encode()
-    head = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode()), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": head})
-    await send({"type": "http.response.body", "body": data})
 
 
 async def _answer_stopped(send: Send, told: Sequence[Header] = ()) -> None:

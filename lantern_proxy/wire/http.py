@@ -1,12 +1,16 @@
-"""A request before its body is read, and which of its headers go on."""
+"""A request before its body is read, which of its headers go on, and answers of our own."""
 
+import json
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lantern_proxy.wire.json import WireError
+
+if TYPE_CHECKING:
+    from starlette.types import Send
 
 Header = tuple[bytes, bytes]
 
@@ -145,3 +149,13 @@ def _unpacked(new: Callable[[], Any], failure: type[Exception], body: bytes, nam
     if whole and reader is not None:
         raise WireError(f"a {name} body that breaks off")
     return bytes(plain)
+
+
+async def answer_json(
+    send: "Send", status: int, told: object, headers: Sequence[Header] = (), *, bodiless: bool = False
+) -> None:
+    """An answer of our own. bodiless: to HEAD, with the headers that GET would get"""
+    body = json.dumps(told).encode()
+    head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": b"" if bodiless else body})
