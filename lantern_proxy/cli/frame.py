@@ -21,8 +21,22 @@ _EXITS = {"ConfigError": 2, "ArchiveError": 1, "ModelError": 1, "OSError": 1}
 """Errors that are told in one line, and their exit codes. By name, so that telling one imports nothing."""
 
 
-class Terminal(click.Group):
-    """A group whose errors are one lower-case line."""
+class Group(click.Group):
+    """A group whose errors of usage know their command: click's parser leaves it out of some."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            name = ctx.invoked_subcommand
+            command = self.get_command(ctx, name) if name and error.ctx is None else None
+            if command is not None:
+                error.ctx = click.Context(command, parent=ctx, info_name=name)
+            raise
+
+
+class Terminal(Group):
+    """The outermost one: errors are one lower-case line."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         options["standalone_mode"] = False

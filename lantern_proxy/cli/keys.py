@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lantern_proxy.cli.frame import Settings, settled
+from lantern_proxy.cli.frame import Group, Settings, settled
 
 if TYPE_CHECKING:
     from lantern_proxy.doors_keys import Keyring, ProxyKey
 
 
-@click.group()
+@click.group(cls=Group)
 def keys() -> None:
     """Make, list and revoke proxy keys. As soon as there is one, nobody uses the proxy without one.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from lantern_proxy.cli.frame import Settings, Terminal, settled
+from lantern_proxy.cli.frame import Group, Settings, Terminal, settled
 
 SHAPES = ("user-summary", "assistant-summary", "truncated", "system-summary", "continued", "last-six")
 """demo.SHAPES by name: `demo` is not imported for the help."""
@@ -126,7 +126,7 @@ _OWN = ("bm25", "judged", "proxy", "restore", "serve", "start")
 """Benches with a module of their own."""
 
 
-class Bench(click.Group):
+class Bench(Group):
     """Measurements, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -152,7 +152,7 @@ def bench() -> None:
     """
 
 
-class Train(click.Group):
+class Train(Group):
     """Models to learn, imported when one is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
