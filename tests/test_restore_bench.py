@@ -65,7 +65,7 @@ def run(data, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("query", ["question", "context"])
+@pytest.mark.parametrize("query", ["question", "context", "both"])
 @pytest.mark.parametrize("measure", ["evidence", "facts", "admission"])
 def test_a_run_tells_how_far_it_is(run, monkeypatch, measure, query):
     bars = []
@@ -158,6 +158,15 @@ def test_the_recipes_answer_the_same_questions(run):
 def test_a_smaller_budget_restores_less(run):
     assert run("--budget", "0")["evidence_recall"] == 0.0
     assert run("--query", "context", "--budget", "420")["evidence_recall"] < 1.0
+
+
+def test_a_question_beside_a_loss_block_counts_what_both_hold_and_costs_its_own_block(run, data):
+    settings = data.with_name("small.yaml")
+    settings.write_text("restore: {budget_chars: 320}\n")  # room for one of the three
+    options = ("--config", str(settings), "--budget", "320")
+    first, asked, both = (run(*options, "--query", query) for query in ("context", "question", "both"))
+    assert first["evidence_recall"] < both["evidence_recall"] == asked["evidence_recall"] == 1.0
+    assert both["chars"] < asked["chars"]  # what stands in the first block is not restored twice
 
 
 def test_facts_and_admission_are_measured_too(run):

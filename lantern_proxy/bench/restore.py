@@ -23,7 +23,7 @@ from lantern_proxy.bench.metrics import interval, paired, wilcoxon
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Shape, chats, compacted, conversations, merged
-from lantern_proxy.bench.restore_play import RECIPES, Recipe, Stage, stage
+from lantern_proxy.bench.restore_play import RECIPES, Block, Recipe, Stage, stage
 from lantern_proxy.config import Config, EmbedConfig, load
 from lantern_proxy.embed import available
 from lantern_proxy.rerank.light import save
@@ -48,26 +48,44 @@ class Tried:
     ms: float
 
 
+Blocks = Callable[[str], tuple[Block, ...]]
+"""Question -> the blocks that its request holds, its own last."""
+
+
+def blocks(played: Stage, cut: Compacted, recipe: Recipe, query: str, budget: int) -> Blocks:
+    """query both: a block of `restore.budget_chars` at the compaction, and the question's beside it."""
+    if query == "question":
+        return lambda question: (played.restored(cut, recipe, question, budget),)
+    first = played.restored(cut, recipe, "", budget if query == "context" else played.config.restore.budget_chars)
+    if query == "context":
+        return lambda question: (first,)
+    return lambda question: (first, played.restored(cut, recipe, question, budget, first))
+
+
 def evidence(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
-    """Each question whose evidence is lost: the share of its gold turns in the block."""
+    """Each question whose evidence is lost: the share of its gold turns in the blocks."""
     for cut in cuts:
         idf, turns = score.rarity(cut.lost), {said.id: said for said in cut.lost}
-        once = played.restored(cut, recipe, "", budget) if query == "context" else None
+        of = blocks(played, cut, recipe, query, budget)
         for probe in cut.probes:
-            block = once or played.restored(cut, recipe, probe.text, budget)
-            found = [score.holds(block.texts, score.evidence(turns[gold], probe, idf)) for gold in probe.gold]
-            answered = score.answered(block.texts, probe.answer) if probe.answer else None
-            yield Tried(probe.kind, float(np.mean(found)), all(found), answered, len(block.text), block.ms)
+            texts, last = _read(of(probe.text))
+            found = [score.holds(texts, score.evidence(turns[gold], probe, idf)) for gold in probe.gold]
+            answered = score.answered(texts, probe.answer) if probe.answer else None
+            yield Tried(probe.kind, float(np.mean(found)), all(found), answered, len(last.text), last.ms)
 
 
 def facts(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
     """Values that can be checked: is each restored, when it is asked for, or at the compaction?"""
     for cut in cuts:
-        once = played.restored(cut, recipe, "", budget) if query == "context" else None
+        of = blocks(played, cut, recipe, query, budget)
         for fact in _facts(cut, query):
-            block = once or played.restored(cut, recipe, fact.question, budget)
-            found = score.restored(fact, block.texts)
-            yield Tried(f"{fact.speaker} {fact.kind}", float(found), found, None, len(block.text), block.ms)
+            texts, last = _read(of(fact.question))
+            found = score.restored(fact, texts)
+            yield Tried(f"{fact.speaker} {fact.kind}", float(found), found, None, len(last.text), last.ms)
+
+
+def _read(held: Sequence[Block]) -> tuple[list[str], Block]:
+    return [text for block in held for text in block.texts], held[-1]
 
 
 def _facts(cut: Compacted, query: str) -> Sequence[score.Fact]:
@@ -78,8 +96,9 @@ def _facts(cut: Compacted, query: str) -> Sequence[score.Fact]:
 def admission(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, budget: int) -> Iterator[Tried]:
     """Who gets a question block: the next messages of the user (found: it got one), and questions for what is lost."""
     for cut in cuts:
+        of = blocks(played, cut, recipe, "both" if query == "both" else "question", budget)
         for kind, text in _messages(cut):
-            block = played.restored(cut, recipe, text, budget)
+            block = of(text)[-1]
             yield Tried(kind, float(bool(block.text)), bool(block.text), None, len(block.text), block.ms)
 
 
@@ -178,8 +197,9 @@ def trained(found: Sequence[Conversation], config: Config, path: Path) -> dict[s
 )
 @click.option("--budget", default=6_000, show_default=True, type=click.IntRange(0), help="Characters of a block.")
 @click.option(
-    "--query", type=click.Choice(["question", "context"]), default="question", show_default=True,
-    help="Is the question known, or only what the request still holds?",
+    "--query", type=click.Choice(["question", "context", "both"]), default="question", show_default=True,
+    help="Is the question known, or only what the request still holds? both: one block at the compaction, and the "
+    "question's, of --budget, beside it.",
 )  # fmt: skip
 @click.option(
     "--recipe", type=click.Choice(RECIPES), default="default", show_default=True,
