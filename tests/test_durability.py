@@ -7,6 +7,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -199,6 +201,26 @@ def test_the_last_to_leave_the_archive_brings_its_turns_to_the_disk(tmp_path, mo
         assert writing.behind_s > 0
         writing.close()
         assert cut.texts(Config(archive=ArchiveConfig(path=path))) == ["kept"]
+
+
+def test_what_one_archive_writes_is_kept_though_the_same_process_opened_it_twice_and_another_came_and_went(tmp_path):
+    """To close a file that SQLite has open ends SQLite's locks on it; the next to leave then removed the log."""
+    path = tmp_path / "a.db"
+    with Archive(path) as archive:
+        archive.write([record(0, text="before")])
+        Archive(path).close()
+        subprocess.run([sys.executable, "-c", COMES_AND_GOES, str(path)], check=True)
+        archive.write([record(1, text="after")])
+        seen = subprocess.run([sys.executable, "-c", COMES_AND_GOES, str(path)], check=True, capture_output=True)
+        assert json.loads(seen.stdout) == 2
+
+
+COMES_AND_GOES = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+print(db.execute("SELECT count(*) FROM messages").fetchone()[0])
+db.close()
+"""
 
 
 def test_an_archive_behind_a_link_has_its_log_where_it_points(tmp_path, monkeypatch):

@@ -112,7 +112,8 @@ def make(path: Path) -> None:
     """Make sure that a file is there, with mode 0600 before SQLite or anyone else sees it.
 
     What a deleted archive left beside itself goes first: this very process may still have that open, and SQLite would
-    let both archives share one WAL index.
+    let both archives share one WAL index. One that is there is not opened here: to close it would end all locks that
+    this process holds on it (POSIX), and the next process to leave the archive would remove the log under us.
     """
     try:
         with _folder_locked(path.parent):
@@ -120,7 +121,8 @@ def make(path: Path) -> None:
                 for left in companions(path):
                     left.unlink()
                 drop_snapshots(path)
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         remedy = "make the folder" if not path.parent.is_dir() else "set archive.path to a file this user may write"
         raise ArchiveError(f"archive {path} cannot be opened ({error.strerror}); {remedy}", retry=True) from error
