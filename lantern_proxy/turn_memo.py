@@ -44,7 +44,8 @@ class Memo(OrderedDict[_K, _V]):
         if size * _LARGEST > self._most:
             return self._large_one(key)
         value = self._make(key)
-        if self.setdefault(key, value) is value:
+        if key not in self:  # nothing here calls Python, so no other thread comes in between
+            self[key] = value
             self.held_bytes += size
         while self.held_bytes > self._most:
             try:
@@ -52,7 +53,8 @@ class Memo(OrderedDict[_K, _V]):
             except KeyError:  # another thread has emptied it
                 self.held_bytes = 0
             else:
-                self.held_bytes -= self._bytes_of(oldest) + _PLACE_BYTES
+                freed = self._bytes_of(oldest) + _PLACE_BYTES  # asked before: others come and go meanwhile
+                self.held_bytes -= freed
         return value
 
     def _large_one(self, key: _K) -> _V:

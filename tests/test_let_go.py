@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -134,6 +135,53 @@ def test_ledgers_make_room_by_what_their_blocks_hold(monkeypatch):
     assert last == 1
     assert 0 < ledgers.chars <= 20_000
     assert len(ledgers) < 12
+
+
+def test_a_memo_counts_right_what_two_threads_make_of_one_key_at_a_time():
+    both = threading.Barrier(2, timeout=60)
+
+    def make(key: str) -> str:
+        both.wait()
+        return "the same"
+
+    memo = Memo(make, most_bytes=100_000, bytes_of=len)
+    run_all([lambda: memo["one key"]] * 2)
+    assert len(memo) == 1
+    assert memo.held_bytes == held_bytes(memo)
+
+
+def test_a_memo_counts_right_what_comes_while_something_goes():
+    """How many bytes one takes is asked of Python, where the interpreter may go on with another thread."""
+    others: list[threading.Thread] = []
+
+    def bytes_of(key: str) -> int:
+        if memo and key == next_to_go and not others:
+            others.append(threading.Thread(target=lambda: memo["of another thread"]))
+            others[0].start()
+            others[0].join(0.2)  # where it must wait for this one, it comes after
+        return len(key)
+
+    memo, next_to_go = Memo(str.upper, most_bytes=2_000, bytes_of=bytes_of), ""
+    for n in range(100):
+        next_to_go = next(iter(memo), "")
+        memo[f"text {n}"]
+    for other in others:
+        other.join()
+    assert others
+    assert memo.held_bytes == held_bytes(memo)
+
+
+def held_bytes(memo):
+    return sum(len(key) + turn_memo._PLACE_BYTES for key in memo)
+
+
+def run_all(work):
+    """Each in a thread of its own, to their ends."""
+    threads = [threading.Thread(target=each) for each in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def test_a_memo_holds_what_fits_and_of_what_is_too_large_the_last():
