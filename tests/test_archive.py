@@ -33,7 +33,7 @@ from lantern_proxy.archive import (
     TenantArchive,
 )
 from lantern_proxy.archive import tenant as archive_tenant
-from lantern_proxy.archive.prune import ROWS, prune_dry
+from lantern_proxy.archive.prune import _LOG_WAIT_S, ROWS, prune_dry
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.tenant import _HOLDERS
 from lantern_proxy.archive.transfer import take_in
@@ -1056,13 +1056,14 @@ def test_others_write_while_a_reader_needs_the_log(archive: Archive) -> None:
     reader.execute("SELECT count(*) FROM messages").fetchone()
     archive.of(MINE).prune(PruneRule(session="s1"), now=0.0, wiped=False)
     told: list[bool] = []
-    with Archive(archive.path, busy_s=0.05) as other:
+    with Archive(archive.path, busy_s=_LOG_WAIT_S / 2) as other:  # less than the reader is waited for
         wiping = threading.Thread(target=lambda: told.append(archive.wipe()))
         wiping.start()
         written = 0
-        while not told:
+        while wiping.is_alive():
             other.write([record(written)])
             written += 1
+            wiping.join(0.005)  # one that never pauses lets nobody else have the lock
         wiping.join()
     assert told == [False]
     assert archive.unwiped
