@@ -230,3 +230,24 @@ def m009_heads(db: Database) -> None:
     db.execute("ALTER TABLE heads ADD COLUMN altered TEXT")
     db.execute("ALTER TABLE heads ADD COLUMN abandoned TEXT NOT NULL DEFAULT ''")
     db.execute("ALTER TABLE heads ADD COLUMN lost INTEGER NOT NULL DEFAULT 0")
+
+
+@migrations()
+def m010_words(db: Database) -> None:
+    for statement in _M010_WORDS:
+        db.execute(statement)
+
+
+_M010_WORDS = (
+    # While the full-text index is made anew it lacks passages, and FTS5 takes the file for damaged when one goes that
+    # it does not have.
+    "DROP TRIGGER passages_removed",
+    """CREATE TRIGGER passages_removed AFTER DELETE ON passages
+        WHEN old.id IN (SELECT id FROM passages_fts_docsize) BEGIN
+        INSERT INTO passages_fts (passages_fts, rowid, text) VALUES ('delete', old.id, old.text); END""",
+    "DROP TRIGGER passages_edited",
+    """CREATE TRIGGER passages_edited AFTER UPDATE OF text ON passages BEGIN
+        INSERT INTO passages_fts (passages_fts, rowid, text)
+            SELECT 'delete', old.id, old.text WHERE old.id IN (SELECT id FROM passages_fts_docsize);
+        INSERT INTO passages_fts (rowid, text) VALUES (new.id, new.text); END""",
+)

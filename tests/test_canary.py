@@ -57,7 +57,7 @@ WHOLE = {
     "UPDATE passages SET embedded = 0 WHERE embedded = 1",
     "DELETE FROM tokens",
     "SELECT count(*) FROM messages",
-    "INSERT INTO passages_fts (passages_fts) VALUES ('rebuild')",
+    "_LACKING", "_ADD",  # the full-text index, of all tenants together
     "SELECT CASE WHEN messages.created_at > 0 THEN messages.created_at ELSE (SELECT s.created_at FROM sessions s "
     "WHERE s.tenant = messages.tenant AND s.id = messages.session) END AS at "
     "FROM messages ORDER BY at LIMIT 1 OFFSET ?",

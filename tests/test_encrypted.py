@@ -92,7 +92,7 @@ def test_a_plain_archive_is_encrypted_in_its_place(tmp_path, monkeypatch):
     (tmp_path / "c.yaml").write_text(f"archive: {{path: {path}, key_env: THE_KEY}}\n")
     done = CliRunner().invoke(cli.cli, ["migrate", "--encrypt", "--config", str(tmp_path / "c.yaml")])
     assert done.exit_code == 0, done.output
-    assert done.output == f"{path} is at version 9 and encrypted\n"
+    assert done.output == f"{path} is at version 10 and encrypted\n"
     assert b"XYLOPHONE" not in raw_of(path)
     assert path.stat().st_mode & 0o777 == 0o600
     again = CliRunner().invoke(cli.cli, ["migrate", "--encrypt", "--config", str(tmp_path / "c.yaml")])

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from sqlite_utils.db import Database
 
-from lantern_proxy.archive import check
+from lantern_proxy.archive import check, words
 from lantern_proxy.archive import vectors as archive_vectors
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import VERDICTS, Edit, Marked, Verdict
@@ -410,10 +410,12 @@ class Archive:
         with self._connections.writing() as db:
             archive_vectors.drop(db)
 
-    def rebuild_fts(self) -> None:
-        """Make the full-text index anew from the passages."""
-        with self._connections.writing() as db:
-            db.execute("INSERT INTO passages_fts (passages_fts) VALUES ('rebuild')")
+    def rebuild_fts(self, advance: Advance = lambda _: None) -> None:
+        """Make the full-text index anew from the passages; others write meanwhile, and searches find what is there.
+
+        Where it was stopped, the next call goes on. advance: told of passages
+        """
+        words.rebuild(self._connections, advance)
 
     def check(self) -> list[Finding]:
         """Look at everything that can be wrong with the archive. Reads all of it: seconds for a large one."""

@@ -29,7 +29,8 @@ WAL_PAGES_WAITED = 12_000  # the same after a commit that somebody waits for: on
 _CACHE_KB = 8_000
 _SECRET = "SELECT value FROM settings WHERE tenant = '' AND name = 'secret'"
 _NEW_SECRET = "INSERT OR IGNORE INTO settings (tenant, name, value) VALUES ('', 'secret', ?)"
-_NEWEST_HAS_WORDS = """SELECT ifnull((SELECT max(id) FROM passages) IN (SELECT id FROM passages_fts_docsize), 1)"""
+_NEWEST_HAS_WORDS = """SELECT ifnull((SELECT max(id) FROM passages) IN (SELECT id FROM passages_fts_docsize), 1)
+    OR EXISTS (SELECT 1 FROM settings WHERE tenant = '' AND name = 'reindexing')"""
 _WORDLESS = """INSERT INTO passages_fts (rowid, text)
     SELECT id, text FROM passages WHERE id NOT IN (SELECT id FROM passages_fts_docsize)"""
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import click
+
 from lantern_proxy import embed
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.snapshots import drop_snapshots
@@ -21,7 +23,7 @@ def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict
     vectors: forget the vectors that are there first, and fail rather than leave them away
     Raises ModelError and ArchiveError.
     """
-    archive.rebuild_fts()
+    _index_words(archive, quiet=quiet)
     snapshots = make_snapshots(archive, config, quiet=quiet)
     lacking = _lacking(archive, config)
     if lacking and vectors:
@@ -34,6 +36,15 @@ def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict
         "skipped": lacking,
         "snapshots": snapshots,
     }
+
+
+def _index_words(archive: Archive, *, quiet: bool) -> None:
+    try:
+        with counting("indexing words", quiet=quiet) as advance:
+            archive.rebuild_fts(advance)
+    except KeyboardInterrupt:
+        told = "stopped in the middle: searches find what is indexed again; the same command goes on"
+        raise click.ClickException(told) from None
 
 
 def make_snapshots(archive: Archive, config: Config, *, quiet: bool) -> int:

@@ -1,0 +1,35 @@
+"""The full-text index of the passages, made anew while others read and write."""
+
+from lantern_proxy.archive.connections import Connections
+from lantern_proxy.archive.prune import Advance, paced, shares
+from lantern_proxy.archive.rows import dumps
+
+_AT_ONCE = 500
+"""Most passages of one transaction: some 20 ms."""
+_IS_BEGUN = "SELECT value FROM settings WHERE tenant = '' AND name = 'reindexing'"
+_BEGUN = "INSERT INTO settings (tenant, name, value) VALUES ('', 'reindexing', '')"
+_DONE = "DELETE FROM settings WHERE tenant = '' AND name = 'reindexing'"
+_EMPTY = "INSERT INTO passages_fts (passages_fts) VALUES ('delete-all')"
+_LACKING = "SELECT id FROM passages WHERE id NOT IN (SELECT id FROM passages_fts_docsize) ORDER BY id DESC"
+# in order of id: FTS5 writes out all that it holds in memory when an id is smaller than the one before
+_ADD = """INSERT INTO passages_fts (rowid, text) SELECT id, text FROM passages
+    WHERE id IN (SELECT value FROM json_each(?)) AND id NOT IN (SELECT id FROM passages_fts_docsize) ORDER BY id"""
+
+
+def rebuild(connections: Connections, advance: Advance) -> None:
+    """Empty the index and fill it again, newest passages first, in short transactions; searches find what is there.
+
+    Where it was stopped, the next call goes on. advance: told of passages that are found again
+    """
+    with connections.writing(again=True) as db:
+        if db.execute(_IS_BEGUN).fetchone() is None:
+            db.execute(_EMPTY)
+            db.execute(_BEGUN)
+    with connections.reading() as db:
+        lacking = [row[0] for row in db.execute(_LACKING)]
+    for some in shares(lacking, _AT_ONCE):
+        with paced(), connections.writing(again=True) as db:
+            db.execute(_ADD, (dumps(some),))
+        advance(len(some))
+    with connections.writing() as db:
+        db.execute(_DONE)

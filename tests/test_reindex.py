@@ -1,0 +1,118 @@
+"""`lantern reindex` makes the full-text index anew while a proxy writes, and goes on where it was stopped."""
+
+import pytest
+from scripted import Upstream, body, config_for, http, serving, wait_for
+from test_archive import MINE, record, transactions
+
+from lantern_proxy import chunk
+from lantern_proxy.archive import Archive, PruneRule
+
+PASSAGES = 1_200
+
+
+class Stopped(BaseException):
+    """As the signal of Ctrl-C is."""
+
+
+@pytest.fixture
+def archive(tmp_path):
+    with Archive(tmp_path / "lantern.db") as made:
+        made.write([record(n, f"gauge {n} reads {n + 7000}", session=f"s{n % 3}") for n in range(PASSAGES)])
+        yield made
+
+
+def stop_after(calls: int, work=lambda: None):
+    """To be told of passages: does `work` each time, and ends it all at the last."""
+    left = iter(range(calls - 1, -1, -1))
+
+    def advance(_: int) -> None:
+        work()
+        if not next(left):
+            raise Stopped
+
+    return advance
+
+
+def lacking(archive: Archive) -> int:
+    with archive.reading() as db:
+        sql = "SELECT count(*) FROM passages WHERE id NOT IN (SELECT id FROM passages_fts_docsize)"
+        return int(db.execute(sql).fetchone()[0])
+
+
+def is_sound(archive: Archive) -> bool:
+    """FTS5 compares each word of its index with the passages."""
+    with archive.writing() as db:
+        db.execute("INSERT INTO passages_fts (passages_fts, rank) VALUES ('integrity-check', 1)")
+    return not lacking(archive)
+
+
+def found(archive: Archive, n: int) -> bool:
+    return bool(archive.of(MINE).search(str(n + 7000)))
+
+
+def test_no_transaction_is_long(archive):
+    seen = transactions(archive, archive.rebuild_fts)
+    assert len(seen) > 3
+    assert is_sound(archive)
+
+
+def test_where_it_was_stopped_it_goes_on_and_searches_find_meanwhile_what_is_there(archive):
+    with pytest.raises(Stopped):
+        archive.rebuild_fts(stop_after(2))
+    left = lacking(archive)
+    assert 0 < left < PASSAGES
+    assert found(archive, PASSAGES - 1)  # newest first
+    assert not found(archive, 0)
+    archive.close()
+    with Archive(archive.path) as again:
+        assert lacking(again) == left  # nobody who opens it waits for the rest
+        told = []
+        again.rebuild_fts(told.append)
+        assert sum(told) == left
+        assert found(again, 0)
+        assert is_sound(again)
+        told.clear()
+        again.rebuild_fts(told.append)  # it was done: the next one makes it anew
+        assert sum(told) == PASSAGES
+
+
+def test_what_is_not_in_the_index_yet_may_be_corrected_and_removed(archive):
+    with pytest.raises(Stopped):
+        archive.rebuild_fts(stop_after(1))
+    mine = archive.of(MINE)
+    first = min(mine.passages("s0"), key=lambda passage: passage.id)
+    mine.edit(chunk.reword(first, "the corrected gauge"), now=2.0)
+    mine.prune(PruneRule(session="s1"), now=2.0)
+    archive.write([record(PASSAGES, "a later gauge")])
+    archive.rebuild_fts()
+    assert is_sound(archive)
+    assert [hit.passage.id for hit in mine.search("corrected")] == [first.id]
+    assert mine.search("later")
+    assert not found(archive, 1)
+
+
+def test_a_proxy_archives_its_turns_while_it_goes_on(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with Archive(config.archive.path) as archive:
+            archive.write([record(n, f"gauge {n} reads {n + 7000}") for n in range(PASSAGES)])
+        with serving(config) as url, Archive(config.archive.path) as archive:
+            said: list[str] = []
+
+            def ask() -> None:
+                said.append(f"the {len(said)}th question of valve{len(said)}")
+                assert http.post(f"{url}/v1/chat/completions", json=body(said[-1])).status_code == 200
+                wait_for(lambda: any(hits_of(said[-1])))
+
+            def hits_of(text: str):
+                return [archive.of(tenant.id).search(text.split()[-1]) for tenant in archive.tenants()]
+
+            with pytest.raises(Stopped):
+                archive.rebuild_fts(stop_after(3, ask))
+            assert lacking(archive)
+            ask()
+            archive.rebuild_fts(lambda _: ask())
+            assert len(said) > 5
+            assert all(any(hits_of(text)) for text in said)
+            assert is_sound(archive)
+            assert not http.get(f"{url}/lantern/health").json()["faults"]
