@@ -493,3 +493,12 @@ def test_the_kernel_is_the_best_there_is_and_the_reason_for_less_is_told():
         assert index.kernel == best_kernel() == KERNELS[-1]
     assert (bm25.WHY == "") == (best_kernel() in ("avx512", "avx2", "neon"))
     assert (best_kernel() == "numpy") is not bm25.BUILT
+
+
+def test_nobody_waits_to_know_how_large_an_index_is_that_is_being_written_down():
+    """A page of metrics asks within the event loop, and a snapshot of a large index takes seconds."""
+    with Index() as index, ThreadPoolExecutor(1) as other:
+        index.add(1, ["gate", "port"])
+        known = index.size_bytes
+        with index._lock:
+            assert other.submit(lambda: index.size_bytes).result(30) == known

@@ -55,6 +55,7 @@ class Index:
         """When partitions begin -> how many documents each has."""
         self._start: float = 0
         """Of one of them."""
+        self._size_bytes = 0
 
     @property
     def kernel(self) -> Kernel:
@@ -229,9 +230,14 @@ class Index:
 
     @property
     def size_bytes(self) -> int:
-        """What the index holds in memory; 0 for the numpy twin, which does not count."""
-        with self._lock:
-            return self._engine.size_bytes()
+        """What the index holds in memory; while it is being changed or written down, what was found the last time: that
+        may take seconds, and nobody is to wait. 0 for the numpy twin, which does not count."""
+        if self._acquire(blocking=False):
+            try:
+                self._size_bytes = self._engine.size_bytes()
+            finally:
+                self._release()
+        return self._size_bytes
 
     def close(self) -> None:
         """Let go of the index: it is freed when the searches that run have ended. Closing twice is allowed, anything
