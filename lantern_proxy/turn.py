@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, get_args
 
+from lantern_proxy.turn_memo import Memo
+
 Api = Literal["chat", "responses", "messages"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 SYSTEM = ("system", "developer")
@@ -119,6 +121,11 @@ def _collapsed(text: str) -> Iterator[str]:
             begun = True
 
 
+plain = Memo(canonical, most_bytes=8 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
+"""canonical(), remembered: it is asked for again while a text is compared, and clients send their whole history with
+every request."""
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One piece of a message. Build it with `item()`, which computes the fingerprint."""
@@ -138,7 +145,7 @@ def item(role: Role, kind: Kind, text: str, *, name: str = "", ids: Iterable[str
     """An Item with its fingerprint: role class, kind, name and canonical text; ids are left out on purpose."""
     text = strip_block(text)
     known = name if kind == "call" else ""
-    return Item(role, kind, text, name, tuple(ids), fingerprint(role, kind, known, canonical(text)))
+    return Item(role, kind, text, name, tuple(ids), fingerprint(role, kind, known, plain(text)))
 
 
 BLANK = frozenset(item(role, "text", "").print for role in get_args(Role))

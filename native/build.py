@@ -18,13 +18,26 @@ HEADERS = (
     "held.h",
     "late.h",
     "relative.h",
+    "starts.h",
 )
 header = "\n".join((HERE / name).read_text(encoding="utf-8") for name in HEADERS)
 
 KERNELS = ("_kernels", "_kernels_avx2", "_kernels_avx512", "_kernels_neon")
 MAIN = ("", "_documents", "_sweep", "_memory", "_terms", "_postings", "_fill", "_snapshot")
 PARTS = (*MAIN, *KERNELS, "_exact", "_search", "_bounds", "_worth", "_pool", "_best")
-OTHERS = ("analyze", "analyze_stem", "lexicon", "specifics", "facts", "sentences", "trees", "held", "late", "relative")
+OTHERS = (
+    "analyze",
+    "analyze_stem",
+    "lexicon",
+    "specifics",
+    "facts",
+    "sentences",
+    "trees",
+    "held",
+    "late",
+    "relative",
+    "starts",
+)
 PRIVATE = (
     "bm25_index.h",
     "bm25_bounds.h",

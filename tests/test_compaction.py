@@ -27,8 +27,7 @@ from chats import (
 from lantern_proxy.compaction import align as compaction_align
 from lantern_proxy.compaction.place import place
 from lantern_proxy.follow import Step
-from lantern_proxy.history import plain
-from lantern_proxy.turn import LOSSES
+from lantern_proxy.turn import LOSSES, plain
 from lantern_proxy.wire import chat as wire
 from lantern_proxy.wire import messages
 

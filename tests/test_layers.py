@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "turn": set(),
     "wire": {"turn"},
     "history": {"turn"},
-    "session": {"turn", "history"},
+    "session": {"turn", "history", "analyze"},
     "compaction": {"turn", "history", "analyze"},
     "follow": {"turn", "history", "session", "compaction"},
     "chunk": {"turn", "analyze"},

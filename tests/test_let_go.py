@@ -13,7 +13,6 @@ from test_restore_scope import ALL, write
 from lantern_proxy import turn_memo
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
-from lantern_proxy.history import plain
 from lantern_proxy.proxy import Proxy, idle
 from lantern_proxy.proxy import ledger as proxy_ledger
 from lantern_proxy.proxy.ledger import Ledgers
@@ -23,7 +22,7 @@ from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
 from lantern_proxy.session import RECENT_S, Known, forget
 from lantern_proxy.session import known as session_known
-from lantern_proxy.turn import Block, Restored
+from lantern_proxy.turn import Block, Restored, plain
 from lantern_proxy.turn_memo import Memo
 from lantern_proxy.wire.http import Arrival
 

@@ -20,19 +20,11 @@ from itertools import takewhile
 from lantern_proxy.compaction.align import Seat, seats
 from lantern_proxy.compaction.place import is_spoken
 from lantern_proxy.compaction.seen import Said, Seen, see
-from lantern_proxy.history import (
-    MARKER,
-    MARKER_CHARS,
-    SUMMARY_CHARS,
-    Entry,
-    Session,
-    goes_on,
-    plain,
-)
+from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS, Entry, Session, goes_on
 from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.script import ending
 from lantern_proxy.history.whole import Whole, whole_of
-from lantern_proxy.turn import LOSSES, SYSTEM, Event, Item, Message, Request
+from lantern_proxy.turn import LOSSES, SYSTEM, Event, Item, Message, Request, plain
 
 _CLOSING = re.compile(r"\A(?:\s*</[\w:-]{1,40}>)*\s*")
 """Tags that a client puts around a summary end behind it."""

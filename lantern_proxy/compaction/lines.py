@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from lantern_proxy.analyze.spoken import STAMP
-from lantern_proxy.history import plain
 from lantern_proxy.history.whole import Whole
+from lantern_proxy.turn import plain
 
 _LEAST_CHARS = 8
 """What is shorter may stand anywhere."""

@@ -25,12 +25,11 @@ from lantern_proxy.history import (
     chains,
     mostly_equal,
     place_key,
-    plain,
     terms,
 )
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.whole import Whole
-from lantern_proxy.turn import Event, Item, Request
+from lantern_proxy.turn import Event, Item, Request, plain
 
 _MIN_TERMS, _MIN_SHARE = 6, 1 / 3
 """A text is about the gone when it has so many terms, and that share of them is theirs."""

@@ -27,9 +27,9 @@ from lantern_proxy.turn import (
     Item,
     Message,
     Request,
-    canonical,
     fingerprint,
     message,
+    plain,
 )
 from lantern_proxy.turn_memo import Memo
 
@@ -110,8 +110,6 @@ _EQUAL_SHARE = 0.6
 _SYSTEMS = 64
 """System messages that a session is known by: some clients write the time into theirs, with every request."""
 
-plain = Memo(canonical, most_bytes=8 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
-"""canonical(), remembered: clients send their whole history with every request."""
 _LONG_CHARS = 65_536
 
 

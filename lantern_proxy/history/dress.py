@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lantern_proxy.history import plain
-from lantern_proxy.turn import Item, canonical
+from lantern_proxy.turn import Item, canonical, plain
 from lantern_proxy.turn_memo import Memo
 
 _MIN_CHARS = 8

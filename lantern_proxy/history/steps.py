@@ -10,11 +10,11 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, before_answer, plain, shows_system_of
+from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, before_answer, shows_system_of
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.script import said_anew
 from lantern_proxy.history.whole import whole_of
-from lantern_proxy.turn import SYSTEM, Message, Request
+from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _FIELD_CHARS = 20
 """Shorter fields may stand in any text."""

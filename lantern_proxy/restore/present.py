@@ -7,8 +7,7 @@ from functools import cached_property
 from lantern_proxy.analyze import key, sequence
 from lantern_proxy.analyze.held import Held
 from lantern_proxy.compaction import shown_to_model
-from lantern_proxy.history import plain
-from lantern_proxy.turn import Item, Request
+from lantern_proxy.turn import Item, Request, plain
 
 _WORD = re.compile(r"\w+")
 _PIECE_CHARS = 65_536

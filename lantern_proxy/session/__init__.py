@@ -17,7 +17,8 @@ Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, partial
 from itertools import pairwise, takewhile
 
 from msgspec import Struct
@@ -30,7 +31,6 @@ from lantern_proxy.history import (
     chains,
     items_of,
     mostly_equal,
-    plain,
     shows_system_of,
     system_text,
 )
@@ -38,7 +38,7 @@ from lantern_proxy.history.dress import says_same, unescaped
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
 from lantern_proxy.history.whole import whole_of
-from lantern_proxy.session.known import PROBE_CHARS, Known, forget, main_of, quoted, remember
+from lantern_proxy.session.known import PROBE_CHARS, Known, forget, main_of, quoted, remember, searched
 from lantern_proxy.session.script import is_own, script_use, waits_for_words
 from lantern_proxy.session.side import (
     held_share,
@@ -57,7 +57,7 @@ from lantern_proxy.session.side import (
     waits_for_result,
 )
 from lantern_proxy.session.words import CANDIDATES, RECENT_S, by_words, extends
-from lantern_proxy.turn import SYSTEM, Identity, Item, Request
+from lantern_proxy.turn import SYSTEM, Identity, Item, Request, plain
 
 __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
 
@@ -280,8 +280,9 @@ def _scored(known: Known, request: Request, weak: Sequence[str]) -> Session | No
         for value in i.ids:
             _credit(known, scores, known.by_id.get(value, ()), 5.0)
         made = [sid for sid in known.by_answer.get(i.print, ()) if i.print not in known.sessions[sid].opening]
-        weight = 3.0 if len(plain(i.text)) >= PROBE_CHARS else _SHORT_WEIGHT
-        _credit(known, scores, made, weight * len(made) / len(known.by_answer.get(i.print, ()) or [0]))
+        if made:
+            weight = 3.0 if len(plain(i.text)) >= PROBE_CHARS else _SHORT_WEIGHT
+            _credit(known, scores, made, weight * len(made) / len(known.by_answer[i.print]))
         users = known.by_user.get(i.print, ())
         _credit(known, scores, users if len(users) == 1 else (), 1.0)
     alive = [(score, known.sessions[sid]) for sid, score in scores.items() if known.sessions[sid].api == request.api]
@@ -317,10 +318,8 @@ def _credit(known: Known, scores: dict[str, float], holders: Collection[str], we
 
 def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """No item of the request was seen before: texts within texts, then words."""
-    texts = [unescaped(i.text) for i in items_of(request.messages, system=True) if i.kind == "text"]
-    whole_texts = read_of(request, system=True)
-    whole = whole_of("\n".join(whole_texts))
-    candidates = [known.sessions[sid] for sid in quoted(known, texts)[:CANDIDATES]]
+    texts = searched([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
+    candidates = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
     candidates = [session for session in candidates if session.api == request.api]
     teller = teller_of(candidates, request, named=False)
     if teller is not None:
@@ -328,24 +327,27 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     answered = _last_answered(known, request, now)
     if answered is not None:
         return Link(session=answered, scanty=True, why="begins with its last answer")
+    read = cache(partial(read_of, request, system=True))
+    whole = cache(lambda: whole_of("\n".join(read())))
     for session in candidates:
         if (session.system or session.tools) and is_told_whole(session, request):
             return Link(session=session, why="its history in one text, and more")
         said = known.said.get(session.id, {})
         other = not shows_system_of(session, request) or request.tools != session.tools
-        mixed = is_pasted(said, whole_texts, labelled=other)
-        pasted = mixed and (other or not (session.system or session.tools))
+        bare = not (session.system or session.tools)
+        mixed = cache(partial(_mixes, said, read, labelled=other))
+        pasted = (other or bare) and mixed()
         pasted = pasted or (other and is_task_about(said, session, request))
         pasted = pasted or (other and is_result_to_shorten(said, session, request))
         use = script_use(known, session, request, named=False)
         if use:
             side = use == "side"
             return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
-        told = [text for text, who in said.items() if who == "side" and len(text) >= SUMMARY_CHARS and text in whole]
+        told = [text for text, who in said.items() if who == "side" and len(text) >= SUMMARY_CHARS and text in whole()]
         if told and (not waits_for_words(request) or any(is_own(known, session, text) for text in told)):
             side = pasted or not extends(session, request) or _is_other_use(session, request, told)
             return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
-        if not mixed and now - session.last_seen_at < _AT_ONCE_S and is_retold(session, request):
+        if now - session.last_seen_at < _AT_ONCE_S and is_retold(session, request) and not mixed():
             return Link(session=session, restart=True, why="its last answer told what was said")
         if pasted:
             return Link(session=session, side=True, why="its texts stand together in one message")
@@ -357,6 +359,10 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
         return Link(session=waiting, side=True, why="a result that it waits for")
     spoken_of = by_words(known, request, weak, now)
     return Link(session=spoken_of, restart=True, scanty=True, why="the words of one session") if spoken_of else None
+
+
+def _mixes(said: Mapping[str, str], read: Callable[[], Sequence[str]], *, labelled: bool) -> bool:
+    return is_pasted(said, read(), labelled=labelled)
 
 
 def _stepped(known: Known, request: Request) -> Link | None:

@@ -1,26 +1,25 @@
 """Sessions of one tenant that are in memory, and what finds them."""
 
-import re
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty, plain, terms
+from lantern_proxy.analyze import starts
+from lantern_proxy.analyze.starts import Starts
+from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty, terms
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.same import changed
 from lantern_proxy.history.script import line_of
 from lantern_proxy.history.steps import fields_of
-from lantern_proxy.turn import Item
+from lantern_proxy.turn import Item, plain
 
 _Trace = tuple[dict[Any, set[str]], str | bytes]
 """An index, and what it is asked for."""
 
-PROBE_CHARS = 20
+PROBE_CHARS = starts.CHARS
 """Shortest text that is looked for within other texts, and how much of its beginning finds it."""
-STARTS = re.compile(rf"(?<![^\W_])(?=(.{{{PROBE_CHARS}}}))", re.S)
-"""What stands behind each place at which a word, or anything else, begins."""
 QUOTED_CHARS = 20_000
 """How much of a text is searched for others within it."""
 _SAID = 2_000
@@ -60,6 +59,8 @@ class Known:
     """session -> under which chain hash by_asked has it"""
     by_start: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """beginning of a text -> main sessions that hold such a text"""
+    sought: Starts = field(default_factory=Starts)
+    """What by_start holds, and some that it held, for a look at all places of a text at once."""
     traces: defaultdict[str, list[_Trace]] = field(default_factory=lambda: defaultdict(list))
     """session -> where by_id, by_answer and by_user name it"""
     starts: defaultdict[str, list[_Trace]] = field(default_factory=lambda: defaultdict(list))
@@ -87,17 +88,21 @@ def main_of(session: Session) -> str:
 
 
 def quoted(known: Known, texts: Sequence[str]) -> list[str]:
-    """Main sessions whose texts may stand within `texts` (only their beginnings are compared), most of them first.
-
-    Of a long history the first texts are searched and the last.
-    """
+    """Main sessions whose texts may stand within searched(texts), most of them first. Only beginnings are compared."""
     hits: defaultdict[str, int] = defaultdict(int)
-    for text in texts if len(texts) <= 12 else (*texts[:8], *texts[-4:]):
-        for start in filter(known.by_start.__contains__, STARTS.findall(text[: QUOTED_CHARS + PROBE_CHARS - 1])):
+    if known.sought.room <= 0:
+        known.sought = Starts(known.by_start)
+    for text in searched(texts):
+        for start in known.sought.within(text[: QUOTED_CHARS + PROBE_CHARS - 1], known.by_start):
             for sid in known.by_start[start]:
                 hits[sid] += 1
     alive = [sid for sid in hits if sid in known.sessions]
     return sorted(alive, key=lambda sid: (hits[sid], known.sessions[sid].last_seen_at), reverse=True)
+
+
+def searched(texts: Sequence[str]) -> Sequence[str]:
+    """Those of `texts` in which others are looked for: of a long history the first and the last."""
+    return texts if len(texts) <= 12 else (*texts[:8], *texts[-4:])
 
 
 def vocabulary(known: Known, sid: str) -> set[str]:
@@ -180,7 +185,7 @@ def _resize(known: Known, sid: str, size: int) -> None:
 def _index(known: Known, session: Session, entry: Entry) -> None:
     main = main_of(session)
     for text in fields_of(entry.message) if entry.produced and not session.side else ():
-        _name(known.by_start, text[:PROBE_CHARS], main, known.starts)
+        _begin(known, text, main)
     for i in entry.message.items:
         for value in i.ids:
             _name(known.by_id, value, session.id, known.traces)
@@ -209,13 +214,21 @@ def _name(index: dict[Any, set[str]], value: str | bytes, sid: str, traces: dict
         traces[sid].append((index, value))
 
 
+def _begin(known: Known, text: str, main: str) -> None:
+    """Let `main` be found by the beginning of a text. text: of PROBE_CHARS and more"""
+    start = text[:PROBE_CHARS]
+    if start not in known.by_start:
+        known.sought.add(start)
+    _name(known.by_start, start, main, known.starts)
+
+
 def _say(known: Known, main: str, text: str, who: str) -> None:
     said = known.said[main]
     if text and text not in said:
         said[text] = who
         known.said_chars[main] += len(text)
         if len(text) >= PROBE_CHARS:
-            _name(known.by_start, text[:PROBE_CHARS], main, known.starts)
+            _begin(known, text, main)
         while len(said) > _SAID or (known.said_chars[main] > _SAID_CHARS and len(said) > 1):
             oldest = next(iter(said))
             del said[oldest]
@@ -229,7 +242,7 @@ def _keep_line(known: Known, main: str, text: str) -> None:
         if len(line) >= PROBE_CHARS:
             lines = known.lines.setdefault(main, {})
             lines[line] = None
-            _name(known.by_start, line[:PROBE_CHARS], main, known.starts)
+            _begin(known, line, main)
             if len(lines) > _LINES:
                 del lines[next(iter(lines))]
 
@@ -238,7 +251,7 @@ def _pass(known: Known, main: str, call: Item) -> None:
     passed = known.arguments[main]
     passed += [text for text in map(plain, strings_of(call.text)) if len(text) >= PROBE_CHARS]
     for text in passed[-8:]:
-        _name(known.by_start, text[:PROBE_CHARS], main, known.starts)
+        _begin(known, text, main)
     del passed[:-_ARGUMENTS]
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
-from lantern_proxy.history import SUMMARY_CHARS, Session, plain, shared_front
+from lantern_proxy.history import SUMMARY_CHARS, Session, shared_front
 from lantern_proxy.history.script import script_of
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.session.known import PROBE_CHARS, Known
-from lantern_proxy.turn import Request
+from lantern_proxy.turn import Request, plain
 
 _CUE_CHARS = 400
 """The end of a text, in which a name that waits may stand."""

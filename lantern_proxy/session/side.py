@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 
+from lantern_proxy.analyze.starts import Starts
 from lantern_proxy.history import (
     SUMMARY_CHARS,
     Session,
     goes_on,
     is_empty,
     items_of,
-    plain,
     shared_front,
     shows_system_of,
     system_text,
@@ -24,9 +24,9 @@ from lantern_proxy.history import (
 )
 from lantern_proxy.history.dress import strings_of, unescaped
 from lantern_proxy.history.whole import whole_of
-from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS, STARTS, Known
+from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS, Known
 from lantern_proxy.session.script import script_use
-from lantern_proxy.turn import SYSTEM, Item, Message, Request
+from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 from lantern_proxy.turn_memo import Memo
 
 _SUMMARISE = re.compile(
@@ -165,7 +165,8 @@ def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool =
     if labelled:
         found = [*found, *((text[len(label[0]) :], who) for text, who in found if (label := _LABEL.match(text)))]
     pieces, looks = _by_start(found), iter(range(_MOST_LOOKS))
-    return any(len(_speakers(pieces, text, looks)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
+    starts = _starts_of(pieces)
+    return any(len(_speakers(pieces, text, looks, starts)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
 
 
 def _by_start(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
@@ -177,16 +178,21 @@ def _by_start(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]
     return {start: {who: sorted(some) for who, some in voices.items()} for start, voices in found.items()}
 
 
-def _speakers(pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, looks: Iterator[int]) -> set[str]:
-    """Who said what stands in `text`, within what no other said. pieces: see _by_start
+def _starts_of(pieces: Iterable[str]) -> Starts:
+    return Starts([start for start in pieces if len(start) == PROBE_CHARS])
+
+
+def _speakers(
+    pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, looks: Iterator[int], starts: Starts | None = None
+) -> set[str]:
+    """Who said what stands in `text`, within what no other said. pieces: see _by_start; starts: those of them
 
     A title repeats words of the message that it stands for.
     """
     searched = text[:QUOTED_CHARS]
     found = [
         (at, at + chars, who)
-        for start in dict.fromkeys(STARTS.findall(searched))
-        if start in pieces
+        for start in dict.fromkeys((starts or _starts_of(pieces)).within(searched, pieces))
         for at in _places(start, searched)
         for who, some in pieces[start].items()
         if (chars := _longest_here(some, text[at : at + _PROBE_TEXT_CHARS], looks))
@@ -331,7 +337,7 @@ def is_told_whole(session: Session, request: Request) -> bool:
     if request.tools != session.tools or not shows_system_of(session, request):
         return False
     text, end = plain(spoken[0].text), 0
-    for line in [plain(m.text) for at, m in enumerate(head, start=1) if m.role != "user" or at == len(head)]:
+    for line in (plain(m.text) for at, m in enumerate(head, start=1) if m.role != "user" or at == len(head)):
         at = text.find(line, end)
         if at < 0:
             return False

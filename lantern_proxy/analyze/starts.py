@@ -1,0 +1,60 @@
+"""Which of many texts may begin within another one? By native/starts.c where it was built."""
+
+import re
+import sys
+from collections.abc import Collection
+
+try:
+    from lantern_proxy._bm25 import ffi, lib
+except ImportError:
+    ffi = lib = None
+
+CHARS = 20
+"""How much of its beginning finds a text."""
+_STARTS = re.compile(rf"(?<![^\W_])(?=(.{{{CHARS}}}))", re.S)
+"""What stands behind each place at which a word, or anything else, begins."""
+_WIDE = f"utf-32-{'le' if sys.byteorder == 'little' else 'be'}"
+_SPARSE = 5
+"""log2 of the bits for each beginning: of places where none stands one in 32 is looked at."""
+_LEAST_BITS = 10
+_AT_ONCE = 256
+
+
+class Starts:
+    """Beginnings that are looked for, CHARS each. One thread at a time."""
+
+    def __init__(self, starts: Collection[str] = (), *, native: bool = True) -> None:
+        self.room = 2 * len(starts) + 1_000
+        """So many may be added: make another one then."""
+        self._new = [*starts]
+        self._set = None
+        if native and lib is not None:
+            log_bits = max(_LEAST_BITS, self.room.bit_length() + _SPARSE)
+            self._bits = ffi.new("uint8_t[]", 1 << (log_bits - 3))
+            self._set = ffi.new("starts *", (CHARS, log_bits, self._bits))
+
+    def add(self, start: str) -> None:
+        self.room -= 1
+        self._new.append(start)
+        if len(self._new) >= _AT_ONCE:
+            self._take()
+
+    def within(self, text: str, among: Collection[str]) -> list[str]:
+        """Those of `among`, all of which were added, that stand in `text` where no word goes on: as often as they do
+        so, in their order."""
+        if self._set is None:
+            return [*filter(among.__contains__, _STARTS.findall(text))]
+        self._take()
+        place = ffi.new("uint32_t[]", len(text))
+        places = ffi.unpack(place, lib.starts_find(self._set, len(text), *_signs(text), place)) if text else ()
+        return [s for at in places if (s := text[at : at + CHARS]) in among and not (at and text[at - 1].isalnum())]
+
+    def _take(self) -> None:
+        if self._set is not None and self._new:
+            lib.starts_add(self._set, len(self._new), *_signs("".join(self._new)))
+        self._new = []
+
+
+def _signs(text: str) -> tuple[int, bytes]:
+    """(bytes of a sign, all signs) as starts.h has them."""
+    return (1, text.encode("ascii")) if text.isascii() else (4, text.encode(_WIDE, "surrogatepass"))
