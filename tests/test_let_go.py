@@ -136,6 +136,26 @@ def test_ledgers_make_room_by_what_their_blocks_hold(monkeypatch):
     assert len(ledgers) < 12
 
 
+def test_a_ledger_that_was_read_while_something_was_forgotten_is_read_again():
+    async def read_meanwhile() -> list[list[Block]]:
+        archived = [block(0)]
+
+        def read(key: tuple[str, str]) -> list[Block]:
+            found = list(archived)
+            if archived:
+                archived.clear()
+                ledgers.forget_all()
+            return found
+
+        ledgers, seen = Ledgers(read), []
+        for _ in range(2):
+            async with ledgers.of(("t", "s")) as ledger:
+                seen.append(list(ledger))
+        return seen
+
+    assert asyncio.run(read_meanwhile()) == [[], []]
+
+
 def test_a_memo_counts_right_what_two_threads_make_of_one_key_at_a_time():
     both = threading.Barrier(2, timeout=60)
 

@@ -39,11 +39,13 @@ class Ledgers:
         self.chars = 0
         """What the blocks in memory hold."""
         self._queues: dict[Key, _Queue] = {}
+        self._forgets = 0
 
     def __len__(self) -> int:
         return len(self._ledgers)
 
     def forget_all(self) -> None:
+        self._forgets += 1
         self._ledgers.clear()
         self._chars.clear()
         self.chars = 0
@@ -67,7 +69,7 @@ class Ledgers:
             async with queue.lock:
                 ledger = self._held(key)
                 if ledger is None:
-                    ledger = self._begin(key, [] if new else await asyncio.to_thread(self._read, key))
+                    ledger = self._begin(key, [] if new else await self._archived(key))
                 before = len(ledger)
                 yield ledger
                 if len(ledger) != before:
@@ -77,6 +79,14 @@ class Ledgers:
             if not queue.length:
                 del self._queues[key]
             self._make_room()
+
+    async def _archived(self, key: Key) -> list[Block]:
+        """As they are now: what was read before all was forgotten may have been removed meanwhile."""
+        while True:
+            forgets = self._forgets
+            found = await asyncio.to_thread(self._read, key)
+            if forgets == self._forgets:
+                return found
 
     def _held(self, key: Key) -> list[Block] | None:
         """A ledger that is in memory, which is used now."""
