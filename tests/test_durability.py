@@ -235,6 +235,35 @@ def test_an_archive_behind_a_link_has_its_log_where_it_points(tmp_path, monkeypa
         assert occurrences(link, "kept") == occurrences(path, "kept") > 0
 
 
+class Forgetful(PowerCut):
+    """A disk that is sick once. What it did not take then, the system takes for written until it is written again."""
+
+    is_well = False
+
+    def _note(self, file: int) -> None:
+        if not self.is_well:
+            self.is_well = True
+            os.utime(f"{self._path}-wal", ns=(0, 0))  # what is written later shows
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if os.fstat(file).st_mtime_ns:
+            super()._note(file)
+
+
+def test_what_a_sick_disk_did_not_take_is_written_again_once_it_is_well(tmp_path, monkeypatch):
+    path = tmp_path / "a.db"
+    with Archive(path, synchronous="normal") as archive:
+        cut = Forgetful(path, tmp_path, monkeypatch)
+        archive.write([record(text="kept")])
+        with pytest.raises(ArchiveError, match="cannot be brought to the disk"):
+            archive.sync()
+        assert archive.behind_s > 0
+        archive.sync()
+        assert archive.behind_s == 0
+        assert cut.texts(Config(archive=ArchiveConfig(path=path))) == ["kept"]
+        with Archive(path) as reading:
+            assert len(reading.of(record().tenant).messages("s1")) == 1
+
+
 @pytest.fixture
 def sick_disk(monkeypatch):
     """Brings nothing to the disk until it is set."""

@@ -29,6 +29,7 @@ from lantern_proxy.migrations.archive import migrations
 _LOOK_MS = 8
 """How long SQLite itself waits for a lock: with looks after 1, 3 and 8 ms. Then it is asked again."""
 _LOG_PAUSE_S = 0.02
+_PIECE_BYTES = 1 << 20
 
 
 class _Reader:
@@ -67,7 +68,12 @@ class Connections:
         self._commits: tuple[bool, int] | None = None
         """As `set_commits` was told last."""
         self._behind_since = 0.0
-        self._log = f"{os.path.realpath(path)}-wal"  # SQLite follows a link to the file
+        self._log: int | None = None
+        """The write-ahead log, held open: so it is told of every write that failed since, whoever asked for it."""
+        self._is_doubtful = False
+        """Did one fail? Linux takes what it could not write for written, and says so when asked again."""
+        self._syncing = threading.RLock()
+        """Taken before `_lock`: the log is not closed under who brings it to the disk."""
         with telling(path):
             self.lacking = self._open()
         self._inode = path.stat().st_ino
@@ -80,6 +86,8 @@ class Connections:
             self._set_commits(self._writer, self._full, WAL_PAGES_WAITED)
             prepare(self._writer, self.path, self._busy_s)
             self._writer.execute(f"PRAGMA busy_timeout = {_LOOK_MS}").fetchall()
+            # SQLite follows a link to the file. It locks other files: closing this one unlocks nothing
+            self._log = os.open(f"{os.path.realpath(self.path)}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
         except BaseException:
             self._writer.close()
             raise
@@ -169,9 +177,7 @@ class Connections:
             except BaseException:
                 db.rollback()
                 raise
-            if full:
-                self._behind_since = 0.0
-            elif turns:
+            if turns and not full:
                 self._behind_since = self._behind_since or time.monotonic()
 
     def _begin(self, db: Database) -> None:
@@ -200,22 +206,35 @@ class Connections:
 
     def sync(self) -> None:
         """Have all turns be on disk. Raises ArchiveError; then it is as far behind as before."""
-        since, self._behind_since = self._behind_since, 0.0
-        if not since:
-            return
-        try:
-            log = os.open(self._log, os.O_RDWR)  # SQLite locks other files: closing this one unlocks nothing
+        with self._syncing:
+            since, self._behind_since = self._behind_since, 0.0
+            if not since or self._log is None:
+                return
             try:
-                os.fsync(log)
+                if self._is_doubtful:
+                    self._write_again(self._log)
+                os.fsync(self._log)
+                self._is_doubtful = False
+            except BaseException as error:
+                self._behind_since, self._is_doubtful = since, True
+                if not isinstance(error, OSError):
+                    raise
+                raise ArchiveError(
+                    f"archive {self.path} cannot be brought to the disk ({error.strerror}); check the disk", retry=True
+                ) from error
+
+    def _write_again(self, log: int) -> None:
+        """The same bytes in the same places, so that they count as unwritten. Nobody begins the log anew meanwhile."""
+        with self._lock, telling(self.path):
+            db = self._ready_writer()
+            self._begin(db)
+            try:
+                os.lseek(log, 0, os.SEEK_SET)
+                while piece := os.read(log, _PIECE_BYTES):
+                    os.lseek(log, -len(piece), os.SEEK_CUR)
+                    os.write(log, piece)
             finally:
-                os.close(log)
-        except FileNotFoundError:
-            pass  # all of it was moved into the file
-        except OSError as error:
-            self._behind_since = since
-            raise ArchiveError(
-                f"archive {self.path} cannot be brought to the disk ({error.strerror}); check the disk", retry=True
-            ) from error
+                db.rollback()
 
     def empty_log(self, wait_s: float | None = None) -> bool:
         """Move all of the write-ahead log into the file and cut it to nothing; False when a reader still needs it.
@@ -261,7 +280,7 @@ class Connections:
 
         Raises ArchiveError when turns cannot be brought to the disk; it is closed then, too.
         """
-        with self._lock:
+        with self._syncing, self._lock:
             try:
                 if not self._closed:
                     self.sync()
@@ -269,5 +288,8 @@ class Connections:
                 with self._gate:
                     idle = [] if self._closed else [reader.db for reader in self._readers if not reader.uses]
                     self._closed = True
+                if self._log is not None:
+                    os.close(self._log)
+                    self._log = None
                 for db in [*idle, *([self._writer] if self._writer else [])]:
                     db.close()
