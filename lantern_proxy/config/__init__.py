@@ -18,8 +18,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-
 from lantern_proxy.config.check import (
     ConfigError,
     Like,
@@ -29,7 +27,6 @@ from lantern_proxy.config.check import (
     bare,
     convert,
     hints_of,
-    shown,
     unreadable,
 )
 from lantern_proxy.config.retrieval import RetrievalConfig, Signal, Weight
@@ -330,7 +327,11 @@ class Config(Section):
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Config:
     """The settings of `path` (None: the defaults), with what `environ` overrides. Raises ConfigError."""
-    raw: dict[str, Any] = {} if path is None else _read(path)
+    raw: dict[str, Any] = {}
+    if path is not None:
+        from lantern_proxy.config.file import read  # brings yaml, which most starts do without
+
+        raw = read(path)
     try:
         convert(raw, Config, "")
     except ConfigError as error:
@@ -353,41 +354,3 @@ def _override(raw: dict[str, Any], place: str, text: str, variable: str) -> dict
     except ConfigError as error:
         raise ConfigError(variable, f"{error.problem} (it overrides {place})") from None
     return raw | {section: (raw.get(section) or {}) | {key: value}}
-
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice, where YAML would silently keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise ConfigError(f"line {key.start_mark.line + 1}:", f"{key.value} is set twice; keep one of them")
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def _not_yaml(error: Exception) -> str:
-    """Where a file stops being YAML, and why."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    if mark is None or problem is None:
-        return f"is not YAML: {' '.join(str(error).split())}"
-    hint = "; indent with spaces" if "'\\t'" in problem else ""
-    return f"is not YAML: {problem} (line {mark.line + 1}, column {mark.column + 1}){hint}"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        raw = yaml.load(path.read_text("utf-8"), _Loader)  # nosec B506
-    except FileNotFoundError:
-        raise ConfigError(f"{path}:", "no such file; copy config.example.yaml, or leave --config away") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}:", f"cannot be read: {error}; use a readable UTF-8 text file") from None
-    except ConfigError as error:
-        raise ConfigError(f"{path}:", str(error)) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}:", _not_yaml(error)) from None
-    if raw is not None and not isinstance(raw, dict):
-        raise ConfigError(f"{path}:", f"holds {shown(raw)}; use sections, such as `restore:`, with settings in them")
-    return raw or {}
