@@ -25,7 +25,7 @@ from lantern_proxy.config import Config
 from lantern_proxy.doors import PASSED, AdminDoor, Doors
 from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy.idle import watch
-from lantern_proxy.proxy.relay import Relay, Upload, whole
+from lantern_proxy.proxy.relay import Relay, Upload, whole_body
 from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
 from lantern_proxy.trace import Tracer, is_on
 from lantern_proxy.upstream import Upstream
@@ -170,7 +170,7 @@ async def door(scope: Scope, receive: Receive, send: Send) -> None:
         return
     memory = arrival.method == "POST" and protocol_of(arrival.path) is not None
     is_long = not memory and arrival.may_exceed(STREAMED_BYTES)
-    body = Upload(receive) if is_long else await whole(receive, send)
+    body = Upload(receive) if is_long else await whole_body(receive, send)
     if body is None:
         return
     exchange = None

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from lantern_proxy.app_place import Place
 from lantern_proxy.config import Config
 from lantern_proxy.doors import PASSED, Doors
-from lantern_proxy.proxy.relay import Relay, Upload, whole
+from lantern_proxy.proxy.relay import Relay, Upload, whole_body
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.upstream.errors import RemoteProtocolError, TransportError
 from lantern_proxy.upstream.http1 import Http1, Origin
@@ -75,7 +75,7 @@ class Others:
     async def pass_on(self, owner: int, scope: Scope, arrival: Arrival, receive: Receive, send: Send) -> None:
         """Let the request's own worker serve it."""
         length = arrival.header("content-length")
-        body = Upload(receive) if arrival.may_exceed(STREAMED_BYTES) else await whole(receive, send)
+        body = Upload(receive) if arrival.may_exceed(STREAMED_BYTES) else await whole_body(receive, send)
         if body is None:
             return
         headers = self._headers(scope, arrival.headers)

@@ -171,8 +171,9 @@ class Proxy:
             await asyncio.wait([asyncio.wrap_future(writer.look())], timeout=patience_s)
         if writer.archive is None or writer.problem:
             exchange.degraded.append("archive:unavailable")
-        if (writer.file, writer.forgets) != self._file:  # what is remembered is not in the file: it is filed anew
-            self._file = writer.file, writer.forgets
+        known = writer.file, writer.keeper.forgets
+        if known != self._file:  # what is remembered is not in the file: it is filed anew
+            self._file = known
             self._restoring.forget_all()
             self.tenants.forget_all()
             self.let_go_of_texts()

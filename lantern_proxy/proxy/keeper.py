@@ -50,7 +50,7 @@ class Keeper:
         self._opened, self._attempt = opened, attempt
         self._idle_s = 30.0 if config.server.workers == 1 else _LOOK_S
         self.forgets = 0
-        """Counts how often something was forgotten."""
+        """Counts how often something was forgotten, here or by another process: what is remembered may hold it."""
         self._noticed: tuple[Archive | None, str] = (None, "")
         self._noticing = threading.Lock()
         self._restoring, self._restored_at = 0, -_QUIET_S

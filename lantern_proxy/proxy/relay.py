@@ -239,7 +239,7 @@ class Upload:
         self.done.set()
 
 
-async def whole(receive: Receive, send: Send) -> Pieces | None:
+async def whole_body(receive: Receive, send: Send) -> Pieces | None:
     """All of a request's body; None when it does not come: the client left, or has been told that we stop."""
     come: list[bytes] = []
     try:

@@ -105,7 +105,7 @@ class Restoring:
     def _notice_forgotten(self) -> None:
         """What another process has forgotten just now must not be replayed."""
         with suppress(ArchiveError):
-            if self._writer.notice():
+            if self._writer.keeper.notice():
                 self.forget_all()
 
     async def _catch_up(self, exchange: Exchange, deadline: float) -> None:

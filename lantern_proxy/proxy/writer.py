@@ -130,15 +130,6 @@ class Writer:
         return late.want() if late is not None else None
 
     @property
-    def forgets(self) -> int:
-        """Counts how often something was forgotten, here or by another process: what is remembered may hold it."""
-        return self.keeper.forgets
-
-    def notice(self) -> bool:
-        """Was something forgotten since the last look? See Keeper.notice. Raises ArchiveError."""
-        return self.keeper.notice()
-
-    @property
     def depth(self) -> int:
         """Records that wait."""
         return self._queue.qsize() + len(self._waiting)
