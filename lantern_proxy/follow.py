@@ -145,11 +145,13 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
     by_key = {f.key: f for f in filed}
     first_answer = next((n for n, f in enumerate(filed) if f.message.role == "assistant"), len(filed))
     request = Request(api=row.api, model="", messages=tuple(f.message for f in sorted(filed, key=_position)))
-    head_of_all = tuple(map(_entry, filed))
+    head_of_all, altered = tuple(map(_entry, filed)), head.altered or {}
+    opening = {i.print for f in filed[:first_answer] for i in f.message.items}
+    opening.update(print for f in filed[:first_answer] for print in altered.get(f.key, ()))
     abandoned = {key: by_key[key].message.print for key in head.abandoned if key in by_key}
     session = replace(
         row, head=head_of_all, chain=chain_of(head_of_all), keys=frozenset(by_key), system=system_text(request),
-        opening=frozenset(i.print for f in filed[:first_answer] for i in f.message.items),
+        opening=frozenset(opening),
         system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in SYSTEM),
         position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
         abandoned=abandoned,
@@ -158,7 +160,6 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
     )  # fmt: skip
     minted = [value for value in ids if value not in (row.id, row.family)]
     remember(known, session, ids=minted)  # all it ever held, so that every text of it is found
-    altered = head.altered or {}
     entries = tuple(_as_shown(_entry(by_key[key]), altered.get(key)) for key in head.keys if key in by_key)
     answered_last = bool(entries and entries[-1].produced)
     session = replace(

@@ -1769,3 +1769,20 @@ def test_a_gap_behind_kept_answers_has_its_anchor_behind_it():
     step = chat.turn("go on with the next one", "going on with it")
     assert step.event == "window"
     assert step.verdict.anchor == users[3] + 1, "the sixth turn's text, which stands where the fourth did"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_calls_that_a_client_had_left_out_and_brings_back_under_other_ids_are_no_summary(restarts):
+    lab = Lab()
+    chat = Chat(lab, tools=TOOLS, named="one")
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        chat.turn(said, answer, reads=f"{n}: {turns('amber', 9)[n][1]} It is a long file. " * 4 if n < 4 else "")
+    bare = [m for m in chat.history if m["role"] == "user" or (m.get("content") and m["role"] != "tool")]
+    step = chat.send(stamped([*bare, user(f"which was it? {turns('amber', 1)[0][1]}")], 20, "each"))
+    assert step.event in LOSSES
+    lab.answer(step, assistant("The gateway's."))
+    if restarts:
+        lab.restart()
+    again = json.loads(json.dumps(chat.history).replace('"call_', '"call_again_'))
+    step = chat.send(stamped([*again, user("no, tell me of the export")], 21, "each"))
+    assert (step.event, step.session.id) == ("branch", chat.session)

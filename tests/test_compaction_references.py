@@ -157,3 +157,16 @@ def test_a_result_that_is_cleared_under_a_new_id_is_told_though_times_changed_be
     held[at + 1] = {"type": "function_call_output", "call_id": "call_9", "output": "[cleared]"}
     assert turn("what stands in row 3?", "The quay of pier 21.") == "cleared"
     assert turn("and in row 4?", "Pier 28.") == "turn"
+
+
+def test_a_client_that_goes_back_to_a_branch_it_left_has_lost_nothing(client):
+    before = [*client.history]
+    client.history = client.history[:-2]
+    assert client.turn("No, another way: leave the resizer alone.", "Left alone, as it was.").event == "branch"
+    client.history = [*before]
+    client.history[-2] = {
+        "role": "user",
+        "content": f"{before[-2]['content']}\n\n<open_files>\nweb/login.tsx\n</open_files>",
+    }
+    assert client.turn("and now?", "The limiter is next, and then the log.").event == "branch"
+    assert client.turn("and then?", "The flags.").event == "turn"

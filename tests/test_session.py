@@ -736,3 +736,98 @@ def test_a_title_call_that_no_word_tells_and_that_came_first_takes_nothing_of_it
     lab.answer(lab.ask(first, headers=headers), assistant(answer))
     step = lab.ask([*first, assistant(answer), user(more)], headers=headers)
     assert (step.event, step.session.side) == ("new", False), step.link.why
+
+
+# --- what many conversations have in common ------------------------------------------------------------------------
+
+
+def ago(history: list[dict], now: int) -> list[dict]:
+    """The history as a client sends it that writes in front of each text of the user how long ago it was said."""
+    return [
+        m | {"content": f"[{now - at} minutes ago] {m['content']}"} if m["role"] == "user" else m
+        for at, m in enumerate(history)
+    ]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_first_message_with_another_time_in_front_of_it_still_proves_nothing(restarted):
+    lab = Lab()
+    chats = [Chat(lab), Chat(lab)]
+    for chat, answer in zip(chats, ("Of course, let us begin with the gateway.", "Yes."), strict=True):
+        chat.history = [user("Good morning, shall we start?")]
+        step = chat.send(ago(chat.history, 1))
+        chat.session = step.session.id
+        lab.answer(step, assistant(answer))
+        chat.history.append(assistant(answer))
+    assert chats[0].session != chats[1].session
+    for n, chat in enumerate(chats):
+        chat.history.append(user(f"The {('gateway', 'invoice')[n]} first, please: what is open there?"))
+        step = chat.send(ago(chat.history, 3))
+        assert (step.session.id == chats[0].session) == (chat is chats[0]), step.link.why
+        lab.answer(step, assistant("The tests, and nothing else."))
+        if restarted:
+            lab.restart()
+
+
+def test_a_short_answer_in_a_script_without_spaces_is_known_by_its_words():
+    lab = Lab()
+    chat = Chat(lab)
+    chat.history = [user("こんにちは、始めましょうか。")]
+    first = chat.send(ago(chat.history, 1))
+    lab.answer(first, assistant("石松館の搭乗口は群青です。"))
+    chat.history += [assistant("石松館の搭乗口は群青です。"), user("次の項目に進みましょう。")]
+    step = chat.send(ago(chat.history, 3))
+    assert (step.event, step.session.id) == ("turn", first.session.id), step.link.why
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("wrap", [user, assistant])
+def test_words_that_a_client_puts_around_every_summary_do_not_link_it(wrap, restarted):
+    lab = Lab()
+    chats = {project: Chat(lab) for project in ("amber", "zephyr")}
+    names = {
+        "amber": ("Linzow", "Pasvik", "Tikuno", "Meltip", "Fepasr", "Linmel", "Timelv", "Selpas"),
+        "zephyr": ("Dogata", "Norgap", "Gaselv", "Kuwenw", "Zopasg", "Wenrat", "Borlin", "Fekufe"),
+    }
+    for project, chat in chats.items():
+        for name in names[project]:
+            chat.turn(f"{name} wants it soon.", f"Noted for {name}.")
+    frame = "This session is being continued from a previous conversation that ran out of context.\nWe went through {}."
+    for project in ("amber", "zephyr"):
+        chat = chats[project]
+        chat.history = [
+            wrap(frame.format(", ".join(names[project]))),
+            user({"amber": "Go on with the next one.", "zephyr": "What is still on the list?"}[project]),
+        ]
+        step = chat.send()
+        assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+        lab.answer(step, assistant("There is no next one."))
+        if restarted:
+            lab.restart()
+
+
+def test_a_title_that_stands_in_the_answer_does_not_make_the_conversation_a_side_call():
+    lab = Lab()
+    said, answer = "How do I sort a list of names in place?", "Sorting lists in place is what list.sort() does. " * 8
+    title = lab.ask([{"role": "system", "content": "Give it a name of three words."}, user(said)])
+    lab.answer(title, assistant("Sorting lists in place"))
+    chat = Chat(lab, history=[])
+    chat.turn(said, answer)
+    chat.turn("And in reverse?", "With reverse=True, and nothing else.")
+    lab.answer(lab.ask([{"role": "system", "content": "Give it a name of three words."}, user(said)]),
+               assistant("Sorting lists in place"))  # fmt: skip
+    chat.history[1] = assistant(answer[:60] + "…")
+    step = chat.turn("And by length?", "With key=len.")
+    assert (step.event in ("turn", "cleared"), step.session.id) == (True, chat.session), step.link.why
+
+
+def test_a_wish_for_a_summary_is_a_persons_where_times_changed_in_the_first_message():
+    lab = Lab()
+    chat = Chat(lab)
+    for n, (said, answer) in enumerate(turns("zephyr", 4)):
+        chat.history.append(user(said))
+        step = chat.send(ago(chat.history, 2 * n + 1))
+        lab.answer(step, assistant(answer))
+        chat.history.append(assistant(answer))
+    asked = chat.send(ago([*chat.history, user("Please summarise our conversation so far.")], 9))
+    assert (asked.event, asked.session.id) == ("turn", step.session.id), asked.link.why

@@ -315,14 +315,14 @@ class Seen:
         be a summary.
         """
         unpaired = [self.new[b].item for b in (*self.fresh, *self.returned) if b < self.pending]
-        answers = [i for i in unpaired if i.role == "assistant" and i.kind == "text"]
+        answers = [i for i in unpaired if i.role == "assistant" and i.kind in ("text", "ref")]
         users = [plain(i.text) for i in unpaired if i.role == "user" and i.kind == "text"]
         goes_back = self.pairs and self.is_rewound and 0 < len(users) <= len(answers)
         if not (goes_back or self._is_taken_back):
             return False
         shown = {print for print, *_ in self.session.before}
         told = {text for text, who in self.said if who == "assistant"}
-        if not all(i.print in shown or plain(i.text) in told for i in answers):
+        if not all(i.kind == "ref" or i.print in shown or plain(i.text) in told for i in answers):
             return False
         before = [text for text, who in self.said if who == "user"]
         return all(any(text in old or mostly_equal(old, text) for old in before) for text in users[:_TEXTS_TOLD])

@@ -83,7 +83,8 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     recalled: bool = False
     """The head is from an archive that does not say how its client shows it: any answer may be in another dress."""
     opening: frozenset[bytes] = frozenset()
-    """Fingerprints of the items of its first request: many sessions share them, so they prove nothing."""
+    """Fingerprints of the items of its first request, as its client shows them: many sessions share them, so they prove
+    nothing."""
     keys: frozenset[str] = frozenset()
     """Every message it ever held."""
     abandoned: Mapping[str, bytes] = {}
@@ -133,6 +134,11 @@ def terms(text: str) -> set[str]:
     if not low.isascii():
         words.update(a + b for signs in _SIGNS.findall(low) for a, b in pairwise(signs))
     return words
+
+
+def breadth(text: str) -> int:
+    """How long a text is; signs of scripts without spaces count twice."""
+    return len(text) if text.isascii() else len(text) + sum(map(len, _SIGNS.findall(text)))
 
 
 # --- system prompts ------------------------------------------------------------------------------------------------
@@ -268,9 +274,13 @@ def before_answer(session: Session) -> tuple[Entry, ...]:
 
 
 def answers_of(head: Iterable[Entry]) -> tuple[Names, ...]:
-    """The answers that a head shows."""
+    """The answers that a head shows, calls among them."""
     return tuple(
-        (i.print, *i.ids) for e in head if e.produced for i in e.message.items if i.kind == "text" and not is_empty(i)
+        (i.print, *i.ids)
+        for e in head
+        if e.produced
+        for i in e.message.items
+        if i.kind == "call" or (i.kind == "text" and not is_empty(i))
     )
 
 
@@ -303,6 +313,7 @@ def advance(
     """
     system_keys, filed = dict(session.system_keys), []
     position, turn, keys = session.position, session.turn, set[str]()
+    dressed = dict[bytes, bytes]()
     on = goes_on(session, request)
     head = list(session.head) if on else []
     places = _to_look_at(session, request) if on else range(len(request.messages))
@@ -323,6 +334,8 @@ def advance(
             keys.add(key)
         held = before.get(known_key or "")
         altered = held is not None and (held.altered or held.message.print != m.print)
+        if altered and held is not None:
+            dressed.update(each for each in _dressed(held.message, m) if each[0] in session.opening)
         said = m if held is None else _said_by(m, held.message)
         head[at : at + 1] = [Entry(key, said, held is not None and held.produced, altered)]
     chain = hashes[-1] if hashes else b""
@@ -335,6 +348,7 @@ def advance(
     is_other = not same_system(session.system, system)
     after = replace(
         session, head=tuple(head), chain=chain, answered=False, recalled=False, position=position, turn=turn,
+        opening=(session.opening - dressed.keys()).union(dressed.values()) if dressed else session.opening,
         keys=session.keys | keys if keys else session.keys,
         system_keys=tuple(system_keys.items())[-_SYSTEMS:], last_seen_at=now,
         tools=request.tools or (session.tools if request.delta else request.tools),
@@ -359,6 +373,12 @@ def _said_by(m: Message, before: Message) -> Message:
     if i is None or i.kind != "ref" or others or len(meant) != 1 or meant[0].kind == "ref":
         return m
     return message(m.role, [dataclasses.replace(i, kind=meant[0].kind, text=meant[0].text, name=meant[0].name)], m.raw)
+
+
+def _dressed(before: Message, now: Message) -> Iterator[tuple[bytes, bytes]]:
+    """Fingerprints of what a client shows otherwise by now, with another time perhaps: (before, now)."""
+    if len(before.items) == len(now.items):
+        yield from ((old.print, new.print) for old, new in zip(before.items, now.items, strict=True))
 
 
 def _not_shown(abandoned: Mapping[str, bytes], head: Sequence[Entry]) -> dict[str, bytes]:

@@ -28,6 +28,7 @@ from lantern_proxy.history import (
     SUMMARY_CHARS,
     Session,
     before_answer,
+    breadth,
     chains,
     items_of,
     mostly_equal,
@@ -246,17 +247,20 @@ def _continued(known: Known, request: Request) -> Session | None:
 
 
 def _continued_otherwise(known: Known, request: Request) -> Session | None:
-    """The session that was asked just what this request begins with, and whose answer follows in another dress."""
+    """The session that was asked just what this request begins with, and whose answer follows in another dress.
+
+    Under its system prompt: a title that was asked for with the user's words may be a line of the real answer.
+    """
     found = chains(request.messages)
     asked = {chain: at for at, chain in enumerate(found[:-1]) if request.messages[at + 1].role == "assistant"}
     for chain, at in sorted(asked.items(), key=lambda pair: -pair[1]):
         holders = known.by_asked.get(chain, ())
         shown = items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])) if holders else ()
         answer = list(shown)
-        alive = [known.sessions[sid] for sid in holders]
-        same = [s for s in alive if s.api == request.api and s.answered and says_same(_answer_of(s), answer)]
+        alive = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and s.answered]
+        same = [s for s in alive if shows_system_of(s, request) and says_same(_answer_of(s), answer)]
         if same:
-            return max(same, key=lambda s: (shows_system_of(s, request), not s.side, s.last_seen_at))
+            return max(same, key=lambda s: (not s.side, s.last_seen_at))
     return None
 
 
@@ -281,7 +285,7 @@ def _scored(known: Known, request: Request, weak: Sequence[str]) -> Session | No
             _credit(known, scores, known.by_id.get(value, ()), 5.0)
         made = [sid for sid in known.by_answer.get(i.print, ()) if i.print not in known.sessions[sid].opening]
         if made:
-            weight = 3.0 if len(plain(i.text)) >= PROBE_CHARS else _SHORT_WEIGHT
+            weight = 3.0 if breadth(plain(i.text)) >= PROBE_CHARS else _SHORT_WEIGHT
             _credit(known, scores, made, weight * len(made) / len(known.by_answer[i.print]))
         users = known.by_user.get(i.print, ())
         _credit(known, scores, users if len(users) == 1 else (), 1.0)

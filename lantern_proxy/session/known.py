@@ -8,7 +8,7 @@ from typing import Any
 
 from lantern_proxy.analyze import starts
 from lantern_proxy.analyze.starts import Starts
-from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty, terms
+from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty, shared_front, terms
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.same import changed
 from lantern_proxy.history.script import line_of
@@ -107,8 +107,20 @@ def searched(texts: Sequence[str]) -> Sequence[str]:
 
 def vocabulary(known: Known, sid: str) -> set[str]:
     """The terms of what was said in a session last."""
-    said = list(known.said.get(sid, ()))[-_TERM_TEXTS:]
-    return terms("\n".join(text[:_TERM_CHARS] for text in said))
+    return terms("\n".join(text[:_TERM_CHARS] for text in _said_last(known, sid)))
+
+
+def without_frame(known: Known, sids: Iterable[str], text: str) -> str:
+    """`text` without the beginning and the end that it has in common with texts of these sessions: clients put the same
+    words around the summaries of all their conversations. A text that stands in it as a whole is what was summed up."""
+    others = [other for sid in sids for other in _said_last(known, sid) if other not in text]
+    front = max((shared_front(text, other) for other in others), default=0)
+    ends = (shared_front(text[front:][: -_TERM_CHARS - 1 : -1], other[: -_TERM_CHARS - 1 : -1]) for other in others)
+    return text[front : len(text) - max(ends, default=0)]
+
+
+def _said_last(known: Known, sid: str) -> list[str]:
+    return list(known.said.get(sid, ()))[-_TERM_TEXTS:]
 
 
 # --- remembering ---------------------------------------------------------------------------------------------------

@@ -378,8 +378,10 @@ def _is_summary_of_rest(request: Request, session: Session, said: Mapping[str, s
     people do not see it.
     """
     spoken = [m for m in request.messages if m.role not in SYSTEM]
-    first = next(e.message.print for e in session.head if e.message.print and e.message.role not in SYSTEM)
-    if any(m.print == first for m in spoken):
+    shown = [e for e in session.head if e.message.print and e.message.role not in SYSTEM]
+    answered = next((n for n, e in enumerate(shown, start=1) if e.produced), 1)
+    first = {e.message.print for e in shown[:answered]}  # a time may stand in what was asked, but not in its answer
+    if any(m.print in first for m in spoken):
         return False
     text = plain(spoken[-1].text) if spoken[-1].role == "user" else ""
     told = [before for before, who in said.items() if who == "side" and len(before) >= SUMMARY_CHARS and before in text]

@@ -12,7 +12,7 @@ from lantern_proxy.history import (
     system_text,
     terms,
 )
-from lantern_proxy.session.known import PROBE_CHARS, Known, vocabulary
+from lantern_proxy.session.known import PROBE_CHARS, Known, vocabulary, without_frame
 from lantern_proxy.session.side import texts_of
 from lantern_proxy.turn import Request
 
@@ -29,16 +29,17 @@ this many times those of the runner-up."""
 
 def by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Session | None:
     """A text stands where the history should be: the session in whose words it speaks, when one does so clearly."""
-    found = terms(_claimed(known, request)[:_CLAIMED_CHARS])
-    if len(found) < 2 * _MIN_TERMS:
+    claimed = _claimed(known, request)[:_CLAIMED_CHARS]
+    if len(terms(claimed)) < 2 * _MIN_TERMS:
         return None
     recent = [s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side]
     fit = [s for s in recent if s.api == request.api and s.turn > 1 and extends(s, request)]
     fit = ([s for s in fit if s.family in weak] or fit)[:CANDIDATES]
+    found = terms(without_frame(known, [s.id for s in fit], claimed))
     held = {s.id: found & vocabulary(known, s.id) for s in fit}
     common = set.intersection(*held.values()) if len(held) > 1 else set()
     ranked = sorted(fit, key=lambda s: (len(held[s.id] - common), s.last_seen_at), reverse=True)
-    if not ranked or len(held[ranked[0].id]) < _MIN_SHARE * len(found):
+    if not ranked or len(held[ranked[0].id]) < max(_MIN_TERMS, _MIN_SHARE * len(found)):
         return None
     own = [len(held[s.id] - common) for s in ranked]
     clear = len(own) == 1 or own[0] >= max(_MIN_TERMS, _CLEARLY * own[1]) or _same_talk(ranked[0], ranked[1])
