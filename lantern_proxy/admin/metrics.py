@@ -3,6 +3,7 @@
 Of several workers any answers for all: samples have the label `worker`, and Prometheus sums them.
 """
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +17,9 @@ async def prometheus(request: Request) -> Response:
     """GET /lantern/metrics."""
     from lantern_proxy.admin import metrics_text  # prometheus_client: a server that nobody scrapes does without
 
-    text, others = metrics_text.text(request.app.state), request.app.state.others
+    restorer, others = request.app.state.proxy.writer.restorer, request.app.state.others
+    index_bytes = await asyncio.to_thread(lambda: restorer.index_bytes) if restorer else 0
+    text = metrics_text.text(request.app.state, index_bytes)
     if others is not None and not request.scope.get(PASSED):
         found = {n: body.decode() for n, body in (await others.answers(request.scope)).items()} | {others.number: text}
         text = merged(found, others.numbers)

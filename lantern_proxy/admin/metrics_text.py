@@ -15,15 +15,17 @@ from lantern_proxy.archive.file import size_bytes
 __all__ = ["CONTENT_TYPE", "text"]
 
 
-def text(state: State) -> str:
+def text(state: State, index_bytes: int) -> str:
+    """index_bytes: what BM25 indexes hold in memory; to count it takes milliseconds, for a thread"""
     registry = CollectorRegistry()
-    registry.register(_Tallies(state))
+    registry.register(_Tallies(state, index_bytes))
     return generate_latest(registry).decode()
 
 
 class _Tallies(Collector):
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, index_bytes: int) -> None:
         self._state = state
+        self._index_bytes = index_bytes
 
     def collect(self) -> Iterator[Metric]:
         proxy = self._state.proxy
@@ -78,10 +80,7 @@ class _Tallies(Collector):
         yield CounterMetricFamily(
             "lantern_prefix_kept_bytes", "Those of them that went upstream as they did before.", prefix.kept
         )
-        restorer = proxy.writer.restorer
-        yield GaugeMetricFamily(
-            "lantern_index_bytes", "BM25 indexes open in memory.", restorer.index_bytes if restorer else 0
-        )
+        yield GaugeMetricFamily("lantern_index_bytes", "BM25 indexes open in memory.", self._index_bytes)
         embedder = proxy.embedder
         yield GaugeMetricFamily(
             "lantern_embedder_up", "1 while vectors are made.", bool(embedder and embedder.state == "ready")
