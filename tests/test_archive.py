@@ -1144,3 +1144,49 @@ def test_what_it_takes_to_prune_grows_with_what_there_is_and_not_with_its_square
                 db.conn.set_progress_handler(None, 0)
             assert (told.passages, told.messages, told.sessions) == (10 * sessions, 10 * sessions, 0)
     assert steps.count(80) < 8 * steps.count(20)
+
+
+def test_a_reader_whose_thread_ends_while_the_archive_is_closed_is_closed_by_one_of_them_at_a_time(tmp_path):
+    """SQLite crashes when two threads close a connection at once."""
+    read, may_end = threading.Event(), threading.Event()
+
+    class Connection:
+        """The thread's: while it is being closed for the first time, its thread ends."""
+
+        def __init__(self, conn: Any) -> None:
+            self._conn, self._closing, self.together = conn, False, False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._conn, name)
+
+        def close(self) -> None:
+            self.together |= self._closing
+            if not may_end.is_set():
+                self._closing = True
+                may_end.set()
+                thread.join(60)
+                self._closing = False
+            self._conn.close()
+
+    archive = Archive(tmp_path / "a.db")
+    opened: list[Connection] = []
+    new_reader = archive._connections._new_reader
+
+    def opening() -> Any:
+        db = new_reader()
+        opened.append(Connection(db.conn))
+        db.conn = opened[-1]
+        return db
+
+    archive._connections._new_reader = opening
+
+    def reads() -> None:
+        archive.tenants()
+        read.set()
+        may_end.wait(60)
+
+    thread = threading.Thread(target=reads)
+    thread.start()
+    assert read.wait(60)
+    archive.close()
+    assert [connection.together for connection in opened] == [False]

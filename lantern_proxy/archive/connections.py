@@ -286,10 +286,11 @@ class Connections:
                     self.sync()
             finally:
                 with self._gate:
-                    idle = [] if self._closed else [reader.db for reader in self._readers if not reader.uses]
+                    # held, so that none whose thread ends now is closed by two threads at once: SQLite crashes
+                    idle = [] if self._closed else [reader for reader in self._readers if not reader.uses]
                     self._closed = True
                 if self._log is not None:
                     os.close(self._log)
                     self._log = None
-                for db in [*idle, *([self._writer] if self._writer else [])]:
+                for db in [*(reader.db for reader in idle), *([self._writer] if self._writer else [])]:
                     db.close()
