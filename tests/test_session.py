@@ -676,7 +676,7 @@ def test_speakers_are_those_of_whom_something_stands_in_no_text_of_another():
         for text in (*words, " ".join(words), f"{words[1]} {words[2]}", f"{words[0]} grove"):
             spans = [(at, at + len(p), who) for p, who in said for at in range(len(text)) if text.startswith(p, at)]
             apart = {w for a, b, w in spans if not any(c <= a and b <= d and w != v for c, d, v in spans)}
-            assert session_side._speakers(pieces, text, iter(range(1_000))) == apart
+            assert session_side._speakers(pieces, text, iter(range(1_000)), session_side._starts_of(pieces)) == apart
 
 
 @pytest.mark.parametrize(

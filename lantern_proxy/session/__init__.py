@@ -374,7 +374,7 @@ def _stepped(known: Known, request: Request) -> Link | None:
     one with most of them. Where two are as like, it is none's: they may be runs of one task."""
     if request.delta or any(m.role not in (*SYSTEM, "user") for m in request.messages):
         return None
-    candidates = [known.sessions[sid] for sid in quoted(known, texts_of(request))[:CANDIDATES]]
+    candidates = [known.sessions[sid] for sid in quoted(known, searched(texts_of(request)))[:CANDIDATES]]
     told = [(_steps_told(known, s, request), s) for s in candidates if s.api == request.api]
     turns = [each for each in told if _is_step(known, each[1], request)]
     found = turns or [each for each in told if each[0] > 1]

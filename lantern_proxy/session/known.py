@@ -88,11 +88,11 @@ def main_of(session: Session) -> str:
 
 
 def quoted(known: Known, texts: Sequence[str]) -> list[str]:
-    """Main sessions whose texts may stand within searched(texts), most of them first. Only beginnings are compared."""
+    """Main sessions whose texts may stand within `texts`, most of them first. Only beginnings are compared."""
     hits: defaultdict[str, int] = defaultdict(int)
     if known.sought.room <= 0:
         known.sought = Starts(known.by_start)
-    for text in searched(texts):
+    for text in texts:
         for start in known.sought.within(text[: QUOTED_CHARS + PROBE_CHARS - 1], known.by_start):
             for sid in known.by_start[start]:
                 hits[sid] += 1
@@ -101,7 +101,7 @@ def quoted(known: Known, texts: Sequence[str]) -> list[str]:
 
 
 def searched(texts: Sequence[str]) -> Sequence[str]:
-    """Those of `texts` in which others are looked for: of a long history the first and the last."""
+    """Those of `texts` in which `quoted` need look: of a long history the first and the last."""
     return texts if len(texts) <= 12 else (*texts[:8], *texts[-4:])
 
 
@@ -115,8 +115,9 @@ def without_frame(known: Known, sids: Iterable[str], text: str) -> str:
     words around the summaries of all their conversations. A text that stands in it as a whole is what was summed up."""
     others = [other for sid in sids for other in _said_last(known, sid) if other not in text]
     front = max((shared_front(text, other) for other in others), default=0)
-    ends = (shared_front(text[front:][: -_TERM_CHARS - 1 : -1], other[: -_TERM_CHARS - 1 : -1]) for other in others)
-    return text[front : len(text) - max(ends, default=0)]
+    end = text[front:][: -_TERM_CHARS - 1 : -1]
+    back = max((shared_front(end, other[: -_TERM_CHARS - 1 : -1]) for other in others), default=0)
+    return text[front : len(text) - back]
 
 
 def _said_last(known: Known, sid: str) -> list[str]:

@@ -183,7 +183,7 @@ def _starts_of(pieces: Iterable[str]) -> Starts:
 
 
 def _speakers(
-    pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, looks: Iterator[int], starts: Starts | None = None
+    pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, looks: Iterator[int], starts: Starts
 ) -> set[str]:
     """Who said what stands in `text`, within what no other said. pieces: see _by_start; starts: those of them
 
@@ -192,7 +192,7 @@ def _speakers(
     searched = text[:QUOTED_CHARS]
     found = [
         (at, at + chars, who)
-        for start in dict.fromkeys((starts or _starts_of(pieces)).within(searched, pieces))
+        for start in dict.fromkeys(starts.within(searched, pieces))
         for at in _places(start, searched)
         for who, some in pieces[start].items()
         if (chars := _longest_here(some, text[at : at + _PROBE_TEXT_CHARS], looks))
