@@ -21,7 +21,7 @@ from test_archive import record
 from test_proxy_cut import TENANT, filed
 from test_proxy_cut import record as history
 
-from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
 from lantern_proxy.archive.file import occurrences
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.proxy import writer as proxy_writer
@@ -211,6 +211,17 @@ def test_what_one_archive_writes_is_kept_though_the_same_process_opened_it_twice
         Archive(path).close()
         subprocess.run([sys.executable, "-c", COMES_AND_GOES, str(path)], check=True)
         archive.write([record(1, text="after")])
+        seen = subprocess.run([sys.executable, "-c", COMES_AND_GOES, str(path)], check=True, capture_output=True)
+        assert json.loads(seen.stdout) == 2
+
+
+def test_nor_is_it_lost_once_something_was_forgotten_whose_bytes_were_looked_for_in_the_files(tmp_path):
+    path = tmp_path / "a.db"
+    with Archive(path) as archive:
+        archive.write([record(0, text="before"), record(1, text="the canary sings")])
+        assert archive.forget(record().tenant, ForgetRule(match="canary"), now=1.0).left_over == 0
+        subprocess.run([sys.executable, "-c", COMES_AND_GOES, str(path)], check=True)
+        archive.write([record(2, text="after")])
         seen = subprocess.run([sys.executable, "-c", COMES_AND_GOES, str(path)], check=True, capture_output=True)
         assert json.loads(seen.stdout) == 2
 
