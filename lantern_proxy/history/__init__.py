@@ -231,6 +231,11 @@ def has_marker(request: Request) -> bool:
 # --- the head ------------------------------------------------------------------------------------------------------
 
 
+def spoken(messages: Iterable[Message]) -> list[Message]:
+    """Messages in which somebody speaks: no system prompts."""
+    return [m for m in messages if m.role not in SYSTEM]
+
+
 def items_of(messages: Iterable[Message], *, system: bool = False) -> Iterator[Item]:
     for m in messages:
         if system or m.role not in SYSTEM:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lantern_proxy.history import Entry, Session, before_answer, shared_front, shows_system_of
+from lantern_proxy.history import Entry, Session, before_answer, shared_front, shows_system_of, spoken
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import SYSTEM, Message, Request, item, message
 
@@ -110,8 +110,8 @@ def _is_one_line(lines: Request) -> bool:
 
 def script_of(request: Request) -> str:
     """The only text of a request, beside its system prompt; empty when it has more."""
-    spoken = [m for m in request.messages if m.role not in SYSTEM]
-    only = spoken[0] if len(spoken) == 1 and not request.delta else None
+    said = spoken(request.messages)
+    only = said[0] if len(said) == 1 and not request.delta else None
     is_text = only is not None and only.role == "user" and len(only.items) == 1 and only.items[0].kind == "text"
     return only.items[0].text if only and is_text else ""
 

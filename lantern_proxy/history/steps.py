@@ -7,10 +7,10 @@ the messages of which it is made: those that the session holds already, and one 
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, before_answer, shows_system_of
+from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, before_answer, shows_system_of, spoken
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.script import said_anew
 from lantern_proxy.history.whole import whole_of
@@ -70,7 +70,7 @@ def shows_steps(session: Session, request: Request) -> bool:
         return False
     front = session.title[:_FRONT_CHARS]
     counted = any(map(str.isdigit, front))  # a time, the number of the step
-    return counted or any(plain(m.text).startswith(front) for m in request.messages if m.role not in SYSTEM)
+    return counted or any(plain(m.text).startswith(front) for m in spoken(request.messages))
 
 
 def is_again(session: Session, request: Request, said: Said) -> bool:
@@ -89,7 +89,7 @@ def steps_of(session: Session, request: Request, said: Said) -> Request | None:
     system = [m for m in request.messages if m.role in SYSTEM]
     count = told_steps(session.head, request, said)
     if (not count or not session.answered) and is_again(session, request, said):
-        return replace(request, messages=(*system, *_spoken(before_answer(session))))
+        return replace(request, messages=(*system, *spoken(e.message for e in before_answer(session))))
     if not count:
         return None
     new = _new_lines(session, request, said)
@@ -103,26 +103,24 @@ def steps_of(session: Session, request: Request, said: Said) -> Request | None:
             head += group if shown else ()
             group = []
     head += group
-    first, *notes = [m for m in request.messages if m.role not in SYSTEM]
-    return replace(request, messages=(*system, *_spoken(head), said_anew("\n".join(new) or first.text), *notes))
+    first, *notes = spoken(request.messages)
+    return replace(
+        request, messages=(*system, *spoken(e.message for e in head), said_anew("\n".join(new) or first.text), *notes)
+    )
 
 
 def _new_lines(session: Session, request: Request, said: Said) -> list[str]:
     """Those that its user did not say before, but for what its model said."""
     held = whole_of("\n".join(text for text, who in said if who == "user"))
     fields = [field for e in session.head if e.produced for field in fields_of(e.message)]
-    first = next(m for m in request.messages if m.role not in SYSTEM)
+    first = spoken(request.messages)[0]
     lines = dict.fromkeys(line.strip() for line in first.text.splitlines())
     return [line for line in lines if plain(line) not in held and not any(field in plain(line) for field in fields)]
 
 
 def _text(request: Request) -> str:
     """What the user says in a request in which nobody else speaks."""
-    spoken = [m for m in request.messages if m.role not in SYSTEM]
-    if request.delta or any(m.role != "user" or any(i.kind not in ("text", "media") for i in m.items) for m in spoken):
+    said = spoken(request.messages)
+    if request.delta or any(m.role != "user" or any(i.kind not in ("text", "media") for i in m.items) for m in said):
         return ""
-    return "\n".join(plain(i.text) for m in spoken for i in m.items if i.kind == "text")
-
-
-def _spoken(head: Iterable[Entry]) -> list[Message]:
-    return [e.message for e in head if e.message.role not in SYSTEM]
+    return "\n".join(plain(i.text) for m in said for i in m.items if i.kind == "text")

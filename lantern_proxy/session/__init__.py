@@ -17,8 +17,9 @@ Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, takewhile
 
 from msgspec import Struct
@@ -33,12 +34,13 @@ from lantern_proxy.history import (
     items_of,
     mostly_equal,
     shows_system_of,
+    spoken,
     system_text,
 )
 from lantern_proxy.history.dress import says_same, unescaped
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
-from lantern_proxy.history.whole import whole_of
+from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known, forget, main_of, quoted, remember, searched
 from lantern_proxy.session.script import is_own, script_use, waits_for_words
 from lantern_proxy.session.side import (
@@ -57,7 +59,7 @@ from lantern_proxy.session.side import (
     texts_of,
     waits_for_result,
 )
-from lantern_proxy.session.words import CANDIDATES, RECENT_S, by_words, extends
+from lantern_proxy.session.words import CANDIDATES, RECENT_S, by_words
 from lantern_proxy.turn import SYSTEM, Identity, Item, Request, plain
 
 __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
@@ -147,10 +149,10 @@ def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence
 
 
 def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link:
+    """What is a request to the conversations of its id? The next turn of the last, unless its form says otherwise."""
     alike = [s for s in mains if shows_system_of(s, request)]
     session = (alike or list(mains))[-1]
-    told = teller_of(reversed(mains), request, named=True)
-    if told is not None:
+    if told := teller_of(reversed(mains), request, named=True):
         return Link(session=told, why="its history in one text")
     if _is_step(known, session, request):
         return Link(session=session, why="its steps in one text")
@@ -160,12 +162,12 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     told_whole = not held and is_told_whole(session, request)
     if told_whole and (session.system or session.tools):
         return Link(session=session, why="its history in one text, and more")
-    if not held and not _is_pasted(known, session, request) and is_retold(session, request):
+    if not held and is_retold(known.said.get(session.id, {}), session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
     if not held and is_delegated(known, session, request):
         return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
     if _is_taken_up(known, request, session):
-        if (held or told_whole) and not (_is_stub(session) and not holds_answer(session, request)):
+        if (held or told_whole) and (not _is_stub(session) or holds_answer(session, request)):
             return Link(session=session, why="a side call that goes on", restart=True)
         return Link(why="a side call that became a conversation", parent=session.id)
     if is_side_of(known, session, request):
@@ -173,10 +175,6 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
             return Link(why="the first with tools", parent=session.id)
         return Link(session=session, side=True, why="same id, another use of it")
     return Link(session=session, why="explicit id", restart=True)
-
-
-def _is_pasted(known: Known, session: Session, request: Request) -> bool:
-    return is_pasted(known.said.get(session.id, {}), read_of(request, system=True))
 
 
 def _is_stub(session: Session) -> bool:
@@ -320,53 +318,79 @@ def _credit(known: Known, scores: dict[str, float], holders: Collection[str], we
 # --- texts within texts --------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Read:
+    """A request whose texts are looked through for those of sessions; made ready when first asked for."""
+
+    request: Request
+
+    @cached_property
+    def texts(self) -> Sequence[str]:
+        return read_of(self.request, system=True)
+
+    @cached_property
+    def whole(self) -> str | Whole:
+        return whole_of("\n".join(self.texts))
+
+
 def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """No item of the request was seen before: texts within texts, then words."""
     texts = searched([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
-    candidates = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
-    candidates = [session for session in candidates if session.api == request.api]
-    teller = teller_of(candidates, request, named=False)
-    if teller is not None:
+    found = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
+    candidates = [session for session in found if session.api == request.api]
+    if teller := teller_of(candidates, request, named=False):
         return Link(session=teller, why="its history in one text")
-    answered = _last_answered(known, request, now)
-    if answered is not None:
+    if answered := _last_answered(known, request, now):
         return Link(session=answered, scanty=True, why="begins with its last answer")
-    read = cache(partial(read_of, request, system=True))
-    whole = cache(lambda: whole_of("\n".join(read())))
+    read = _Read(request)
     for session in candidates:
-        if (session.system or session.tools) and is_told_whole(session, request):
-            return Link(session=session, why="its history in one text, and more")
-        said = known.said.get(session.id, {})
-        other = not shows_system_of(session, request) or request.tools != session.tools
-        bare = not (session.system or session.tools)
-        mixed = cache(partial(_mixes, said, read, labelled=other))
-        pasted = (other or bare) and mixed()
-        pasted = pasted or (other and is_task_about(said, session, request))
-        pasted = pasted or (other and is_result_to_shorten(said, session, request))
-        use = script_use(known, session, request, named=False)
-        if use:
-            side = use == "side"
-            return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
-        told = [text for text, who in said.items() if who == "side" and len(text) >= SUMMARY_CHARS and text in whole()]
-        if told and (not waits_for_words(request) or any(is_own(known, session, text) for text in told)):
-            side = pasted or not extends(session, request) or _is_other_use(session, request, told)
-            return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
-        if now - session.last_seen_at < _AT_ONCE_S and is_retold(session, request) and not mixed():
-            return Link(session=session, restart=True, why="its last answer told what was said")
-        if pasted:
-            return Link(session=session, side=True, why="its texts stand together in one message")
-        if is_delegated(known, session, request):
-            return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
+        if holder := _holds_texts(known, session, read, now):
+            return holder
     recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
-    waiting = waits_for_result(recent, request)
-    if waiting is not None:
+    if waiting := waits_for_result(recent, request):
         return Link(session=waiting, side=True, why="a result that it waits for")
-    spoken_of = by_words(known, request, weak, now)
-    return Link(session=spoken_of, restart=True, scanty=True, why="the words of one session") if spoken_of else None
+    if spoken_of := by_words(known, request, weak, now):
+        return Link(session=spoken_of, restart=True, scanty=True, why="the words of one session")
+    return None
 
 
-def _mixes(said: Mapping[str, str], read: Callable[[], Sequence[str]], *, labelled: bool) -> bool:
-    return is_pasted(said, read(), labelled=labelled)
+def _holds_texts(known: Known, session: Session, read: _Read, now: float) -> Link | None:
+    """What is `session` to a request that holds texts which begin like some of its own? None: nothing."""
+    request, said = read.request, known.said.get(session.id, {})
+    bare = not (session.system or session.tools)
+    if not bare and is_told_whole(session, request):
+        return Link(session=session, why="its history in one text, and more")
+    if use := script_use(known, session, request, named=False):
+        side = use == "side"
+        return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
+    other = not shows_system_of(session, request) or request.tools != session.tools
+    pasted = (other or bare) and is_pasted(said, read.texts, labelled=other)
+    pasted = pasted or is_task_about(said, session, request) or is_result_to_shorten(said, session, request)
+    told = [text for text, who in said.items() if who == "side" and len(text) >= SUMMARY_CHARS and text in read.whole]
+    if told and (not waits_for_words(request) or any(is_own(known, session, text) for text in told)):
+        side = pasted or _is_other_use(session, request, told)
+        return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
+    if now - session.last_seen_at < _AT_ONCE_S and is_retold(said, session, request):
+        return Link(session=session, restart=True, why="its last answer told what was said")
+    if pasted:
+        return Link(session=session, side=True, why="its texts stand together in one message")
+    if is_delegated(known, session, request):
+        return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
+    return None
+
+
+def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
+    """Were the session's tools taken away for a text with its summary, or other orders given?
+
+    told: its summaries that stand in the request
+    """
+    if session.tools and not request.tools:
+        return True
+    if session.system:
+        return not shows_system_of(session, request)
+    orders = system_text(request)
+    whole = whole_of(orders)
+    return bool(orders) and not any(text in whole for text in told)
 
 
 def _stepped(known: Known, request: Request) -> Link | None:
@@ -394,26 +418,19 @@ def _steps_told(known: Known, session: Session, request: Request) -> int:
     return told_steps(session.head, request, known.said.get(session.id, {}).items())
 
 
-def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
-    """Were the session's tools taken away for a text with its summary, or orders given where it had none?"""
-    orders = "" if session.system else system_text(request)
-    whole = whole_of(orders)
-    return bool(session.tools and not request.tools) or (bool(orders) and not any(text in whole for text in told))
-
-
 def _last_answered(known: Known, request: Request, now: float) -> Session | None:
     """The only session that got the answer with which the request begins, just now, when no more is left of it.
 
     A word or two: a window may leave no more. Under the same system prompt and tools nobody begins a chat with that.
     """
-    spoken = [m for m in request.messages if m.role not in SYSTEM]
-    if len(spoken) != 2:
+    said = spoken(request.messages)
+    if len(said) != 2:
         return None
-    holders = {sid for i in spoken[0].items for sid in known.by_answer.get(i.print, ())}
+    holders = {sid for i in said[0].items for sid in known.by_answer.get(i.print, ())}
     if len(holders) != 1:
         return None
     s = known.sessions[holders.pop()]
     same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
     known_as = (s.system or s.tools) and s.turn > 1
-    last = s.head[-1].message.print == spoken[0].print
+    last = s.head[-1].message.print == said[0].print
     return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None

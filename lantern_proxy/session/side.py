@@ -7,7 +7,7 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, groupby, islice
 
 from lantern_proxy.analyze.starts import Starts
@@ -18,7 +18,9 @@ from lantern_proxy.history import (
     is_empty,
     items_of,
     shared_front,
+    shown,
     shows_system_of,
+    spoken,
     system_text,
     terms,
 )
@@ -77,7 +79,7 @@ def held_share(session: Session, request: Request) -> float:
     if goes_on(session, request):
         return float(any(e.message.print and e.message.role not in SYSTEM for e in session.head))
     names = _names(request)
-    head = [e.message for e in session.head if e.message.print and e.message.role not in SYSTEM]
+    head = [m for m in spoken(shown(session)) if m.print]
     return sum(any(_is_named(i, names) for i in m.items) for m in head) / len(head) if head else 0.0
 
 
@@ -110,15 +112,15 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
     if not share:
         own = bool(session.system) or request.tools != session.tools or _says_nothing_new(request, said)
         pasted = is_pasted(said, read_of(request), labelled=other)
-        return pasted or (other and own and not _is_retold(known, session, request))
+        return pasted or (other and own and not _is_summed_up_in_system(known, session, request))
     if not other:
         return _is_summary_call(request, session) or (share < 1 and _is_summary_of_rest(request, session, said))
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
-        return not _is_retold(known, session, request)
+        return not _is_summed_up_in_system(known, session, request)
     return request.tools != session.tools or _is_summary_call(request, session)
 
 
-def _is_retold(known: Known, session: Session, request: Request) -> bool:
+def _is_summed_up_in_system(known: Known, session: Session, request: Request) -> bool:
     """Does an answer of the session, or of a side call of it, stand in the system prompt? Then it is a summary.
 
     A model may pass its summary to a tool.
@@ -146,7 +148,7 @@ def texts_of(request: Request, *, system: bool = False) -> list[str]:
 
 def messages_of(request: Request, *, system: bool = False) -> list[str]:
     """Canonical text of each message, its parts together, calls and results left out."""
-    found = (m for m in request.messages if system or m.role not in SYSTEM)
+    found = request.messages if system else spoken(request.messages)
     return [" ".join([plain(i.text) for i in m.items if i.kind == "text"]) for m in found]
 
 
@@ -289,29 +291,46 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
     return any(argument in whole or asked in argument for argument in known.arguments.get(session.id, ()))
 
 
-def is_retold(session: Session, request: Request) -> bool:
+def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bool:
     """Does a text of the user or the system hold the session's last answer, and does that speak of half of what the
     user said before?
 
-    Then it was a summary, whatever it was asked for with. Any other answer speaks of what was said last. One that is
-    passed to a tool, which is offered for that alone, has the next question behind it: nobody speaks to a sub-agent.
+    Then it was a summary, whatever it was asked for with. Any other answer speaks of what was said last.
     """
-    spoken = [m for m in request.messages if m.role not in SYSTEM]
-    last = session.head[-1].message if session.answered and session.head else None
-    if not last or any(m.role not in ("user", "assistant") for m in spoken) or not shows_system_of(session, request):
+    if any(m.role not in ("user", "assistant") for m in spoken(request.messages)):
         return False
+    if not shows_system_of(session, request):
+        return False
+    found = terms("\n".join(_retold(session, request)))
+    return bool(found) and _speaks_of_half(session, found) and not is_pasted(said, read_of(request, system=True))
+
+
+def _retold(session: Session, request: Request) -> list[str]:
+    """Long texts of the session's last answer that stand in what the user or the system says.
+
+    One that is passed to a tool, which is offered for that alone, has the next question behind it: nobody speaks to a
+    sub-agent.
+    """
+    if not session.answered or not session.head:
+        return []
+    last = session.head[-1].message
     texts = (i for i in items_of(request.messages, system=True) if i.kind == "text" and i.role != "assistant")
     whole = "\n".join([plain(i.text) for i in texts])
-    as_before = request.tools >= session.tools  # it may have been asked for without tools
-    told = [plain(i.text) for i in last.items if i.kind == "text" and as_before and plain(i.text) in whole]
-    passed = [plain(text) for i in last.items if i.kind == "call" for text in strings_of(i.text)]
-    told += [text for text in passed if text in whole and not whole.endswith(text) and request.tools <= session.tools]
-    found = set[str]().union(*(terms(text) for text in told if len(text) >= SUMMARY_CHARS))
-    if not found:
-        return False
+    found: list[str] = []
+    if request.tools >= session.tools:  # it may have been asked for without tools
+        found += [text for i in last.items if i.kind == "text" and (text := plain(i.text)) in whole]
+    if request.tools <= session.tools:
+        passed = (plain(text) for i in last.calls for text in strings_of(i.text))
+        found += [text for text in passed if text in whole and not whole.endswith(text)]
+    return [text for text in found if len(text) >= SUMMARY_CHARS]
+
+
+def _speaks_of_half(session: Session, found: Set[str]) -> bool:
+    """Does each second text of the user, but for the last one, have a term among `found` that most of them have not?"""
     said = [terms(e.message.text[:_RETOLD_CHARS]) for e in session.head if e.message.role == "user"][:-1]
     often = {term for term, count in Counter(chain.from_iterable(said)).items() if 2 * count > len(said)}
-    return len(said) >= _RETOLD_TEXTS and 2 * sum(bool(own & found - often) for own in said) >= len(said)
+    own = found - often
+    return len(said) >= _RETOLD_TEXTS and 2 * sum(not own.isdisjoint(each) for each in said) >= len(said)
 
 
 def summed_up_since(known: Known, session: Session) -> list[str]:
@@ -330,45 +349,51 @@ def is_told_whole(session: Session, request: Request) -> bool:
 
     A side call quotes a history under orders of its own, or says what is to be done with it.
     """
-    spoken = [m for m in request.messages if m.role not in SYSTEM]
-    head = [e.message for e in session.head if e.message.role not in SYSTEM and e.message.print]
-    if len(spoken) < 2 or len(head) < 2:
+    said = spoken(request.messages)
+    head = [m for m in spoken(shown(session)) if m.print]
+    if len(said) < 2 or len(head) < 2:
         return False
     if request.tools != session.tools or not shows_system_of(session, request):
         return False
-    text, end = plain(spoken[0].text), 0
+    text, end = plain(said[0].text), 0
     for line in (plain(m.text) for at, m in enumerate(head, start=1) if m.role != "user" or at == len(head)):
         at = text.find(line, end)
         if at < 0:
             return False
         end = at + len(line)
-    asked = plain(spoken[-1].text)[:_WISH_CHARS]
+    asked = plain(said[-1].text)[:_WISH_CHARS]
     return len(text) - end <= PROBE_CHARS and not _WISH.search(asked) and not _TITLE.search(asked)
 
 
 def is_spoken_to(messages: Sequence[Message]) -> bool:
     """Does a user speak last, after an answer? Sub-agents and titles are not spoken to again."""
-    last = next((m for m in reversed(messages) if m.role not in SYSTEM), None)
-    if last is None or last.role != "user" or any(i.kind == "result" for i in last.items):
+    said = spoken(messages)
+    if not said or said[-1].role != "user" or any(i.kind == "result" for i in said[-1].items):
         return False
-    return any(m.role == "assistant" for m in messages)
+    return any(m.role == "assistant" for m in said)
 
 
 def _is_summary_call(request: Request, session: Session) -> bool:
     """An instruction to summarise the conversation, long or without the tools that it had, as the last thing said."""
-    last = next((m for m in reversed(request.messages) if m.role not in SYSTEM), None)
-    texts = [plain(i.text) for i in last.items if i.kind == "text"] if last and last.role == "user" else []
-    said = next(filter(None, reversed(texts)), "")
-    if not said:
+    asked = _asked_last(request)
+    if not asked:
         return False
+    is_long = len(asked) >= _BY_HAND_CHARS
     dropped = bool(session.tools) and not request.tools
     others = bool(session.tools) and not request.tools & session.tools  # a form for the summary, perhaps
-    if len(said) >= _BY_HAND_CHARS and _WISH.search(said[:_WISH_CHARS]) and (others or _NO_TOOLS.search(said)):
+    if is_long and _WISH.search(asked[:_WISH_CHARS]) and (others or _NO_TOOLS.search(asked)):
         return True
     other = not shows_system_of(session, request)
     if other and not request.tools:
-        said = f"{system_text(request)} {said}"
-    return (len(said) >= _BY_HAND_CHARS or dropped or other) and _asked(said) * _CHARS_PER_WORD >= len(said)
+        asked = f"{system_text(request)} {asked}"
+    return (is_long or dropped or other) and _times_asked(asked) * _CHARS_PER_WORD >= len(asked)
+
+
+def _asked_last(request: Request) -> str:
+    """The last text of a user who speaks last."""
+    last = next((m for m in reversed(request.messages) if m.role not in SYSTEM), None)
+    texts = [plain(i.text) for i in last.items if i.kind == "text"] if last and last.role == "user" else []
+    return next(filter(None, reversed(texts)), "")
 
 
 def _is_summary_of_rest(request: Request, session: Session, said: Mapping[str, str]) -> bool:
@@ -377,14 +402,14 @@ def _is_summary_of_rest(request: Request, session: Session, said: Mapping[str, s
     It is a person's where a window has moved before. A wish behind a summary that was made for the session never is:
     people do not see it.
     """
-    spoken = [m for m in request.messages if m.role not in SYSTEM]
-    shown = [e for e in session.head if e.message.print and e.message.role not in SYSTEM]
-    answered = next((n for n, e in enumerate(shown, start=1) if e.produced), 1)
-    first = {e.message.print for e in shown[:answered]}  # a time may stand in what was asked, but not in its answer
-    if any(m.print in first for m in spoken):
+    now = spoken(request.messages)
+    before = [e for e in session.head if e.message.print and e.message.role not in SYSTEM]
+    answered = next((n for n, e in enumerate(before, start=1) if e.produced), 1)
+    first = {e.message.print for e in before[:answered]}  # a time may stand in what was asked, but not in its answer
+    if any(m.print in first for m in now):
         return False
-    text = plain(spoken[-1].text) if spoken[-1].role == "user" else ""
-    told = [before for before, who in said.items() if who == "side" and len(before) >= SUMMARY_CHARS and before in text]
+    text = plain(now[-1].text) if now[-1].role == "user" else ""
+    told = [each for each, who in said.items() if who == "side" and len(each) >= SUMMARY_CHARS and each in text]
     wish = text.rpartition(max(told, key=len))[2] if told else text
     return (bool(told) or not session.lost) and len(wish) < _BY_HAND_CHARS and bool(_WISH.search(wish))
 
@@ -393,7 +418,7 @@ def _count_asked(text: str) -> int:
     return len(_SUMMARISE.findall(text))
 
 
-_asked = Memo(_count_asked, most_bytes=2 << 20, bytes_of=len).__getitem__
+_times_asked = Memo(_count_asked, most_bytes=2 << 20, bytes_of=len).__getitem__
 """How often a text says to summarise. Remembered: it stays the last one while an agent works on it."""
 
 

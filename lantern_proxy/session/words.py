@@ -33,7 +33,7 @@ def by_words(known: Known, request: Request, weak: Sequence[str], now: float) ->
     if len(terms(claimed)) < 2 * _MIN_TERMS:
         return None
     recent = [s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side]
-    fit = [s for s in recent if s.api == request.api and s.turn > 1 and extends(s, request)]
+    fit = [s for s in recent if s.api == request.api and s.turn > 1 and (not s.system or shows_system_of(s, request))]
     fit = ([s for s in fit if s.family in weak] or fit)[:CANDIDATES]
     found = terms(without_frame(known, [s.id for s in fit], claimed))
     held = {s.id: found & vocabulary(known, s.id) for s in fit}
@@ -75,8 +75,3 @@ def _same_talk(a: Session, b: Session) -> bool:
     return [e.message.print for e in a.head if e.message.role == "user"] == [
         e.message.print for e in b.head if e.message.role == "user"
     ]
-
-
-def extends(session: Session, request: Request) -> bool:
-    """The same system prompt, or the old one with something added (a summary may be)."""
-    return not session.system or shows_system_of(session, request)
