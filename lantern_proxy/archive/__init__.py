@@ -137,6 +137,8 @@ class Archive:
         try:
             with self._connections.reading() as db:
                 self._secret = secret_of(db, self.path)
+            if not read_only:
+                words.complete(self._connections)
         except BaseException:
             self._connections.close()
             raise

@@ -31,10 +31,6 @@ WAL_PAGES_WAITED = 12_000  # the same after a commit that somebody waits for: on
 _CACHE_KB = 8_000
 _SECRET = "SELECT value FROM settings WHERE tenant = '' AND name = 'secret'"
 _NEW_SECRET = "INSERT OR IGNORE INTO settings (tenant, name, value) VALUES ('', 'secret', ?)"
-_NEWEST_HAS_WORDS = """SELECT ifnull((SELECT max(id) FROM passages) IN (SELECT id FROM passages_fts_docsize), 1)
-    OR EXISTS (SELECT 1 FROM settings WHERE tenant = '' AND name = 'reindexing')"""
-_WORDLESS = """INSERT INTO passages_fts (rowid, text)
-    SELECT id, text FROM passages WHERE id NOT IN (SELECT id FROM passages_fts_docsize)"""
 
 fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 where it is installed, which brings its own SQLite
@@ -260,7 +256,6 @@ def prepare(db: Database, path: Path, busy_s: float) -> None:
     db.execute("PRAGMA secure_delete = ON")
     if migrations.pending(db):
         _migrate(db)
-    _add_words(db)
 
 
 def _migrate(db: Database) -> None:
@@ -282,24 +277,6 @@ def secret_of(db: Database, path: Path) -> bytes:
         f"archive {path} is damaged: its secret, which tells whose key is whose, cannot be read; restore a backup, or "
         "stop lantern and save what is archived under a new secret: `lantern recover NEW.db`"
     )
-
-
-def _add_words(db: Database) -> None:
-    """Words for the newest passages where they have none in the full-text index.
-
-    A process of a release before m008 that was open when this one brought the schema up to date filed them: it relies
-    on a trigger that is gone. What else that index can lack is for `lantern doctor` to tell.
-    """
-    with contextlib.suppress(*sqlite_faults()):  # a damaged index keeps nobody from the archive
-        if db.execute(_NEWEST_HAS_WORDS).fetchone()[0]:
-            return
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            db.execute(_WORDLESS)
-            db.execute("COMMIT")
-        except BaseException:
-            db.rollback()
-            raise
 
 
 def refuse_strangers(db: Database, path: Path) -> None:
