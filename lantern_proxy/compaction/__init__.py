@@ -16,20 +16,27 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import NamedTuple
 
-from lantern_proxy.compaction.align import Seat, seats
+from lantern_proxy.compaction.align import seats
 from lantern_proxy.compaction.place import is_spoken
+from lantern_proxy.compaction.rewrites import (
+    is_edited,
+    is_gone_back,
+    is_joined,
+    is_parted,
+    is_rewritten,
+    is_told_again,
+    is_undone,
+)
 from lantern_proxy.compaction.seen import Said, Seen, see
-from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS, Entry, Session, goes_on
-from lantern_proxy.history.dress import unescaped
+from lantern_proxy.compaction.summary import compaction_item, renewed_summary, summaries, summary_at
+from lantern_proxy.history import Entry, Session, goes_on
 from lantern_proxy.history.script import ending
-from lantern_proxy.history.whole import Whole, whole_of
-from lantern_proxy.turn import LOSSES, SYSTEM, Event, Item, Message, Request, plain
+from lantern_proxy.turn import LOSSES, SYSTEM, Event, Message, Request, plain
 
 _CLOSING = re.compile(r"\A(?:\s*</[\w:-]{1,40}>)*\s*")
 """Tags that a client puts around a summary end behind it."""
-_CANDIDATES = 400
-"""New texts that may be a summary, the first and the last: a client that shortens a history sends few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +91,7 @@ def compare(
 def _delta(session: Session, request: Request) -> Verdict:
     """What is new is compared with nothing. Compaction items tell: its own, or one that the last answer brought."""
     kept: tuple[None, ...] = (None,) * len(request.messages)
-    at = _compaction_item(request)
+    at = compaction_item(request)
     if at is None and any(map(_is_folding, takewhile(lambda e: e.produced, reversed(session.head)))):
         gone = (e.key for e in session.head[: _folded_up_to(session.head)] if e.message.role not in SYSTEM)
         return Verdict(event="compacted", kept=kept, gone=tuple(gone), anchor=_first_spoken(request) or 0)
@@ -120,31 +127,43 @@ def _more(session: Session, request: Request) -> Verdict:
     return Verdict(event="turn" if seats(new) else "retry", kept=(*held, *(None,) * len(new)))
 
 
-def _event(seen: Seen, restart: bool) -> tuple[Event, int | None, int | None]:
-    """(what happened, the anchor, where a summary stands)."""
-    cleared = seen.cleared
-    if not seen.gone or (cleared and len(cleared) >= len({*seen.gone} - seen.reworded)):
-        renewed = _renewed_summary(seen)
-        if renewed is not None:
-            return "compacted", renewed, renewed
-        return ("cleared", max(seen.new[b].at for _, b in cleared), None) if cleared else (seen.forward, None, None)
-    if seen.is_undone or seen.is_told_again or seen.is_parted:
-        return "branch", None, None
-    if seen.is_joined:
-        return seen.forward, None, None
-    summary = _summary_at(seen)
+class _Found(NamedTuple):
+    event: Event
+    anchor: int | None = None
+    summary: int | None = None
+
+
+def _event(seen: Seen, restart: bool) -> _Found:
+    """What happened: the first that holds. What is sure to be no loss comes before a summary, what is likely none after
+    it."""
+    if not seen.gone or seen.is_only_cleared:
+        return _all_there(seen)
+    if is_undone(seen) or is_told_again(seen) or is_parted(seen):
+        return _Found("branch")
+    if is_joined(seen):
+        return _Found(seen.forward)
+    summary = summary_at(seen)
     if summary is not None:
-        return "compacted", summary, summary
-    if seen.pairs and seen.is_rewritten:
-        return seen.forward, None, None
-    if seen.is_gone_back:
-        return "branch", None, None
-    if seen.is_rewound and (seen.pairs or seen.returned or seen.is_edited or not restart):
-        only_answer = not seen.fresh and all(seen.session.head[seen.old[a].at].produced for a in seen.gone)
-        return ("retry" if only_answer else "branch"), None, None
+        return _Found("compacted", summary, summary)
+    if seen.pairs and is_rewritten(seen):
+        return _Found(seen.forward)
+    if is_gone_back(seen):
+        return _Found("branch")
+    if seen.is_rewound and (seen.pairs or seen.returned or is_edited(seen) or not restart):
+        return _Found("retry" if seen.is_answer_gone and not seen.fresh else "branch")
     if not seen.pairs:
-        return "compacted", _first_spoken(seen.request), None
-    return "window", _first_kept_user(seen), None
+        return _Found("compacted", _first_spoken(seen.request))
+    return _Found("window", _first_kept_user(seen))
+
+
+def _all_there(seen: Seen) -> _Found:
+    """Every message is, if only as what is left of it: what did its client do to them?"""
+    renewed = renewed_summary(seen)
+    if renewed is not None:
+        return _Found("compacted", renewed, renewed)
+    if seen.cleared:
+        return _Found("cleared", max(seen.new[b].at for _, b in seen.cleared))
+    return _Found(seen.forward)
 
 
 def _asked_behind(seen: Seen, summary: int) -> str:
@@ -152,9 +171,9 @@ def _asked_behind(seen: Seen, summary: int) -> str:
     part of the message, or its last paragraph."""
     if seen.pending == len(seen.new) or seen.new[seen.pending].at != summary:
         return ""
-    texts = [s.item.text for s in seen.new[seen.pending :] if s.item.kind == "text"]
+    texts, told = [s.item.text for s in seen.new[seen.pending :] if s.item.kind == "text"], summaries(seen.said)
     for at, text in reversed([*enumerate(texts)]):
-        ends = [plain(text).rpartition(told)[2] for told, _ in seen.told if told in plain(text)]
+        ends = [plain(text).rpartition(each)[2] for each, _ in told if each in plain(text)]
         if ends:
             behind = _CLOSING.sub("", min(ends, key=len))
             return "\n\n".join(filter(None, [ending(text, behind) if behind else "", *texts[at + 1 :]]))
@@ -162,147 +181,9 @@ def _asked_behind(seen: Seen, summary: int) -> str:
     return texts[-1].strip() if len(texts) > 1 else behind.strip() if front.strip() else ""
 
 
-# --- what stands in the place of the gone --------------------------------------------------------------------------
-
-
-def _summary_at(seen: Seen) -> int | None:
-    """Index of the message that holds a summary of the gone; None when there is none to be seen."""
-    item = _compaction_item(seen.request)
-    if item is not None:
-        return item
-    candidates = [b for b in seen.fresh if seen.new[b].item.kind in ("text", "result") and b not in seen.reports]
-    if len(candidates) > _CANDIDATES:
-        candidates = [*candidates[: _CANDIDATES // 2], *candidates[-_CANDIDATES // 2 :]]
-    early = [b for b in candidates if b < seen.pending]
-    for b in candidates:
-        if _was_generated(seen, seen.new[b], before="", in_answer=b in early):
-            return seen.new[b].at
-    renewed = _renewed_summary(seen)
-    if renewed is None:
-        renewed = _repeated_summary(seen)
-    if renewed is not None:
-        return renewed
-    passed = next((b for b in early if _was_passed(seen, seen.new[b].item)), None)
-    if passed is not None:
-        return seen.new[passed].at
-    for a, b in seen.moved:
-        if _is_put_in_front(seen, a, b):
-            return seen.new[b].at
-    if seen.pairs and seen.is_rewritten:
-        return None
-    found = next((seen.new[b].at for b in early if _holds_run(seen, whole_of(plain(seen.new[b].item.text)))), None)
-    told = [b for b in early if b not in seen.due]
-    if found is None:
-        found = _marked(seen, told)
-    if found is None:
-        found = _about_the_gone(seen, told)
-    return found if found is not None else _summary_in_system(seen)
-
-
-def _renewed_summary(seen: Seen) -> int | None:
-    """Index of a message that reads much like before, but for a summary that was generated since."""
-    for a, b in seen.matched:
-        if seen.old[a].item.print != seen.new[b].item.print and _was_generated(
-            seen, seen.new[b], before=plain(seen.old[a].item.text), in_answer=False
-        ):
-            return seen.new[b].at
-    return None
-
-
-def _repeated_summary(seen: Seen) -> int | None:
-    """Index of a message that reads as before, and holds what was generated since in the same words."""
-    found = (b for _, b in seen.matched if any(text in plain(seen.new[b].item.text) for text in seen.anew))
-    return next((seen.new[b].at for b in found), None)
-
-
-def _was_generated(seen: Seen, seat: Seat, *, before: str, in_answer: bool) -> bool:
-    """Does an answer that the proxy saw stand in this text, and did not `before`?
-
-    in_answer: an answer of the conversation itself counts too, as part of a longer text or in another role
-    """
-    text = plain(seat.item.text)
-    whole = whole_of(unescaped(seat.item.text))
-    return any(
-        produced in whole and produced not in before
-        for produced, who in (seen.told if in_answer else seen.told_aside)
-        if who == "side" or text != produced or who != seat.item.role
-    )
-
-
-def _was_passed(seen: Seen, item: Item) -> bool:
-    """Is this a text that holds what the model has just passed to a tool of its client's?"""
-    return item.kind == "text" and any(text in plain(item.text) for text in seen.passed)
-
-
-def _holds_run(seen: Seen, text: str | Whole) -> bool:
-    """Does a stretch of a late side call's answer stand in `text`, though its client wrote into it or left tags out?
-
-    One that people of the session or its model said before is a quotation.
-    """
-    return any(run in text and run not in seen.said_aloud for run in seen.runs)
-
-
-def _is_put_in_front(seen: Seen, a: int, b: int) -> bool:
-    """Does an answer stand in front of what was said before it? Then it was a summary."""
-    item = seen.new[b].item
-    if item.kind != "text" or item.role != "assistant" or len(plain(item.text)) < SUMMARY_CHARS:
-        return False
-    return any(before < a and after > b for before, after in seen.pairs)
-
-
-def _marked(seen: Seen, early: Sequence[int]) -> int | None:
-    end = _leading_system(seen.request) + 8
-    places = [
-        seen.new[b].at for b in early if seen.new[b].at < end and MARKER.search(seen.new[b].item.text[:MARKER_CHARS])
-    ]
-    return places[0] if places else None
-
-
-def _about_the_gone(seen: Seen, early: Sequence[int]) -> int | None:
-    """The first text that is new, or was rewritten, and speaks of the gone; the last one waits for an answer."""
-    rewritten = [b for a, b in seen.shown if _is_rewritten(seen.old[a].item, seen.new[b].item)]
-    for b in sorted([*early, *rewritten]):
-        text = seen.added(b)
-        if len(text) >= SUMMARY_CHARS and seen.is_lost(text, seen.was(b)):
-            return seen.new[b].at
-    return None
-
-
-def _is_rewritten(old: Item, new: Item) -> bool:
-    return old.kind == "text" and old.print != new.print and plain(new.text) not in plain(old.text)
-
-
-def _summary_in_system(seen: Seen) -> int | None:
-    """A summary beside the system prompt, in one message with it or in one of its own."""
-    session, messages = seen.session, seen.request.messages
-    known = {print for print, _ in session.system_keys}
-    systems = [at for at, m in enumerate(messages) if m.role in SYSTEM]
-    before = whole_of("\n".join(plain(e.message.text) for e in session.head if e.message.role in SYSTEM))
-    for at in systems:
-        if messages[at].print in known:
-            continue
-        text = plain(messages[at].text)
-        whole = whole_of(unescaped(messages[at].text))
-        if any(said in whole and said not in before for said, _ in seen.told):
-            return at
-        if _holds_run(seen, whole) and not _holds_run(seen, before):
-            return at
-        if seen.pairs and seen.is_rewound:
-            continue
-        added = text.replace(session.system, "", 1).strip() if session.system else text
-        extended = len(added) < len(text) or not session.system or at != systems[0]
-        if (extended and len(added) >= SUMMARY_CHARS) or seen.is_lost(added, session.system):
-            return at
-    return None
-
-
-def _leading_system(request: Request) -> int:
-    return next((at for at, m in enumerate(request.messages) if m.role not in SYSTEM), 0)
-
-
 def shown_to_model(request: Request) -> Sequence[Message]:
     """The messages that the model gets to see: Anthropic's servers drop what stands before a compaction block."""
-    at = _compaction_item(request, last=True) if request.api == "messages" else None
+    at = compaction_item(request, last=True) if request.api == "messages" else None
     if at is None:
         return request.messages
     opening = takewhile(lambda m: m.role in SYSTEM, request.messages)
@@ -314,13 +195,8 @@ def _folded(session: Session, request: Request) -> int | None:
     last = session.head[-1] if session.head and request.api == "messages" else None
     if last is None or not last.produced or all(i.kind != "compaction" for i in last.message.items):
         return None
-    at = _compaction_item(request, last=True)
+    at = compaction_item(request, last=True)
     return at if at is not None and last.message.print == request.messages[at].print else None
-
-
-def _compaction_item(request: Request, *, last: bool = False) -> int | None:
-    found = (at for at, m in enumerate(request.messages) if any(i.kind == "compaction" for i in m.items))
-    return max(found, default=None) if last else next(found, None)
 
 
 def _first_kept_user(seen: Seen) -> int | None:

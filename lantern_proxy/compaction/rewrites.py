@@ -1,0 +1,128 @@
+"""Is a history only written otherwise, or taken back by its client? Then nothing of it was lost, though items are gone.
+
+Each question is about the items of the head that the request lacks (Seen.gone), and there are some.
+"""
+
+from lantern_proxy.compaction.align import alike_among
+from lantern_proxy.compaction.lines import is_made_of, stands_in
+from lantern_proxy.compaction.seen import Seen, is_user_text, untimed_text
+from lantern_proxy.history import SUMMARY_CHARS, answers_of, chains, mostly_equal, place_key
+from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.whole import Whole
+from lantern_proxy.turn import plain
+
+_TEXTS_TOLD = 4
+"""Of so many texts of a user it is looked whether they were said before."""
+
+
+# --- taken back: a branch ------------------------------------------------------------------------------------------
+
+
+def is_undone(seen: Seen) -> bool:
+    """Is more of what the session held long ago back than is gone? Then a compaction was taken back."""
+    return len(seen.returned) > len(seen.gone)
+
+
+def is_gone_back(seen: Seen) -> bool:
+    """Does the request go on from where the session was long ago, and its head is not?"""
+    if not seen.returned or not seen.pending:
+        return False
+    chain = chains(seen.request.messages)[seen.new[seen.pending - 1].at]
+    return place_key(chain) in seen.session.keys
+
+
+def is_told_again(seen: Seen) -> bool:
+    """Stands in place of the gone what was said before: each answer as it was, the user's texts but for a part?
+
+    Where clients write times into what their users say, no history is what it was. The first of those texts might be a
+    summary.
+    """
+    unpaired = [seen.new[b].item for b in (*seen.fresh, *seen.returned) if b < seen.pending]
+    answers = [i for i in unpaired if i.role == "assistant" and i.kind in ("text", "ref")]
+    users = [plain(i.text) for i in unpaired if i.role == "user" and i.kind == "text"]
+    goes_back = seen.pairs and seen.is_rewound and 0 < len(users) <= len(answers)
+    if not (goes_back or _is_taken_back(seen)):
+        return False
+    shown = {print for print, *_ in seen.session.before}
+    told = {text for text, who in seen.said if who == "assistant"}
+    if not all(i.kind == "ref" or i.print in shown or plain(i.text) in told for i in answers):
+        return False
+    before = [text for text, who in seen.said if who == "user"]
+    return all(any(text in old or mostly_equal(old, text) for old in before) for text in users[:_TEXTS_TOLD])
+
+
+def _is_taken_back(seen: Seen) -> bool:
+    """Are answers back that a loss took, and is what the session had shown before it all there, up to some point?
+
+    A client that recalls a few old messages beside a window leaves out what stood between.
+    """
+    shown = answers_of(seen.session.head)
+    told = (*seen.session.before, *shown)
+    names = {value: each[0] for each in reversed(told) for value in each}
+
+    def known_as(print: bytes, *ids: str) -> bytes | None:
+        return next((names[value] for value in (*ids, print) if value in names), None)
+
+    found = dict.fromkeys(known_as(s.item.print, *s.item.ids) for s in seen.new[: seen.pending])
+    found.pop(None, None)
+    since = {known_as(*each) for each in shown}
+    as_before = [*dict.fromkeys(known_as(*each) for each in told)]
+    return not since.issuperset(found) and [*found] == as_before[: len(found)]
+
+
+def is_parted(seen: Seen) -> bool:
+    """Is the first text of the gone, into which the history had been put together, taken apart again?
+
+    All before the text that waits for an answer is what it was made of, and no more than a turn came after it.
+    """
+    if seen.pairs or seen.last_turn:
+        return False
+    texts = [s.item for s in seen.new[: seen.pending] if s.item.kind in ("text", "result")]
+    told = any(i.role == "assistant" for i in texts)
+    return told and is_made_of(plain(seen.old[0].item.text), map(untimed_text, texts))
+
+
+# --- written otherwise: the session goes on ------------------------------------------------------------------------
+
+
+def is_joined(seen: Seen) -> bool:
+    """Does all that is gone stand within texts that are new? Then it was only put together otherwise."""
+    calls = [i for i in seen.gone_items if i.kind == "call"]
+    others = [(a, i) for a, i in zip(seen.gone, seen.gone_items, strict=True) if i.kind != "call"]
+    if not others or any(i.kind not in ("text", "result") for _, i in others):
+        return False
+    redressed = [b for a, b in seen.matched if seen.old[a].item.print != seen.new[b].item.print]
+    texts = (seen.new[b].item for b in (*seen.fresh, *redressed))
+    whole = Whole("\n".join(plain(i.text) for i in texts if i.kind == "text"))
+    if sum(len(plain(i.text)) for _, i in others) > len(whole.text):
+        return False
+    told = all(
+        stands_in(whole, untimed_text(i), notes=False) or stands_in(whole, i.text, notes=a >= seen.last_turn)
+        for a, i in others
+    )
+    # what was passed to a tool may be long: a file that was written, of which the result says "ok"
+    passed = (text for i in calls for text in map(plain, strings_of(i.text)) if len(text) >= SUMMARY_CHARS)
+    return told and all(text in whole for text in passed)
+
+
+def is_edited(seen: Seen) -> bool:
+    """Is the text that waits for an answer one of the gone, with something added?"""
+    return alike_among(seen.gone_items, [seen.new[b].item for b in seen.fresh if b >= seen.pending])
+
+
+def is_rewritten(seen: Seen) -> bool:
+    """Is what is gone a note of the last turn that came and went, its answer, or texts replaced one by one?"""
+    if set(seen.gone) == {a for a, _ in seen.replaced}:
+        return True
+    if min(seen.gone) < seen.last_turn:
+        return False
+    if not seen.is_rewound:
+        return all(i.kind != "result" for i in seen.gone_items) and not _lacks_line(seen)
+    return seen.is_answer_gone and any(seen.new[b].item.role == "assistant" for b in (*seen.fresh, *seen.returned))
+
+
+def _lacks_line(seen: Seen) -> bool:
+    """Is all gone that the user said in the last turn? A note stands beside it, or after a result."""
+    last = seen.last_turn
+    said = {n for n in range(last, len(seen.old)) if is_user_text(seen.old[n])}
+    return said <= {*seen.gone} and (last == 0 or seen.old[last - 1].item.kind != "result")

@@ -1,0 +1,280 @@
+"""Which message of a request holds a summary of what is gone?
+
+What proves it: a compaction item, or text that the proxy saw generated and that now stands in another role or message.
+Where a loss is sure, signs will do: some lines of such a text, words that clients put in front of a summary, or that it
+speaks of the gone in the words of the gone.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from lantern_proxy.compaction.rewrites import is_rewritten
+from lantern_proxy.compaction.seen import Said, Seen, untimed_text
+from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS, terms
+from lantern_proxy.history.dress import strings_of, unescaped
+from lantern_proxy.history.whole import Whole, whole_of
+from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
+
+_CANDIDATES = 400
+"""New texts that may be a summary, the first and the last: a client that shortens a history sends few."""
+_MIN_TERMS, _MIN_SHARE = 6, 1 / 3
+"""A text is about the gone when it has so many terms, and that share of them is theirs."""
+_LOST_TEXTS, _LOST_CHARS = 400, 400
+"""Of how many gone items, and of how much of each, the terms are taken."""
+_RUN_CHARS, _RUN_STEP = SUMMARY_CHARS, 30
+"""A run of a text: any stretch that is as long as both together holds one from end to end."""
+_RUNS_CHARS, _SIDE_ANSWERS = 2_000, 4
+"""Of how much of an answer, and of how many, runs are looked for."""
+_MARKED = 8
+"""Among so many messages behind the system prompt words of clients count."""
+
+
+@dataclass(frozen=True)
+class _Traces:
+    """What may make a summary known, gathered when first asked for. Numbers are indices of seats, as in Seen."""
+
+    seen: Seen
+
+    @cached_property
+    def candidates(self) -> Sequence[int]:
+        """New texts and results. What a sub-agent found is no summary of what is gone, where history stands before."""
+        seen = self.seen
+        reports = self.due if any(seen.old[a].at < seen.answer for a, _ in seen.matched) else ()
+        found = [b for b in seen.fresh if seen.new[b].item.kind in ("text", "result") and b not in reports]
+        return found if len(found) <= _CANDIDATES else [*found[: _CANDIDATES // 2], *found[-_CANDIDATES // 2 :]]
+
+    @cached_property
+    def early(self) -> Sequence[int]:
+        """Those before the message that waits for an answer."""
+        return [b for b in self.candidates if b < self.seen.pending]
+
+    @cached_property
+    def due(self) -> set[int]:
+        """New results of the calls that the last answer made. Tools say the same words about everything."""
+        seen = self.seen
+        called = {
+            value
+            for a, b in seen.matched
+            if seen.old[a].item.kind == "call" and seen.old[a].at >= seen.answer
+            for value in seen.new[b].item.ids
+        }
+        results = (b for b in seen.fresh if seen.new[b].item.kind == "result")
+        return {b for b in results if called.intersection(seen.new[b].item.ids)}
+
+    @cached_property
+    def told(self) -> Said:
+        """What was said, as far as it may be a summary."""
+        return summaries(self.seen.said)
+
+    @cached_property
+    def told_aside(self) -> Said:
+        """Those of them that answered a side call."""
+        return [each for each in self.told if each[1] == "side"]
+
+    @cached_property
+    def passed(self) -> Sequence[str]:
+        """What the last answer passed to tools, as far as it may be a summary: models compact by a tool, too."""
+        calls = (s.item for s in self.seen.old if s.at >= self.seen.answer and s.item.kind == "call")
+        return [text for i in calls for text in map(plain, strings_of(i.text)) if len(text) >= SUMMARY_CHARS]
+
+    @cached_property
+    def runs(self) -> Sequence[str]:
+        """Stretches of the answers of late side calls."""
+        answers = [text for text, who in self.seen.said if who == "side"][-_SIDE_ANSWERS:]
+        return [
+            text[at : at + _RUN_CHARS]
+            for text in answers
+            for at in range(0, min(len(text), _RUNS_CHARS) - _RUN_CHARS + 1, _RUN_STEP)
+        ]
+
+    @cached_property
+    def said_aloud(self) -> Whole:
+        """What people of the session and its model said."""
+        return Whole("\n".join(text for text, who in self.seen.said if who != "side"))
+
+    @cached_property
+    def lost(self) -> Whole:
+        """The texts of the gone."""
+        return Whole("\n".join(plain(i.text) for i in self.seen.gone_items[:_LOST_TEXTS]))
+
+    @cached_property
+    def lost_terms(self) -> set[str]:
+        gone = self.seen.gone_items[:_LOST_TEXTS]
+        return terms("\n".join(plain(i.text)[:_LOST_CHARS] for i in gone if i.kind in ("text", "result")))
+
+    @cached_property
+    def before(self) -> dict[int, Item]:
+        """Seat -> the item of the head that it was, or the result for which it stands."""
+        old, new = self.seen.old, self.seen.new
+        results = [(a, b) for a, b in self.seen.replaced if old[a].item.kind == new[b].item.kind == "result"]
+        return {b: old[a].item for a, b in (*results, *self.seen.matched)}
+
+
+def summaries(said: Said) -> Said:
+    """What was said, as far as it is long enough to be a summary."""
+    return [each for each in said if len(each[0]) >= SUMMARY_CHARS]
+
+
+def summary_at(seen: Seen) -> int | None:
+    """Index of the message that holds a summary of the gone; None when there is none to be seen."""
+    traces = _Traces(seen)
+    found = _first(_PROOFS, traces)
+    if found is not None or (seen.pairs and is_rewritten(seen)):
+        return found
+    return _first(_SIGNS, traces)
+
+
+def renewed_summary(seen: Seen) -> int | None:
+    """Index of a message that reads much like before, but for a summary that was generated since."""
+    return _renewed(_Traces(seen))
+
+
+_Rule = Callable[[_Traces], int | None]
+"""Index of the message that a trace points to."""
+
+
+def _first(rules: Iterable[_Rule], traces: _Traces) -> int | None:
+    return next((at for rule in rules if (at := rule(traces)) is not None), None)
+
+
+# --- proofs --------------------------------------------------------------------------------------------------------
+
+
+def compaction_item(request: Request, *, last: bool = False) -> int | None:
+    """Index of the first message with a compaction item, or of the last one."""
+    found = (at for at, m in enumerate(request.messages) if any(i.kind == "compaction" for i in m.items))
+    return max(found, default=None) if last else next(found, None)
+
+
+def _compaction(traces: _Traces) -> int | None:
+    return compaction_item(traces.seen.request)
+
+
+def _generated(traces: _Traces) -> int | None:
+    """A text that holds what answered a side call, or, before what is asked now, any answer."""
+    early = {*traces.early}
+    for b in traces.candidates:
+        at, item = traces.seen.new[b]
+        if _tells(item, traces.told if b in early else traces.told_aside):
+            return at
+    return None
+
+
+def _renewed(traces: _Traces) -> int | None:
+    seen = traces.seen
+    for a, b in seen.matched:
+        old, (at, item) = seen.old[a].item, seen.new[b]
+        if old.print != item.print and _tells(item, traces.told_aside, before=plain(old.text)):
+            return at
+    return None
+
+
+def _repeated(traces: _Traces) -> int | None:
+    """A text that reads as before, and holds what was generated since in the same words."""
+    seats = (traces.seen.new[b] for _, b in traces.seen.matched)
+    return next((at for at, i in seats if any(text in plain(i.text) for text in traces.seen.anew)), None)
+
+
+def _passed(traces: _Traces) -> int | None:
+    """A text that holds what the model has just passed to a tool of its client's."""
+    seats = (traces.seen.new[b] for b in traces.early)
+    return next(
+        (at for at, i in seats if i.kind == "text" and any(text in plain(i.text) for text in traces.passed)), None
+    )
+
+
+def _put_in_front(traces: _Traces) -> int | None:
+    """An answer that stands in front of what was said before it."""
+    seen = traces.seen
+    for a, b in seen.moved:
+        at, item = seen.new[b]
+        is_long = item.kind == "text" and item.role == "assistant" and len(plain(item.text)) >= SUMMARY_CHARS
+        if is_long and any(before < a and after > b for before, after in seen.pairs):
+            return at
+    return None
+
+
+# --- signs ---------------------------------------------------------------------------------------------------------
+
+
+def _quoted(traces: _Traces) -> int | None:
+    seats = (traces.seen.new[b] for b in traces.early)
+    return next((at for at, i in seats if _holds_run(traces, whole_of(plain(i.text)))), None)
+
+
+def _marked(traces: _Traces) -> int | None:
+    """A text at the beginning that opens with words that clients put in front of a summary."""
+    messages = traces.seen.request.messages
+    end = next((at for at, m in enumerate(messages) if m.role not in SYSTEM), 0) + _MARKED
+    seats = (traces.seen.new[b] for b in traces.early if b not in traces.due)
+    return next((at for at, i in seats if at < end and MARKER.search(i.text[:MARKER_CHARS])), None)
+
+
+def _about_the_gone(traces: _Traces) -> int | None:
+    """The first text that is new, or was rewritten, and speaks of the gone; the last one waits for an answer."""
+    seen = traces.seen
+    rewritten = [b for a, b in seen.shown if _is_reworded(seen.old[a].item, seen.new[b].item)]
+    for b in sorted([*(b for b in traces.early if b not in traces.due), *rewritten]):
+        was, text = traces.before.get(b), plain(untimed_text(seen.new[b].item))
+        before = plain(untimed_text(was)) if was else ""
+        added = text.replace(before, "", 1).strip() if before else text
+        if len(added) >= SUMMARY_CHARS and added not in traces.lost and _is_about(traces, added, before):
+            return seen.new[b].at
+    return None
+
+
+def _is_reworded(old: Item, new: Item) -> bool:
+    return old.kind == "text" and old.print != new.print and plain(new.text) not in plain(old.text)
+
+
+def _in_system(traces: _Traces) -> int | None:
+    """A summary beside the system prompt, in one message with it or in one of its own."""
+    session, messages = traces.seen.session, traces.seen.request.messages
+    known = {print for print, _ in session.system_keys}
+    systems = [at for at, m in enumerate(messages) if m.role in SYSTEM]
+    before = whole_of("\n".join(plain(e.message.text) for e in session.head if e.message.role in SYSTEM))
+    is_rewound = traces.seen.pairs and traces.seen.is_rewound
+    for at in systems:
+        m = messages[at]
+        if m.print in known:
+            continue
+        if _tells(m, traces.told, before=before):
+            return at
+        if _holds_run(traces, whole_of(unescaped(m.text))) and not _holds_run(traces, before):
+            return at
+        if is_rewound:
+            continue
+        text = plain(m.text)
+        added = text.replace(session.system, "", 1).strip() if session.system else text
+        extended = len(added) < len(text) or not session.system or at != systems[0]
+        if (extended and len(added) >= SUMMARY_CHARS) or _is_about(traces, added, session.system):
+            return at
+    return None
+
+
+# --- texts ---------------------------------------------------------------------------------------------------------
+
+
+def _tells(m: Message | Item, told: Said, *, before: str | Whole = "") -> bool:
+    """Does `m` say what was generated, and `before` did not? What its own speaker said is only said again."""
+    whole, said = whole_of(unescaped(m.text)), (plain(m.text), m.role)
+    return any(each[0] in whole and each[0] not in before for each in told if each != said)
+
+
+def _holds_run(traces: _Traces, text: str | Whole) -> bool:
+    """Does a stretch of a late side call's answer stand in `text`, though its client wrote into it or left tags out?
+
+    One that people of the session or its model said before is a quotation.
+    """
+    return any(run in text and run not in traces.said_aloud for run in traces.runs)
+
+
+def _is_about(traces: _Traces, text: str, before: str) -> bool:
+    """Does `text`, as far as it is another than `before`, speak of the gone, in the words of the gone?"""
+    found = terms(text) - terms(before)
+    return len(found) >= _MIN_TERMS and len(found & traces.lost_terms) >= _MIN_SHARE * len(found)
+
+
+_PROOFS = (_compaction, _generated, _renewed, _repeated, _passed, _put_in_front)
+_SIGNS = (_quoted, _marked, _about_the_gone, _in_system)
