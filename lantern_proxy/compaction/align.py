@@ -205,11 +205,12 @@ def _alike_in_gap(
     old: Sequence[Seat], new: Sequence[Seat], gap_old: range, gap_new: range, answer: int, pending: int,
     patience: _Patience,
 ) -> Iterator[tuple[int, int]]:  # fmt: skip
+    """All of a gap place by place, where their times changed; else each new one with the first that is alike."""
     if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= pending:
         in_place = list(zip(gap_old, gap_new, strict=False))
         found = ((old[a].item, new[b].item) for a, b in in_place)
-        if all(is_alike(before, after) or _mostly_equal(before, after) for before, after in found):
-            yield from in_place  # times in each of them
+        if all(is_alike(before, after) or _is_mostly(before, after) for before, after in found):
+            yield from in_place
             return
     at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
     marked = _by_mark(old, gap_old)
@@ -225,8 +226,8 @@ def _alike_in_gap(
             if b >= pending and len(plain(after.text)) > len(plain(before.text)):
                 continue  # what was added to a text that waits for its answer is new
             redressed = old[a].at >= answer and after.role == "assistant" and says_same([before], [after])
-            likely = redressed or is_alike(before, after) or _holds_insertion(before, after)
-            if likely or _is_cut_out(before, after) or (alone and b < pending and _mostly_equal(before, after)):
+            likely = redressed or is_alike(before, after) or _is_patched(before, after)
+            if likely or (alone and b < pending and _is_mostly(before, after)):
                 yield a, b
                 at = a + 1
                 break
@@ -234,14 +235,10 @@ def _alike_in_gap(
 
 def is_alike(a: Item, b: Item) -> bool:
     """The same item in another dress: same minted id, or text that lost or gained a suffix, or was tidied up."""
-    if b.kind == "ref":
-        return bool(set(a.ids) & set(b.ids))
-    if a.kind != b.kind or a.role != b.role:
+    if b.kind != "ref" and (a.kind != b.kind or a.role != b.role):
         return False
-    if a.ids and b.ids and a.kind != "text":
-        return bool(set(a.ids) & set(b.ids))
-    if a.kind != "text":
-        return False
+    if b.kind != "text":
+        return not {*a.ids}.isdisjoint(b.ids)
     short, long = sorted((_unstamped(a), _unstamped(b)), key=len)
     if len(short) < _MIN_ALIKE:
         return False
@@ -256,29 +253,29 @@ def _unstamped(i: Item) -> str:
     return text if i.role != "user" or text[:1] not in ("[", "(") else _STAMP.sub("", text, count=1)
 
 
-def _holds_insertion(old: Item, new: Item) -> bool:
-    """Is a text what it was, but for something that its client has put into it, behind its words and before a note?"""
-    if old.kind != "text" or new.kind != "text" or old.role != new.role:
+def _is_patched(old: Item, new: Item) -> bool:
+    """Is a text what it was, but for what its client put into it, or an ellipsis for something in its middle?"""
+    if not _are_texts(old, new):
         return False
     before, after = plain(old.text), plain(new.text)
+    return _holds_insertion(before, after) or _has_ellipsis_for(before, after)
+
+
+def _is_mostly(old: Item, new: Item) -> bool:
+    """A text in which something in the middle changed: a time, the open files."""
+    return _are_texts(old, new) and mostly_equal(plain(old.text), plain(new.text))
+
+
+def _are_texts(old: Item, new: Item) -> bool:
+    return old.kind == new.kind == "text" and old.role == new.role
+
+
+def _holds_insertion(before: str, after: str) -> bool:
+    """Has a client put something into a text, behind its words and before a note?"""
     front = shared_front(before, after)
     if len(after) <= len(before) or not _MARK_CHARS <= front <= len(before) - _MARK_CHARS:
         return False
     return after.endswith(before[front:])
-
-
-def _is_cut_out(old: Item, new: Item) -> bool:
-    """Is a text what it was, but for an ellipsis that stands for something in its middle?"""
-    if old.kind != "text" or new.kind != "text" or old.role != new.role:
-        return False
-    return _has_ellipsis_for(plain(old.text), plain(new.text))
-
-
-def _mostly_equal(a: Item, b: Item) -> bool:
-    """A text in which something in the middle changed: a time, the open files."""
-    if a.kind != "text" or b.kind != "text" or a.role != b.role:
-        return False
-    return mostly_equal(plain(a.text), plain(b.text))
 
 
 def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int) -> Pairs:

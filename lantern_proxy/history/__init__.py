@@ -8,7 +8,7 @@ every request, and it is filed once.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import reduce
 from itertools import pairwise
 from operator import attrgetter
@@ -316,51 +316,45 @@ def advance(
 
     kept: for each message of the request the key under which the session already holds it, or None
     """
-    system_keys, filed = dict(session.system_keys), []
-    position, turn, keys = session.position, session.turn, set[str]()
-    dressed = dict[bytes, bytes]()
     on = goes_on(session, request)
-    head = list(session.head) if on else []
     places = _to_look_at(session, request) if on else range(len(request.messages))
-    entries = [head[at] for at in places if at < len(head)] if on else session.head
-    before = {e.key: e for e in entries}
-    previous = session.chain if request.delta else b""
+    looked_at = [session.head[at] for at in places if at < len(session.head)] if on else session.head
+    before = {e.key: e for e in looked_at}
+    head = [*session.head] if on or request.delta else []
+    start, previous = (len(head), session.chain) if request.delta else (0, b"")
     hashes = chains(request.messages)
+    system_keys, turn = dict(session.system_keys), session.turn
+    filed, redressed = dict[str, Filed](), dict[bytes, bytes]()
     for at in places:
         m, known_key = request.messages[at], kept[at]
         is_system = m.role in SYSTEM
         key = known_key or (system_keys.get(m.print) if is_system else None) or _first_key(m, hashes[at], previous)
         if is_system:
             system_keys[m.print] = key
-        if key not in session.keys and key not in keys:
+        if key not in session.keys and key not in filed:
             turn += m.role == "user" and any(i.kind == "text" and not is_empty(i) for i in m.items)
-            filed.append(Filed(key=key, position=position, turn=turn, message=m, side=session.side, created_at=now))
-            position += 1
-            keys.add(key)
-        held = before.get(known_key or "")
-        altered = held is not None and (held.altered or held.message.print != m.print)
-        if altered and held is not None:
-            dressed.update(each for each in _dressed(held.message, m) if each[0] in session.opening)
-        said = m if held is None else _said_by(m, held.message)
-        head[at : at + 1] = [Entry(key, said, held is not None and held.produced, altered)]
-    chain = hashes[-1] if hashes else b""
-    if request.delta:
-        head = [*session.head, *head]
-        chain = reduce(chain_after, request.messages, previous)
-    taken = {*abandoned}
-    left = {**session.abandoned, **{e.key: e.message.print for e in session.head if taken and e.key in taken}}
+            filed[key] = Filed(key=key, position=session.position + len(filed), turn=turn, message=m,
+                               side=session.side, created_at=now)  # fmt: skip
+        entry, held = Entry(key, m, False), before.get(known_key or "")
+        if held is not None:
+            altered = held.altered or held.message.print != m.print
+            entry = Entry(key, _said_by(m, held.message), held.produced, altered)
+            redressed |= _redressed(held.message, m) if altered else {}
+        head[start + at : start + at + 1] = [entry]
+    chain = reduce(chain_after, request.messages, previous) if request.delta else (hashes or (b"",))[-1]
+    shown_anew = {print: redressed[print] for print in session.opening & redressed.keys()}
     system = _base(session, system_text(request))
     is_other = not same_system(session.system, system)
     after = replace(
-        session, head=tuple(head), chain=chain, answered=False, recalled=False, position=position, turn=turn,
-        opening=(session.opening - dressed.keys()).union(dressed.values()) if dressed else session.opening,
-        keys=session.keys | keys if keys else session.keys,
-        system_keys=tuple(system_keys.items())[-_SYSTEMS:], last_seen_at=now,
-        tools=request.tools or (session.tools if request.delta else request.tools),
+        session, head=tuple(head), chain=chain, answered=False, recalled=False, last_seen_at=now,
+        position=session.position + len(filed), turn=turn, keys=session.keys.union(filed) if filed else session.keys,
+        opening=session.opening.difference(shown_anew).union(shown_anew.values()) if shown_anew else session.opening,
+        tools=session.tools if request.delta and not request.tools else request.tools,
         system=system, former_system=session.system if is_other else session.former_system,
-        abandoned=_not_shown(left, head) if left else left,
+        system_keys=tuple(system_keys.items())[-_SYSTEMS:],
+        abandoned=_abandoned(session, {*abandoned}, head),
     )  # fmt: skip
-    return after, tuple(filed)
+    return after, tuple(filed.values())
 
 
 def head_of(session: Session) -> Head:
@@ -380,16 +374,22 @@ def _said_by(m: Message, before: Message) -> Message:
     return message(m.role, [dataclasses.replace(i, kind=meant[0].kind, text=meant[0].text, name=meant[0].name)], m.raw)
 
 
-def _dressed(before: Message, now: Message) -> Iterator[tuple[bytes, bytes]]:
-    """Fingerprints of what a client shows otherwise by now, with another time perhaps: (before, now)."""
-    if len(before.items) == len(now.items):
-        yield from ((old.print, new.print) for old, new in zip(before.items, now.items, strict=True))
+def _redressed(before: Message, now: Message) -> dict[bytes, bytes]:
+    """Fingerprints of what a client shows otherwise by now, with another time perhaps: before -> now."""
+    if len(before.items) != len(now.items):
+        return {}
+    return {old.print: new.print for old, new in zip(before.items, now.items, strict=True)}
 
 
-def _not_shown(abandoned: Mapping[str, bytes], head: Sequence[Entry]) -> dict[str, bytes]:
-    """Those that the head does not show, nor their words under other names: a client may come back to a branch."""
+def _abandoned(session: Session, taken: Set[str], head: Sequence[Entry]) -> Mapping[str, bytes]:
+    """What the client took back, by now and before, but for what `head` shows, be it the same words under other names:
+    a client may come back to a branch."""
+    now = {e.key: e.message.print for e in session.head if e.key in taken} if taken else {}
+    if not (now or session.abandoned):
+        return session.abandoned
     keys, prints = {*keys_of(head)}, {e.message.print for e in head}
-    return {key: print for key, print in abandoned.items() if key not in keys and print not in prints}
+    left = {**session.abandoned, **now}
+    return {key: print for key, print in left.items() if key not in keys and print not in prints}
 
 
 _key = attrgetter("key")
@@ -427,32 +427,25 @@ def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, 
 
     A second answer to the same request (sent twice at once) takes the place of the first one, which stays filed.
     """
-    head, chain = list(session.head), session.chain
-    while session.answered and answer.messages and head and head[-1].produced:
-        head.pop()
-    if len(head) < len(session.head):
-        chain = chain_of(head)
-    end = chain
-    position, filed, keys = session.position, [], set[str]()
+    head = [*before_answer(session)] if answer.messages else [*session.head]
+    chain = end = session.chain if len(head) == len(session.head) else chain_of(head)
+    filed = dict[str, Filed]()
     leading = len(answer.messages) if session.api == "responses" else 1
     for n, m in enumerate(answer.messages):
-        chain_here = chain_on(chain, m.print) if m.print else fingerprint(chain, m.raw)
-        key = place_key(chain_here) if m.print else chain_here.hex()
-        if key not in session.keys and key not in keys:
-            filed.append(Filed(key=key, position=position, turn=session.turn, message=m, side=session.side,
-                               partial=not answer.complete, created_at=now))  # fmt: skip
-            position += 1
-            keys.add(key)
+        before = end if n < leading else chain  # other choices stand beside the first one
+        key = place_key(chain_on(before, m.print)) if m.print else fingerprint(before, m.raw).hex()
+        if key not in session.keys and key not in filed:
+            filed[key] = Filed(key=key, position=session.position + len(filed), turn=session.turn, message=m,
+                               side=session.side, partial=not answer.complete, created_at=now)  # fmt: skip
         if n < leading:
             head.append(Entry(key, m, True))
             end = chain_after(end, m)
-            chain = chain_here if m.print and leading > 1 else chain
     after = replace(
         session, head=tuple(head), chain=end, answered=session.answered or bool(answer.messages),
-        keys=session.keys | keys if keys else session.keys,
-        position=position, last_seen_at=now,
+        keys=session.keys.union(filed) if filed else session.keys, position=session.position + len(filed),
+        last_seen_at=now,
     )  # fmt: skip
-    return after, tuple(filed)
+    return after, tuple(filed.values())
 
 
 def chain_of(head: Iterable[Entry]) -> bytes:

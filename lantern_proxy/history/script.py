@@ -46,21 +46,22 @@ def lines_of(session: Session, request: Request) -> Request | None:
         return None
     head = [e for e in session.head if e.message.role not in SYSTEM]
     lines = [_line(e) for e in head]
-    if not any(not e.produced for e in head) or not all(lines):
+    if not all(lines) or all(e.produced for e in head):
         return None
     moved = [_moved(line, text) for line, e in zip(lines, head, strict=True) if not e.produced]
     tail = min(filter(None, moved), key=len, default="")
     text, lines = text.removesuffix(tail), [line.removesuffix(tail) for line in lines]
     first, last, end = _known(text, head, lines)
-    new = text[end:].strip()
-    users = [line for line, e in zip(lines[first:last], head[first:last], strict=True) if not e.produced]
-    asked = new or (users.pop() if last > first and not head[last - 1].produced else "")
-    if last - first < 2 or not users or not _SPEAKER.match(asked):
+    if last - first < 2:
         return None
-    if not _is_one_speaker(users[-1], asked):
+    told, new = head[first:last], text[end:].strip()
+    users = [line for line, e in zip(lines[first:last], told, strict=True) if not e.produced]
+    asked = new or ("" if told[-1].produced else users.pop())
+    if not users or not _is_one_speaker(users[-1], asked):
         return None
-    told = [*(m for m in request.messages if m.role in SYSTEM), *(e.message for e in head[first:last])]
-    return replace(request, messages=(*told, *([said_anew(_as_written(written, new, tail))] if new else [])))
+    system = (m for m in request.messages if m.role in SYSTEM)
+    anew = [said_anew(_as_written(written, new, tail))] if new else []
+    return replace(request, messages=(*system, *(e.message for e in told), *anew))
 
 
 def teller_of(sessions: Iterable[Session], request: Request, *, named: bool) -> Session | None:

@@ -7,7 +7,7 @@ the messages of which it is made: those that the session holds already, and one 
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, before_answer, shows_system_of, spoken
@@ -92,21 +92,24 @@ def steps_of(session: Session, request: Request, said: Said) -> Request | None:
         return replace(request, messages=(*system, *spoken(e.message for e in before_answer(session))))
     if not count:
         return None
-    new = _new_lines(session, request, said)
-    now = whole_of(_text(request))
-    head: list[Entry] = []
-    group: list[Entry] = []
-    for e in session.head:
-        group.append(e)
-        if e.produced and (fields := fields_of(e.message)):
-            shown = sum(field in now for field in fields) >= _LEAST
-            head += group if shown else ()
-            group = []
-    head += group
+    new = "\n".join(_new_lines(session, request, said))
     first, *notes = spoken(request.messages)
-    return replace(
-        request, messages=(*system, *spoken(e.message for e in head), said_anew("\n".join(new) or first.text), *notes)
-    )
+    head = spoken(e.message for e in _shown_steps(session.head, request))
+    return replace(request, messages=(*system, *head, said_anew(new or first.text), *notes))
+
+
+def _shown_steps(head: Iterable[Entry], request: Request) -> list[Entry]:
+    """A head without the answers that the request leaves out, and what was said before each of those."""
+    now = whole_of(_text(request))
+    found: list[Entry] = []
+    step: list[Entry] = []
+    for e in head:
+        step.append(e)
+        if e.produced and (fields := fields_of(e.message)):
+            if sum(field in now for field in fields) >= _LEAST:
+                found += step
+            step = []
+    return [*found, *step]
 
 
 def _new_lines(session: Session, request: Request, said: Said) -> list[str]:

@@ -219,12 +219,12 @@ def _used(known: Known, request: Request, session: Session, *, goes_on: bool) ->
         return Link(session=session, side=True, agent=session.agent, why="continues a sub-agent")
     if session.side:  # a side call that is continued was none, or belongs to what it was taken from
         parent = known.sessions.get(session.parent)
-        own = goes_on and any(e.message.role == "user" and not e.produced for e in session.head)
         held = parent is not None and (bool(held_share(parent, request)) or is_told_whole(parent, request))
-        if parent and own and is_spoken_to(request.messages) and not held:
-            return Link(why="a side call that became a conversation", parent=parent.id)
         if parent and held and _is_taken_up(known, request, parent):
             return Link(session=parent, why="a side call that goes on")
+        asked = goes_on and any(e.message.role == "user" and not e.produced for e in session.head)
+        if parent and not held and asked and is_spoken_to(request.messages):
+            return Link(why="a side call that became a conversation", parent=parent.id)
         session = parent or replace(session, side=False)
     if is_side_of(known, session, request):
         return Link(session=session, side=True, why="its content, another use of it")

@@ -196,27 +196,34 @@ def _resize(known: Known, sid: str, size: int) -> None:
 
 
 def _index(known: Known, session: Session, entry: Entry) -> None:
+    """Let a message of `session` be found by what it is named, by its texts, and by what they begin with."""
     main = main_of(session)
     for text in fields_of(entry.message) if entry.produced and not session.side else ():
         _begin(known, text, main)
     for i in entry.message.items:
         for value in i.ids:
             _name(known.by_id, value, session.id, known.traces)
-        if session.side and entry.produced and i.kind in ("text", "call"):  # a summary may be a field of an answer
-            for text in strings_of(i.text):
-                if len(text) >= SUMMARY_CHARS:
-                    _say(known, main, plain(text), "side")
-        if i.kind in ("text", "compaction") and entry.produced and not is_empty(i):
-            _name(known.by_answer, i.print, session.id, known.traces)
-            _say(known, main, plain(i.text), "side" if session.side else "assistant")
-        elif i.kind in ("text", "result") and not session.side and i.role in ("user", "tool"):
+        if entry.produced and i.kind in ("text", "call", "compaction"):
+            _index_produced(known, session, main, i)
+        elif i.kind in ("text", "result") and i.role in ("user", "tool") and not session.side:
             _say(known, main, plain(i.text), i.role)
             if i.role == "user":
                 _keep_line(known, main, i.text)
             if i.role == "user" and i.print not in session.opening:
                 _name(known.by_user, i.print, session.id, known.traces)
-        elif i.kind == "call" and entry.produced:
-            _pass(known, main, i)
+
+
+def _index_produced(known: Known, session: Session, main: str, i: Item) -> None:
+    """One of the upstream: a text, a call, a compaction item."""
+    if session.side and i.kind != "compaction":  # a summary may be a field of an answer
+        for text in strings_of(i.text):
+            if len(text) >= SUMMARY_CHARS:
+                _say(known, main, plain(text), "side")
+    if i.kind == "call":
+        _pass(known, main, i)
+    elif not is_empty(i):
+        _name(known.by_answer, i.print, session.id, known.traces)
+        _say(known, main, plain(i.text), "side" if session.side else "assistant")
 
 
 def _name(index: dict[Any, set[str]], value: str | bytes, sid: str, traces: dict[str, list[_Trace]]) -> None:

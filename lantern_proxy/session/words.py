@@ -32,18 +32,26 @@ def by_words(known: Known, request: Request, weak: Sequence[str], now: float) ->
     claimed = _claimed(known, request)[:_CLAIMED_CHARS]
     if len(terms(claimed)) < 2 * _MIN_TERMS:
         return None
-    recent = [s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side]
-    fit = [s for s in recent if s.api == request.api and s.turn > 1 and (not s.system or shows_system_of(s, request))]
-    fit = ([s for s in fit if s.family in weak] or fit)[:CANDIDATES]
+    fit = _candidates(known, request, weak, now)
+    if not fit:
+        return None
     found = terms(without_frame(known, [s.id for s in fit], claimed))
     held = {s.id: found & vocabulary(known, s.id) for s in fit}
-    common = set.intersection(*held.values()) if len(held) > 1 else set()
-    ranked = sorted(fit, key=lambda s: (len(held[s.id] - common), s.last_seen_at), reverse=True)
-    if not ranked or len(held[ranked[0].id]) < max(_MIN_TERMS, _MIN_SHARE * len(found)):
+    common = set.intersection(*held.values()) if len(fit) > 1 else set()
+    own = {sid: len(words - common) for sid, words in held.items()}
+    best, *others = sorted(fit, key=lambda s: (own[s.id], s.last_seen_at), reverse=True)
+    if len(held[best.id]) < max(_MIN_TERMS, _MIN_SHARE * len(found)):
         return None
-    own = [len(held[s.id] - common) for s in ranked]
-    clear = len(own) == 1 or own[0] >= max(_MIN_TERMS, _CLEARLY * own[1]) or _same_talk(ranked[0], ranked[1])
-    return ranked[0] if clear else None
+    clear = not others or own[best.id] >= max(_MIN_TERMS, _CLEARLY * own[others[0].id])
+    return best if clear or _same_talk(best, others[0]) else None
+
+
+def _candidates(known: Known, request: Request, weak: Sequence[str], now: float) -> Sequence[Session]:
+    """Conversations seen last, under the request's system prompt or none; those that a weak id names, if there are."""
+    recent = (s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side)
+    talks = (s for s in recent if s.api == request.api and s.turn > 1)
+    fit = [s for s in talks if not s.system or shows_system_of(s, request)]
+    return ([s for s in fit if s.family in weak] or fit)[:CANDIDATES]
 
 
 def _claimed(known: Known, request: Request) -> str:
@@ -59,8 +67,8 @@ def _claimed(known: Known, request: Request) -> str:
     if len(texts) != 1:
         return ""
     system = system_text(request)
-    if all(s.system != system for s in reversed(known.sessions.values())):
-        others = {s.system for s in known.sessions.values()}
+    others = {s.system for s in known.sessions.values()}
+    if system not in others:
         return system[max((shared_front(system, other) for other in others), default=len(system)) :]
     return texts[0] if has_marker(request) else ""
 
