@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import threading
+import time
 from concurrent.futures import Future
 from dataclasses import replace
 from importlib.util import find_spec
@@ -138,6 +139,39 @@ def test_a_loss_block_that_was_late_comes_with_the_next_question(tmp_path, make,
         assert "GATE-07919" in block
         assert told(answer)["restored"] != "0"
         assert BLOCK.search(json.loads(upstream.got[-1].body)["messages"][-1]["content"])
+
+
+class CutShort(Restorer):
+    """It has time for one passage of the first request."""
+
+    hurried = True
+
+    def _at_compaction(self, ask: Ask) -> Restored | None:
+        if self.hurried:
+            self.hurried = False
+            ask = replace(ask, deadline=time.monotonic())
+        return super()._at_compaction(ask)
+
+
+def test_the_rest_of_a_loss_block_that_was_cut_short_comes_with_the_next_question(tmp_path):
+    with Upstream(echo) as upstream:
+        settings = RestoreConfig(deadline_ms=20_000, question_chars=0, budget_chars=2_000)
+        with serving(config_for(upstream, tmp_path, restore=settings), make_restorer=CutShort) as url:
+            messages = talk(url, 8)
+            kept = [*messages[-4:], {"role": "user", "content": "carry on with that"}]
+            first = ask(url, body(*kept))
+            assert told(first)["degraded"] == "restore:deadline"
+            (cut_short,) = blocks(upstream)
+            for said in ("and now the next step", "and then the one after it"):
+                kept += [first.json()["choices"][0]["message"], {"role": "user", "content": said}]
+                answer = ask(url, body(*kept))
+                assert "degraded" not in told(answer)
+        again, rest = blocks(upstream)
+    assert again == cut_short
+    first_gates, other_gates = re.findall(r"GATE-\d+", cut_short), re.findall(r"GATE-\d+", rest)
+    assert len(first_gates) == 1
+    assert sorted(first_gates + other_gates) == sorted(re.findall(r"GATE-\d+", str(messages[:-4:2])))
+    assert len(cut_short) + len(rest) <= settings.budget_chars
 
 
 def test_a_long_request_gets_its_block_as_a_short_one_does(tmp_path):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lantern_proxy.archive import ArchiveError
 from lantern_proxy.compaction import whole
@@ -41,6 +41,10 @@ _ASIDE_BYTES = 262_144
 """The text of longer requests is put together in a thread: other streams go on."""
 _REMEMBERED = 1_024
 """Sessions of which the rest is remembered."""
+_CUT_SHORT = frozenset({"restore:deadline", "restore:opening", "restore:behind"})
+"""What a request says when a block was chosen before all that is lost could be looked at."""
+
+T = TypeVar("T")
 
 
 class Restoring:
@@ -52,8 +56,9 @@ class Restoring:
         """One a session: what ails its texts, or their place in the archive, ails no other."""
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
-        self._owed: dict[Key, None] = {}
-        """Sessions whose loss block was late, failed or has no place: they get it with their next question."""
+        self._owed: dict[Key, int] = {}
+        """Sessions whose loss block was late, failed, cut short or has no place: they get it, or its rest, with their
+        next question -> characters of it that are there."""
         self._caught_up: dict[Key, None] = {}
         """Sessions all of whose lost turns are known to be cut into passages."""
         self._warmed: dict[Key, int] = {}
@@ -115,7 +120,7 @@ class Restoring:
         key, most_s = (exchange.tenant, exchange.session), (deadline - time.monotonic()) * _CATCHING_UP
         session = exchange.session if self._config.restore.scope == "session" else ""
         if await settled(self._writer.cut_up(exchange.tenant, session), max(0.0, most_s)):
-            _remember(self._caught_up, key)
+            _remember(self._caught_up, key, None)
         else:
             self._caught_up.pop(key, None)
             exchange.degraded.append("restore:behind")
@@ -144,7 +149,7 @@ class Restoring:
         spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
         if spot is None and anew is not None and (verdict.is_loss or key in self._owed):
             spot = anew, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
-        if spot is not None or verdict.is_loss:
+        if verdict.is_loss:
             self._owe(key)  # until it is there, whatever goes wrong
         if self._breakers.open(key, time.monotonic()):
             exchange.degraded.append("restore:resting")
@@ -156,16 +161,18 @@ class Restoring:
             return
         if spot is not None:
             summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
-            room = self._room(config.budget_chars, request)
+            room = self._room(config.budget_chars, request) - self._owed.get(key, 0)
             ask = self._ask(exchange, held, step, room, deadline, asked_text, summary)
             if await self._add(exchange, request, spot[0], spot[1], ask, "loss", deadline):
                 self._owed.pop(key, None)
+            else:
+                self._owe(key, self._owed.get(key, 0) + sum(len(b.restored.text) for b in exchange.blocks))
         if anew is not None:
             ask = self._ask(exchange, held, step, self._room(config.question_chars, request), deadline, asked_text, "")
             await self._add(exchange, request, anew, "inside", ask, "question", deadline)
 
-    def _owe(self, key: Key) -> None:
-        _remember(self._owed, key)
+    def _owe(self, key: Key, there_chars: int = 0) -> None:
+        _remember(self._owed, key, there_chars)
 
     def _room(self, most_chars: int, request: Request) -> int:
         """Characters that a block may have for this request's model."""
@@ -201,7 +208,7 @@ class Restoring:
     async def _add(
         self, exchange: Exchange, request: Request, at: int, how: Place, ask: "Ask", kind: BlockKind, deadline: float
     ) -> bool:
-        """Choose one block and enter it into the ledger; False when the deadline came first."""
+        """Choose one block and enter it into the ledger; False when not all that is lost could be looked at in time."""
         restorer = await self._restorer(exchange, deadline)
         if restorer is None:
             return False
@@ -226,7 +233,7 @@ class Restoring:
             exchange.blocks.append(entry(ask.session, request, at, spot, restored, by=exchange.id, now=exchange.at))
             exchange.inserts.append(Insert(at, spot, restored.text))
             exchange.shown.append(restored)
-        return restored is not None or "restore:deadline" not in ask.notes
+        return _CUT_SHORT.isdisjoint(exchange.degraded)
 
     async def _begin(self, deadline: float) -> None:
         """There is a history now, and the next request may lack some of it: have the restorer made.
@@ -277,10 +284,10 @@ def _whole(request: Request, step: Step) -> Request:
     return whole(head[: -len(request.messages) or None] if request.delta else head, request)
 
 
-def _remember(keys: dict[Key, None], key: Key) -> None:
+def _remember(keys: dict[Key, T], key: Key, value: T) -> None:
     """Those named last are kept."""
     keys.pop(key, None)
-    keys[key] = None
+    keys[key] = value
     if len(keys) > _REMEMBERED:
         keys.pop(next(iter(keys)))
 
