@@ -21,8 +21,8 @@ from test_archive import record
 from test_proxy_cut import TENANT, filed
 from test_proxy_cut import record as history
 
-from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
-from lantern_proxy.archive.file import occurrences
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Uncut
+from lantern_proxy.archive.file import WAL_PAGES, occurrences
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.proxy import writer as proxy_writer
 from lantern_proxy.proxy.writer import Job, Writer
@@ -308,6 +308,36 @@ def test_an_archive_is_closed_even_if_its_turns_cannot_be_brought_to_the_disk(tm
         archive.close()
     with pytest.raises(ArchiveError, match="is closed"):
         archive.write([record(text="more")])
+
+
+def test_nothing_moves_from_a_log_into_the_file_that_the_disk_may_not_hold(tmp_path, sick_disk):
+    """A power cut may leave half of such a log: read again then, it would put old pages among new ones."""
+    path, said = tmp_path / "a.db", filed(0, "the log is long: " + 5 * WAL_PAGES * 1_000 * ".")
+    nothing_new = [(Uncut(TENANT, "", "s1", (said,)), [])]
+    with Archive(path, synchronous="normal") as archive:
+        before = path.stat()
+        archive.write([history(said, uncut=(said.key,))])
+        archive.add_passages(nothing_new)  # nobody has asked the disk before
+        archive.add_passages(nothing_new)
+        assert archive.behind_s > 0
+        with pytest.raises(ArchiveError, match="cannot be brought to the disk"):
+            archive.sync()
+        archive.add_passages(nothing_new)
+        assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+        sick_disk.set()
+        archive.sync()
+        archive.add_passages(nothing_new)
+        assert path.stat().st_size > before.st_size + WAL_PAGES * 4_096
+
+
+def test_a_long_log_is_begun_anew_once_it_was_moved_and_counted_from_there(tmp_path):
+    path, texts = tmp_path / "a.db", [f"gate {n}: " + 3 * WAL_PAGES * 1_000 * "." for n in range(6)]
+    with Archive(path) as archive:
+        for n, text in enumerate(texts):
+            said = filed(n, text)
+            archive.write([history(said, uncut=(said.key,))])
+            archive.add_passages([(Uncut(TENANT, "", "s1", (said,)), [])])
+        assert Path(f"{path}-wal").stat().st_size < 3 * WAL_PAGES * 4_096 < path.stat().st_size
 
 
 def test_a_writer_whose_disk_is_sick_tells_so_and_ends(tmp_path, sick_disk):

@@ -25,7 +25,6 @@ from lantern_proxy.archive.file import (
     refuse_newer,
     refuse_strangers,
     secret_of,
-    set_commits,
     sqlite_faults,
     telling,
 )
@@ -91,7 +90,8 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
     ):
         with contextlib.suppress(*sqlite_faults()):  # the list of steps may be damaged, too
             refuse_newer(source, path)
-        set_commits(copy, full=False, pages=WAL_PAGES_WAITED)
+        copy.execute("PRAGMA synchronous = NORMAL")
+        copy.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED}").fetchall()
         prepare(copy, partial, 5.0)
         copy.execute("PRAGMA foreign_keys = OFF")
         salvaged = [_salvage(source, copy, table, progress) for table in _KEPT]

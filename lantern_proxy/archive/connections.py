@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sqlite_utils.db import Database
 
@@ -20,7 +20,6 @@ from lantern_proxy.archive.file import (
     prepare,
     refuse_strangers,
     secure,
-    set_commits,
     sqlite_faults,
     telling,
 )
@@ -65,8 +64,8 @@ class Connections:
             make(path)
         self._writer: Database | None = None
         self._full = synchronous == "full"
-        self._commits: tuple[bool, int] | None = None
-        """As `set_commits` was told last."""
+        self._waits: bool | None = None
+        """Do commits wait for the disk, as SQLite was told last?"""
         self._behind_since = 0.0
         self._log: int | None = None
         """The write-ahead log, held open: so it is told of every write that failed since, whoever asked for it."""
@@ -83,7 +82,8 @@ class Connections:
             return self._open_read_only()
         self._writer, lacking = self._connect("rw")
         try:
-            self._set_commits(self._writer, self._full, WAL_PAGES_WAITED)
+            self._set_commits(self._writer, self._full)
+            self._writer.execute("PRAGMA wal_autocheckpoint = 0").fetchall()  # see _checkpoint
             prepare(self._writer, self.path, self._busy_s)
             self._writer.execute(f"PRAGMA busy_timeout = {_LOOK_MS}").fetchall()
             # SQLite follows a link to the file. It locks other files: closing this one unlocks nothing
@@ -169,7 +169,7 @@ class Connections:
         with self._lock, telling(self.path):
             db = self._ready_writer()
             full = not again and (self._full or not turns)
-            self._set_commits(db, full, WAL_PAGES if again else WAL_PAGES_WAITED)
+            self._set_commits(db, full)
             self._begin(db)
             try:
                 yield db
@@ -179,6 +179,9 @@ class Connections:
                 raise
             if turns and not full:
                 self._behind_since = self._behind_since or time.monotonic()
+            is_due = not self._is_doubtful and self._is_long(WAL_PAGES if again else WAL_PAGES_WAITED)
+        if is_due:
+            self._checkpoint()
 
     def _begin(self, db: Database) -> None:
         """Take the lock. SQLite's own waiting looks every 100 ms in the end, and misses the pauses of others."""
@@ -192,11 +195,38 @@ class Connections:
                 if not busy or time.monotonic() > until:
                     raise
 
-    def _set_commits(self, db: Database, full: bool, pages: int) -> None:
-        """Not to be called within a transaction. One that somebody waits for leaves the checkpoint to the others."""
-        if (full, pages) != self._commits:
-            set_commits(db, full=full, pages=pages)
-            self._commits = (full, pages)
+    def _set_commits(self, db: Database, full: bool) -> None:
+        """Not to be called within a transaction."""
+        if full != self._waits:
+            db.conn.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+            self._waits = full
+
+    def _is_long(self, pages: int) -> bool:
+        """Does the log hold so many pages since it was begun anew? Then that many-th bears its salt."""
+        header = self._read_log(0, 32)  # https://sqlite.org/fileformat2.html#walformat
+        page_bytes = int.from_bytes(header[8:12], "big")
+        frame = self._read_log(32 + (pages - 1) * (24 + page_bytes), 24)
+        return len(frame) == 24 and frame[8:16] == header[16:24]
+
+    def _read_log(self, at: int, size: int) -> bytes:
+        if self._log is None:
+            return b""
+        os.lseek(self._log, at, os.SEEK_SET)
+        return os.read(self._log, size)
+
+    def _checkpoint(self) -> None:
+        """Move the log into the file; where that fails, a later commit tries again.
+
+        Only one that is on the disk: a power cut that left half of it would put old pages among new ones of the file.
+        SQLite's own checkpoints tell nobody of an fsync that failed, and take the log for written when asked again.
+        """
+        with contextlib.suppress(ArchiveError), self._syncing:
+            self._sync_log()
+            self._execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _execute(self, pragma: str) -> list[Any]:
+        with self._lock, telling(self.path):
+            return self._ready_writer().execute(pragma).fetchall()
 
     @property
     def behind_s(self) -> float:
@@ -207,21 +237,26 @@ class Connections:
     def sync(self) -> None:
         """Have all turns be on disk. Raises ArchiveError; then it is as far behind as before."""
         with self._syncing:
-            since, self._behind_since = self._behind_since, 0.0
-            if not since or self._log is None:
-                return
-            try:
-                if self._is_doubtful:
-                    self._write_again(self._log)
-                os.fsync(self._log)
-                self._is_doubtful = False
-            except BaseException as error:
-                self._behind_since, self._is_doubtful = since, True
-                if not isinstance(error, OSError):
-                    raise
-                raise ArchiveError(
-                    f"archive {self.path} cannot be brought to the disk ({error.strerror}); check the disk", retry=True
-                ) from error
+            if self._behind_since:
+                self._sync_log()
+
+    def _sync_log(self) -> None:
+        """Inside `_syncing`."""
+        since, self._behind_since = self._behind_since or time.monotonic(), 0.0
+        if self._log is None:
+            return
+        try:
+            if self._is_doubtful:
+                self._write_again(self._log)
+            os.fsync(self._log)
+            self._is_doubtful = False
+        except BaseException as error:
+            self._behind_since, self._is_doubtful = since, True
+            if not isinstance(error, OSError):
+                raise
+            raise ArchiveError(
+                f"archive {self.path} cannot be brought to the disk ({error.strerror}); check the disk", retry=True
+            ) from error
 
     def _write_again(self, log: int) -> None:
         """The same bytes in the same places, so that they count as unwritten. Nobody begins the log anew meanwhile."""
@@ -243,17 +278,15 @@ class Connections:
         wait_s: how long to wait for readers; None: as long as for another process that writes
         """
         until = time.monotonic() + (self._busy_s if wait_s is None else wait_s)
+        with self._syncing:
+            self._sync_log()
         with telling(self.path), self.apart() as db:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        while not self._cut_log():
+        while self._execute("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
             if time.monotonic() > until:
                 return False
             time.sleep(_LOG_PAUSE_S)
         return True
-
-    def _cut_log(self) -> bool:
-        with self._lock, telling(self.path):
-            return not self._ready_writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
 
     def _ready_writer(self) -> Database:
         if self._closed:

@@ -235,12 +235,6 @@ def _load_vec(conn: Any) -> str:
     return ""
 
 
-def set_commits(db: Database, *, full: bool, pages: int) -> None:
-    """Do commits wait for the disk? From how many pages of log on do they make a checkpoint? Not in a transaction."""
-    db.conn.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
-    db.conn.execute(f"PRAGMA wal_autocheckpoint = {pages}")
-
-
 def prepare(db: Database, path: Path, busy_s: float) -> None:
     """Make `db`, the writer's connection, ready: refuse what is not ours, then bring the schema up to date.
 
