@@ -318,43 +318,80 @@ def advance(
     """
     on = goes_on(session, request)
     places = _to_look_at(session, request) if on else range(len(request.messages))
-    looked_at = [session.head[at] for at in places if at < len(session.head)] if on else session.head
-    before = {e.key: e for e in looked_at}
+    keys, system_keys = _keys(session, request, kept, places)
+    filed = _file(session, [(key, request.messages[at]) for at, key in keys.items()], now=now)
     head = [*session.head] if on or request.delta else []
-    start, previous = (len(head), session.chain) if request.delta else (0, b"")
-    hashes = chains(request.messages)
-    system_keys, turn = dict(session.system_keys), session.turn
-    filed, redressed = dict[str, Filed](), dict[bytes, bytes]()
-    for at in places:
-        m, known_key = request.messages[at], kept[at]
-        is_system = m.role in SYSTEM
-        key = known_key or (system_keys.get(m.print) if is_system else None) or _first_key(m, hashes[at], previous)
-        if is_system:
-            system_keys[m.print] = key
-        if key not in session.keys and key not in filed:
-            turn += m.role == "user" and any(i.kind == "text" and not is_empty(i) for i in m.items)
-            filed[key] = Filed(key=key, position=session.position + len(filed), turn=turn, message=m,
-                               side=session.side, created_at=now)  # fmt: skip
-        entry, held = Entry(key, m, False), before.get(known_key or "")
-        if held is not None:
-            altered = held.altered or held.message.print != m.print
-            entry = Entry(key, _said_by(m, held.message), held.produced, altered)
-            redressed |= _redressed(held.message, m) if altered else {}
+    start = len(head) if request.delta else 0
+    before = {e.key: e for e in ([head[at] for at in places if at < len(head)] if on else session.head)}
+    redressed: dict[bytes, bytes] = {}
+    for at, key in keys.items():
+        m, held = request.messages[at], before.get(kept[at] or "")
+        entry = _entry(key, m, held)
+        if held is not None and entry.altered:
+            redressed |= _redressed(held.message, m)
         head[start + at : start + at + 1] = [entry]
-    chain = reduce(chain_after, request.messages, previous) if request.delta else (hashes or (b"",))[-1]
-    shown_anew = {print: redressed[print] for print in session.opening & redressed.keys()}
+    hashes = chains(request.messages) or (b"",)
     system = _base(session, system_text(request))
     is_other = not same_system(session.system, system)
     after = replace(
-        session, head=tuple(head), chain=chain, answered=False, recalled=False, last_seen_at=now,
-        position=session.position + len(filed), turn=turn, keys=session.keys.union(filed) if filed else session.keys,
-        opening=session.opening.difference(shown_anew).union(shown_anew.values()) if shown_anew else session.opening,
+        _holding(session, filed), head=tuple(head), answered=False, recalled=False, last_seen_at=now,
+        chain=reduce(chain_after, request.messages, session.chain) if request.delta else hashes[-1],
+        opening=frozenset(redressed.get(each, each) for each in session.opening) if redressed else session.opening,
         tools=session.tools if request.delta and not request.tools else request.tools,
         system=system, former_system=session.system if is_other else session.former_system,
         system_keys=tuple(system_keys.items())[-_SYSTEMS:],
         abandoned=_abandoned(session, {*abandoned}, head),
     )  # fmt: skip
-    return after, tuple(filed.values())
+    return after, filed
+
+
+def _keys(
+    session: Session, request: Request, kept: Sequence[str | None], places: Iterable[int]
+) -> tuple[dict[int, str], dict[bytes, str]]:
+    """(index -> key of the messages at `places`, fingerprint -> key of all system messages that were seen).
+
+    A message that was not held before is named by the place where it stands; one without a fingerprint by its bytes,
+    too; a system message by its words, wherever it stands.
+    """
+    hashes, previous = chains(request.messages), session.chain if request.delta else b""
+    found, of_system = dict[int, str](), dict(session.system_keys)
+    for at in places:
+        m = request.messages[at]
+        if m.role in SYSTEM:
+            found[at] = of_system.setdefault(m.print, fingerprint("system", m.print or m.raw).hex())
+        elif previous or not m.print:
+            found[at] = kept[at] or fingerprint(previous, hashes[at], b"" if m.print else m.raw).hex()
+        else:
+            found[at] = kept[at] or place_key(hashes[at])
+    return found, of_system
+
+
+def _file(
+    session: Session, messages: Iterable[tuple[str, Message]], *, now: float, partial: bool = False
+) -> tuple[Filed, ...]:
+    """Those of some messages, with their keys, that the session had not held."""
+    filed, turn = dict[str, Filed](), session.turn
+    for key, m in messages:
+        if key not in session.keys and key not in filed:
+            turn += m.role == "user" and any(i.kind == "text" and not is_empty(i) for i in m.items)
+            filed[key] = Filed(key=key, position=session.position + len(filed), turn=turn, message=m,
+                               side=session.side, partial=partial, created_at=now)  # fmt: skip
+    return tuple(filed.values())
+
+
+def _holding(session: Session, filed: Sequence[Filed]) -> Session:
+    """The session with these messages among all that it ever held."""
+    if not filed:
+        return session
+    keys = session.keys.union(f.key for f in filed)
+    return replace(session, keys=keys, position=filed[-1].position + 1, turn=filed[-1].turn)
+
+
+def _entry(key: str, m: Message, held: Entry | None) -> Entry:
+    """`m` as the head shows it. held: what the head showed of it before"""
+    if held is None:
+        return Entry(key, m, False)
+    return Entry(key, _said_by(m, held.message), held.produced, held.altered or held.message.print != m.print)
 
 
 def head_of(session: Session) -> Head:
@@ -413,15 +450,6 @@ def _to_look_at(session: Session, request: Request) -> list[int]:
     return [*sorted(found), *range(n, len(request.messages))]
 
 
-def _first_key(m: Message, chain: bytes, previous: bytes) -> str:
-    """The key of a message that was not held before. One without a fingerprint is named by its bytes."""
-    if m.role in SYSTEM:
-        return fingerprint("system", m.print or m.raw).hex()
-    if previous or not m.print:
-        return fingerprint(previous, chain, m.raw if not m.print else b"").hex()
-    return place_key(chain)
-
-
 def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, tuple[Filed, ...]]:
     """The session after the upstream's answer, and that answer as it is filed. Of several choices the first one leads.
 
@@ -429,23 +457,21 @@ def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, 
     """
     head = [*before_answer(session)] if answer.messages else [*session.head]
     chain = end = session.chain if len(head) == len(session.head) else chain_of(head)
-    filed = dict[str, Filed]()
+    keyed: list[tuple[str, Message]] = []
     leading = len(answer.messages) if session.api == "responses" else 1
     for n, m in enumerate(answer.messages):
         before = end if n < leading else chain  # other choices stand beside the first one
         key = place_key(chain_on(before, m.print)) if m.print else fingerprint(before, m.raw).hex()
-        if key not in session.keys and key not in filed:
-            filed[key] = Filed(key=key, position=session.position + len(filed), turn=session.turn, message=m,
-                               side=session.side, partial=not answer.complete, created_at=now)  # fmt: skip
+        keyed.append((key, m))
         if n < leading:
             head.append(Entry(key, m, True))
             end = chain_after(end, m)
+    filed = _file(session, keyed, now=now, partial=not answer.complete)
     after = replace(
-        session, head=tuple(head), chain=end, answered=session.answered or bool(answer.messages),
-        keys=session.keys.union(filed) if filed else session.keys, position=session.position + len(filed),
+        _holding(session, filed), head=tuple(head), chain=end, answered=session.answered or bool(answer.messages),
         last_seen_at=now,
     )  # fmt: skip
-    return after, tuple(filed.values())
+    return after, filed
 
 
 def chain_of(head: Iterable[Entry]) -> bytes:
