@@ -8,7 +8,7 @@ import pytest
 from chats import CODER, SYSTEM, TOOLS, Chat, Lab, assistant, called, result, summary_of, transcript, turns, user
 
 from lantern_proxy.follow import Step, follow
-from lantern_proxy.history import shared_ends, shared_front
+from lantern_proxy.history.text import shared_ends, shared_front
 from lantern_proxy.session import side as session_side
 from lantern_proxy.turn import Identity
 from lantern_proxy.wire import messages

@@ -6,8 +6,9 @@ Each question is about the items of the head that the request lacks (Seen.gone),
 from lantern_proxy.compaction.align import alike_among
 from lantern_proxy.compaction.lines import is_made_of, stands_in
 from lantern_proxy.compaction.seen import Seen, is_user_text, untimed_text
-from lantern_proxy.history import SUMMARY_CHARS, answers_of, chains, mostly_equal, place_key
+from lantern_proxy.history import SUMMARY_CHARS, answers_of, chains, place_key
 from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import plain
 

@@ -11,8 +11,9 @@ from functools import cached_property
 
 from lantern_proxy.compaction.rewrites import is_rewritten
 from lantern_proxy.compaction.seen import Said, Seen, untimed_text
-from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS, terms
+from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS
 from lantern_proxy.history.dress import strings_of, unescaped
+from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 

@@ -10,13 +10,13 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import reduce
-from itertools import pairwise
 from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lantern_proxy.history.same import chain_after, chain_hashes, chain_on, changed, once, reads_same
+from lantern_proxy.history.text import same_system
 from lantern_proxy.turn import (
     BLANK,
     SYSTEM,
@@ -31,7 +31,6 @@ from lantern_proxy.turn import (
     message,
     plain,
 )
-from lantern_proxy.turn_memo import Memo
 
 SUMMARY_CHARS = 60
 """Shortest answer that may be a summary of something."""
@@ -101,17 +100,9 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     last_seen_at: float = 0.0
 
 
-# --- texts ---------------------------------------------------------------------------------------------------------
-
-_WORD, _SIGNS = re.compile(r"[^\W\u2e80-\U0003ffff]{4,}"), re.compile(r"[\u2e80-\U0003ffff]{2,}")
-"""Words of four letters and more; of scripts without spaces, every two signs that stand together."""
-_SAME_OPENING_CHARS = 80
-_EQUAL_SHARE = 0.6
-"""Two texts are mostly equal when they share this much of the longer, from both ends."""
+_LONG_CHARS = 65_536
 _SYSTEMS = 64
 """System messages that a session is known by: some clients write the time into theirs, with every request."""
-
-_LONG_CHARS = 65_536
 
 
 def prepare(request: Request) -> None:
@@ -127,20 +118,6 @@ def is_empty(i: Item) -> bool:
     return i.print in BLANK
 
 
-def terms(text: str) -> set[str]:
-    """What a text is about, in any language: its longer words, in lower case."""
-    low = text.lower()
-    words = {*_WORD.findall(low)}
-    if not low.isascii():
-        words.update(a + b for signs in _SIGNS.findall(low) for a, b in pairwise(signs))
-    return words
-
-
-def breadth(text: str) -> int:
-    """How long a text is; signs of scripts without spaces count twice."""
-    return len(text) if text.isascii() else len(text) + sum(map(len, _SIGNS.findall(text)))
-
-
 # --- system prompts ------------------------------------------------------------------------------------------------
 
 
@@ -154,56 +131,6 @@ def _opening(request: Request) -> Sequence[Message]:
     while end < len(messages) and messages[end].role in SYSTEM:
         end += 1
     return messages[:end]
-
-
-def same_system(a: str, b: str) -> bool:
-    """Of one class: equal, or alike but for dates, documents, a summary appended. Empty is alike to empty only."""
-    return a == b or (bool(a and b) and _alike((a, b)))
-
-
-def _compare(pair: tuple[str, str]) -> bool:
-    a, b = pair
-    short, long = sorted(pair, key=len)
-    if long.startswith(short[:_SAME_OPENING_CHARS]) or long.endswith(short):
-        return True
-    words_a, words_b = _split(a), _split(b)
-    shared = len(words_a & words_b)
-    if shared >= 0.6 * (len(words_a) + len(words_b) - shared):  # of all: two prompts may share a whole section
-        return True
-    return mostly_equal(a, b)  # a date in a short one, or in one without spaces
-
-
-def _bag(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_split = Memo(_bag, most_bytes=4 << 20, bytes_of=lambda text: 12 * len(text)).__getitem__
-_alike = Memo(_compare, most_bytes=4 << 20, bytes_of=lambda pair: sum(map(len, pair))).__getitem__
-"""Remembered: the sessions of a client are told apart by their system prompts, with every request."""
-
-
-def shared_front(a: str, b: str) -> int:
-    """How many characters two texts have in common from their start. By halves: they may be long, and many."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def shared_ends(a: str, b: str) -> int:
-    """How many characters two texts share from their fronts and their backs."""
-    front = shared_front(a, b)
-    return front + shared_front(a[front:][::-1], b[front:][::-1])
-
-
-def mostly_equal(a: str, b: str) -> bool:
-    """Are two texts one in which something in the middle changed: a time, the open files?"""
-    short, long = sorted((len(a), len(b)))
-    return short >= _EQUAL_SHARE * long and shared_ends(a, b) >= _EQUAL_SHARE * long
 
 
 @once

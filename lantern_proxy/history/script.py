@@ -14,7 +14,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lantern_proxy.history import Entry, Session, before_answer, shared_front, shows_system_of, spoken
+from lantern_proxy.history import Entry, Session, before_answer, shows_system_of, spoken
+from lantern_proxy.history.text import shared_front
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import SYSTEM, Message, Request, item, message
 

@@ -29,10 +29,8 @@ from lantern_proxy.history import (
     SUMMARY_CHARS,
     Session,
     before_answer,
-    breadth,
     chains,
     items_of,
-    mostly_equal,
     shows_system_of,
     spoken,
     system_text,
@@ -40,6 +38,7 @@ from lantern_proxy.history import (
 from lantern_proxy.history.dress import says_same, unescaped
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
+from lantern_proxy.history.text import breadth, mostly_equal
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known, forget, main_of, quoted, remember, searched
 from lantern_proxy.session.script import is_own, script_use, waits_for_words

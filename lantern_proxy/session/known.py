@@ -8,11 +8,12 @@ from typing import Any
 
 from lantern_proxy.analyze import starts
 from lantern_proxy.analyze.starts import Starts
-from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty, shared_front, terms
+from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.same import changed
 from lantern_proxy.history.script import line_of
 from lantern_proxy.history.steps import fields_of
+from lantern_proxy.history.text import shared_front, terms
 from lantern_proxy.turn import Item, plain
 
 _Trace = tuple[dict[Any, set[str]], str | bytes]

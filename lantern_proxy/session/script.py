@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
-from lantern_proxy.history import SUMMARY_CHARS, Session, shared_front
+from lantern_proxy.history import SUMMARY_CHARS, Session
 from lantern_proxy.history.script import script_of
+from lantern_proxy.history.text import shared_front
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.session.known import PROBE_CHARS, Known
 from lantern_proxy.turn import Request, plain

@@ -17,14 +17,13 @@ from lantern_proxy.history import (
     goes_on,
     is_empty,
     items_of,
-    shared_front,
     shown,
     shows_system_of,
     spoken,
     system_text,
-    terms,
 )
 from lantern_proxy.history.dress import strings_of, unescaped
+from lantern_proxy.history.text import shared_front, terms
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS, Known
 from lantern_proxy.session.script import script_use

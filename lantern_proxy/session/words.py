@@ -2,16 +2,8 @@
 
 from collections.abc import Sequence
 
-from lantern_proxy.history import (
-    SUMMARY_CHARS,
-    Session,
-    has_marker,
-    items_of,
-    shared_front,
-    shows_system_of,
-    system_text,
-    terms,
-)
+from lantern_proxy.history import SUMMARY_CHARS, Session, has_marker, items_of, shows_system_of, system_text
+from lantern_proxy.history.text import shared_front, terms
 from lantern_proxy.session.known import PROBE_CHARS, Known, vocabulary, without_frame
 from lantern_proxy.session.side import texts_of
 from lantern_proxy.turn import Request
