@@ -9,7 +9,7 @@ from chats import CODER, SYSTEM, TOOLS, Chat, Lab, assistant, called, result, su
 
 from lantern_proxy.follow import Step, follow
 from lantern_proxy.history.text import shared_ends, shared_front
-from lantern_proxy.session import side as session_side
+from lantern_proxy.session import pasted
 from lantern_proxy.turn import Identity
 from lantern_proxy.wire import messages
 
@@ -660,11 +660,9 @@ def test_a_chat_of_another_protocol_that_begins_with_a_short_answer_is_a_new_one
 def test_texts_from_one_template_are_looked_for_once(monkeypatch):
     template = "Classify this ticket by its product, and answer with one word. " * 8
     looked_for = []
-    speakers = session_side._speakers
-    monkeypatch.setattr(
-        session_side, "_speakers", lambda pieces, *rest: looked_for.append(pieces) or speakers(pieces, *rest)
-    )
-    assert not session_side.is_pasted({f"{template} Ticket {n}": "user" for n in range(50)}, [f"{template} And this?"])
+    speakers = pasted._speakers
+    monkeypatch.setattr(pasted, "_speakers", lambda pieces, *rest: looked_for.append(pieces) or speakers(pieces, *rest))
+    assert not pasted.is_pasted({f"{template} Ticket {n}": "user" for n in range(50)}, [f"{template} And this?"])
     assert [len(some) for found in looked_for for voices in found.values() for some in voices.values()] == [1]
 
 
@@ -672,11 +670,11 @@ def test_speakers_are_those_of_whom_something_stands_in_no_text_of_another():
     words = ["amber birch cedar drift ember flint", "birch cedar drift ember flint", "cedar drift ember flint grove"]
     for whos in itertools.product(("user", "assistant", "tool"), repeat=3):
         said = list(zip(words, whos, strict=True))
-        pieces = session_side._by_start(said)
+        pieces = pasted._by_start(said)
         for text in (*words, " ".join(words), f"{words[1]} {words[2]}", f"{words[0]} grove"):
             spans = [(at, at + len(p), who) for p, who in said for at in range(len(text)) if text.startswith(p, at)]
             apart = {w for a, b, w in spans if not any(c <= a and b <= d and w != v for c, d, v in spans)}
-            assert session_side._speakers(pieces, text, iter(range(1_000)), session_side._starts_of(pieces)) == apart
+            assert pasted._speakers(pieces, text, iter(range(1_000)), pasted._starts_of(pieces)) == apart
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,10 @@ A client names its session, or it does not; then content decides. Evidence, stro
 Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,25 +27,24 @@ from msgspec.structs import replace
 from lantern_proxy.history import (
     SUMMARY_CHARS,
     Session,
-    before_answer,
-    chains,
     items_of,
     shows_system_of,
     spoken,
     system_text,
 )
-from lantern_proxy.history.dress import says_same, unescaped
+from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
-from lantern_proxy.history.text import breadth, mostly_equal
+from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.whole import Whole, whole_of
-from lantern_proxy.session.known import PROBE_CHARS, Known, forget, main_of, quoted, remember, searched
+from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, scored
+from lantern_proxy.session.known import Known, forget, quoted, remember, searched
+from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.script import is_own, script_use, waits_for_words
 from lantern_proxy.session.side import (
     held_share,
     holds_answer,
     is_delegated,
-    is_pasted,
     is_result_to_shorten,
     is_retold,
     is_side_of,
@@ -59,7 +57,7 @@ from lantern_proxy.session.side import (
     waits_for_result,
 )
 from lantern_proxy.session.words import CANDIDATES, RECENT_S, by_words
-from lantern_proxy.turn import SYSTEM, Identity, Item, Request, plain
+from lantern_proxy.turn import SYSTEM, Identity, Request, plain
 
 __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
 
@@ -70,10 +68,6 @@ STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversa
 """Ids of what the upstream holds: a request that names one says only what is new."""
 _AT_ONCE_S = 15 * 60.0
 """A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
-_REPEATED = 64
-"""What stands in a request more often than that proves no more."""
-_SHORT_WEIGHT = 0.5
-"""What an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation."""
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -201,15 +195,14 @@ def _is_same_but_a_part(before: str, after: str) -> bool:
 
 
 def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    continued = _continued(known, request) or _continued_otherwise(known, request)
-    if continued is not None:
-        return _used(known, request, continued, goes_on=True)
+    if before := continued(known, request) or continued_otherwise(known, request):
+        return _used(known, request, before, goes_on=True)
     if stepped := _stepped(known, request):
         return stepped
-    session = _scored(known, request, weak)
+    session = scored(known, request, weak)
     if session is None:
         return _by_text(known, request, weak, now)
-    return replace(_used(known, request, session, goes_on=False), scanty=_is_scanty(known, request, session))
+    return replace(_used(known, request, session, goes_on=False), scanty=is_scanty(known, request, session))
 
 
 def _used(known: Known, request: Request, session: Session, *, goes_on: bool) -> Link:
@@ -228,90 +221,6 @@ def _used(known: Known, request: Request, session: Session, *, goes_on: bool) ->
     if is_side_of(known, session, request):
         return Link(session=session, side=True, why="its content, another use of it")
     return Link(session=session, why="content")
-
-
-def _continued(known: Known, request: Request) -> Session | None:
-    """The session whose head is the longest beginning of this request; of equals the one seen last."""
-    found = chains(request.messages)
-    for chain in reversed(found):
-        holders = known.by_head.get(chain)
-        alive = [known.sessions[sid] for sid in holders or () if known.sessions[sid].api == request.api]
-        alive = [s for s in alive if s.answered or (chain == found[-1] and not _is_twin(known, s))]
-        same = [s for s in alive if shows_system_of(s, request)]
-        if same or alive:
-            return max(same or alive, key=lambda s: (not s.side, s.last_seen_at))
-    return None
-
-
-def _continued_otherwise(known: Known, request: Request) -> Session | None:
-    """The session that was asked just what this request begins with, and whose answer follows in another dress.
-
-    Under its system prompt: a title that was asked for with the user's words may be a line of the real answer.
-    """
-    found = chains(request.messages)
-    asked = {chain: at for at, chain in enumerate(found[:-1]) if request.messages[at + 1].role == "assistant"}
-    for chain, at in sorted(asked.items(), key=lambda pair: -pair[1]):
-        holders = known.by_asked.get(chain, ())
-        shown = items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])) if holders else ()
-        answer = list(shown)
-        alive = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and s.answered]
-        same = [s for s in alive if shows_system_of(s, request) and says_same(_answer_of(s), answer)]
-        if same:
-            return max(same, key=lambda s: (not s.side, s.last_seen_at))
-    return None
-
-
-def _answer_of(session: Session) -> list[Item]:
-    return [i for e in session.head[len(before_answer(session)) :] for i in e.message.items]
-
-
-def _is_twin(known: Known, session: Session) -> bool:
-    """A first request that still waits for its answer: the same words again are another conversation, not a retry."""
-    return known.in_flight.get(session.id, 0) > 0 and not any(e.produced for e in session.head)
-
-
-def _scored(known: Known, request: Request, weak: Sequence[str]) -> Session | None:
-    """The session with the most evidence; that of a side call counts for its conversation, but for sub-agents."""
-    scores: defaultdict[str, float] = defaultdict(float)
-    times = Counter[bytes]()
-    for i in items_of(request.messages):
-        times[i.print] += 1
-        if times[i.print] > _REPEATED:
-            continue
-        for value in i.ids:
-            _credit(known, scores, known.by_id.get(value, ()), 5.0)
-        made = [sid for sid in known.by_answer.get(i.print, ()) if i.print not in known.sessions[sid].opening]
-        if made:
-            weight = 3.0 if breadth(plain(i.text)) >= PROBE_CHARS else _SHORT_WEIGHT
-            _credit(known, scores, made, weight * len(made) / len(known.by_answer[i.print]))
-        users = known.by_user.get(i.print, ())
-        _credit(known, scores, users if len(users) == 1 else (), 1.0)
-    alive = [(score, known.sessions[sid]) for sid, score in scores.items() if known.sessions[sid].api == request.api]
-    prints = {i.print for i in items_of(request.messages)}
-    ranked = [(score + (s.family in weak), len(prints & s.opening), s.last_seen_at, s.id) for score, s in alive]
-    best = max(ranked, default=(0.0, 0, 0.0, ""))  # of two that say the same, the one that began like this
-    return known.sessions[best[3]] if best[0] >= 1.0 else None
-
-
-def _is_scanty(known: Known, request: Request, session: Session) -> bool:
-    """Did the session get fewer than half of the answers that the request shows?"""
-
-    def holds(i: Item) -> bool:
-        return session.id in known.by_answer.get(i.print, ()) or any(
-            session.id in known.by_id.get(value, ()) for value in i.ids
-        )
-
-    shown = [i for i in items_of(request.messages) if i.role == "assistant" and i.kind in ("text", "call", "ref")]
-    return 2 * sum(map(holds, shown)) < max(1, len(shown))
-
-
-def _credit(known: Known, scores: dict[str, float], holders: Collection[str], weight: float) -> None:
-    """Share `weight` among the sessions that hold a thing."""
-    for sid in holders:
-        session = known.sessions[sid]
-        main = sid if session.agent else main_of(session)
-        if main in known.sessions and not (known.sessions[main].side and not session.agent):
-            scores[main] += weight / len(holders)
 
 
 # --- texts within texts --------------------------------------------------------------------------------------------
@@ -335,16 +244,16 @@ class _Read:
 def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """No item of the request was seen before: texts within texts, then words."""
     texts = searched([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
-    found = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
-    candidates = [session for session in found if session.api == request.api]
+    alike = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
+    candidates = [session for session in alike if session.api == request.api]
     if teller := teller_of(candidates, request, named=False):
         return Link(session=teller, why="its history in one text")
     if answered := _last_answered(known, request, now):
         return Link(session=answered, scanty=True, why="begins with its last answer")
     read = _Read(request)
     for session in candidates:
-        if holder := _holds_texts(known, session, read, now):
-            return holder
+        if found := _by_texts_of(known, session, read, now):
+            return found
     recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
     if waiting := waits_for_result(recent, request):
         return Link(session=waiting, side=True, why="a result that it waits for")
@@ -353,7 +262,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     return None
 
 
-def _holds_texts(known: Known, session: Session, read: _Read, now: float) -> Link | None:
+def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Link | None:
     """What is `session` to a request that holds texts which begin like some of its own? None: nothing."""
     request, said = read.request, known.said.get(session.id, {})
     bare = not (session.system or session.tools)

@@ -5,12 +5,10 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 """
 
 import re
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import chain, groupby, islice
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain, islice
 
-from lantern_proxy.analyze.starts import Starts
 from lantern_proxy.history import (
     SUMMARY_CHARS,
     Session,
@@ -23,9 +21,10 @@ from lantern_proxy.history import (
     system_text,
 )
 from lantern_proxy.history.dress import strings_of, unescaped
-from lantern_proxy.history.text import shared_front, terms
+from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import whole_of
-from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS, Known
+from lantern_proxy.session.known import PROBE_CHARS, Known
+from lantern_proxy.session.pasted import PROBE_TEXT_CHARS, is_pasted
 from lantern_proxy.session.script import script_use
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 from lantern_proxy.turn_memo import Memo
@@ -64,11 +63,6 @@ _TITLE_CHARS = 600
 """Such a task stands at the beginning of its prompt."""
 _RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
 """Texts of a user that an answer tells again, at least, and how much of each counts."""
-_PROBE_TEXT_CHARS = 400
-_LABEL = re.compile(r"\[[^\[\]\n]{1,60}\] ")
-"""What a client writes in front of what is said, and leaves out where it pastes that: "[Mon 11:30 UTC] "."""
-_MOST_LOOKS = 60_000
-"""At so many places of a request at most a text is looked for that begins like those there."""
 _CALLED = 400
 """Names of tools that are looked for in a request."""
 
@@ -157,80 +151,6 @@ def read_of(request: Request, *, system: bool = False) -> list[str]:
     return [*messages_of(request, system=system), *map(unescaped, escaped)]
 
 
-def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool = False) -> bool:
-    """Do texts of two speakers of a session stand together in one of `texts`?
-
-    labelled: also without what stands in brackets in front of what was said, a time perhaps
-    """
-    found: Iterable[tuple[str, str]] = said.items()
-    if labelled:
-        found = [*found, *((text[len(label[0]) :], who) for text, who in found if (label := _LABEL.match(text)))]
-    pieces, looks = _by_start(found), iter(range(_MOST_LOOKS))
-    starts = _starts_of(pieces)
-    return any(len(_speakers(pieces, text, looks, starts)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
-
-
-def _by_start(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
-    """Beginning of texts -> who -> more of each that begins so, sorted. Each once: many have one template."""
-    found: dict[str, dict[str, set[str]]] = {}
-    for text, who in said:
-        if who != "side":
-            found.setdefault(text[:PROBE_CHARS], {}).setdefault(who, set()).add(text[:_PROBE_TEXT_CHARS])
-    return {start: {who: sorted(some) for who, some in voices.items()} for start, voices in found.items()}
-
-
-def _starts_of(pieces: Iterable[str]) -> Starts:
-    return Starts([start for start in pieces if len(start) == PROBE_CHARS])
-
-
-def _speakers(
-    pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, looks: Iterator[int], starts: Starts
-) -> set[str]:
-    """Who said what stands in `text`, within what no other said. pieces: see _by_start; starts: those of them
-
-    A title repeats words of the message that it stands for.
-    """
-    searched = text[:QUOTED_CHARS]
-    found = [
-        (at, at + chars, who)
-        for start in dict.fromkeys(starts.within(searched, pieces))
-        for at in _places(start, searched)
-        for who, some in pieces[start].items()
-        if (chars := _longest_here(some, text[at : at + _PROBE_TEXT_CHARS], looks))
-    ]
-    speakers, reach = set[str](), dict[str, int]()  # reach: how far what each said goes, of all that begins before here
-    spans = groupby(sorted(found, key=lambda span: (span[0], -span[1])), key=lambda span: span[:2])
-    for (_, end), same in spans:
-        voices = {who for _, _, who in same}
-        reach |= {who: max(end, reach.get(who, 0)) for who in voices}
-        speakers |= {who for who in voices if all(far < end for other, far in reach.items() if other != who)}
-    return speakers
-
-
-def _places(start: str, text: str) -> Iterator[int]:
-    """Where `start` stands in `text`, not within a word."""
-    at = text.find(start)
-    while at >= 0:
-        if not text[at - 1 : at].isalnum():
-            yield at
-        at = text.find(start, at + 1)
-
-
-def _longest_here(pieces: Sequence[str], text: str, looks: Iterator[int]) -> int:
-    """How long the longest of some sorted pieces is with which `text` begins; 0: with none. looks: those that are left
-
-    It stands in front of `text`, as do all that share more with it.
-    """
-    n = bisect_right(pieces, text)
-    while n and next(looks, None) is not None:
-        piece = pieces[n - 1]
-        if text.startswith(piece):
-            return len(piece)
-        text = text[: shared_front(piece, text)]
-        n = bisect_right(pieces, text, 0, n - 1)
-    return 0
-
-
 def is_task_about(said: Mapping[str, str], session: Session, request: Request) -> bool:
     """Does a request without the session's tools wish for a summary of its only turn, with what the user said in it?
 
@@ -240,7 +160,7 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
         return False
     texts = messages_of(request)
     wished = _WISH.search(system_text(request)[:_WISH_CHARS]) or any(_WISH.search(text[:_WISH_CHARS]) for text in texts)
-    long = [text[:_PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "user"]
+    long = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "user"]
     return bool(wished) and any(piece in text for text in map(whole_of, texts) for piece in long)
 
 
@@ -248,7 +168,7 @@ def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Req
     """Does a request that wants results shorter hold one of the session?"""
     if not session.tools or not _wants_shorter(request):
         return False
-    results = [text[:_PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "tool"]
+    results = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "tool"]
     return any(result in text for text in map(whole_of, messages_of(request)) for result in results)
 
 

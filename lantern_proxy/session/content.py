@@ -1,0 +1,100 @@
+"""Which session was what a request holds seen in? One whose head it goes on with, or the one with the most evidence."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from itertools import takewhile
+
+from lantern_proxy.history import Session, before_answer, chains, items_of, shows_system_of
+from lantern_proxy.history.dress import says_same
+from lantern_proxy.history.text import breadth
+from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
+from lantern_proxy.turn import Item, Request, plain
+
+_REPEATED = 64
+"""What stands in a request more often than that proves no more."""
+_SHORT_WEIGHT = 0.5
+"""What an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation."""
+
+
+def continued(known: Known, request: Request) -> Session | None:
+    """The session whose head is the longest beginning of this request; of equals the one seen last."""
+    found = chains(request.messages)
+    for chain in reversed(found):
+        holders = known.by_head.get(chain)
+        alive = [known.sessions[sid] for sid in holders or () if known.sessions[sid].api == request.api]
+        alive = [s for s in alive if s.answered or (chain == found[-1] and not _is_twin(known, s))]
+        same = [s for s in alive if shows_system_of(s, request)]
+        if same or alive:
+            return max(same or alive, key=lambda s: (not s.side, s.last_seen_at))
+    return None
+
+
+def continued_otherwise(known: Known, request: Request) -> Session | None:
+    """The session that was asked just what this request begins with, and whose answer follows in another dress.
+
+    Under its system prompt: a title that was asked for with the user's words may be a line of the real answer.
+    """
+    found = chains(request.messages)
+    asked = {chain: at for at, chain in enumerate(found[:-1]) if request.messages[at + 1].role == "assistant"}
+    for chain, at in sorted(asked.items(), key=lambda pair: -pair[1]):
+        holders = known.by_asked.get(chain, ())
+        shown = items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])) if holders else ()
+        answer = list(shown)
+        alive = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and s.answered]
+        same = [s for s in alive if shows_system_of(s, request) and says_same(_answer_of(s), answer)]
+        if same:
+            return max(same, key=lambda s: (not s.side, s.last_seen_at))
+    return None
+
+
+def _answer_of(session: Session) -> list[Item]:
+    return [i for e in session.head[len(before_answer(session)) :] for i in e.message.items]
+
+
+def _is_twin(known: Known, session: Session) -> bool:
+    """A first request that still waits for its answer: the same words again are another conversation, not a retry."""
+    return known.in_flight.get(session.id, 0) > 0 and not any(e.produced for e in session.head)
+
+
+def scored(known: Known, request: Request, weak: Collection[str]) -> Session | None:
+    """The session with the most evidence; that of a side call counts for its conversation, but for sub-agents."""
+    scores: defaultdict[str, float] = defaultdict(float)
+    times = Counter[bytes]()
+    for i in items_of(request.messages):
+        times[i.print] += 1
+        if times[i.print] > _REPEATED:
+            continue
+        for value in i.ids:
+            _credit(known, scores, known.by_id.get(value, ()), 5.0)
+        made = [sid for sid in known.by_answer.get(i.print, ()) if i.print not in known.sessions[sid].opening]
+        if made:
+            weight = 3.0 if breadth(plain(i.text)) >= PROBE_CHARS else _SHORT_WEIGHT
+            _credit(known, scores, made, weight * len(made) / len(known.by_answer[i.print]))
+        users = known.by_user.get(i.print, ())
+        _credit(known, scores, users if len(users) == 1 else (), 1.0)
+    alive = [(score, known.sessions[sid]) for sid, score in scores.items() if known.sessions[sid].api == request.api]
+    prints = {i.print for i in items_of(request.messages)}
+    ranked = [(score + (s.family in weak), len(prints & s.opening), s.last_seen_at, s.id) for score, s in alive]
+    best = max(ranked, default=(0.0, 0, 0.0, ""))  # of two that say the same, the one that began like this
+    return known.sessions[best[3]] if best[0] >= 1.0 else None
+
+
+def is_scanty(known: Known, request: Request, session: Session) -> bool:
+    """Did the session get fewer than half of the answers that the request shows?"""
+
+    def holds(i: Item) -> bool:
+        return session.id in known.by_answer.get(i.print, ()) or any(
+            session.id in known.by_id.get(value, ()) for value in i.ids
+        )
+
+    shown = [i for i in items_of(request.messages) if i.role == "assistant" and i.kind in ("text", "call", "ref")]
+    return 2 * sum(map(holds, shown)) < max(1, len(shown))
+
+
+def _credit(known: Known, scores: dict[str, float], holders: Collection[str], weight: float) -> None:
+    """Share `weight` among the sessions that hold a thing."""
+    for sid in holders:
+        session = known.sessions[sid]
+        main = sid if session.agent else main_of(session)
+        if main in known.sessions and not (known.sessions[main].side and not session.agent):
+            scores[main] += weight / len(holders)

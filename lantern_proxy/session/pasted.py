@@ -1,0 +1,91 @@
+"""Do texts of two speakers of a session stand together in one text? Then it was pasted into that, for a side call."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from lantern_proxy.analyze.starts import Starts
+from lantern_proxy.history.text import shared_front
+from lantern_proxy.session.known import PROBE_CHARS, QUOTED_CHARS
+
+PROBE_TEXT_CHARS = 400
+"""How much of a text is looked for, where its beginning was found."""
+_LABEL = re.compile(r"\[[^\[\]\n]{1,60}\] ")
+"""What a client writes in front of what is said, and leaves out where it pastes that: "[Mon 11:30 UTC] "."""
+_MOST_LOOKS = 60_000
+"""At so many places of a request at most a text is looked for that begins like those there."""
+
+
+def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool = False) -> bool:
+    """Do texts of two speakers of a session stand together in one of `texts`?
+
+    labelled: also without what stands in brackets in front of what was said, a time perhaps
+    """
+    found: Iterable[tuple[str, str]] = said.items()
+    if labelled:
+        found = [*found, *((text[len(label[0]) :], who) for text, who in found if (label := _LABEL.match(text)))]
+    pieces, looks = _by_start(found), iter(range(_MOST_LOOKS))
+    starts = _starts_of(pieces)
+    return any(len(_speakers(pieces, text, looks, starts)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
+
+
+def _by_start(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
+    """Beginning of texts -> who -> more of each that begins so, sorted. Each once: many have one template."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for text, who in said:
+        if who != "side":
+            found.setdefault(text[:PROBE_CHARS], {}).setdefault(who, set()).add(text[:PROBE_TEXT_CHARS])
+    return {start: {who: sorted(some) for who, some in voices.items()} for start, voices in found.items()}
+
+
+def _starts_of(pieces: Iterable[str]) -> Starts:
+    return Starts([start for start in pieces if len(start) == PROBE_CHARS])
+
+
+def _speakers(
+    pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, looks: Iterator[int], starts: Starts
+) -> set[str]:
+    """Who said what stands in `text`, within what no other said. pieces: see _by_start; starts: those of them
+
+    A title repeats words of the message that it stands for.
+    """
+    searched = text[:QUOTED_CHARS]
+    found = [
+        (at, at + chars, who)
+        for start in dict.fromkeys(starts.within(searched, pieces))
+        for at in _places(start, searched)
+        for who, some in pieces[start].items()
+        if (chars := _longest_here(some, text[at : at + PROBE_TEXT_CHARS], looks))
+    ]
+    speakers, reach = set[str](), dict[str, int]()  # reach: how far what each said goes, of all that begins before here
+    spans = groupby(sorted(found, key=lambda span: (span[0], -span[1])), key=lambda span: span[:2])
+    for (_, end), same in spans:
+        voices = {who for _, _, who in same}
+        reach |= {who: max(end, reach.get(who, 0)) for who in voices}
+        speakers |= {who for who in voices if all(far < end for other, far in reach.items() if other != who)}
+    return speakers
+
+
+def _places(start: str, text: str) -> Iterator[int]:
+    """Where `start` stands in `text`, not within a word."""
+    at = text.find(start)
+    while at >= 0:
+        if not text[at - 1 : at].isalnum():
+            yield at
+        at = text.find(start, at + 1)
+
+
+def _longest_here(pieces: Sequence[str], text: str, looks: Iterator[int]) -> int:
+    """How long the longest of some sorted pieces is with which `text` begins; 0: with none. looks: those that are left
+
+    It stands in front of `text`, as do all that share more with it.
+    """
+    n = bisect_right(pieces, text)
+    while n and next(looks, None) is not None:
+        piece = pieces[n - 1]
+        if text.startswith(piece):
+            return len(piece)
+        text = text[: shared_front(piece, text)]
+        n = bisect_right(pieces, text, 0, n - 1)
+    return 0
