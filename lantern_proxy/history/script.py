@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from lantern_proxy.history import Entry, Session, before_answer, shows_system_of, spoken
 from lantern_proxy.history.text import shared_front
@@ -75,18 +76,27 @@ def teller_of(sessions: Iterable[Session], request: Request, *, named: bool) -> 
     """
     if not script_of(request):
         return None
-    told = [(s, lines) for s in sessions if (lines := lines_of(s, request))]
-    found = [(len(lines.messages), _shows_end(s, lines), s, lines) for s, lines in told]
+    told = [_Told(s, lines, _shows_end(s, lines)) for s in sessions if (lines := lines_of(s, request))]
     if not named:
-        found = [each for each in found if each[1] or each[0] > _GREETING]
-    best = max(found, key=lambda each: each[:2], default=None)
-    if best is None:
-        return None
-    count, is_whole, session, lines = best
-    rivals = [s for n, _, s, _ in found if n == count]
-    hides = not named and any(_hides(s, own) for n, _, s, own in found if n == count)
-    alone = is_whole and count > _GREETING and len(rivals) == 1 and _is_one_line(lines)
-    return session if alone or not hides else None
+        told = [each for each in told if each.shows_end or each.length > _GREETING]
+    best = max(told, key=lambda each: (each.length, each.shows_end), default=None)
+    if best is None or named:
+        return best and best.session
+    rivals = [each for each in told if each.length == best.length]
+    alone = len(rivals) == 1 and best.shows_end and best.length > _GREETING and _is_one_line(best.lines)
+    return best.session if alone or not any(_hides(each.session, each.lines) for each in rivals) else None
+
+
+class _Told(NamedTuple):
+    """A script, read as that of a session."""
+
+    session: Session
+    lines: Request
+    shows_end: bool
+
+    @property
+    def length(self) -> int:
+        return len(self.lines.messages)
 
 
 def _shows_end(session: Session, lines: Request) -> bool:

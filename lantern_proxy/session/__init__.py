@@ -308,9 +308,10 @@ def _stepped(known: Known, request: Request) -> Link | None:
         return None
     candidates = [known.sessions[sid] for sid in quoted(known, searched(texts_of(request)))[:CANDIDATES]]
     told = [(_steps_told(known, s, request), s) for s in candidates if s.api == request.api]
-    turns = [each for each in told if _is_step(known, each[1], request)]
-    found = turns or [each for each in told if each[0] > 1]
-    best = [s for count, s in found if count == max(count for count, _ in found)]
+    turns = [(count, s) for count, s in told if _is_step(known, s, request)]
+    found = turns or [(count, s) for count, s in told if count > 1]
+    most = max((count for count, _ in found), default=0)
+    best = [s for count, s in found if count == most]
     if len(best) != 1:
         return None
     return Link(session=best[0], side=not turns, why="its steps in one text")
