@@ -343,9 +343,9 @@ def test_a_long_log_is_begun_anew_once_it_was_moved_and_counted_from_there(tmp_p
 def test_a_writer_whose_disk_is_sick_tells_so_and_ends(tmp_path, sick_disk):
     config = Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))
     writer = Writer(config)
-    assert writer.submit(Job(build=lambda: record(text="kept"), file=writer.file)).result(10)
+    assert writer.submit(Job(build=lambda: record(text="kept"), file=writer.opened.file)).result(10)
     writer.close()
-    assert writer.faults["sync"]
+    assert writer.opened.faults["sync"]
     assert not [t for t in threading.enumerate() if t.name.startswith(("lantern-writer", "lantern-disk"))]
     assert texts_of(config) == ["kept"]
 
@@ -365,7 +365,7 @@ def test_turns_do_not_wait_for_the_disk_until_a_long_history_is_cut(tmp_path, mo
         return history(*said, uncut=tuple(f.key for f in said))
 
     try:
-        writer.submit(Job(build=build, file=writer.file))
+        writer.submit(Job(build=build, file=writer.opened.file))
         wish = writer.cut_up(TENANT)
         monkeypatch.setattr(os, "fsync", noting)
         may.set()

@@ -142,7 +142,7 @@ def test_each_new_archive_is_known_to_be_another_one(upstream, tmp_path):
     writer = Writer(config)
     try:
         for n in range(1, 9):
-            assert writer.file == n
+            assert writer.opened.file == n
             damage_deleted(config.archive.path)
             writer.look().result(60)
     finally:

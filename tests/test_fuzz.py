@@ -234,4 +234,4 @@ def test_the_proxy_never_fails_and_changes_nothing_where_nothing_was_lost(proxy:
         assert not proxy.degraded["record:error"]
 
     asyncio.run(through())
-    assert not proxy.writer.faults
+    assert not proxy.writer.opened.faults

@@ -89,14 +89,14 @@ def test_who_waits_is_told_after_the_turn_before_is_written_not_while_it_waits_t
         return record()
 
     try:
-        writer.submit(Job(build=begin, file=writer.file))
-        written = writer.submit(Job(build=build, file=writer.file))
+        writer.submit(Job(build=begin, file=writer.opened.file))
+        written = writer.submit(Job(build=build, file=writer.opened.file))
         wish = writer.cut_up(TENANT, "s1")
         come.set()
         assert wish.result(10)
         assert written.result(10)
         assert told_early == [False]
-        assert [p.message for p in writer.archive.of(TENANT).passages()] == [said.key]
+        assert [p.message for p in writer.opened.archive.of(TENANT).passages()] == [said.key]
     finally:
         come.set()
         writer.close()
@@ -111,9 +111,9 @@ def test_what_waits_for_rest_is_done_when_all_is_cut_and_of_much_of_it_the_newes
         return record(*said, uncut=tuple(f.key for f in said))
 
     try:
-        writer.submit(Job(build=build, file=writer.file))
+        writer.submit(Job(build=build, file=writer.opened.file))
         for n in range(40):
-            writer.at_rest(lambda n=n: done.append((n, len(writer.archive.of(TENANT).passages()))))
+            writer.at_rest(lambda n=n: done.append((n, len(writer.opened.archive.of(TENANT).passages()))))
         may.set()
         assert wait_for(lambda: len(done) >= 16)
         assert done == [(n, 100) for n in reversed(range(24, 40))]

@@ -12,6 +12,8 @@ from lantern_proxy.archive import Archive, Record, SessionRow
 from lantern_proxy.config import Config
 from lantern_proxy.proxy import keeper as proxy_keeper
 from lantern_proxy.proxy.keeper import Keeper
+from lantern_proxy.proxy.opened import Opened
+from lantern_proxy.proxy.restorer import make_restorer
 from lantern_proxy.turn import Passage
 
 TEXTS = [f"gauge {n} shows {n * 7919} bar" for n in range(6)]
@@ -56,7 +58,9 @@ def vectors() -> Vectors:
 
 @pytest.fixture
 def keeper(archive, vectors) -> Iterator[Keeper]:
-    keeper = Keeper(Config(), vectors, lambda: (archive, None), lambda _, work: work(), keeps=True)
+    opened = Opened(Config(), vectors, make_restorer)
+    opened.archive = archive
+    keeper = Keeper(Config(), vectors, opened, keeps=True)
     keeper.begin(archive)
     keeper.start()
     yield keeper

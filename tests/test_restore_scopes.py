@@ -149,7 +149,8 @@ def test_a_server_that_starts_opens_its_large_indexes_in_the_background(archive,
     with TestClient(app):
         until = time.monotonic() + 20
         while time.monotonic() < until:
-            scope = app.state.proxy.writer.restorer._scopes.use(ALL, 1.0) if app.state.proxy.writer.restorer else None
+            restorer = app.state.proxy.writer.opened.restorer.ready
+            scope = restorer._scopes.use(ALL, 1.0) if restorer else None
             if scope is not None:
                 n = len(scope)
                 scope.release()

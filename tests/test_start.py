@@ -92,7 +92,7 @@ def test_an_archive_that_holds_something_has_its_restorer_before_the_first_reque
         with serving(config_for(upstream, tmp_path)) as url:
             ask(url, body(*HISTORY))
         with TestClient(create(config_for(upstream, tmp_path))) as client:
-            assert client.app.state.proxy.writer.restorer is not None
+            assert client.app.state.proxy.writer.opened.restorer.ready is not None
 
 
 def test_a_restorer_is_not_made_where_nothing_is_restored(tmp_path):
@@ -101,7 +101,7 @@ def test_a_restorer_is_not_made_where_nothing_is_restored(tmp_path):
         for _ in range(2):
             with TestClient(create(config)) as client:
                 client.post("/v1/chat/completions", json=body(*HISTORY))
-                assert client.app.state.proxy.writer.making is None
+                assert client.app.state.proxy.writer.opened.restorer.made is None
 
 
 def test_a_block_whose_restorer_is_not_made_in_time_is_told_and_comes_with_the_next_question(tmp_path):

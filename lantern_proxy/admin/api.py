@@ -45,9 +45,9 @@ def api_routes() -> list[BaseRoute]:
 
 def _endpoint(query: Query) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        archive = request.app.state.proxy.writer.archive
+        archive = request.app.state.proxy.writer.opened.archive
         if archive is None:
-            return error(request.app.state.proxy.writer.problem, 503)
+            return error(request.app.state.proxy.writer.opened.problem, 503)
         try:
             found = await run_in_threadpool(query, archive, request)
         except (ArchiveError, ValueError, OverflowError) as problem:

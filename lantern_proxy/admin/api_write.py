@@ -48,9 +48,9 @@ def write_routes() -> list[BaseRoute]:
 def _endpoint(change: Change) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         proxy = request.app.state.proxy
-        archive = proxy.writer.archive
+        archive = proxy.writer.opened.archive
         if archive is None:
-            return error(proxy.writer.problem, 503)
+            return error(proxy.writer.opened.problem, 503)
         try:
             body = await _body(request)
             found = await run_in_threadpool(change, proxy.config, archive, body)
@@ -169,11 +169,11 @@ async def why(request: Request) -> Response:
     Nothing is sent or archived. `tenant` may be left out when there is only one.
     """
     proxy = request.app.state.proxy
-    if proxy.writer.archive is None:
-        return error(proxy.writer.problem, 503)
+    if proxy.writer.opened.archive is None:
+        return error(proxy.writer.opened.problem, 503)
     try:
         body = await _body(request)
-        tenants = await run_in_threadpool(proxy.writer.archive.tenants)
+        tenants = await run_in_threadpool(proxy.writer.opened.archive.tenants)
         tenant = _get(body, "tenant", str, "") or (tenants[0].id if len(tenants) == 1 else "")
         if not tenant:
             raise _Bad(f"there are {len(tenants)} tenants; name one as `tenant`")

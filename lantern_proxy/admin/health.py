@@ -42,7 +42,7 @@ def snapshot(state: Any) -> dict[str, Any]:
     """How this process does, as JSON can hold it. state: the state of the app"""
     proxy = state.proxy
     writer, embedder = proxy.writer, proxy.embedder
-    problem = writer.problem
+    problem = writer.opened.problem
     return {
         "status": "degraded" if problem else "ok",
         "uptime_s": round(time.time() - state.started_at, 1),
@@ -57,6 +57,6 @@ def snapshot(state: Any) -> dict[str, Any]:
         "bm25": {"kernel": proxy.kernel},
         "events": dict(proxy.tallies.events),
         "degraded": dict(proxy.tallies.degraded),
-        "faults": dict(writer.faults),
+        "faults": dict(writer.opened.faults),
         "version": __version__,
     }  # fmt: skip

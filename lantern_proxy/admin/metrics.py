@@ -17,7 +17,7 @@ async def prometheus(request: Request) -> Response:
     """GET /lantern/metrics."""
     from lantern_proxy.admin import metrics_text  # prometheus_client: a server that nobody scrapes does without
 
-    restorer, others = request.app.state.proxy.writer.restorer, request.app.state.others
+    restorer, others = request.app.state.proxy.writer.opened.restorer.ready, request.app.state.others
     index_bytes = await asyncio.to_thread(lambda: restorer.index_bytes) if restorer else 0
     text = metrics_text.text(request.app.state, index_bytes)
     if others is not None and not request.scope.get(PASSED):

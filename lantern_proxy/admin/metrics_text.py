@@ -35,7 +35,7 @@ class _Tallies(Collector):
             "lantern_faults",
             "Faults of the archive, of what restores and of the embedder.",
             "kind",
-            proxy.writer.faults,
+            proxy.writer.opened.faults,
         )
         yield _counter("lantern_redacted", "What was redacted before archiving.", "kind", proxy.privacy.found)
         yield CounterMetricFamily(
@@ -46,7 +46,9 @@ class _Tallies(Collector):
         )
         yield GaugeMetricFamily("lantern_worker_up", "1 while the worker answers.", 1)
         yield GaugeMetricFamily("lantern_queue_depth", "Records that wait for the writer.", proxy.writer.depth)
-        yield GaugeMetricFamily("lantern_archive_up", "1 while the archive can be written.", not proxy.writer.problem)
+        yield GaugeMetricFamily(
+            "lantern_archive_up", "1 while the archive can be written.", not proxy.writer.opened.problem
+        )
         yield GaugeMetricFamily(
             "lantern_archive_bytes",
             "Size of the archive, its write-ahead log included.",

@@ -39,8 +39,9 @@ def _restorer(app: "App") -> "Restorer | None":
     until = time.monotonic() + _WAIT_S
     while time.monotonic() < until:
         proxy = getattr(app.state, "proxy", None)
-        if proxy is not None and proxy.writer.archive is not None:
-            restorer: Restorer | None = proxy.writer.making.result(_WAIT_S) if proxy.writer.making else None
+        if proxy is not None and proxy.writer.opened.archive is not None:
+            made = proxy.writer.opened.restorer.made
+            restorer: Restorer | None = made.result(_WAIT_S) if made else None
             return restorer if hasattr(restorer, "open_large") else None
         time.sleep(0.1)
     return None

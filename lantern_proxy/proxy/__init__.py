@@ -80,9 +80,8 @@ class Proxy:
         self._file = (0, 0)
         self.came_at = time.monotonic()
         """When the last request came."""
-        self.tenants = Tenants(config)
         self.writer = Writer(config, self.embedder, make_restorer, keeper=keeper)
-        self.tenants.writer = self.writer
+        self.tenants = Tenants(config, self.writer.opened)
         self._restoring = Restoring(config, self.writer, self._failing_open)
         if self.embedder is not None and embedder is None:
             self.embedder.start(after_s=_DOOR_S)
@@ -165,19 +164,19 @@ class Proxy:
 
     async def _look_at_the_archive(self, exchange: Exchange) -> None:
         """Is it still there? A new file is made before the request is read, so that all of it is filed there."""
-        writer = self.writer
-        if writer.is_gone() or writer.archive is None:
-            patience_s = _LOOK_S if writer.archive or writer.is_opening else 0
+        writer, opened = self.writer, self.writer.opened
+        if opened.is_gone() or opened.archive is None:
+            patience_s = _LOOK_S if opened.archive or opened.is_opening else 0
             await asyncio.wait([asyncio.wrap_future(writer.look())], timeout=patience_s)
-        if writer.archive is None or writer.problem:
+        if opened.archive is None or opened.problem:
             exchange.degraded.append("archive:unavailable")
-        known = writer.file, writer.keeper.forgets
+        known = opened.file, writer.keeper.forgets
         if known != self._file:  # what is remembered is not in the file: it is filed anew
             self._file = known
             self._restoring.forget_all()
             self.tenants.forget_all()
             self.let_go_of_texts()
-        exchange.file = writer.file if writer.archive is not None else -1
+        exchange.file = opened.file if opened.archive is not None else -1
 
     def let_go_of_texts(self) -> None:
         """Forget the texts that were read last; they are read again when they are sent again."""

@@ -30,7 +30,7 @@ async def rest(proxy: "Proxy", *, unused_s: float = UNUSED_S) -> None:
     """Let go now of texts, of sessions, and of indexes that were not used for `unused_s`; give the memory back."""
     proxy.let_go_of_texts()
     proxy.tenants.rest(time.time())
-    restorer = proxy.writer.restorer
+    restorer = proxy.writer.opened.restorer.ready
     if restorer is not None:
         await asyncio.to_thread(restorer.rest, unused_s)
     await asyncio.to_thread(_give_back)

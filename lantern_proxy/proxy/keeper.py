@@ -7,17 +7,17 @@ beside the writer's.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.config import Config
+from lantern_proxy.proxy.opened import Opened
 
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
-    from lantern_proxy.restore.restorer import Restorer
 
 log = logging.getLogger("lantern.writer")
 
@@ -36,18 +36,11 @@ _RETAIN_S = 600.0
 class Keeper:
     """Makes vectors and removes what is not to be kept, in the background. Belongs to the writer. Close it.
 
-    opened:  the archive that is open now, and its restorer
-    attempt: does some work and tells what went wrong with it: Writer._attempt
-    keeps:   one of several workers on an archive makes the vectors of all, and removes what is not to be kept
+    keeps: one of several workers on an archive makes the vectors of all, and removes what is not to be kept
     """
 
-    def __init__(
-        self, config: Config, embedder: "Embedder | None",
-        opened: "Callable[[], tuple[Archive | None, Restorer | None]]",
-        attempt: Callable[[str, Callable[[], object]], BaseException | None], *, keeps: bool,
-    ) -> None:  # fmt: skip
-        self._config, self._embedder, self._keeps = config, embedder, keeps
-        self._opened, self._attempt = opened, attempt
+    def __init__(self, config: Config, embedder: "Embedder | None", opened: Opened, *, keeps: bool) -> None:
+        self._config, self._embedder, self._opened, self._keeps = config, embedder, opened, keeps
         self._idle_s = 30.0 if config.server.workers == 1 else _LOOK_S
         self.forgets = 0
         """Counts how often something was forgotten, here or by another process: what is remembered may hold it."""
@@ -100,10 +93,10 @@ class Keeper:
         """Notice what was forgotten, and remove what `privacy.keep_...` no longer wants."""
         due = time.monotonic() + _RETAIN_S
         while not self._closing.wait(_WATCH_S):
-            self._attempt("notice", self._look)
+            self._opened.attempt("notice", self._look)
             if self._keeps and time.monotonic() > due:
                 due = time.monotonic() + _RETAIN_S
-                self._attempt("retain", self._retain)
+                self._opened.attempt("retain", self._retain)
 
     def _look(self) -> None:
         try:
@@ -112,8 +105,7 @@ class Keeper:
             log.debug("the keeper waits: %s", error)
 
     def _retain(self) -> None:
-        archive, _ = self._opened()
-        if archive is not None:
+        if (archive := self._opened.archive) is not None:
             retain(archive, self._config.privacy, now=time.time())
 
     def notice(self) -> bool:
@@ -121,7 +113,7 @@ class Keeper:
 
         Raises ArchiveError.
         """
-        archive, restorer = self._opened()
+        archive, restorer = self._opened.archive, self._opened.restorer.ready
         if archive is None:
             return False
         now = archive.forgets
@@ -144,7 +136,7 @@ class Keeper:
             if embedder.state == "failed" and embedder.detail != lacking:
                 lacking = embedder.detail
                 log.warning("no vectors: %s", lacking)
-            if self._attempt("embed", lambda: self._embed_waiting(embedder)) is not None:
+            if self._opened.attempt("embed", lambda: self._embed_waiting(embedder)) is not None:
                 self._closing.wait(5.0)
 
     def _embed_waiting(self, embedder: "Embedder") -> None:
@@ -154,7 +146,7 @@ class Keeper:
     def _embed_some(self, embedder: "Embedder") -> bool:
         from lantern_proxy.restore.vectors import embed_some
 
-        archive, _ = self._opened()
+        archive = self._opened.archive
         self._patience_s = _PATIENCE_S
         return archive is not None and embed_some(archive, embedder, _EMBED_GROUP, self._give_way) is not None
 

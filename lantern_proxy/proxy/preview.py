@@ -35,7 +35,7 @@ async def preview_of(
     identity = Identity(ids=(("x-lantern-session", session),)) if session else Identity()
     known, found = await proxy.tenants.known((tenant, project), request, identity, time.time())
     mine = known.sessions.get(session) if session else found.session
-    making = proxy.writer.want_restorer()
+    making = proxy.writer.opened.restorer.want()
     if mine is None or making is None:
         return Preview(tenant=tenant)
     if not await settled(making, _PATIENCE_S):
@@ -88,7 +88,7 @@ def _choose(
 
 
 def _refused(proxy: "Proxy", tenant: str, session: str) -> list[dict[str, Any]]:
-    archive = proxy.writer.archive
+    archive = proxy.writer.opened.archive
     marked = archive.of(tenant).marked(limit=200) if archive is not None else []
     return [
         {"passage": m.passage.id, "why": f"marked {m.passage.verdict}", "text": m.passage.text[:400]}

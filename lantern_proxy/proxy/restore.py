@@ -52,6 +52,7 @@ class Restoring:
 
     def __init__(self, config: Config, writer: Writer, failing_open: Callable[[Exchange, str], FailingOpen]) -> None:
         self._config, self._writer, self._failing_open = config, writer, failing_open
+        self._opened = writer.opened
         self._breakers = Breakers()
         """One a session: what ails its texts, or their place in the archive, ails no other."""
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
@@ -77,13 +78,13 @@ class Restoring:
         self._ledgers.strike((exchange.tenant, exchange.session), exchange.blocks)
 
     def _read_ledger(self, key: Key) -> list[Block]:
-        archive = self._writer.archive
+        archive = self._opened.archive
         return archive.of(key[0]).blocks(key[1]) if archive else []
 
     async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger, add to it what this request needs, and write both into the request."""
         key, new = (exchange.tenant, exchange.session), step.event == "new"
-        if self._writer.making is None and (not new or any(m.role == "assistant" for m in request.messages)):
+        if self._opened.restorer.made is None and (not new or any(m.role == "assistant" for m in request.messages)):
             await self._begin(deadline)
         if step.verdict.is_loss or step.session.lost:
             self._notice_forgotten()
@@ -97,7 +98,7 @@ class Restoring:
                 exchange.held = [block.restored for block, _ in replay(ledger, _whole(request, step))]
             if (step.verdict.gone or script_of(request)) and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
                 self._owe(key)
-            if self._writer.archive is not None and (step.verdict.is_loss or step.session.lost):
+            if self._opened.archive is not None and (step.verdict.is_loss or step.session.lost):
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
                     if step.verdict.is_loss or step.verdict.gone or key not in self._caught_up:
                         self._expect(exchange, request, step)
@@ -115,7 +116,7 @@ class Restoring:
 
     async def _catch_up(self, exchange: Exchange, deadline: float) -> None:
         """Wait until the turns before this one, which it may lack, are cut into passages, but not for long."""
-        if self._writer.problem:
+        if self._opened.problem:
             return
         key, most_s = (exchange.tenant, exchange.session), (deadline - time.monotonic()) * _CATCHING_UP
         session = exchange.session if self._config.restore.scope == "session" else ""
@@ -127,7 +128,7 @@ class Restoring:
 
     def _expect(self, exchange: Exchange, request: Request, step: Step) -> None:
         """Have the question read while its session is cut and a loss block is made."""
-        asked, restorer = _asked_anew(exchange, request, step), self._writer.restorer
+        asked, restorer = _asked_anew(exchange, request, step), self._opened.restorer.ready
         if asked is not None and restorer is not None:
             self._threads.submit(restorer.expect, step.verdict.asked or request.messages[asked].text)
 
@@ -240,13 +241,13 @@ class Restoring:
 
         Waits for it, once in the life of a process, since what it imports competes with the requests that follow.
         """
-        making = self._writer.want_restorer()
+        making = self._opened.restorer.want()
         if making is not None:
             await settled(making, max(0.0, deadline - time.monotonic()))
 
     async def _restorer(self, exchange: Exchange, deadline: float) -> "Restorer | None":
         """None, which is told, when it is not made in time. Raises what making it raised."""
-        making = self._writer.want_restorer()
+        making = self._opened.restorer.want()
         if making is not None and await settled(making, max(0.0, deadline - time.monotonic())):
             return making.result()
         if "restore:warming" not in exchange.degraded:
@@ -260,7 +261,7 @@ class Restoring:
         Again when a third of it is new, and with a side call, which may write its summary: what was said since has not
         been read yet. main: what a side call belongs to
         """
-        key, restorer = (exchange.tenant, main.id), self._writer.restorer
+        key, restorer = (exchange.tenant, main.id), self._opened.restorer.ready
         warmed = self._warmed.get(key, 0)
         enough = _WARM_BESIDE if session.side else warmed // 2 or _WARM_MESSAGES
         if restorer is None or main.position - warmed < enough:

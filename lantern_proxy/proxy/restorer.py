@@ -48,31 +48,34 @@ def model_call(config: Config) -> "ModelCall":
 
 class LateRestorer:
     """Makes one restorer, in a thread of its own; another attempt when it could not be made. Close it while the archive
-    is open."""
+    is open: then there is none.
 
-    def __init__(self, make: "Callable[[], Restorer]") -> None:
+    make: None while there is no archive, either
+    """
+
+    def __init__(self, make: "Callable[[], Restorer] | None" = None) -> None:
         self._make = make
         self._lock = Lock()
-        self._closed = False
         self._failed_at = 0.0
         self.made: Future[Restorer] | None = None
         """The last attempt; None while nobody wants one. It raises what making it raised, always an Exception."""
 
     def want(self) -> "Future[Restorer] | None":
-        """The restorer, made or being made; None once this is closed."""
+        """Have it made, unless it is there: the restorer, or the attempt at one; None when there is none to be had."""
         with self._lock:
-            if self._closed:
+            make = self._make
+            if make is None:
                 return None
             if self.made is None or (self._has_failed and time.monotonic() - self._failed_at >= AGAIN_S):
                 made: Future[Restorer] = Future()
                 made.set_running_or_notify_cancel()  # one who no longer waits for it does not cancel it for the others
-                Thread(target=self._run, args=(made,), name="lantern-restorer", daemon=True).start()
+                Thread(target=self._run, args=(make, made), name="lantern-restorer", daemon=True).start()
                 self.made = made
             return self.made
 
-    def _run(self, made: "Future[Restorer]") -> None:
+    def _run(self, make: "Callable[[], Restorer]", made: "Future[Restorer]") -> None:
         try:
-            made.set_result(self._make())
+            made.set_result(make())
         except BaseException as error:  # a panic of native code, too: who waits is a request, which must not end by it
             self._failed_at = time.monotonic()
             made.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
@@ -84,14 +87,14 @@ class LateRestorer:
 
     @property
     def ready(self) -> "Restorer | None":
-        """The restorer; None while it is not made."""
+        """The restorer; None while it is not made, or nobody wants one."""
         made = self.made
         return made.result() if made is not None and made.done() and made.exception() is None else None
 
     def close(self, timeout_s: float = MADE_S) -> None:
         """Waits for one that is being made; one that takes longer is closed when it is there."""
         with self._lock:
-            self._closed, made = True, self.made
+            self._make, made, self.made = None, self.made, None
         if made is not None:
             wait([made], timeout_s)
             made.add_done_callback(_close)

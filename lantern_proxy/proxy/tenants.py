@@ -13,7 +13,7 @@ from lantern_proxy.archive import Archive, ArchiveError, SessionRow
 from lantern_proxy.config import Config
 from lantern_proxy.follow import recall
 from lantern_proxy.history import Session, chains, place_key
-from lantern_proxy.proxy.writer import Writer
+from lantern_proxy.proxy.opened import Opened
 from lantern_proxy.record import session_of
 from lantern_proxy.session import RECENT_S, Known, Link, forget, link
 from lantern_proxy.turn import Filed, Head, Identity, Request
@@ -44,9 +44,9 @@ class _Mine:
 class Tenants:
     """What is known of everyone's sessions."""
 
-    def __init__(self, config: Config, *, sessions: int = _SESSIONS) -> None:
-        self.writer: Writer | None = None
-        """Set once, before the first request: the writer tells us when it opens another file."""
+    def __init__(self, config: Config, opened: Opened | None = None, *, sessions: int = _SESSIONS) -> None:
+        """opened: behind what is in memory; None: nothing is archived"""
+        self._opened = opened
         self._groups = {key.lower(): name for name, tenant in config.tenants.items() for key in tenant.keys_sha256}
         self._salt = secrets.token_bytes(32)
         self._most = sessions
@@ -67,7 +67,7 @@ class Tenants:
         """
         if named := self.named(credential):
             return named
-        archive = self.writer.archive if self.writer else None
+        archive = self._opened.archive if self._opened else None
         if archive is not None:
             return archive.tenant_of(credential)
         bare = credential.encode("utf-8", "surrogatepass")
@@ -163,7 +163,7 @@ class Tenants:
     def _read(self, key: Key, values: Sequence[str] | None, held: Set[str]) -> list[_Archived]:
         """The sessions that hold any of `values`, or those last seen, without those in `held`; oldest first."""
         tenant, project = key
-        archive = self.writer.archive if self.writer else None
+        archive = self._opened.archive if self._opened else None
         if archive is None:
             return []
         try:
