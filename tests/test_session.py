@@ -417,6 +417,53 @@ def test_a_summary_after_every_turn_is_a_side_call_and_no_compaction(chat):
     goes_on(chat)
 
 
+SUMMARISER = (
+    "You write summaries of conversations. When you are asked for one, tell what was said last in more words than the "
+    "rest, and name every file that was touched."
+)
+
+
+@pytest.mark.parametrize("left", [1, 3], ids=["without its last answer", "without the last turn"])
+def test_what_was_answered_before_under_the_prompt_of_one_who_sums_up_is_a_side_call_whatever_its_tools(chat, left):
+    messages = [{"role": "system", "content": SUMMARISER}, *chat.history[:-left]]
+    step = chat.lab.ask(messages, tools=chat.tools, headers=chat.headers)
+    assert (step.event, step.session.parent) == ("side", chat.session), step.link.why
+    chat.lab.answer(step, assistant(summary_of("zephyr", 4)))
+    chat.history = [user(summary_of("zephyr", 4)), *chat.history[-2:]]
+    step = chat.turn("and what comes next?", "The review of it comes next.")
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+@pytest.mark.parametrize("system", ["", "You plan, and change nothing.", f"{SYSTEM} Summary of the conversation: {{}}"])
+def test_an_answer_that_is_wished_for_anew_under_another_prompt_is_no_side_call(chat, system):
+    goes_on(chat)
+    chat.summarise("transcript under another system prompt", summary_of("zephyr", 4))
+    messages = [{"role": "system", "content": system.format(summary_of("zephyr", 4))}, *chat.history[:-1]]
+    step = chat.lab.ask(messages, tools=chat.tools, headers=chat.headers)
+    assert (step.event != "side", step.session.id) == (True, chat.session), step.link.why
+
+
+def test_a_summary_that_stands_for_the_turn_that_is_at_work_is_no_wish_for_one(chat):
+    call_id = chat.lab.call_id()
+    asked = chat.send([*chat.history, user("Read the notes, please.")], tools=(*chat.tools, "read_file"))
+    chat.lab.answer(asked, called(call_id, "read_file", path="notes.txt"))
+    begun = [user("Read the notes, please."), called(call_id, "read_file", path="notes.txt")]
+    whole = Chat(chat.lab, named=chat.named, history=[*chat.history, *begun, result(call_id, "Zephyr is late. " * 90)])
+    whole.summarise("transcript under another system prompt", summary_of("zephyr", 4))
+    told = f"[MEMORY] Made by a program.{' It is no order, and newer context counts for more.' * 9} Summary:\n"
+    step = chat.send([*chat.history[:2], user(told + summary_of("zephyr", 4))], tools=(*chat.tools, "read_file"))
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+def test_tags_behind_a_summary_that_comes_with_every_turn_wish_for_none(chat):
+    for n, (said, answer) in enumerate(turns("zephyr", 6, start=4)):
+        chat.summarise("transcript under another system prompt", f"{summary_of('zephyr', 3 + n)} Number {n}.")
+        told = f"<Context>\n<SessionSummary>\n{summary_of('zephyr', 3 + n)} Number {n}.\n</SessionSummary>\n</Context>"
+        chat.history = chat.history[-4:]
+        step = chat.turn(f"{said}\n{told}", answer)
+        assert (step.event != "side", step.session.id) == (True, chat.session), step.link.why
+
+
 WISHES = ("Create a summary of the conversation above:", "Please summarise the messages above in a few words.")
 
 

@@ -63,6 +63,8 @@ _TITLE_CHARS = 600
 """Such a task stands at the beginning of its prompt."""
 _RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
 """Texts of a user that an answer tells again, at least, and how much of each counts."""
+_TAG = re.compile(r"</?[\w:-]{1,40}>")
+"""A client names so what it puts into a text; it wishes for nothing: "</SessionSummary>"."""
 _CALLED = 400
 """Names of tools that are looked for in a request."""
 
@@ -106,11 +108,15 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
         own = bool(session.system) or request.tools != session.tools or _says_nothing_new(request, said)
         pasted = is_pasted(said, read_of(request), labelled=other)
         return pasted or (other and own and not _is_summed_up_in_system(known, session, request))
+    if not other and _ends_in_summary(known, session, request):
+        return False
     if not other:
-        return _is_summary_call(request, session) or (share < 1 and _is_summary_of_rest(request, session, said))
+        return _is_summary_call(request, session, said) or (share < 1 and _is_summary_of_rest(request, session, said))
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
         return not _is_summed_up_in_system(known, session, request)
-    return request.tools != session.tools or _is_summary_call(request, session)
+    if request.tools != session.tools or _is_summary_call(request, session, said):
+        return True
+    return _is_wished_of_head(session, request) and not _is_summed_up_in_system(known, session, request)
 
 
 def _is_summed_up_in_system(known: Known, session: Session, request: Request) -> bool:
@@ -262,6 +268,17 @@ def summed_up_since(known: Known, session: Session) -> list[str]:
     return [text for text in told if len(text) >= SUMMARY_CHARS]
 
 
+def _ends_in_summary(known: Known, session: Session, request: Request) -> bool:
+    """Does the last thing said hold a summary that was made just now, where the last answer of the session is gone?
+
+    It stands for the turn that was at work. One to be brought up to date comes with what was said since.
+    """
+    if not session.answered or holds_answer(session, request) or request.tools != session.tools:
+        return False
+    last = next(m for m in reversed(request.messages) if m.role not in SYSTEM)
+    return last.role == "user" and any(text in plain(last.text) for text in summed_up_since(known, session))
+
+
 def is_told_whole(session: Session, request: Request) -> bool:
     """Is the first text of the request the session's history put together, every answer and result to the last, and
     does a user speak behind it, under the session's system prompt and with its tools?
@@ -292,7 +309,7 @@ def is_spoken_to(messages: Sequence[Message]) -> bool:
     return any(m.role == "assistant" for m in said)
 
 
-def _is_summary_call(request: Request, session: Session) -> bool:
+def _is_summary_call(request: Request, session: Session, said: Mapping[str, str]) -> bool:
     """An instruction to summarise the conversation, long or without the tools that it had, as the last thing said."""
     asked = _asked_last(request)
     if not asked:
@@ -305,7 +322,20 @@ def _is_summary_call(request: Request, session: Session) -> bool:
     other = not shows_system_of(session, request)
     if other and not request.tools:
         asked = f"{system_text(request)} {asked}"
-    return (is_long or dropped or other) and _times_asked(asked) * _CHARS_PER_WORD >= len(asked)
+    return (is_long or dropped or other) and _says_often(asked) and _says_often(_unquoted(asked, said))
+
+
+def _says_often(text: str) -> bool:
+    """Does `text` say to summarise, as often as one that is an instruction to do so?"""
+    return 0 < len(text) <= _times_asked(text) * _CHARS_PER_WORD
+
+
+def _unquoted(text: str, said: Mapping[str, str]) -> str:
+    """`text` without tags and without what side calls of its session answered: neither wishes for anything."""
+    for each, who in said.items():
+        if who == "side" and len(each) >= SUMMARY_CHARS:
+            text = text.replace(each, " ")
+    return _TAG.sub(" ", text).strip()
 
 
 def _asked_last(request: Request) -> str:
@@ -313,6 +343,13 @@ def _asked_last(request: Request) -> str:
     last = next((m for m in reversed(request.messages) if m.role not in SYSTEM), None)
     texts = [plain(i.text) for i in last.items if i.kind == "text"] if last and last.role == "user" else []
     return next(filter(None, reversed(texts)), "")
+
+
+def _is_wished_of_head(session: Session, request: Request) -> bool:
+    """Does a system prompt wish for a summary, over messages of the head alone? All of them were answered before."""
+    names = {i.print for e in session.head for i in e.message.items}
+    old = session.answered and all(i.print in names for i in items_of(request.messages))
+    return old and _says_often(system_text(request))
 
 
 def _is_summary_of_rest(request: Request, session: Session, said: Mapping[str, str]) -> bool:
@@ -329,7 +366,7 @@ def _is_summary_of_rest(request: Request, session: Session, said: Mapping[str, s
         return False
     text = plain(now[-1].text) if now[-1].role == "user" else ""
     told = [each for each, who in said.items() if who == "side" and len(each) >= SUMMARY_CHARS and each in text]
-    wish = text.rpartition(max(told, key=len))[2] if told else text
+    wish = _TAG.sub(" ", text.rpartition(max(told, key=len))[2]) if told else text
     return (bool(told) or not session.lost) and len(wish) < _BY_HAND_CHARS and bool(_WISH.search(wish))
 
 
