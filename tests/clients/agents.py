@@ -219,6 +219,31 @@ def kimi_code(job: Job) -> list[str]:
     ]
 
 
+_KIMI_CLI = """default_model = "scripted"
+default_yolo = true
+[providers.scripted]
+type = "openai_legacy"
+base_url = "{url}/v1"
+api_key = "sk-dummy-kimi-cli"
+[models.scripted]
+provider = "scripted"
+model = "scripted"
+max_context_size = 128000
+"""
+
+
+def kimi_cli(job: Job) -> list[str]:
+    """`kimi --print`, then with `--continue`: the last two messages stay beside its summary."""
+    folder = job.home / ".kimi"
+    folder.mkdir()
+    (folder / "config.toml").write_text(_KIMI_CLI.format(url=job.url))
+    command = ["kimi", "--print", "--final-message-only"]
+    env = {"KIMI_CLI_NO_AUTO_UPDATE": "1"}
+    return [
+        job.run([*command, *(["--continue"] if i else []), "-p", line], env).strip() for i, line in enumerate(job.lines)
+    ]
+
+
 def hermes(job: Job) -> list[str]:
     """`hermes chat -q`, then with `--continue`; its summary stands in the assistant's words, behind the first turns."""
     folder = job.home / ".hermes"

@@ -38,6 +38,11 @@ _OPENAI_AGENTS_JS = ("@openai/agents@0.20.0", "zod@4.6.7")
 _STRANDS_JS = ("@strands-agents/sdk@1.16.0", "openai@6.49.0", "zod@4.6.7")
 _LIVEKIT = ("livekit-agents==1.8.9", "livekit-plugins-openai==1.8.9")
 _CLINE = ("@cline/core@0.0.86",)
+_EXCHANGE = ("ai-exchange==0.9.9", "langfuse==2.53.9", "litellm==1.83.0")
+_OPENJIUWEN = ("openjiuwen==0.1.19",)
+_LANGCHAIN_JS = (
+    "langchain@1.5.14", "@langchain/core@1.4.0", "@langchain/langgraph@1.7.3", "@langchain/openai@1.5.8", "zod@4.6.7",
+)  # fmt: skip
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
@@ -361,5 +366,50 @@ CLIENTS = (
     Client(
         name="cline-basic", family="Cline", protocol="chat", losses=COMPACTED, full_tokens=2_000, shares="cline",
         npm=_CLINE, drive=program("cline_core.mjs", "basic"),
+    ),
+    Client(
+        name="kimi-cli", family="Kimi CLI", protocol="chat", losses=COMPACTED, compactions=2, python=(3, 13),
+        limit_s=600, pip=("kimi-cli==1.45.0",), drive=agents.kimi_cli,
+    ),
+    Client(
+        name="exchange", family="Exchange", protocol="chat", losses=COMPACTED, compactions=2, full_tokens=3_000,
+        shares="exchange", pip=_EXCHANGE, drive=program("exchange_agent.py", "summary"),
+    ),
+    Client(
+        name="exchange-truncate", family="Exchange", protocol="chat", losses=WINDOW, compactions=3, full_tokens=3_000,
+        shares="exchange", pip=_EXCHANGE, drive=program("exchange_agent.py", "truncate"),
+    ),
+    Client(
+        name="openjiuwen", family="openJiuwen", protocol="chat", losses=COMPACTED, compactions=3, shares="openjiuwen",
+        pip=_OPENJIUWEN, drive=program("openjiuwen_agent.py", "dialogue"),
+    ),
+    Client(
+        name="openjiuwen-round", family="openJiuwen", protocol="chat", losses=COMPACTED, compactions=2,
+        shares="openjiuwen", pip=_OPENJIUWEN, drive=program("openjiuwen_agent.py", "round"),
+    ),
+    Client(
+        name="openjiuwen-offload", family="openJiuwen", protocol="chat", losses=CLEARED, compactions=2,
+        shares="openjiuwen", pip=_OPENJIUWEN, drive=program("openjiuwen_agent.py", "offload"),
+    ),
+    Client(
+        name="openjiuwen-window", family="openJiuwen", protocol="chat", losses=WINDOW, compactions=3,
+        shares="openjiuwen", pip=_OPENJIUWEN, drive=program("openjiuwen_agent.py", "window"),
+    ),
+    Client(
+        name="praisonai", family="PraisonAI", protocol="chat", losses=WINDOW, compactions=2,
+        pip=("praisonaiagents==1.7.17", "openai==3.54.0"), drive=program("praisonai_agent.py"),
+    ),
+    Client(
+        name="spoon", family="SpoonOS", protocol="chat", losses=COMPACTED, compactions=3, python=(3, 12),
+        pip=("spoon-ai-sdk==0.4.10", "fastmcp==2.12.5", "pydantic==2.11.10", "mcp==1.16.0"),
+        drive=program("spoon_agent.py", "summarize"),
+    ),
+    Client(
+        name="langchain-js", family="LangChain", protocol="chat", losses=COMPACTED, compactions=3,
+        shares="langchain-js", npm=_LANGCHAIN_JS, drive=program("langchain_agent.mjs", "summary"),
+    ),
+    Client(
+        name="langchain-js-trim", family="LangChain", protocol="chat", losses=WINDOW, compactions=3,
+        shares="langchain-js", npm=_LANGCHAIN_JS, drive=program("langchain_agent.mjs", "trim"),
     ),
 )  # fmt: skip

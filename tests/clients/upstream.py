@@ -28,11 +28,16 @@ _NUMBERED = re.compile(r"<dcp-message-id>([mb]\d+)<")
 _ASKS_SUMMARY = re.compile(r"summar|snapshot|checkpoint|compact", re.I)
 _GIVEN = re.compile(rf"{re.escape(SUMMARY)} {numbered(0)[:-2]}\d+\.")
 """A summary that was given before: it asks for none."""
+_BLOCKS = re.compile(r"\[Block: (\w+)\]")
+"""Parts of a history of which each is to be summed up under its name."""
 _NOTE_CHARS = 100
 _TITLE = re.compile(r"\btitles?\b", re.I)
+_SUMMARISER = re.compile(r"You are an? [\w ]*?summari[sz]er\b", re.I)
+"""Opens the instructions of one who does nothing else, whatever tools there are."""
 _SHELLS = (
     "exec_command",
     "shell",
+    "Shell",
     "shell-bash",
     "shell_command",
     "Bash",
@@ -120,7 +125,9 @@ class Script:
         spoken = max((t for t in self.turns if t.said in last), key=lambda t: last.rfind(t.said), default=None)
         if "</response>" in last:
             return _in_tags(last, spoken)
-        instructions = next((text for role, text in heard.said if role == "system"), "") if not heard.tools else ""
+        instructions = next((text for role, text in heard.said if role == "system"), "")
+        if heard.tools and not _SUMMARISER.match(instructions):
+            instructions = ""
         if SUMMARY in instructions:  # a summary that stands in the system prompt asks for none
             instructions = ""
         is_title = _TITLE.search(instructions[:400])
@@ -161,6 +168,9 @@ class Script:
             return "summary", Reply(f"<state_snapshot><overall_goal>{summary}</overall_goal></state_snapshot>")
         if '"memory"' in instructions:
             return "summary", Reply(json.dumps({"memory": [{"id": "0", "text": summary, "attributed_to": "user"}]}))
+        if blocks := _BLOCKS.findall(last) if '"block_id"' in last + instructions else []:
+            told = [{"block_id": block, "summary": summary} for block in dict.fromkeys(blocks)]
+            return "summary", Reply(json.dumps({"blocks": told}))
         if "<observations>" in instructions:
             return "summary", Reply(f"<observations>\n* {summary}\n</observations>")
         if "<analysis>" in last:
