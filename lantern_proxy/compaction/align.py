@@ -15,21 +15,13 @@ from typing import NamedTuple
 from lantern_proxy.analyze.spoken import STAMP
 from lantern_proxy.history import is_empty
 from lantern_proxy.history.dress import says_same
-from lantern_proxy.history.text import mostly_equal, shared_ends, shared_front, terms
+from lantern_proxy.history.text import mostly_equal, shared_front
 from lantern_proxy.turn import SYSTEM, Item, Message, plain
 from lantern_proxy.turn_memo import Memo
 
-CLEARED_SHARE = 0.35
-"""A tool result that kept less than this share of its text was cleared."""
-_CLEARED_MIN_CHARS = 80
-_CLEARED_MIN_TERMS, _CLEARED_TERMS_SHARE = 6, 0.2
-"""A placeholder may be half as long as a short result that it stands for, but shares hardly any of its words."""
-PLACEHOLDER_CHARS = 200
-_CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
-"""A text was cut when it lost a fifth of its length, so many characters, and most of what is left stood at its ends."""
 _ELLIPSIS = re.compile(r"\.{3}|…|(?<![./\\])\.\.(?![./\\])")  # two points are one, too, but not those of a path
-_ELLIPSIS_CHARS, _OMITTED_MIN_CHARS = 40, 12
-"""A text with an ellipsis in its middle was cut however little it lost; the ellipsis may say how much that was."""
+_ELLIPSIS_CHARS = 40
+"""What stands for something in the middle of a text: an ellipsis, which may say how much that was."""
 _MARK_CHARS, _MIN_ALIKE = 8, 8
 """By how much of its beginning and its end a text is found, and the shortest that is taken for one in another dress."""
 _BARE_CHARS = 20_000
@@ -259,7 +251,7 @@ def _is_patched(old: Item, new: Item) -> bool:
     if not _are_texts(old, new):
         return False
     before, after = plain(old.text), plain(new.text)
-    return _holds_insertion(before, after) or _has_ellipsis_for(before, after)
+    return _holds_insertion(before, after) or has_ellipsis_for(before, after)
 
 
 def _is_mostly(old: Item, new: Item) -> bool:
@@ -339,38 +331,8 @@ def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:
     return any(is_alike(a, b) for a, b in takewhile(lambda pair: patience.lasts(*pair), near))
 
 
-def is_cleared(old: Item, new: Item) -> bool:
-    """Has a result (or a text that was replaced) kept less than a third of its length, or of a result hardly a word?"""
-    if old.print == new.print or old.kind not in ("result", "text") or (old.kind == "text" and is_alike(old, new)):
-        return False
-    before, after = plain(old.text), plain(new.text)
-    if len(before) < _CLEARED_MIN_CHARS or len(after) >= len(before):
-        return False
-    return len(after) < CLEARED_SHARE * len(before) or (old.kind == "result" and _tells_other(before, after))
-
-
-def _tells_other(before: str, after: str) -> bool:
-    """Is `after` no shorter telling of `before`, but about something else?"""
-    found = terms(before)
-    return len(found) >= _CLEARED_MIN_TERMS and len(found & terms(after)) < _CLEARED_TERMS_SHARE * len(found)
-
-
-def is_cut(old: Item, new: Item) -> bool:
-    """Was a part of a text left out, at its end or in its middle? A mark may stand there instead."""
-    if old.print == new.print or old.kind not in ("result", "text") or old.kind != new.kind:
-        return False
-    before, after = plain(old.text), plain(new.text)
-    shorter = len(after) <= min(_CUT_SHARE * len(before), len(before) - _CUT_MIN_CHARS)
-    return (shorter and shared_ends(before, after) >= _OWN_SHARE * len(after)) or omits(before, after)
-
-
-def omits(before: str, after: str) -> bool:
+def has_ellipsis_for(before: str, after: str) -> bool:
     """Is `after` the beginning and the end of `before`, with an ellipsis and little else for what stood between?"""
-    return len(before) - len(after) >= _OMITTED_MIN_CHARS and _has_ellipsis_for(before, after)
-
-
-def _has_ellipsis_for(before: str, after: str) -> bool:
-    """As omits(), however little was left out."""
     front = shared_front(before, after)
     back = shared_front(before[front:][::-1], after[front:][::-1])
     start, end = max(0, front - 2), len(after) - back + 2  # a text may go on with a point where the ellipsis stands
@@ -378,10 +340,3 @@ def _has_ellipsis_for(before: str, after: str) -> bool:
     own = min(front, back) >= _MARK_CHARS and end - start <= _ELLIPSIS_CHARS
     marked = any(found.end() <= end for found in _ELLIPSIS.finditer(after, start, end + 1))
     return own and marked and not _ELLIPSIS.search(lost)
-
-
-def is_placeholder(new: Sequence[Seat], b: int, *, alone: bool) -> bool:
-    """May a short text stand for media that were in its message? alone: nothing else is gone"""
-    item = new[b].item
-    beside = alone or any(new[n].at == new[b].at for n in (b - 1, b + 1) if 0 <= n < len(new))
-    return item.kind == "text" and beside and len(item.text) < PLACEHOLDER_CHARS

@@ -6,13 +6,8 @@ from functools import cached_property
 from itertools import pairwise
 
 from lantern_proxy.compaction.align import (
-    PLACEHOLDER_CHARS,
     Seat,
     align,
-    is_cleared,
-    is_cut,
-    is_placeholder,
-    omits,
     seats,
 )
 from lantern_proxy.compaction.lines import untimed
@@ -22,10 +17,7 @@ from lantern_proxy.history import (
     chains,
     place_key,
 )
-from lantern_proxy.turn import Event, Item, Request, plain
-
-_CLEARED_TEXT_CHARS = 400
-
+from lantern_proxy.turn import Event, Item, Request
 
 Said = Collection[tuple[str, str]]
 """(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
@@ -106,63 +98,6 @@ class Seen:
             if next_a - a == 2 and self.old[a + 1].item.role in free and a + 1 in self.gone:
                 found.append((a + 1, free[self.old[a + 1].item.role]))
         return found
-
-    @cached_property
-    def cleared(self) -> list[tuple[int, int]]:
-        """Results that are short now, texts that were cut, media and long texts for which a placeholder stands."""
-        shorter = [
-            (a, b) for a, b in self.shown
-            if is_cleared(self.old[a].item, self.new[b].item) or self._is_cut(a, b)
-        ]  # fmt: skip
-        emptied = [
-            (a, b) for a, b in self.replaced
-            if self.old[a].item.kind == self.new[b].item.kind in ("text", "result")
-            and (self._is_emptied(a, b) or self._is_cut(a, b))
-        ]  # fmt: skip
-        alone = len(self.gone) == 1
-        last = {self.new[b].item.role: b for b in self.fresh if is_placeholder(self.new, b, alone=alone)}
-        media = [
-            (a, last[role]) for a in self.gone
-            if self.old[a].item.kind == "media" and (role := self.old[a].item.role) in last
-        ]  # fmt: skip
-        return shorter + emptied + media
-
-    @property
-    def is_only_cleared(self) -> bool:
-        """Is something there for all that is gone, though shorter?"""
-        return bool(self.cleared) and len(self.cleared) >= len({*self.gone} - self._reworded)
-
-    @cached_property
-    def _reworded(self) -> set[int]:
-        """Seats of short results for which another short one stands: a placeholder that is worded anew."""
-        found = ((a, self.old[a].item, self.new[b].item) for a, b in self.replaced)
-        return {
-            a for a, old, new in found
-            if old.kind == new.kind == "result" and max(len(old.text), len(new.text)) < PLACEHOLDER_CHARS
-            and not is_cleared(old, new)
-        }  # fmt: skip
-
-    def _is_emptied(self, a: int, b: int) -> bool:
-        """Stands hardly anything for a long text now, or for any result of which what followed is kept?"""
-        old = self.old[a].item
-        is_past = old.kind == "result" and any(after > a for after, _ in self.pairs)
-        return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and is_cleared(old, self.new[b].item)
-
-    def _is_cut(self, a: int, b: int) -> bool:
-        """A text of the last turn, and the last result, may lose what their client had put behind them meanwhile.
-
-        Where an ellipsis stands in its middle, its client has cut a text of the last turn, too.
-        """
-        old, new = self.old[a].item, self.new[b].item
-        if old.kind != "result":
-            return is_cut(old, new) and (a < self.last_turn or omits(plain(old.text), plain(new.text)))
-        was_last = self.old[a].at == self._asked - 1
-        return is_cut(old, new) and not (was_last and plain(old.text).startswith(plain(new.text)))
-
-    @cached_property
-    def _asked(self) -> int:
-        """How many messages the head has without its answer."""
-        return len(before_answer(self.session))
 
     @cached_property
     def last_turn(self) -> int:

@@ -1,0 +1,101 @@
+"""What of a session's head is still there, but shorter, or only as a placeholder?"""
+
+from collections.abc import Collection, Iterator
+
+from lantern_proxy.compaction.align import Pairs, has_ellipsis_for, is_alike
+from lantern_proxy.compaction.seen import Seen
+from lantern_proxy.history import before_answer
+from lantern_proxy.history.text import shared_ends, terms
+from lantern_proxy.turn import Item, plain
+
+_CLEARED_SHARE, _CLEARED_MIN_CHARS = 0.35, 80
+"""A tool result of so many characters that kept less than this share of its text was cleared."""
+_CLEARED_MIN_TERMS, _CLEARED_TERMS_SHARE = 6, 0.2
+"""A placeholder may be half as long as a short result that it stands for, but shares hardly any of its words."""
+_CLEARED_TEXT_CHARS = 400
+"""Shorter texts may just be others."""
+_PLACEHOLDER_CHARS = 200
+_CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
+"""A text was cut when it lost a fifth of its length, so many characters, and most of what is left stood at its ends."""
+_OMITTED_MIN_CHARS = 12
+"""One with an ellipsis in its middle was cut however little it lost."""
+
+
+def cleared(seen: Seen) -> Pairs:
+    """(old, new): results that are short now, texts that were cut, placeholders for long texts and media."""
+    old, new = seen.old, seen.new
+    replaced = [(a, b) for a, b in seen.replaced if old[a].item.kind == new[b].item.kind in ("text", "result")]
+    return [
+        *((a, b) for a, b in seen.shown if _is_cleared(old[a].item, new[b].item) or _is_cut(seen, a, b)),
+        *((a, b) for a, b in replaced if _is_emptied(seen, a, b) or _is_cut(seen, a, b)),
+        *_media(seen),
+    ]
+
+
+def is_all_there(seen: Seen, cleared: Collection[tuple[int, int]]) -> bool:
+    """Is nothing gone but what was cleared, and short results whose placeholder is worded anew?"""
+    reworded = {a for a, b in seen.replaced if _is_reworded(seen.old[a].item, seen.new[b].item)}
+    return not seen.gone or (bool(cleared) and len(cleared) >= len({*seen.gone} - reworded))
+
+
+def _is_reworded(old: Item, new: Item) -> bool:
+    is_short = max(len(old.text), len(new.text)) < _PLACEHOLDER_CHARS
+    return is_short and old.kind == new.kind == "result" and not _is_cleared(old, new)
+
+
+def _media(seen: Seen) -> Iterator[tuple[int, int]]:
+    """Media that are gone, each with the last text that may stand for it."""
+    last = {seen.new[b].item.role: b for b in seen.fresh if _is_placeholder(seen, b)}
+    for a, i in zip(seen.gone, seen.gone_items, strict=True):
+        if i.kind == "media" and i.role in last:
+            yield a, last[i.role]
+
+
+def _is_placeholder(seen: Seen, b: int) -> bool:
+    """May a short text stand for media: those that were in its message, or all that is gone?"""
+    new, item = seen.new, seen.new[b].item
+    beside = len(seen.gone) == 1 or any(new[n].at == new[b].at for n in (b - 1, b + 1) if 0 <= n < len(new))
+    return item.kind == "text" and beside and len(item.text) < _PLACEHOLDER_CHARS
+
+
+def _is_emptied(seen: Seen, a: int, b: int) -> bool:
+    """Stands hardly anything for a long text now, or for any result of which what followed is kept?"""
+    old = seen.old[a].item
+    is_past = old.kind == "result" and any(after > a for after, _ in seen.pairs)
+    return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and _is_cleared(old, seen.new[b].item)
+
+
+def _is_cleared(old: Item, new: Item) -> bool:
+    """Has a result (or a text that was replaced) kept less than a third of its length, or of a result hardly a word?"""
+    if old.print == new.print or old.kind not in ("result", "text") or (old.kind == "text" and is_alike(old, new)):
+        return False
+    before, after = plain(old.text), plain(new.text)
+    if len(before) < _CLEARED_MIN_CHARS or len(after) >= len(before):
+        return False
+    return len(after) < _CLEARED_SHARE * len(before) or (old.kind == "result" and _tells_other(before, after))
+
+
+def _tells_other(before: str, after: str) -> bool:
+    """Is `after` no shorter telling of `before`, but about something else?"""
+    found = terms(before)
+    return len(found) >= _CLEARED_MIN_TERMS and len(found & terms(after)) < _CLEARED_TERMS_SHARE * len(found)
+
+
+def _is_cut(seen: Seen, a: int, b: int) -> bool:
+    """Was a part of a text left out, at its end or in its middle? A mark may stand there instead.
+
+    A text of the last turn, and the last result, may lose what their client had put behind them meanwhile. Where an
+    ellipsis stands in its middle, its client has cut a text of the last turn, too.
+    """
+    old, new = seen.old[a].item, seen.new[b].item
+    if old.print == new.print or old.kind not in ("result", "text") or old.kind != new.kind:
+        return False
+    before, after = plain(old.text), plain(new.text)
+    omits = len(before) - len(after) >= _OMITTED_MIN_CHARS and has_ellipsis_for(before, after)
+    shorter = len(after) <= min(_CUT_SHARE * len(before), len(before) - _CUT_MIN_CHARS)
+    if not omits and not (shorter and shared_ends(before, after) >= _OWN_SHARE * len(after)):
+        return False
+    if old.kind == "text":
+        return omits or a < seen.last_turn
+    was_last = seen.old[a].at == len(before_answer(seen.session)) - 1
+    return not (was_last and before.startswith(after))
