@@ -8,8 +8,9 @@ stands in the place of the gone decide:
     gone from the front or the middle, the rest kept    window, or compacted when a summary stands there
     a result or text that is short now                  cleared
 
-A summary is text that the proxy saw generated and that now stands in another role or message, or text of any origin
-that speaks of the gone in the words of the gone. Words of clients (history.MARKER) only break ties.
+Each question has a module: which items are those of the head (align.py, seen.py), what is there still, but shorter
+(cleared.py), is the history only written otherwise, or taken back (rewrites.py), which message holds a summary of the
+gone (summary.py), where does a restored block go (place.py). Words of clients (history.MARKER) only break ties.
 """
 
 import re
@@ -73,15 +74,15 @@ def compare(
     """
     if request.delta:
         return _delta(session, request)
-    if goes_on(session, request) and _folded(session, request) is None:
+    folded = _folded(session, request)
+    if folded is None and goes_on(session, request):
         return _more(session, request)
     seen = see(session, request, said, anew)
+    if folded is not None and not seen.gone:
+        hidden = tuple(key for key in seen.kept[:folded] if key)
+        return Verdict(event="compacted", kept=seen.kept, gone=hidden, anchor=folded, summary=folded)
     event, anchor, summary = _event(seen, restart)
     gone = seen.gone_keys
-    server_side = _folded(session, request)
-    if server_side is not None and not seen.gone:
-        hidden = tuple(key for key in seen.kept[:server_side] if key)
-        return Verdict(event="compacted", kept=seen.kept, gone=hidden, anchor=server_side, summary=server_side)
     abandoned = gone if event in ("turn", "retry", "branch") else ()
     asked = _asked_behind(seen, summary) if summary is not None else ""
     return Verdict(
