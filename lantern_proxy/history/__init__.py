@@ -261,7 +261,9 @@ def advance(
     system = _base(session, system_text(request))
     is_other = not same_system(session.system, system)
     after = replace(
-        _holding(session, filed), head=tuple(head), answered=False, recalled=False, last_seen_at=now,
+        session, head=tuple(head), answered=False, recalled=False, last_seen_at=now,
+        keys=_keys_with(session, filed), position=session.position + len(filed),
+        turn=filed[-1].turn if filed else session.turn,
         chain=reduce(chain_after, request.messages, session.chain) if request.delta else hashes[-1],
         opening=frozenset(redressed.get(each, each) for each in session.opening) if redressed else session.opening,
         tools=session.tools if request.delta and not request.tools else request.tools,
@@ -306,12 +308,9 @@ def _file(
     return tuple(filed.values())
 
 
-def _holding(session: Session, filed: Sequence[Filed]) -> Session:
-    """The session with these messages among all that it ever held."""
-    if not filed:
-        return session
-    keys = session.keys.union(f.key for f in filed)
-    return replace(session, keys=keys, position=filed[-1].position + 1, turn=filed[-1].turn)
+def _keys_with(session: Session, filed: Sequence[Filed]) -> frozenset[str]:
+    """Every message that the session ever held, these among them."""
+    return session.keys.union([f.key for f in filed]) if filed else session.keys
 
 
 def _entry(key: str, m: Message, held: Entry | None) -> Entry:
@@ -395,8 +394,8 @@ def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, 
             end = chain_after(end, m)
     filed = _file(session, keyed, now=now, partial=not answer.complete)
     after = replace(
-        _holding(session, filed), head=tuple(head), chain=end, answered=session.answered or bool(answer.messages),
-        last_seen_at=now,
+        session, head=tuple(head), chain=end, answered=session.answered or bool(answer.messages),
+        keys=_keys_with(session, filed), position=session.position + len(filed), last_seen_at=now,
     )  # fmt: skip
     return after, filed
 
