@@ -8,7 +8,7 @@ every request, and it is filed once.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import attrgetter
 
@@ -245,14 +245,14 @@ def advance(
     """
     on = goes_on(session, request)
     places = _to_look_at(session, request) if on else range(len(request.messages))
-    keys, system_keys = _keys(session, request, kept, places)
-    filed = _file(session, [(key, request.messages[at]) for at, key in keys.items()], now=now)
+    keyed, system_keys = _keyed(session, request, kept, places)
+    filed = _file(session, keyed, now=now)
     head = [*session.head] if on or request.delta else []
     start = len(head) if request.delta else 0
     before = {e.key: e for e in ([head[at] for at in places if at < len(head)] if on else session.head)}
     redressed: dict[bytes, bytes] = {}
-    for at, key in keys.items():
-        m, held = request.messages[at], before.get(kept[at] or "")
+    for at, (key, m) in zip(places, keyed, strict=True):
+        held = before.get(kept[at] or "")
         entry = _entry(key, m, held)
         if held is not None and entry.altered:
             redressed |= _redressed(held.message, m)
@@ -269,38 +269,40 @@ def advance(
         tools=session.tools if request.delta and not request.tools else request.tools,
         system=system, former_system=session.system if is_other else session.former_system,
         system_keys=tuple(system_keys.items())[-_SYSTEMS:],
-        abandoned=_abandoned(session, {*abandoned}, head),
+        abandoned=_abandoned(session, abandoned, head),
     )  # fmt: skip
     return after, filed
 
 
-def _keys(
+def _keyed(
     session: Session, request: Request, kept: Sequence[str | None], places: Iterable[int]
-) -> tuple[dict[int, str], dict[bytes, str]]:
-    """(index -> key of the messages at `places`, fingerprint -> key of all system messages that were seen).
+) -> tuple[list[tuple[str, Message]], dict[bytes, str]]:
+    """(messages at `places` with their keys, fingerprint -> key of all system messages that were seen).
 
     A message that was not held before is named by the place where it stands; one without a fingerprint by its bytes,
     too; a system message by its words, wherever it stands.
     """
     hashes, previous = chains(request.messages), session.chain if request.delta else b""
-    found, of_system = dict[int, str](), dict(session.system_keys)
+    found, of_system = [], dict(session.system_keys)
     for at in places:
         m = request.messages[at]
         if m.role in SYSTEM:
-            found[at] = of_system.setdefault(m.print, fingerprint("system", m.print or m.raw).hex())
+            key = of_system.setdefault(m.print, fingerprint("system", m.print or m.raw).hex())
         elif previous or not m.print:
-            found[at] = kept[at] or fingerprint(previous, hashes[at], b"" if m.print else m.raw).hex()
+            key = kept[at] or fingerprint(previous, hashes[at], b"" if m.print else m.raw).hex()
         else:
-            found[at] = kept[at] or place_key(hashes[at])
+            key = kept[at] or place_key(hashes[at])
+        found.append((key, m))
     return found, of_system
 
 
 def _file(
-    session: Session, messages: Iterable[tuple[str, Message]], *, now: float, partial: bool = False
+    session: Session, keyed: Iterable[tuple[str, Message]], *, now: float, partial: bool = False
 ) -> tuple[Filed, ...]:
     """Those of some messages, with their keys, that the session had not held."""
-    filed, turn = dict[str, Filed](), session.turn
-    for key, m in messages:
+    filed: dict[str, Filed] = {}
+    turn = session.turn
+    for key, m in keyed:
         if key not in session.keys and key not in filed:
             turn += m.role == "user" and any(i.kind == "text" and not is_empty(i) for i in m.items)
             filed[key] = Filed(key=key, position=session.position + len(filed), turn=turn, message=m,
@@ -344,14 +346,14 @@ def _redressed(before: Message, now: Message) -> dict[bytes, bytes]:
     return {old.print: new.print for old, new in zip(before.items, now.items, strict=True)}
 
 
-def _abandoned(session: Session, taken: Set[str], head: Sequence[Entry]) -> Mapping[str, bytes]:
+def _abandoned(session: Session, taken: Iterable[str], head: Sequence[Entry]) -> Mapping[str, bytes]:
     """What the client took back, by now and before, but for what `head` shows, be it the same words under other names:
     a client may come back to a branch."""
-    now = {e.key: e.message.print for e in session.head if e.key in taken} if taken else {}
-    if not (now or session.abandoned):
+    taken = {*taken}
+    if not (taken or session.abandoned):
         return session.abandoned
+    left = {**session.abandoned, **{e.key: e.message.print for e in session.head if e.key in taken}}
     keys, prints = {*keys_of(head)}, {e.message.print for e in head}
-    left = {**session.abandoned, **now}
     return {key: print for key, print in left.items() if key not in keys and print not in prints}
 
 
