@@ -31,9 +31,9 @@ from lantern_proxy.compaction.rewrites import (
     is_told_again,
     is_undone,
 )
-from lantern_proxy.compaction.seen import Said, Seen, see
+from lantern_proxy.compaction.seen import Seen, see
 from lantern_proxy.compaction.summary import compaction_item, renewed_summary, summaries, summary_at
-from lantern_proxy.history import Entry, Session, goes_on
+from lantern_proxy.history import Entry, Said, Session, goes_on
 from lantern_proxy.history.script import ending
 from lantern_proxy.turn import LOSSES, SYSTEM, Event, Message, Request, plain
 

@@ -5,22 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from lantern_proxy.compaction.align import (
-    Seat,
-    align,
-    seats,
-)
+from lantern_proxy.compaction.align import Seat, align, seats
 from lantern_proxy.compaction.lines import untimed
-from lantern_proxy.history import (
-    Session,
-    before_answer,
-    chains,
-    place_key,
-)
+from lantern_proxy.history import Said, Session, before_answer, chains, place_key
 from lantern_proxy.turn import Event, Item, Request
-
-Said = Collection[tuple[str, str]]
-"""(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lantern_proxy.compaction.rewrites import is_rewritten
-from lantern_proxy.compaction.seen import Said, Seen, untimed_text
-from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS
+from lantern_proxy.compaction.seen import Seen, untimed_text
+from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS, Said
 from lantern_proxy.history.dress import strings_of, unescaped
 from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import Whole, whole_of

@@ -8,7 +8,7 @@ every request, and it is filed once.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import attrgetter
 
@@ -43,6 +43,10 @@ MARKER = re.compile(
 """Words that clients put in front of a summary."""
 MARKER_CHARS = 2_000
 """Such words open a text."""
+
+
+Said = Collection[tuple[str, str]]
+"""(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -116,6 +120,11 @@ def prepare(request: Request) -> None:
 def is_empty(i: Item) -> bool:
     """A text with nothing in it but white space and reminders."""
     return i.print in BLANK
+
+
+def told_aside(said: Said) -> Iterator[str]:
+    """Answers of side calls that may be summaries."""
+    return (text for text, who in said if who == "side" and len(text) >= SUMMARY_CHARS)
 
 
 # --- system prompts ------------------------------------------------------------------------------------------------

@@ -7,10 +7,19 @@ the messages of which it is made: those that the session holds already, and one 
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, before_answer, shows_system_of, spoken
+from lantern_proxy.history import (
+    SUMMARY_CHARS,
+    Entry,
+    Said,
+    Session,
+    before_answer,
+    shows_system_of,
+    spoken,
+    told_aside,
+)
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.script import said_anew
 from lantern_proxy.history.whole import whole_of
@@ -26,9 +35,6 @@ _LEAST = 2
 _ELEMENT = re.compile(r"<(\w[\w-]*)>([^<]*)</\1>")
 _RECORD = re.compile(r"\s*<(\w[\w-]*)>\s*(?:<(\w[\w-]*)>[^<]*</\2>\s*)+</\1>\s*\Z")
 """An answer in tags, no deeper than a list of fields: pages and drawings are."""
-
-Said = Collection[tuple[str, str]]
-"""(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
 
 
 def fields_of(message: Message) -> list[str]:
@@ -60,8 +66,7 @@ def told_steps(head: Sequence[Entry], request: Request, said: Said) -> int:
             end, count = min(at), count + 1
         elif not count:
             return 0
-    summaries = (told for told, who in said if who == "side" and len(told) >= SUMMARY_CHARS)
-    return count if count > 1 or len(answers) == 1 or any(told in text for told in summaries) else 0
+    return count if count > 1 or len(answers) == 1 or any(told in text for told in told_aside(said)) else 0
 
 
 def shows_steps(session: Session, request: Request) -> bool:

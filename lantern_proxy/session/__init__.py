@@ -24,14 +24,7 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lantern_proxy.history import (
-    SUMMARY_CHARS,
-    Session,
-    items_of,
-    shows_system_of,
-    spoken,
-    system_text,
-)
+from lantern_proxy.history import Session, items_of, shows_system_of, spoken, system_text, told_aside
 from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
@@ -274,7 +267,7 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     other = not shows_system_of(session, request) or request.tools != session.tools
     pasted = (other or bare) and is_pasted(said, read.texts, labelled=other)
     pasted = pasted or is_task_about(said, session, request) or is_result_to_shorten(said, session, request)
-    told = [text for text, who in said.items() if who == "side" and len(text) >= SUMMARY_CHARS and text in read.whole]
+    told = [text for text in told_aside(said.items()) if text in read.whole]
     if told and (not waits_for_words(request) or any(is_own(known, session, text) for text in told)):
         side = pasted or _is_other_use(session, request, told)
         return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
-from lantern_proxy.history import SUMMARY_CHARS, Session
+from lantern_proxy.history import SUMMARY_CHARS, Session, told_aside
 from lantern_proxy.history.script import script_of
 from lantern_proxy.history.text import shared_front
 from lantern_proxy.history.whole import Whole
@@ -38,10 +38,7 @@ def script_use(known: Known, session: Session, request: Request, *, named: bool)
     if not text or session.tools or request.tools:
         return ""
     said, whole = known.said.get(session.id, {}), Whole(text)
-    told = [
-        each for each, who in said.items()
-        if who == "side" and len(each) >= SUMMARY_CHARS and each in whole and (named or is_own(known, session, each))
-    ]  # fmt: skip
+    told = [each for each in told_aside(said.items()) if each in whole and (named or is_own(known, session, each))]
     quotes = _quotes_lines(known, session, whole, named=named)
     if not told and not quotes:
         return ""

@@ -19,6 +19,7 @@ from lantern_proxy.history import (
     shows_system_of,
     spoken,
     system_text,
+    told_aside,
 )
 from lantern_proxy.history.dress import strings_of, unescaped
 from lantern_proxy.history.text import terms
@@ -365,7 +366,7 @@ def _is_summary_of_rest(request: Request, session: Session, said: Mapping[str, s
     if any(m.print in first for m in now):
         return False
     text = plain(now[-1].text) if now[-1].role == "user" else ""
-    told = [each for each, who in said.items() if who == "side" and len(each) >= SUMMARY_CHARS and each in text]
+    told = [each for each in told_aside(said.items()) if each in text]
     wish = _TAG.sub(" ", text.rpartition(max(told, key=len))[2]) if told else text
     return (bool(told) or not session.lost) and len(wish) < _BY_HAND_CHARS and bool(_WISH.search(wish))
 
