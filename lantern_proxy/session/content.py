@@ -1,4 +1,4 @@
-"""Which session was what a request holds seen in? One whose head it goes on with, or the one with the most evidence."""
+"""The session in which the content of a request was seen: its head goes on, or most of the evidence is for it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection

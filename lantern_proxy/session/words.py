@@ -72,6 +72,5 @@ def _is_opening(known: Known, text: str) -> bool:
 
 def _same_talk(a: Session, b: Session) -> bool:
     """Do two sessions hold the same user texts, so that it does not matter which one is meant?"""
-    return [e.message.print for e in a.head if e.message.role == "user"] == [
-        e.message.print for e in b.head if e.message.role == "user"
-    ]
+    asked, also = ([e.message.print for e in s.head if e.message.role == "user"] for s in (a, b))
+    return asked == also
