@@ -29,7 +29,6 @@ from lantern_proxy.compaction.rewrites import (
     is_parted,
     is_rewritten,
     is_told_again,
-    is_undone,
 )
 from lantern_proxy.compaction.seen import Seen, see
 from lantern_proxy.compaction.summary import compaction_item, renewed_summary, summaries, summary_at
@@ -141,7 +140,7 @@ def _event(seen: Seen, restart: bool) -> _Found:
     shorter = cleared(seen)
     if is_all_there(seen, shorter):
         return _all_there(seen, shorter)
-    if is_undone(seen) or is_told_again(seen) or is_parted(seen):
+    if is_told_again(seen) or is_parted(seen):
         return _Found("branch")
     if is_joined(seen):
         return _Found(seen.forward)

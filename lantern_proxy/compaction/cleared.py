@@ -34,8 +34,10 @@ def cleared(seen: Seen) -> Pairs:
 
 def is_all_there(seen: Seen, cleared: Collection[tuple[int, int]]) -> bool:
     """Is nothing gone but what was cleared, and short results whose placeholder is worded anew?"""
+    if not (seen.gone and cleared):
+        return not seen.gone
     reworded = {a for a, b in seen.replaced if _is_reworded(seen.old[a].item, seen.new[b].item)}
-    return not seen.gone or (bool(cleared) and len(cleared) >= len({*seen.gone} - reworded))
+    return len(cleared) >= len({*seen.gone} - reworded)
 
 
 def _is_reworded(old: Item, new: Item) -> bool:

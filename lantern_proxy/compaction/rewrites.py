@@ -19,11 +19,6 @@ _TEXTS_TOLD = 4
 # --- taken back: a branch ------------------------------------------------------------------------------------------
 
 
-def is_undone(seen: Seen) -> bool:
-    """Is more of what the session held long ago back than is gone? Then a compaction was taken back."""
-    return len(seen.returned) > len(seen.gone)
-
-
 def is_gone_back(seen: Seen) -> bool:
     """Does the request go on from where the session was long ago, and its head is not?"""
     if not seen.returned or not seen.pending:

@@ -33,6 +33,7 @@ class Seen:
     matched: Sequence[tuple[int, int]]
     """All of these."""
     gone: Sequence[int]
+    gone_items: Sequence[Item]
     returned: Sequence[int]
     """Seats of messages that the head does not show, but the session holds with this very history before them."""
     fresh: Sequence[int]
@@ -41,10 +42,6 @@ class Seen:
     def forward(self) -> Event:
         """What happened where nothing was lost or taken back."""
         return "turn" if self.fresh else "retry"
-
-    @cached_property
-    def gone_items(self) -> Sequence[Item]:
-        return [self.old[a].item for a in self.gone]
 
     @property
     def is_answer_gone(self) -> bool:
@@ -121,7 +118,7 @@ def see(session: Session, request: Request, said: Said, anew: Collection[str] = 
     return Seen(
         session=session, request=request, said=said, anew=anew, old=old, new=new, answer=answer, pending=pending,
         pairs=pairs, moved=moved, matched=matched,
-        gone=gone, returned=returned, fresh=sorted({*unpaired} - {*returned}),
+        gone=gone, gone_items=[old[a].item for a in gone], returned=returned, fresh=sorted({*unpaired} - {*returned}),
     )  # fmt: skip
 
 

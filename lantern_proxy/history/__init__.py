@@ -261,10 +261,11 @@ def advance(
     before = {e.key: e for e in ([head[at] for at in places if at < len(head)] if on else session.head)}
     redressed: dict[bytes, bytes] = {}
     for at, (key, m) in zip(places, keyed, strict=True):
-        held = before.get(kept[at] or "")
-        entry = _entry(key, m, held)
-        if held is not None and entry.altered:
-            redressed |= _redressed(held.message, m)
+        entry, held = Entry(key, m, False), before.get(kept[at] or "")
+        if held is not None:
+            altered = held.altered or held.message.print != m.print
+            entry = Entry(key, _said_by(m, held.message), held.produced, altered)
+            redressed |= _redressed(held.message, m) if altered else {}
         head[start + at : start + at + 1] = [entry]
     hashes = chains(request.messages) or (b"",)
     system = _base(session, system_text(request))
@@ -296,7 +297,7 @@ def _keyed(
     for at in places:
         m = request.messages[at]
         if m.role in SYSTEM:
-            key = of_system.setdefault(m.print, fingerprint("system", m.print or m.raw).hex())
+            key = of_system[m.print] = of_system.get(m.print) or fingerprint("system", m.print or m.raw).hex()
         elif previous or not m.print:
             key = kept[at] or fingerprint(previous, hashes[at], b"" if m.print else m.raw).hex()
         else:
@@ -322,13 +323,6 @@ def _file(
 def _keys_with(session: Session, filed: Sequence[Filed]) -> frozenset[str]:
     """Every message that the session ever held, these among them."""
     return session.keys.union([f.key for f in filed]) if filed else session.keys
-
-
-def _entry(key: str, m: Message, held: Entry | None) -> Entry:
-    """`m` as the head shows it. held: what the head showed of it before"""
-    if held is None:
-        return Entry(key, m, False)
-    return Entry(key, _said_by(m, held.message), held.produced, held.altered or held.message.print != m.print)
 
 
 def head_of(session: Session) -> Head:
