@@ -303,3 +303,15 @@ def test_an_unknown_script_gets_nothing_of_one_that_said_the_same_last():
     unknown.lines = [f"Human: {last[0]}", f"AI: {last[1]}"]
     unknown.sum_up(summary_of("gamma", 4))
     assert unknown.send("one thing more, please").session.id != known.session
+
+
+def test_a_summary_that_two_scripts_got_gives_a_third_nothing_of_theirs():
+    lab = Lab()
+    summary = "The human greets the AI and asks for its help, and the AI says that it will gladly help."
+    for name in ("zephyr", "gamma"):
+        teller = Summariser(lab)
+        teller.turn(*turns(name, 1)[0])
+        teller.sum_up(summary)
+    third = Summariser(lab)
+    third.lines = [f"System: {summary}"]
+    assert third.send("what did we speak of?").event == "new"

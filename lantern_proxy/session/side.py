@@ -146,16 +146,16 @@ def texts_of(request: Request, *, system: bool = False) -> list[str]:
     return [plain(i.text) for i in items_of(request.messages, system=system) if i.kind == "text"]
 
 
-def messages_of(request: Request, *, system: bool = False) -> list[str]:
+def _messages_of(request: Request, *, system: bool = False) -> list[str]:
     """Canonical text of each message, its parts together, calls and results left out."""
     found = request.messages if system else spoken(request.messages)
     return [" ".join([plain(i.text) for i in m.items if i.kind == "text"]) for m in found]
 
 
 def read_of(request: Request, *, system: bool = False) -> list[str]:
-    """messages_of(), and behind them what is written as JSON in them as it reads."""
+    """_messages_of(), and behind them what is written as JSON in them as it reads."""
     escaped = (i.text for i in items_of(request.messages, system=system) if i.kind == "text" and "\\" in i.text)
-    return [*messages_of(request, system=system), *map(unescaped, escaped)]
+    return [*_messages_of(request, system=system), *map(unescaped, escaped)]
 
 
 def is_task_about(said: Mapping[str, str], session: Session, request: Request) -> bool:
@@ -165,7 +165,7 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
     """
     if request.tools or not session.tools or session.turn > 1:
         return False
-    texts = messages_of(request)
+    texts = _messages_of(request)
     wished = _WISH.search(system_text(request)[:_WISH_CHARS]) or any(_WISH.search(text[:_WISH_CHARS]) for text in texts)
     long = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "user"]
     return bool(wished) and any(piece in text for text in map(whole_of, texts) for piece in long)
@@ -176,7 +176,7 @@ def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Req
     if not session.tools or not _wants_shorter(request):
         return False
     results = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "tool"]
-    return any(result in text for text in map(whole_of, messages_of(request)) for result in results)
+    return any(result in text for text in map(whole_of, _messages_of(request)) for result in results)
 
 
 def waits_for_result(sessions: Iterable[Session], request: Request) -> Session | None:
@@ -186,7 +186,7 @@ def waits_for_result(sessions: Iterable[Session], request: Request) -> Session |
     """
     if not _wants_shorter(request):
         return None
-    texts = " ".join(messages_of(request))
+    texts = " ".join(_messages_of(request))
     callers: dict[str, list[Session]] = {}
     for s in sessions:
         for name in {i.name for i in s.head[-1].message.calls if i.name} if s.answered and s.api == request.api else ():
