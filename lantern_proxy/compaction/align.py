@@ -198,12 +198,12 @@ def _alike_in_gap(
     old: Sequence[Seat], new: Sequence[Seat], gap_old: range, gap_new: range, answer: int, pending: int,
     patience: _Patience,
 ) -> Iterator[tuple[int, int]]:  # fmt: skip
-    """All of a gap place by place, where their times changed; else each new one with the first that is alike."""
+    """All of a gap place by place, where that fits; else each new one with the first that is alike, in order."""
     if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= pending:
         in_place = list(zip(gap_old, gap_new, strict=False))
         found = ((old[a].item, new[b].item) for a, b in in_place)
         if all(is_alike(before, after) or _is_mostly(before, after) for before, after in found):
-            yield from in_place
+            yield from in_place  # times in each of them
             return
     at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
     marked = _by_mark(old, gap_old)
