@@ -20,7 +20,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from lantern_proxy.compaction.align import seats
-from lantern_proxy.compaction.cleared import cleared, is_all_there
+from lantern_proxy.compaction.cleared import find_cleared, is_all_there
 from lantern_proxy.compaction.place import is_spoken
 from lantern_proxy.compaction.rewrites import (
     is_edited,
@@ -137,9 +137,9 @@ class _Found(NamedTuple):
 def _event(seen: Seen, restart: bool) -> _Found:
     """What happened: the first that holds. What is sure to be no loss comes before a summary, what is likely none after
     it."""
-    shorter = cleared(seen)
-    if is_all_there(seen, shorter):
-        return _all_there(seen, shorter)
+    cleared = find_cleared(seen)
+    if is_all_there(seen, cleared):
+        return _all_there(seen, cleared)
     if is_told_again(seen) or is_parted(seen):
         return _Found("branch")
     if is_joined(seen):
@@ -158,13 +158,13 @@ def _event(seen: Seen, restart: bool) -> _Found:
     return _Found("window", _first_kept_user(seen))
 
 
-def _all_there(seen: Seen, shorter: Sequence[tuple[int, int]]) -> _Found:
+def _all_there(seen: Seen, cleared: Sequence[tuple[int, int]]) -> _Found:
     """Every message is, if only as what is left of it: what did its client do to them?"""
     renewed = renewed_summary(seen)
     if renewed is not None:
         return _Found("compacted", renewed, renewed)
-    if shorter:
-        return _Found("cleared", max(seen.new[b].at for _, b in shorter))
+    if cleared:
+        return _Found("cleared", max(seen.new[b].at for _, b in cleared))
     return _Found(seen.forward)
 
 

@@ -21,7 +21,7 @@ _OMITTED_MIN_CHARS = 12
 """One with an ellipsis in its middle was cut however little it lost."""
 
 
-def cleared(seen: Seen) -> Pairs:
+def find_cleared(seen: Seen) -> Pairs:
     """(old, new): results that are short now, texts that were cut, placeholders for long texts and media."""
     old, new = seen.old, seen.new
     replaced = [(a, b) for a, b in seen.replaced if old[a].item.kind == new[b].item.kind in ("text", "result")]
