@@ -333,9 +333,8 @@ def _says_often(text: str) -> bool:
 
 def _unquoted(text: str, said: Mapping[str, str]) -> str:
     """`text` without tags and without what side calls of its session answered: neither wishes for anything."""
-    for each, who in said.items():
-        if who == "side" and len(each) >= SUMMARY_CHARS:
-            text = text.replace(each, " ")
+    for each in told_aside(said.items()):
+        text = text.replace(each, " ")
     return _TAG.sub(" ", text).strip()
 
 
