@@ -126,6 +126,40 @@ def test_a_summary_that_came_as_an_answer_links_the_message_that_is_left_and_no_
     assert (step.event, linked) == (("compacted", True) if pasted == "a summary" else ("new", False)), step.link.why
 
 
+def ordering(lab: Lab, project: str, *, orders: int) -> Chat:
+    """A chat in which six things are said, and then one order is given after the other."""
+    chat = Chat(lab, system=CODER, tools=TOOLS)
+    for said, answer in turns(project, 6):
+        chat.turn(said, answer)
+    for n in range(orders):
+        order = ("Go on.", "ok", "Fix the failing test.", "Yes, do it.")[n % 4]
+        chat.turn(order, f"That is done, file {n} has {n * 7} lines less.")
+    return chat
+
+
+@pytest.mark.parametrize("ack", [True, False])
+def test_a_summary_made_as_an_ordinary_turn_after_many_short_orders_stands_for_the_conversation(ack):
+    """Users of agents say little: their words do not tell that a summary speaks of all they said."""
+    lab = Lab()
+    chats = [ordering(lab, project, orders=210) for project in ("zephyr", "birch")]
+    for chat, project in zip(chats, ("zephyr", "birch"), strict=True):
+        chat.turn("Write down what another one needs to go on.", summary_of(project, 6))
+    for chat, project in zip(chats, ("zephyr", "birch"), strict=True):
+        told = [user(summary_of(project, 6)), *([assistant("I see.")] if ack else [])]
+        step = chat.send([*told, user(f"Now add a metric to {project}.")])
+        assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+@pytest.mark.parametrize("project", ["zephyr", "birch"])
+def test_a_last_answer_that_is_shown_to_a_new_chat_with_a_question_in_one_message_is_no_compaction(project):
+    lab = Lab()
+    chat = ordering(lab, "zephyr", orders=30)
+    chat.turn("And now?", summary_of(project, 2))
+    fresh = Chat(lab, system=CODER, tools=TOOLS)
+    step = fresh.turn(f"A colleague sent me this:\n{summary_of(project, 2)}\nIs that right?", "It seems so.")
+    assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
+
+
 def test_a_transcript_that_ends_in_a_summary_is_no_compaction_of_what_it_is_taken_from():
     chat = Chat(Lab(), system="")
     for said, answer in [*turns("zephyr", 8), ("Write it all down.", summary_of("zephyr", 8))]:

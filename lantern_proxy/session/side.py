@@ -218,17 +218,24 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
 
 
 def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bool:
-    """Does a text of the user or the system hold the session's last answer, and does that speak of half of what the
-    user said before?
+    """Does a text of the user or the system hold the session's last answer, and does that stand before the message that
+    asks, or speak of half of what the user said before?
 
-    Then it was a summary, whatever it was asked for with. Any other answer speaks of what was said last.
+    Then it was a summary, whatever it was asked for with. Any other answer speaks of what was said last, and who shows
+    it to a model in a new conversation asks about it in the same message.
     """
     if any(m.role not in ("user", "assistant") for m in spoken(request.messages)):
         return False
     if not shows_system_of(session, request):
         return False
-    found = terms("\n".join(_retold(session, request)))
-    return bool(found) and _speaks_of_half(session, found) and not is_pasted(said, read_of(request, system=True))
+    retold = _retold(session, request)
+    if not retold or is_pasted(said, read_of(request, system=True)):
+        return False
+    asked_before = [terms(e.message.text[:_RETOLD_CHARS]) for e in session.head if e.message.role == "user"][:-1]
+    if len(asked_before) < _RETOLD_TEXTS:
+        return False
+    earlier = "\n".join([plain(m.text) for m in request.messages[:-1] if m.role != "assistant"])
+    return any(text in earlier for text in retold) or _speaks_of_half(terms("\n".join(retold)), asked_before)
 
 
 def _retold(session: Session, request: Request) -> list[str]:
@@ -251,12 +258,11 @@ def _retold(session: Session, request: Request) -> list[str]:
     return [text for text in found if len(text) >= SUMMARY_CHARS]
 
 
-def _speaks_of_half(session: Session, found: Set[str]) -> bool:
-    """Does each second text of the user, but for the last one, have a term among `found` that most of them have not?"""
-    said = [terms(e.message.text[:_RETOLD_CHARS]) for e in session.head if e.message.role == "user"][:-1]
+def _speaks_of_half(found: Set[str], said: Sequence[Set[str]]) -> bool:
+    """Does each second of the texts with these terms have one among `found` that most of them have not?"""
     often = {term for term, count in Counter(chain.from_iterable(said)).items() if 2 * count > len(said)}
     own = found - often
-    return len(said) >= _RETOLD_TEXTS and 2 * sum(not own.isdisjoint(each) for each in said) >= len(said)
+    return 2 * sum(not own.isdisjoint(each) for each in said) >= len(said)
 
 
 def summed_up_since(known: Known, session: Session) -> list[str]:
