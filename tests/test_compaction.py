@@ -126,6 +126,30 @@ def test_a_summary_that_came_as_an_answer_links_the_message_that_is_left_and_no_
     assert (step.event, linked) == (("compacted", True) if pasted == "a summary" else ("new", False)), step.link.why
 
 
+GOING_ON = (
+    "Go on.",
+    "Continue with the next step if there is one, and ask me when you are unsure how to go on with it.",
+)
+
+
+@pytest.mark.parametrize("said", GOING_ON)
+@pytest.mark.parametrize(("system", "tools"), [(CODER, TOOLS), (SYSTEM, ())])
+@pytest.mark.parametrize("ack", [True, False])
+def test_conversations_that_go_on_in_the_same_words_after_their_summaries_stay_apart(said, system, tools, ack):
+    lab, projects = Lab(), ("zephyr", "birch", "amber")
+    chats = [Chat(lab, system=system, tools=tools) for _ in projects]
+    for chat, project in zip(chats, projects, strict=True):
+        for told, answer in turns(project, 6):
+            chat.turn(told, answer)
+        chat.summarise("transcript in one message, no system prompt", summary_of(project, 6))
+    assert len({chat.session for chat in chats}) == len(projects)
+    for chat, project in zip(chats, projects, strict=True):
+        chat.history = [user(f"So far:\n{summary_of(project, 6)}"), *([assistant("I see.")] if ack else []), user(said)]
+        step = chat.send()
+        assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+        lab.answer(step, assistant(f"The next step of {project} is done."))
+
+
 def ordering(lab: Lab, project: str, *, orders: int) -> Chat:
     """A chat in which six things are said, and then one order is given after the other."""
     chat = Chat(lab, system=CODER, tools=TOOLS)

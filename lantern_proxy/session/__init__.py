@@ -192,9 +192,10 @@ def _by_content(known: Known, request: Request, weak: Sequence[str], now: float)
         return _used(known, request, before, goes_on=True)
     if stepped := _stepped(known, request):
         return stepped
-    session = scored(known, request, weak)
-    if session is None:
-        return _by_text(known, request, weak, now)
+    session, is_sure = scored(known, request, weak)
+    told = None if is_sure else _by_text(known, request, weak, now)
+    if session is None or (told and told.restart and not told.scanty):
+        return told
     return replace(_used(known, request, session, goes_on=False), scanty=is_scanty(known, request, session))
 
 

@@ -12,8 +12,11 @@ from lantern_proxy.turn import Item, Request, plain
 
 _REPEATED = 64
 """What stands in a request more often than that proves no more."""
+_LEAST = 1.0
+"""What speaks for a session at least: one text of its user."""
 _SHORT_WEIGHT = 0.5
-"""What an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation."""
+"""What an answer of a word or two counts: "OK." may be an example in a prompt, or stand in any conversation. A text of
+the user that is no longer counts half, too: "Go on." is said in many."""
 
 
 def continued(known: Known, request: Request) -> Session | None:
@@ -56,8 +59,9 @@ def _is_twin(known: Known, session: Session) -> bool:
     return known.in_flight.get(session.id, 0) > 0 and not any(e.produced for e in session.head)
 
 
-def scored(known: Known, request: Request, weak: Collection[str]) -> Session | None:
-    """The session with the most evidence; that of a side call counts for its conversation, but for sub-agents."""
+def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Session | None, bool]:
+    """The session with the most evidence; that of a side call counts for its conversation, but for sub-agents. And is
+    there more than one text of its user?"""
     scores: defaultdict[str, float] = defaultdict(float)
     times = Counter[bytes]()
     for i in items_of(request.messages):
@@ -67,16 +71,17 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> Session | N
         for value in i.ids:
             _credit(known, scores, known.by_id.get(value, ()), 5.0)
         made = [sid for sid in known.by_answer.get(i.print, ()) if i.print not in known.sessions[sid].opening]
-        if made:
-            weight = 3.0 if breadth(plain(i.text)) >= PROBE_CHARS else _SHORT_WEIGHT
-            _credit(known, scores, made, weight * len(made) / len(known.by_answer[i.print]))
         users = known.by_user.get(i.print, ())
-        _credit(known, scores, users if len(users) == 1 else (), 1.0)
+        is_short = bool(made or users) and breadth(plain(i.text)) < PROBE_CHARS
+        if made:
+            weight = _SHORT_WEIGHT if is_short else 3.0
+            _credit(known, scores, made, weight * len(made) / len(known.by_answer[i.print]))
+        _credit(known, scores, users if len(users) == 1 else (), _LEAST * (_SHORT_WEIGHT if is_short else 1.0))
     alive = [(score, known.sessions[sid]) for sid, score in scores.items() if known.sessions[sid].api == request.api]
     prints = {i.print for i in items_of(request.messages)}
     ranked = [(score + (s.family in weak), len(prints & s.opening), s.last_seen_at, s.id) for score, s in alive]
     best = max(ranked, default=(0.0, 0, 0.0, ""))  # of two that say the same, the one that began like this
-    return known.sessions[best[3]] if best[0] >= 1.0 else None
+    return (known.sessions[best[3]], best[0] > _LEAST) if best[0] >= _LEAST else (None, False)
 
 
 def is_scanty(known: Known, request: Request, session: Session) -> bool:
