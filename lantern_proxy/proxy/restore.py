@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -45,6 +46,47 @@ _CUT_SHORT = frozenset({"restore:deadline", "restore:opening", "restore:behind"}
 """What a request says when a block was chosen before all that is lost could be looked at."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """A request that may lack something, and until when it may be looked for."""
+
+    exchange: Exchange
+    request: Request
+    step: Step
+    deadline: float
+    """time.monotonic() value."""
+
+    @property
+    def key(self) -> Key:
+        return self.exchange.tenant, self.exchange.session
+
+    @property
+    def whole(self) -> Request:
+        """With what the upstream holds of it. The session's head has the request at its end by now."""
+        head, request = self.step.session.head, self.request
+        return whole(head[: -len(request.messages) or None] if request.delta else head, request)
+
+    @property
+    def asked(self) -> int | None:
+        """The message that waits for an answer."""
+        return question(self.request, self.step.verdict.kept)
+
+    @property
+    def asked_anew(self) -> int | None:
+        """The same, if the session did not hold it before."""
+        asked = self.asked
+        is_new = asked is not None and self.step.verdict.kept[asked] is None
+        return asked if is_new and self.exchange.event != "retry" else None
+
+    @property
+    def question(self) -> str:
+        asked = self.asked
+        return self.step.verdict.asked or (self.request.messages[asked].text if asked is not None else "")
+
+    def left_s(self) -> float:
+        return max(0.0, self.deadline - time.monotonic())
 
 
 class Restoring:
@@ -83,9 +125,10 @@ class Restoring:
 
     async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger, add to it what this request needs, and write both into the request."""
-        key, new = (exchange.tenant, exchange.session), step.event == "new"
+        need = _Need(exchange, request, step, deadline)
+        key, new = need.key, step.event == "new"
         if self._opened.restorer.made is None and (not new or any(m.role == "assistant" for m in request.messages)):
-            await self._begin(deadline)
+            await self._begin(need)
         if step.verdict.is_loss or step.session.lost:
             self._notice_forgotten()
         elif self._ledgers.is_empty(key, new=new):
@@ -95,15 +138,15 @@ class Restoring:
             exchange.inserts = [insert for _, insert in again]
             exchange.shown = [block.restored for block, _ in again]
             if request.delta:
-                exchange.held = [block.restored for block, _ in replay(ledger, _whole(request, step))]
+                exchange.held = [block.restored for block, _ in replay(ledger, need.whole)]
             if (step.verdict.gone or script_of(request)) and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
                 self._owe(key)
             if self._opened.archive is not None and (step.verdict.is_loss or step.session.lost):
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
                     if step.verdict.is_loss or step.verdict.gone or key not in self._caught_up:
-                        self._expect(exchange, request, step)
-                        await self._catch_up(exchange, deadline)
-                    await self._add_blocks(exchange, request, step, deadline)
+                        self._expect(need)
+                        await self._catch_up(need)
+                    await self._add_blocks(need)
             if exchange.inserts:  # what is replayed stays, whatever became of the new
                 self._write_blocks(exchange)
             ledger += exchange.blocks
@@ -114,23 +157,23 @@ class Restoring:
             if self._writer.keeper.notice():
                 self.forget_all()
 
-    async def _catch_up(self, exchange: Exchange, deadline: float) -> None:
+    async def _catch_up(self, need: _Need) -> None:
         """Wait until the turns before this one, which it may lack, are cut into passages, but not for long."""
         if self._opened.problem:
             return
-        key, most_s = (exchange.tenant, exchange.session), (deadline - time.monotonic()) * _CATCHING_UP
-        session = exchange.session if self._config.restore.scope == "session" else ""
-        if await settled(self._writer.cut_up(exchange.tenant, session), max(0.0, most_s)):
-            _remember(self._caught_up, key, None)
+        tenant, session = need.key
+        which = session if self._config.restore.scope == "session" else ""
+        if await settled(self._writer.cut_up(tenant, which), need.left_s() * _CATCHING_UP):
+            _remember(self._caught_up, need.key, None)
         else:
-            self._caught_up.pop(key, None)
-            exchange.degraded.append("restore:behind")
+            self._caught_up.pop(need.key, None)
+            need.exchange.degraded.append("restore:behind")
 
-    def _expect(self, exchange: Exchange, request: Request, step: Step) -> None:
+    def _expect(self, need: _Need) -> None:
         """Have the question read while its session is cut and a loss block is made."""
-        asked, restorer = _asked_anew(exchange, request, step), self._opened.restorer.ready
-        if asked is not None and restorer is not None:
-            self._threads.submit(restorer.expect, step.verdict.asked or request.messages[asked].text)
+        restorer = self._opened.restorer.ready
+        if need.asked_anew is not None and restorer is not None:
+            self._threads.submit(restorer.expect, need.question)
 
     def _write_blocks(self, exchange: Exchange) -> None:
         assert exchange.wire is not None
@@ -141,12 +184,10 @@ class Restoring:
             exchange.drop_blocks("restore:place")
             raise
 
-    async def _add_blocks(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
+    async def _add_blocks(self, need: _Need) -> None:
         """The loss block where the history was lost, and the question block in the text that waits for an answer."""
-        config, verdict = self._config.restore, step.verdict
-        asked, anew = question(request, verdict.kept), _asked_anew(exchange, request, step)
-        asked_text = verdict.asked or (request.messages[asked].text if asked is not None else "")
-        key = (exchange.tenant, exchange.session)
+        exchange, request, verdict, key = need.exchange, need.request, need.step.verdict, need.key
+        anew = need.asked_anew
         spot = place(request, verdict.anchor) if verdict.is_loss and verdict.anchor is not None else None
         if spot is None and anew is not None and (verdict.is_loss or key in self._owed):
             spot = anew, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
@@ -157,20 +198,19 @@ class Restoring:
             return
         if spot is None and anew is None:
             return
-        held = await self._text_of(exchange, _whole(request, step), deadline)
-        if held is None:
+        present = await self._text_of(need)
+        if present is None:
             return
         if spot is not None:
             summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
-            room = self._room(config.budget_chars, request) - self._owed.get(key, 0)
-            ask = self._ask(exchange, held, step, room, deadline, asked_text, summary)
-            if await self._add(exchange, request, spot[0], spot[1], ask, "loss", deadline):
+            room = self._room(self._config.restore.budget_chars, request) - self._owed.get(key, 0)
+            if await self._add(need, "loss", spot, self._ask(need, present, room, summary)):
                 self._owed.pop(key, None)
             else:
                 self._owe(key, self._owed.get(key, 0) + sum(len(b.restored.text) for b in exchange.blocks))
         if anew is not None:
-            ask = self._ask(exchange, held, step, self._room(config.question_chars, request), deadline, asked_text, "")
-            await self._add(exchange, request, anew, "inside", ask, "question", deadline)
+            room = self._room(self._config.restore.question_chars, request)
+            await self._add(need, "question", (anew, "inside"), self._ask(need, present, room))
 
     def _owe(self, key: Key, there_chars: int = 0) -> None:
         _remember(self._owed, key, there_chars)
@@ -180,78 +220,76 @@ class Restoring:
         sample = sample_of(message.text for message in reversed(request.messages))
         return budget_chars(most_chars, self._config.restore, request.model, sample)
 
-    async def _text_of(self, exchange: Exchange, request: Request, deadline: float) -> str | None:
+    async def _text_of(self, need: _Need) -> str | None:
         """All that the model is shown of the request, put together in a thread where it is much; None: that is late."""
         from lantern_proxy.restore.present import text_of
 
+        request = need.whole
         if sum(len(m.raw) for m in request.messages) <= _ASIDE_BYTES:
             return text_of(request)
         reading = asyncio.get_running_loop().run_in_executor(self._threads, text_of, request)
         try:
-            return await asyncio.wait_for(reading, max(0.001, deadline - time.monotonic()))
+            return await asyncio.wait_for(reading, max(0.001, need.left_s()))
         except TimeoutError:
-            exchange.degraded.append("restore:deadline")
+            need.exchange.degraded.append("restore:deadline")
             return None
 
-    def _ask(
-        self, exchange: Exchange, held: str, step: Step, budget: int, deadline: float, asked: str, summary: str
-    ) -> "Ask":
+    def _ask(self, need: _Need, present: str, budget_chars: int, summary: str = "") -> "Ask":
         from lantern_proxy.restore.ask import Ask, looking_s
 
-        packing_s = self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
+        exchange, packing_s = need.exchange, self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
         ask = Ask(
-            tenant=exchange.tenant, project=exchange.project, session=exchange.session, present=held,
-            left=frozenset(step.session.abandoned), question=asked, summary=summary, budget_chars=budget,
-            now=exchange.at, deadline=deadline - packing_s,
+            tenant=exchange.tenant, project=exchange.project, session=exchange.session, present=present,
+            left=frozenset(need.step.session.abandoned), question=need.question, summary=summary,
+            budget_chars=budget_chars, now=exchange.at, deadline=need.deadline - packing_s,
         )  # fmt: skip
         return ask.beside([*exchange.shown, *exchange.held])
 
-    async def _add(
-        self, exchange: Exchange, request: Request, at: int, how: Place, ask: "Ask", kind: BlockKind, deadline: float
-    ) -> bool:
+    async def _add(self, need: _Need, kind: BlockKind, spot: tuple[int, Place], ask: "Ask") -> bool:
         """Choose one block and enter it into the ledger; False when not all that is lost could be looked at in time."""
-        restorer = await self._restorer(exchange, deadline)
+        exchange = need.exchange
+        restorer = await self._restorer(need)
         if restorer is None:
             return False
         choose = restorer.at_compaction if kind == "loss" else restorer.for_question
         work, healthy = self._threads.submit(choose, ask), False
         try:
-            patience = self._config.rerank.model_timeout_ms / 1_000 if self._config.rerank.model else 0.0
-            restored = await asyncio.wait_for(
-                asyncio.wrap_future(work), max(0.001, deadline + patience - time.monotonic())
-            )
+            model_s = self._config.rerank.model_timeout_ms / 1_000 if self._config.rerank.model else 0.0
+            patience_s = max(0.001, need.deadline + model_s - time.monotonic())
+            restored = await asyncio.wait_for(asyncio.wrap_future(work), patience_s)
             healthy = True
         except TimeoutError:
             exchange.degraded.append("restore:deadline")
             return False
         finally:
             if not work.cancelled():  # one that never began was behind others', and says nothing of its session
-                self._breakers.record((exchange.tenant, exchange.session), healthy, time.monotonic())
+                self._breakers.record(need.key, healthy, time.monotonic())
         exchange.degraded += ask.notes
         exchange.passed += ask.passed.told
         if restored is not None and exchange.wire is not None:
-            spot = exchange.wire.settle_place(request, at, how)
-            exchange.blocks.append(entry(ask.session, request, at, spot, restored, by=exchange.id, now=exchange.at))
-            exchange.inserts.append(Insert(at, spot, restored.text))
+            at, request = spot[0], need.request
+            how = exchange.wire.settle_place(request, *spot)
+            exchange.blocks.append(entry(ask.session, request, at, how, restored, by=exchange.id, now=exchange.at))
+            exchange.inserts.append(Insert(at, how, restored.text))
             exchange.shown.append(restored)
         return _CUT_SHORT.isdisjoint(exchange.degraded)
 
-    async def _begin(self, deadline: float) -> None:
+    async def _begin(self, need: _Need) -> None:
         """There is a history now, and the next request may lack some of it: have the restorer made.
 
         Waits for it, once in the life of a process, since what it imports competes with the requests that follow.
         """
         making = self._opened.restorer.want()
         if making is not None:
-            await settled(making, max(0.0, deadline - time.monotonic()))
+            await settled(making, need.left_s())
 
-    async def _restorer(self, exchange: Exchange, deadline: float) -> "Restorer | None":
+    async def _restorer(self, need: _Need) -> "Restorer | None":
         """None, which is told, when it is not made in time. Raises what making it raised."""
         making = self._opened.restorer.want()
-        if making is not None and await settled(making, max(0.0, deadline - time.monotonic())):
+        if making is not None and await settled(making, need.left_s()):
             return making.result()
-        if "restore:warming" not in exchange.degraded:
-            exchange.degraded.append("restore:warming")
+        if "restore:warming" not in need.exchange.degraded:
+            need.exchange.degraded.append("restore:warming")
         return None
 
     def warm(self, exchange: Exchange, session: Session, main: Session) -> None:
@@ -271,18 +309,6 @@ class Restoring:
             self._warmed.pop(next(iter(self._warmed)))
         self._warmed[key] = main.position
         self._writer.at_rest(partial(self._threads.submit, restorer.warm, exchange.tenant, exchange.project, main.id))
-
-
-def _asked_anew(exchange: Exchange, request: Request, step: Step) -> int | None:
-    """The message that waits for an answer, if the session did not hold it before."""
-    asked = question(request, step.verdict.kept)
-    return asked if asked is not None and step.verdict.kept[asked] is None and exchange.event != "retry" else None
-
-
-def _whole(request: Request, step: Step) -> Request:
-    """With what the upstream holds of it. The session's head has the request at its end by now."""
-    head = step.session.head
-    return whole(head[: -len(request.messages) or None] if request.delta else head, request)
 
 
 def _remember(keys: dict[Key, T], key: Key, value: T) -> None:
