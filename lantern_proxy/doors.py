@@ -85,7 +85,6 @@ class Doors:
             key = self._keyring.find(_presented(arrival))
             if key is None:
                 return Refusal(401, "authentication_error", _NO_KEY, ((b"www-authenticate", b"Bearer"),))
-        if key is not None:
             try:
                 _swap(arrival, key)
             except KeysError as error:

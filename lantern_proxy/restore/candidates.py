@@ -49,45 +49,38 @@ class Source:
     restore: RestoreConfig
     rates: reinforce.Rates
 
-    def lost_of(
-        self, scope: Scope, order: Sequence[int], present: Present, ask: Ask
-    ) -> tuple[list[Candidate], list[int]]:
-        """The first of `order` that the request lacks, wholly or in part, and their rows: OFFERS at least, and then
-        until their text is OFFER_TIMES the budget."""
+    def lost_of(self, scope: Scope, order: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
+        """The first of `order` that the request lacks, wholly or in part: OFFERS at least, and then until their text is
+        OFFER_TIMES the budget."""
         most_chars = OFFER_TIMES * ask.budget_chars
-        candidates: list[Candidate] = []
-        rows: list[int] = []
+        found: list[Candidate] = []
         for row, read, reason in looked_at(scope, order, present, ask):
-            if (len(rows) >= OFFERS and most_chars <= 0) or ask.late():
+            if (len(found) >= OFFERS and most_chars <= 0) or ask.late():
                 break
             if reason:
                 ask.passed.add(read.passage, reason, row=row)
                 continue
-            candidate = candidate_of(read, present, ask)
+            candidate = candidate_of(row, read, present, ask)
             if any(read.lines[i].salience > FILLER for i in candidate.lost):
-                candidates.append(candidate)
-                rows.append(row)
+                found.append(candidate)
                 most_chars -= len(read.flat)
             else:
                 ask.passed.add(read.passage, "filler" if candidate.lost else "present", row=row)
-        return self.alive(ask, candidates, rows)
+        return self.alive(ask, found)
 
-    def alive(
-        self, ask: Ask, candidates: Sequence[Candidate], rows: Sequence[int]
-    ) -> tuple[list[Candidate], list[int]]:
+    def alive(self, ask: Ask, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Without what was pruned or refused since, or has too little confidence; as the archive has it now."""
         now = self.archive.of(ask.tenant).plain_passages([c.passage.id for c in candidates])
-        found, kept = [], []
-        for candidate, row in zip(candidates, rows, strict=False):
+        found = []
+        for candidate in candidates:
             passage = now.get(candidate.passage.id)
             if passage is None or passage.text != candidate.passage.text:
                 continue  # a passage that was corrected since the scope was read has other lines
             if reason := self.refused(passage):
-                ask.passed.add(passage, reason, value=passage.confidence, row=row)
+                ask.passed.add(passage, reason, value=passage.confidence, row=candidate.row)
             else:
                 found.append(replace(candidate, passage=passage))
-                kept.append(row)
-        return found, kept
+        return found
 
     def refused(self, passage: Passage) -> Reason | None:
         """Why a rule or a person keeps a passage out, if one does."""
@@ -109,24 +102,22 @@ def looked_at(
             yield row, read, "left" if read.passage.message in ask.left else "present" if is_held else None
 
 
-def candidate_of(read: ReadPassage, present: Present, ask: Ask) -> Candidate:
+def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Candidate:
     """A passage with the lines that the request lacks; none when a replayed block shows it in other words."""
     gone = lost(read.passage, read.lines, present)
     if read.passage.id in ask.shown and len(gone) == len(read.lines):
         gone = ()
-    return Candidate(read.passage, read.lines, gone)
+    return Candidate(read.passage, read.lines, gone, row)
 
 
-def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, present: Present) -> list[int]:
+def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, present: Present) -> list[Candidate]:
     """Of `candidates`, best first, those with a lost sentence about what the user names, whether they ask or give an
     order: it has the name and another content word of theirs. The name alone does where it is a user's, too, an order
     has it, and the rest of the request has not."""
     said = question.text
     if question.reacts or len(said) > PLAIN_CHARS:
         return []
-    written = [each for each in specifics(said) if not (each.isalpha() and each.islower())]  # "tomorrow" names nothing
-    named = {name: frozenset(terms(name)) for name in (*keys(written), *_SIGNS.findall(said))}
-    named = {name: words for name, words in named.items() if max(map(scope.idf, words), default=0.0) >= RARE}
+    named = _names(said, scope)
     if not named:
         return []
     held = present.without(canonical(said)).specific_terms(named)
@@ -138,10 +129,15 @@ def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, pr
             return True
         return bool(about) and not question.words.difference(*about.values()).isdisjoint(there)
 
-    found = [
-        n for n, c in enumerate(candidates) if any(tells(c.lines[i], c.passage.speaker) for i in c.lost)
-    ]  # fmt: skip
+    found = [c for c in candidates if any(tells(c.lines[i], c.passage.speaker) for i in c.lost)]
     return found if len(found) <= MOST_NAMING else []
+
+
+def _names(said: str, scope: Scope) -> dict[str, frozenset[str]]:
+    """What a text names that is rare in the scope -> its index terms."""
+    written = [each for each in specifics(said) if not (each.isalpha() and each.islower())]  # "tomorrow" names nothing
+    named = {name: frozenset(terms(name)) for name in (*keys(written), *_SIGNS.findall(said))}
+    return {name: words for name, words in named.items() if max(map(scope.idf, words), default=0.0) >= RARE}
 
 
 def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Choice:
@@ -183,16 +179,16 @@ def newest(candidates: Sequence[Candidate], ask: Ask) -> list[Candidate]:
 
 
 def offers(
-    candidates: Sequence[Candidate], rows: Sequence[int], scope: Scope, evidence: Evidence, question: Question, ask: Ask
+    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, question: Question, ask: Ask
 ) -> list[pack.Offer]:
     """What the packer may take of each candidate."""
     old, mass = replaced(candidates, ask), masses(scope, question)
     made = [
-        _offer(c, scope, evidence, mass, row, {i: turn for (m, i), turn in old.items() if m == n})
-        for n, (c, row) in enumerate(zip(candidates, rows, strict=True))
+        _offer(c, scope, evidence, mass, {i: turn for (m, i), turn in old.items() if m == n})
+        for n, c in enumerate(candidates)
     ]
-    scope.passages.read(row - 1 for row in rows if row)
-    salient = [_salience(c, scope, row) for c, row in zip(candidates, rows, strict=True)]
+    scope.passages.read(c.row - 1 for c in candidates if c.row)
+    salient = [_salience(c, scope) for c in candidates]
     mean = sum(salient) / max(1, len(salient))
     return [
         replace(each, score=each.score * math.exp(SALIENCE * (own - mean)))
@@ -200,11 +196,13 @@ def offers(
     ]
 
 
-def _salience(candidate: Candidate, scope: Scope, row: int) -> float:
+def _salience(candidate: Candidate, scope: Scope) -> float:
     """Logarithm of how likely a passage is to be asked for, whatever the question."""
     said = [line for i in candidate.lost if (line := candidate.lines[i]).salience > FILLER or line.keys]
     said = said or [candidate.lines[i] for i in candidate.lost]
-    return math.log(likelihood(said, term_weight, scope.rarities.__getitem__, Place(answers=answers(scope, row))))
+    return math.log(
+        likelihood(said, term_weight, scope.rarities.__getitem__, Place(answers=answers(scope, candidate.row)))
+    )
 
 
 def answers(scope: Scope, row: int) -> bool:
@@ -224,7 +222,7 @@ _QUESTION = re.compile(r"\?[\"')*]*(?: \[[^\]]*\])?$")
 
 
 def _offer(
-    candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], row: int, old: Mapping[int, int]
+    candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], old: Mapping[int, int]
 ) -> pack.Offer:
     """Lost sentences without filler, weighed by what of the question they hold.
 
@@ -234,14 +232,14 @@ def _offer(
     kept = [candidate.lines[i] for i in lost]
     told = [line for line in kept if line.salience > FILLER or coverage(mass, line.words)] or kept
     newer = max((old[i] for i in lost if i in old), default=None)
-    likely = math.exp(SHARPNESS * (evidence.score(row) - (newer is not None)))
+    likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None)))
     likely *= PINNED if candidate.passage.pinned else 1.0
     return pack.Offer(
         candidate.passage,
         tuple((line.start, line.end) for line in told),
         likely,
         tuple(sentence_worth(line, mass) for line in told),
-        scope.passages[row].words,
+        scope.passages[candidate.row].words,
         "" if newer is None else f"superseded by turn {newer}" if newer else "superseded by this request",
         _name_chars(candidate.passage),
     )

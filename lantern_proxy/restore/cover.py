@@ -50,6 +50,8 @@ class Candidate:
     passage: Passage
     lines: tuple[Line, ...]
     lost: tuple[int, ...]
+    row: int = -1
+    """Of its scope."""
     place: Place = field(default_factory=lambda: Place(answers=False))
 
 

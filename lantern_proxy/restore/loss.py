@@ -67,16 +67,15 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
 
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
     """Of `rows`, the most important first, as many as there is time for; in the order of the scope."""
-    found: list[tuple[int, Candidate]] = []
+    found: list[Candidate] = []
     scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
     for n, row in enumerate(rows):
         if n and ask.late():
             break
-        candidate = candidate_of(scope.passages[row], present, ask)
+        candidate = candidate_of(row, scope.passages[row], present, ask)
         if candidate.lost:
-            found.append((row, replace(candidate, place=Place(answers=answers(scope, row)))))
-    found.sort(key=lambda pair: pair[0])
-    return source.alive(ask, [candidate for _, candidate in found], [row for row, _ in found])[0]
+            found.append(replace(candidate, place=Place(answers=answers(scope, row))))
+    return source.alive(ask, sorted(found, key=lambda candidate: candidate.row))
 
 
 def _cover(

@@ -37,6 +37,10 @@ class Ranked:
     signals: dict[str, Floats]
     considered: int
 
+    def of(self, row: int) -> dict[str, float]:
+        """Its score in each signal."""
+        return {name: float(values[row]) for name, values in self.signals.items()}
+
 
 def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config: Config) -> Ranked:
     """The turns that the request lacks, in the order of the paper."""

@@ -45,10 +45,10 @@ class Passed:
         if row >= 0 or reason != "present" or self._present <= MOST:
             self._held.setdefault(passage.id, _One(passage, reason, other, value, row))
 
-    def all(self, candidates: Sequence[Candidate], reason: Reason, rows: Sequence[int], *, value: float = 0.0) -> None:
+    def all(self, candidates: Sequence[Candidate], reason: Reason, *, value: float = 0.0) -> None:
         """None of them goes in."""
-        for candidate, row in zip(candidates, rows, strict=True):
-            self.add(candidate.passage, reason, value=value, row=row)
+        for candidate in candidates:
+            self.add(candidate.passage, reason, value=value, row=candidate.row)
 
     def score(self, passage: Passage, signals: Mapping[str, float]) -> None:
         """Worth of one that has no row: the sum of its signals."""
@@ -130,7 +130,6 @@ def _said_by(parts: Sequence[Part], by: Mapping[str, int]) -> int | None:
 def note_greedy(
     passed: Passed,
     candidates: Sequence[Candidate],
-    rows: Sequence[int],
     picked: Sequence[tuple[int, Choice]],
     behind: Mapping[int, int],
 ) -> None:
@@ -138,6 +137,6 @@ def note_greedy(
     taken = {n for n, _ in picked}
     for n, candidate in enumerate(candidates):
         if n in behind:
-            passed.add(candidate.passage, "similar", other=candidates[behind[n]].passage.id, row=rows[n])
+            passed.add(candidate.passage, "similar", other=candidates[behind[n]].passage.id, row=candidate.row)
         elif n not in taken:
-            passed.add(candidate.passage, "budget", row=rows[n])
+            passed.add(candidate.passage, "budget", row=candidate.row)

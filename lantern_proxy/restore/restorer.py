@@ -104,24 +104,24 @@ class Restorer:
             evidence = gather(scope, question, ask, self._dense, self._config.restore, self._config.retrieval, reorder)
             present = Present(ask.present, ask.late)
             order = best(evidence.fused, POOL).tolist()
-            candidates, rows = self._source.lost_of(scope, order, present, ask)
+            candidates = self._source.lost_of(scope, order, present, ask)
             ask.passed.weigh(evidence.score, evidence.of)
+            rows = [candidate.row for candidate in candidates]
             quality = best_quality(scope, evidence, question, rows)
             poor = quality < self._config.restore.admission
             if poor or is_answered(scope, evidence, masses(scope, question), order[0], rows):
                 named = naming(candidates, scope, question, present)
                 if not named:
-                    ask.passed.all(candidates, "admission" if poor else "answered", rows, value=quality)
+                    ask.passed.all(candidates, "admission" if poor else "answered", value=quality)
                     return None
-                candidates, rows = [candidates[n] for n in named], [rows[n] for n in named]
-            offered = offers(candidates, rows, scope, evidence, question, ask)
+                candidates = named
+            offered = offers(candidates, scope, evidence, question, ask)
         if self.rerankers.on:
             order, offered = promoted(offered, self.rerankers, ask, question.text)
         else:
             order = sorted(range(len(offered)), key=lambda n: -offered[n].score)
             offered = [offered[n] for n in order]
-        candidates, rows = [candidates[i] for i in order], [rows[i] for i in order]
-        picked = _of_question(ask, candidates, rows, offered, evidence, self._config.restore)
+        picked = _of_question(ask, [candidates[i] for i in order], offered, evidence, self._config.restore)
         return self._block(ask, picked, present, started)
 
     def expect(self, question: str) -> None:
@@ -252,19 +252,19 @@ class Restorer:
                 return None
             present = Present(ask.present, ask.late)
             ranked = rank_turns(scope, present, ask, self._dense, self._config)
-            now = self._archive.of(ask.tenant).passages_by_id([scope.passages[row].passage.id for row in ranked.order])
-        alive = [(row, now[i]) for row in ranked.order if (i := scope.passages[row].passage.id) in now]
-        for row, p in alive:
-            ask.passed.add(p, self._source.refused(p) or "budget", value=p.confidence, row=row)
-        alive = [(row, p) for row, p in alive if not self._source.refused(p)]
+            rows = {scope.passages[row].passage.id: row for row in ranked.order}
+            now = self._archive.of(ask.tenant).passages_by_id([*rows])
+        alive = []
+        for passage in (now[id_] for id_ in rows if id_ in now):
+            reason = self._source.refused(passage)
+            ask.passed.add(passage, reason or "budget", value=passage.confidence, row=rows[passage.id])
+            alive += [] if reason else [passage]
+        ask.passed.weigh(ranked.fused.__getitem__, ranked.of)
         if self.rerankers.on:
-            asked = ask.question or ask.summary
-            alive = [alive[i] for i in self.rerankers.order(ask, asked, [p for _, p in alive])]
-        choices = pack.whole([p for _, p in alive], ask.budget_chars, ask.session)
-        totals = {p.id: ranked.fused[row] for row, p in alive}
-        scores = {p.id: {name: float(values[row]) for name, values in ranked.signals.items()} for row, p in alive}
-        ask.passed.weigh(ranked.fused.__getitem__, lambda row: {n: float(v[row]) for n, v in ranked.signals.items()})
-        picked = _Picked(kind, choices, totals, scores, ranked.considered)
+            alive = [alive[i] for i in self.rerankers.order(ask, ask.question or ask.summary, alive)]
+        choices = pack.whole(alive, ask.budget_chars, ask.session)
+        totals = {p.id: ranked.fused[rows[p.id]] for p in alive}
+        picked = _Picked(kind, choices, totals, {p.id: ranked.of(rows[p.id]) for p in alive}, ranked.considered)
         return self._block(ask, picked, present, started)
 
     # the block
@@ -328,10 +328,9 @@ def _of_loss(candidates: Sequence[Candidate], chosen: Sequence[Chosen], consider
 
 
 def _of_question(
-    ask: Ask, candidates: Sequence[Candidate], rows: Sequence[int], offered: Sequence[pack.Offer], evidence: Evidence,
-    restore: RestoreConfig,
-) -> _Picked:  # fmt: skip
-    """A question is known: of what is offered, the best for each character. rows, offered: those of `candidates`"""
+    ask: Ask, candidates: Sequence[Candidate], offered: Sequence[pack.Offer], evidence: Evidence, restore: RestoreConfig
+) -> _Picked:
+    """A question is known: of what is offered, the best for each character. offered: those of `candidates`"""
     behind = dict[int, int]()
     picked = pack.greedy(
         offered,
@@ -342,8 +341,8 @@ def _of_question(
         session=ask.session,
         behind=behind,
     )
-    note_greedy(ask.passed, candidates, rows, picked, behind)
-    scores = {candidates[n].passage.id: evidence.of(rows[n]) for n, _ in picked}
+    note_greedy(ask.passed, candidates, picked, behind)
+    scores = {candidates[n].passage.id: evidence.of(candidates[n].row) for n, _ in picked}
     totals = {candidates[n].passage.id: math.log(offered[n].score) / SHARPNESS for n, _ in picked}
     return _Picked("question", [choice for _, choice in picked], totals, scores, len(candidates))
 

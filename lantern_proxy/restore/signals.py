@@ -77,34 +77,33 @@ def gather(
     """
     mixed = mixture(question.text, retrieval)
     lexical = scope.lexical(question.terms)
-    fusion = _Fusion(scope.ages(ask.now) if ages_count(mixed) else np.zeros(len(scope)), mixed, restore)
-    _by_words(fusion, scope, question, lexical)
+    fusion = _Fusion(scope, question, mixed, restore, ask.now)
+    _by_words(fusion, lexical)
     sure = 0.0
     if dense.by_word:
-        _said_by(fusion, scope, question)
+        _said_by(fusion)
         sure = sureness(scope, question, fusion.total)
     tau = 1.0 if light else threshold(mixed)
     skip = tau < 1 and sure >= tau
     wanted = not ask.late() and dense.begin(scope, question, ask, skip=skip)
     meaning = dense.look(scope, question, ask) if wanted else None
     alone = meaning is None and fusion.wants("alike")
-    by_table = alone and light is None and dense.by_word
-    told = _by_table(scope, dense, question, fusion.total, ask) if by_table else None
-    if told is not None:
-        _match(fusion, scope, "alike", told)
-    else:
-        _over_all(fusion, scope, question, meaning)
+    told = _by_table(fusion, dense, ask) if alone and light is None and dense.by_word else None
     like = matched = None
-    alone = alone and told is None and not (skip and dense.ready)
-    if (alone or light is not None) and not ask.late():
-        like = _alike(scope, question, fusion.total)
-    if alone and like is not None and like.found.words:
-        _match(fusion, scope, "alike", like)
+    if told is not None:
+        _match(fusion, "alike", told)
+    else:
+        _over_all(fusion, meaning)
+        alone = alone and not (skip and dense.ready)
+        if (alone or light is not None) and not ask.late():
+            like = _alike(fusion)
+        if alone and like is not None and like.found.words:
+            _match(fusion, "alike", like)
     if meaning is not None and meaning.asked is not None and fusion.wants("late") and not ask.late():
-        matched = _late(scope, dense, meaning.asked, fusion.total, ask)
+        matched = _late(fusion, dense, meaning.asked, ask)
     if matched is not None:
-        _match(fusion, scope, "late", matched)
-    _over_the_best(fusion, scope, question, ask.now)
+        _match(fusion, "late", matched)
+    _over_the_best(fusion, ask.now)
     cosines = meaning.cosines if meaning else None
     total = fusion.total
     if light is not None and not ask.late():
@@ -117,14 +116,15 @@ def gather(
 
 
 class _Fusion:
-    """The signals of one question, as they come, and what they are together."""
+    """The signals of one question over a scope, as they come, and what they are together."""
 
-    def __init__(self, ages_s: Floats, mixed: Mixture, restore: RestoreConfig) -> None:
-        """ages_s: (n,) seconds since each candidate was said"""
+    def __init__(self, scope: Scope, question: Question, mixed: Mixture, restore: RestoreConfig, now: float) -> None:
+        self.scope, self.question = scope, question
         self.signals: dict[str, Floats] = {}
         self.units: dict[str, float] = {}
         """What a signal's weight is multiplied by, where that is not 1."""
-        self._ages_s, self._mixed, self._restore = ages_s, mixed, restore
+        self._ages_s = scope.ages(now) if ages_count(mixed) else np.zeros(len(scope))
+        self._mixed, self._restore = mixed, restore
         self._known: Centred = {}
         self._total: Floats | None = None
 
@@ -154,31 +154,32 @@ class _Fusion:
         return {name: weight * self.units.get(name, 1.0) for name, weight in own.items()}
 
 
-def _by_words(fusion: _Fusion, scope: Scope, question: Question, lexical: Floats) -> None:
+def _by_words(fusion: _Fusion, lexical: Floats) -> None:
     """The signals that need neither vectors nor a ranking."""
+    scope = fusion.scope
     fusion.add("bm25", _near(scope, lexical, SHARES))
     if lexical.any() and fusion.wants("keywords"):
-        fusion.add("keywords", _keywords(scope, question, lexical))
+        fusion.add("keywords", _keywords(scope, fusion.question, lexical))
     if lexical.any() and fusion.wants("session"):
         fusion.add("session", _session(scope, lexical), float(scope.openness.mean()) ** 4)
 
 
-def _said_by(fusion: _Fusion, scope: Scope, question: Question) -> None:
+def _said_by(fusion: _Fusion) -> None:
     if fusion.wants("speaker"):
-        scores, worth = _speaker(scope, question, fusion.total)
+        scores, worth = _speaker(fusion)
         fusion.add("speaker", scores, worth * spread(scores))
 
 
-def _over_all(fusion: _Fusion, scope: Scope, question: Question, meaning: Meaning | None) -> None:
+def _over_all(fusion: _Fusion, meaning: Meaning | None) -> None:
     """What vectors say of all passages, or words in their place; and who speaks among the best of these."""
     fusion.signals.pop("speaker", None)
     if meaning is None:
         fusion.add("bm25", fusion.signals["bm25"], ALONE)
     else:
-        cosines = _near(scope, meaning.cosines - float(meaning.cosines.min()), VECTOR_SHARES)
+        cosines = _near(fusion.scope, meaning.cosines - float(meaning.cosines.min()), VECTOR_SHARES)
         # the longer the messages, the less a word in common proves, and the more of a vector's context is their own
-        fusion.add("vector", cosines, 2.0 - float(scope.openness.mean()))
-    _said_by(fusion, scope, question)
+        fusion.add("vector", cosines, 2.0 - float(fusion.scope.openness.mean()))
+    _said_by(fusion)
 
 
 def sureness(scope: Scope, question: Question, total: Floats) -> float:
@@ -197,22 +198,22 @@ def sureness(scope: Scope, question: Question, total: Floats) -> float:
     return min(1.0, lead(total[first].tolist()) / (0.5 + 0.5 * float(scope.openness.mean())))
 
 
-def _match(fusion: _Fusion, scope: Scope, name: str, matched: Matched) -> None:
+def _match(fusion: _Fusion, name: str, matched: Matched) -> None:
     """What matches word by word, and what that says of whole sessions."""
     fusion.add(name, matched.flowed, matched.unit)
     if "session" in fusion.signals:
-        in_full = _session_in_full(scope, fusion.signals["session"], matched.flowed)
+        in_full = _session_in_full(fusion.scope, fusion.signals["session"], matched.flowed)
         fusion.add("session", in_full, fusion.units["session"] * spread(in_full))
 
 
-def _over_the_best(fusion: _Fusion, scope: Scope, question: Question, now: float) -> None:
+def _over_the_best(fusion: _Fusion, now: float) -> None:
     """The signals that look at the best so far, each at the ranking that the one before has left."""
     rows = best(fusion.total, FORM_POOL)
-    if fusion.wants("days") and (near := _days(scope, question, rows, now)) is not None:
+    if fusion.wants("days") and (near := _days(fusion, rows, now)) is not None:
         fusion.add("days", near, spread(near))
         rows = best(fusion.total, FORM_POOL)
     if fusion.wants("form"):
-        form = _form(scope, question, rows)
+        form = _form(fusion, rows)
         fusion.add("form", form, spread(form))
 
 
@@ -221,9 +222,9 @@ def _near(scope: Scope, scores: Floats, shares: Sequence[float]) -> Floats:
     return smooth(scores, scope.places, shares=shares, openness=scope.openness)
 
 
-def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -> Matched | None:
+def _late(fusion: _Fusion, dense: Dense, asked: Asked, ask: "Ask") -> Matched | None:
     """The best by everything else, word by word; None: nothing to compare."""
-    rows = np.sort(best(total, LATE_POOL))
+    scope, rows = fusion.scope, np.sort(best(fusion.total, LATE_POOL))
     found = dense.late(scope, asked, rows.tolist(), ask)
     if found is None:
         return None
@@ -234,10 +235,10 @@ def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -
     return Matched(rows, found, scores, flowed, _unit(flowed, rows))
 
 
-def _by_table(scope: Scope, dense: Dense, question: Question, total: Floats, ask: "Ask") -> Matched | None:
+def _by_table(fusion: _Fusion, dense: Dense, ask: "Ask") -> Matched | None:
     """The same with each word of the question as the model has it by itself; nothing is embedded for it."""
-    asked = None if ask.late() else by_themselves(question.subject)
-    found = _late(scope, dense, asked, total, ask) if asked is not None else None
+    asked = None if ask.late() else by_themselves(fusion.question.subject)
+    found = _late(fusion, dense, asked, ask) if asked is not None else None
     return None if found is None else replace(found, unit=BY_TABLE * found.unit)
 
 
@@ -251,10 +252,10 @@ def _compared(scope: Scope, rows: Ints, matches: Floats, weights: Floats, unread
     return scores
 
 
-def _alike(scope: Scope, question: Question, total: Floats) -> Matched | None:
+def _alike(fusion: _Fusion) -> Matched | None:
     """The best by everything so far, word by word, by the shipped table; None: there is none."""
-    rows = np.sort(best(total, ALIKE_POOL))
-    found = alike(scope, question, rows)
+    scope, rows = fusion.scope, np.sort(best(fusion.total, ALIKE_POOL))
+    found = alike(scope, fusion.question, rows)
     if found is None:
         return None
     scores = np.zeros(len(scope))
@@ -289,24 +290,25 @@ def _session_in_full(scope: Scope, by_words: Floats, matches: Floats) -> Floats:
     return zsum({"words": by_words, "matches": peaks[numbers]}, weights)
 
 
-def _days(scope: Scope, question: Question, rows: Ints, now: float) -> Floats | None:
+def _days(fusion: _Fusion, rows: Ints, now: float) -> Floats | None:
     """(n,) how near the days are that question and passage name, or on which it was said; 0 beyond `rows`. None: the
     question names no day."""
-    near = nearness(lambda: scope.passages.told(rows.tolist()), question.text, now)
+    near = nearness(lambda: fusion.scope.passages.told(rows.tolist()), fusion.question.text, now)
     if near is None:
         return None
-    scores = np.zeros(len(scope))
+    scores = np.zeros(len(fusion.scope))
     scores[rows] = near
     return scores
 
 
-def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, float]:
+def _speaker(fusion: _Fusion) -> tuple[Floats, float]:
     """(n,) 1 for what was said by the one that the question is about; 0 beyond the POOL best by everything else.
     And what that is worth."""
+    scope, question = fusion.scope, fusion.question
     kind = query_type(question.text)
     own = question.personal or kind == "single-session-preference"
     role = "assistant" if kind == "single-session-assistant" else "user"
-    rows = best(total, POOL)
+    rows = best(fusion.total, POOL)
     told = scope.passages.told(rows.tolist())
     names = [each.name for each in told]
     scores = np.zeros(len(scope))
@@ -316,12 +318,13 @@ def _speaker(scope: Scope, question: Question, total: Floats) -> tuple[Floats, f
     return scores, ROLE if own or role == "assistant" else USER
 
 
-def _form(scope: Scope, question: Question, rows: Ints) -> Floats:
+def _form(fusion: _Fusion, rows: Ints) -> Floats:
     """(n,) how well its form fits an answer; for all but `rows`, the worst there is."""
+    scope = fusion.scope
     told = scope.passages.told(rows.tolist())
     people = any(each.name for each in told) and all(each.speaker in ("user", CLIENT) for each in told)
     answers = _answers(scope, rows) if people else None
-    worth = fits(question.text, forms(told), answers=answers)
+    worth = fits(fusion.question.text, forms(told), answers=answers)
     scores = np.full(len(scope), worth.min(initial=0.0))
     scores[rows] = worth
     return scores
