@@ -14,10 +14,10 @@ import hashlib
 import hmac
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from sqlite_utils.db import Database
 
@@ -30,8 +30,6 @@ from lantern_proxy.archive.file import (
     drop_snapshots_of,
     occurrences,
     secret_of,
-    spoils_all,
-    sqlite_faults,
 )
 from lantern_proxy.archive.forget import (
     ForgetRule,
@@ -48,6 +46,7 @@ from lantern_proxy.archive.record import Uncut, add_cuts, add_records, cross_out
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.scope import large, newest
 from lantern_proxy.archive.tenant import TenantArchive
+from lantern_proxy.archive.together import together
 from lantern_proxy.archive.values import (
     Finding,
     Hit,
@@ -74,29 +73,11 @@ __all__ = [
 ]  # fmt: skip
 
 log = logging.getLogger("lantern.archive")
-T = TypeVar("T")
-New = TypeVar("New")
-
-_RECORD_FAULTS = (ValueError, TypeError, OverflowError, AttributeError)
-"""What a record with a value that cannot be stored raises, besides SQLite's own."""
 
 _TENANTS = """SELECT s.tenant, count(*), min(s.created_at), max(s.last_seen_at),
         (SELECT count(*) FROM messages m WHERE m.tenant = s.tenant),
         (SELECT count(*) FROM passages p WHERE p.tenant = s.tenant AND p.unit = 'passage')
     FROM sessions s GROUP BY s.tenant ORDER BY max(s.last_seen_at) DESC"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Way(Generic[T, New]):
-    """How things of one kind are written."""
-
-    write: Callable[[Database, Sequence[T]], list[New]]
-    """Some of them; returns what is new of each."""
-    named: Callable[[T], str]
-    none: New
-    """What is new of one that cannot be stored."""
-    give_up: Callable[[Database, T], None] = lambda *_: None
-    """What is done in its place then."""
 
 
 class Archive:
@@ -217,11 +198,14 @@ class Archive:
         A record that cannot be stored is left out whole, logged and counted in `faults`; it does not touch the others.
         Raises ArchiveError when the file is at fault; then nothing was written, and all of it may be written again.
         """
-        none: tuple[Passage, ...] = ()
-        way = _Way(self._add_records, lambda record: f"record of session {record.session.id} is", none)
+
+        def leave_out(_: Database, record: Record, error: Exception) -> tuple[Passage, ...]:
+            self._left_out(f"record of session {record.session.id} is", error)
+            return ()
+
         try:
             with self._connections.writing(turns=True) as db:
-                return self._together(db, records, way)
+                return together(db, records, self._add_records, leave_out)
         except ArchiveError:
             self.faults["write"] += 1
             raise
@@ -238,32 +222,6 @@ class Archive:
     def _add_records(self, db: Database, records: Sequence[Record]) -> list[tuple[Passage, ...]]:
         return add_records(db, without_forgotten(db, self._marks, records), vectors=self.vectors)
 
-    def _together(self, db: Database, things: Sequence[T], way: _Way[T, New]) -> list[New]:
-        """All of them, without a savepoint; when one cannot be stored, each anew inside one."""
-        try:
-            return way.write(db, things)
-        except sqlite_faults(*_RECORD_FAULTS) as error:
-            if _is_of_file(error):
-                raise
-        db.conn.execute("ROLLBACK")
-        db.conn.execute("BEGIN IMMEDIATE")
-        return [self._apart(db, thing, way) for thing in things]
-
-    def _apart(self, db: Database, thing: T, way: _Way[T, New]) -> New:
-        """Inside a savepoint of its own: what cannot be stored does not touch what is written beside it."""
-        db.conn.execute("SAVEPOINT apart")
-        added = way.none
-        try:
-            (added,) = way.write(db, [thing])
-        except sqlite_faults(*_RECORD_FAULTS) as error:
-            if _is_of_file(error):
-                raise
-            db.conn.execute("ROLLBACK TO apart")
-            self._count("record", f"{way.named(thing)} not archived: {error}")
-            way.give_up(db, thing)
-        db.conn.execute("RELEASE apart")
-        return added
-
     def uncut(self, limit: int = 256) -> list[Uncut]:
         """Messages, at most `limit`, that were archived and not cut into passages: their process was killed before."""
         with self._connections.reading() as db:
@@ -274,16 +232,19 @@ class Archive:
 
         Messages that are gone by now get none. Raises ArchiveError when the file is at fault; then nothing was written.
         """
-        way = _Way(
-            add_cuts, lambda cut: f"passages of session {cut[0].session} are", 0,
-            lambda db, cut: cross_out(db, [cut[0]]),  # what cannot be stored is not tried again
-        )  # fmt: skip
-        with self._connections.writing(again=True) as db:
-            return self._together(db, cuts, way)
 
-    def _count(self, fault: str, message: str) -> None:
-        self.faults[fault] += 1
-        log.log(logging.ERROR if self.faults[fault] == 1 else logging.DEBUG, "archive %s: %s", self.path, message)
+        def leave_out(db: Database, cut: tuple[Uncut, Sequence[Passage]], error: Exception) -> int:
+            self._left_out(f"passages of session {cut[0].session} are", error)
+            cross_out(db, [cut[0]])  # what cannot be stored is not tried again
+            return 0
+
+        with self._connections.writing(again=True) as db:
+            return together(db, cuts, add_cuts, leave_out)
+
+    def _left_out(self, what: str, error: Exception) -> None:
+        self.faults["record"] += 1
+        level = logging.ERROR if self.faults["record"] == 1 else logging.DEBUG
+        log.log(level, "archive %s: %s not archived: %s", self.path, what, error)
 
     def forget(self, tenant: str, rule: ForgetRule, *, now: float, dry_run: bool = False) -> Receipt:
         """Remove what `rule` names of one tenant, everywhere in the file and its log; the receipt is signed.
@@ -429,8 +390,3 @@ def _named(tenant: str) -> str:
     if not name(tenant):
         raise ArchiveError("tenant is empty; name one, as `lantern status` lists them")
     return name(tenant)
-
-
-def _is_of_file(error: Exception) -> bool:
-    """Is the file at fault, and not what was to be written?"""
-    return isinstance(error, sqlite_faults()) and spoils_all(error)
