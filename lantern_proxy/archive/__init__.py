@@ -46,7 +46,7 @@ from lantern_proxy.archive.record import Uncut, add_cuts, add_records, cross_out
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.scope import large, newest
 from lantern_proxy.archive.tenant import TenantArchive
-from lantern_proxy.archive.together import together
+from lantern_proxy.archive.together import write_all
 from lantern_proxy.archive.values import (
     Finding,
     Hit,
@@ -205,7 +205,7 @@ class Archive:
 
         try:
             with self._connections.writing(turns=True) as db:
-                return together(db, records, self._add_records, leave_out)
+                return write_all(db, records, self._add_records, leave_out)
         except ArchiveError:
             self.faults["write"] += 1
             raise
@@ -239,7 +239,7 @@ class Archive:
             return 0
 
         with self._connections.writing(again=True) as db:
-            return together(db, cuts, add_cuts, leave_out)
+            return write_all(db, cuts, add_cuts, leave_out)
 
     def _left_out(self, what: str, error: Exception) -> None:
         self.faults["record"] += 1

@@ -14,7 +14,7 @@ _FAULTS = (ValueError, TypeError, OverflowError, AttributeError)
 """What a thing with a value that cannot be stored raises, besides SQLite's own."""
 
 
-def together(
+def write_all(
     db: Database, things: Sequence[T], write: Callable[[Database, Sequence[T]], list[New]],
     leave_out: Callable[[Database, T, Exception], New],
 ) -> list[New]:  # fmt: skip

@@ -100,7 +100,7 @@ def gather(
         if alone and like is not None and like.found.words:
             _match(fusion, "alike", like)
     if meaning is not None and meaning.asked is not None and fusion.wants("late") and not ask.late():
-        matched = _late(fusion, dense, meaning.asked, ask)
+        matched = _late(fusion.scope, dense, meaning.asked, fusion.total, ask)
     if matched is not None:
         _match(fusion, "late", matched)
     _over_the_best(fusion, ask.now)
@@ -222,9 +222,9 @@ def _near(scope: Scope, scores: Floats, shares: Sequence[float]) -> Floats:
     return smooth(scores, scope.places, shares=shares, openness=scope.openness)
 
 
-def _late(fusion: _Fusion, dense: Dense, asked: Asked, ask: "Ask") -> Matched | None:
+def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -> Matched | None:
     """The best by everything else, word by word; None: nothing to compare."""
-    scope, rows = fusion.scope, np.sort(best(fusion.total, LATE_POOL))
+    rows = np.sort(best(total, LATE_POOL))
     found = dense.late(scope, asked, rows.tolist(), ask)
     if found is None:
         return None
@@ -238,7 +238,7 @@ def _late(fusion: _Fusion, dense: Dense, asked: Asked, ask: "Ask") -> Matched | 
 def _by_table(fusion: _Fusion, dense: Dense, ask: "Ask") -> Matched | None:
     """The same with each word of the question as the model has it by itself; nothing is embedded for it."""
     asked = None if ask.late() else by_themselves(fusion.question.subject)
-    found = _late(fusion, dense, asked, ask) if asked is not None else None
+    found = _late(fusion.scope, dense, asked, fusion.total, ask) if asked is not None else None
     return None if found is None else replace(found, unit=BY_TABLE * found.unit)
 
 
