@@ -1,13 +1,14 @@
 """What is remembered has an end: sessions, blocks, texts and indexes that nobody speaks of any more are let go of."""
 
 import asyncio
+import gc
 import json
 import threading
 from collections.abc import Iterator
 
 import pytest
 from chats import Chat, Lab, assistant, user
-from scripted import filed
+from scripted import Got, Upstream, Wire, ask, body, config_for, echo, filed, serving, wait_for
 from test_restore_scope import ALL, write
 
 from lantern_proxy import turn_memo
@@ -16,6 +17,7 @@ from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConf
 from lantern_proxy.proxy import Proxy, idle
 from lantern_proxy.proxy import ledger as proxy_ledger
 from lantern_proxy.proxy.ledger import Ledgers
+from lantern_proxy.proxy.relay import Relay
 from lantern_proxy.restore import passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.scope import Key
@@ -306,3 +308,25 @@ def test_a_proxy_that_nobody_asks_keeps_no_texts_and_no_old_sessions(tmp_path):
     finally:
         proxy.close()
         turn_memo.forget_all()
+
+
+def test_a_request_is_let_go_of_when_it_is_answered(tmp_path):
+    """Without a collection of garbage, which comes long after: a request holds all of its history."""
+
+    async def slow(got: Got, wire: Wire) -> None:
+        await asyncio.sleep(0.1)  # as models are: until then Lantern looks whether the client is still there
+        await echo(got, wire)
+
+    def relays() -> int:
+        return sum(isinstance(each, Relay) for each in gc.get_objects())
+
+    with Upstream(slow) as upstream, serving(config_for(upstream, tmp_path)) as url:
+        ask(url, body("first"))
+        gc.collect()
+        gc.disable()
+        try:
+            for n in range(5):
+                ask(url, body(f"number {n}"))
+            assert wait_for(lambda: relays() == 0, 10.0), "what was answered is still in memory"
+        finally:
+            gc.enable()

@@ -82,8 +82,9 @@ class Relay:
         finally:
             self.over = True
             timer.cancel()
-            if self.watching is not None:
-                self.watching.cancel()
+            watching, self.watching = self.watching, None  # it ends with a traceback that names us, body and all
+            if watching is not None:
+                watching.cancel()
             with suppress(asyncio.CancelledError):  # the server stops: what was submitted is written without us
                 await self._archive(at_once=True)
 
