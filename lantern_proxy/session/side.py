@@ -6,7 +6,7 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 
 from lantern_proxy.history import (
@@ -229,13 +229,12 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
     if not shows_system_of(session, request):
         return False
     retold = _retold(session, request)
-    if not retold or is_pasted(said, read_of(request, system=True)):
-        return False
-    asked_before = [terms(e.message.text[:_RETOLD_CHARS]) for e in session.head if e.message.role == "user"][:-1]
-    if len(asked_before) < _RETOLD_TEXTS:
+    before = [e.message.text for e in session.head if e.message.role == "user"][:-1] if retold else []
+    if len(before) < _RETOLD_TEXTS:
         return False
     earlier = "\n".join([plain(m.text) for m in request.messages[:-1] if m.role != "assistant"])
-    return any(text in earlier for text in retold) or _speaks_of_half(terms("\n".join(retold)), asked_before)
+    told = any(text in earlier for text in retold) or _speaks_of_half("\n".join(retold), before)
+    return told and not is_pasted(said, read_of(request, system=True))
 
 
 def _retold(session: Session, request: Request) -> list[str]:
@@ -258,10 +257,11 @@ def _retold(session: Session, request: Request) -> list[str]:
     return [text for text in found if len(text) >= SUMMARY_CHARS]
 
 
-def _speaks_of_half(found: Set[str], said: Sequence[Set[str]]) -> bool:
-    """Does each second of the texts with these terms have one among `found` that most of them have not?"""
+def _speaks_of_half(text: str, before: Sequence[str]) -> bool:
+    """Has each second of the texts said before a term of `text` that most of them have not?"""
+    said = [terms(each[:_RETOLD_CHARS]) for each in before]
     often = {term for term, count in Counter(chain.from_iterable(said)).items() if 2 * count > len(said)}
-    own = found - often
+    own = terms(text) - often
     return 2 * sum(not own.isdisjoint(each) for each in said) >= len(said)
 
 
