@@ -89,7 +89,7 @@ class Opened:
         if self._config.restore.enabled and holds_some:  # the next request may lack some of it
             self.attempt("restorer", self.restorer.want)
         self.archive, self.problem = archive, ""
-        self.is_over(["open", "deleted"], f"archive {self._path} is open")
+        self.tell_over(["open", "deleted"], f"archive {self._path} is open")
 
     def _new_restorer(self, archive: Archive) -> "Restorer":
         try:
@@ -99,7 +99,7 @@ class Opened:
             self._fault("restorer", told, error)
             raise
         restorer.rerankers.ask_model = self._ask_model
-        self.is_over(["restorer"], "what was archived can be restored again")
+        self.tell_over(["restorer"], "what was archived can be restored again")
         return restorer
 
     def let_go(self) -> None:
@@ -141,12 +141,12 @@ class Opened:
         if kind in ("open", "deleted", "write"):
             self.problem = message
 
-    def is_written(self) -> None:
+    def tell_written(self) -> None:
         """A write went well."""
         self.problem = ""
-        self.is_over(["write"], f"archive {self._path} can be written again")
+        self.tell_over(["write"], f"archive {self._path} can be written again")
 
-    def is_over(self, kinds: list[str], message: str) -> None:
+    def tell_over(self, kinds: list[str], message: str) -> None:
         """Tell that faults of these kinds are over, if there were any."""
         if self._once.is_over(kinds):
             log.info("%s", message)

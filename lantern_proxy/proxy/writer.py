@@ -181,7 +181,7 @@ class Writer:
             self.opened.note("write", error)
             self._cutter.skip()
         else:
-            self.opened.is_written()
+            self.opened.tell_written()
         for work in follows:
             self.opened.attempt("learn", work)
         self.keeper.has_written()
@@ -264,7 +264,7 @@ class Writer:
         while self.opened.attempt("sync", archive.sync) is not None:
             if self._closing.wait(RETRY_S) or archive is not self.opened.archive:
                 return
-        self.opened.is_over(["sync"], f"turns of archive {archive.path} are brought to the disk again")
+        self.opened.tell_over(["sync"], f"turns of archive {archive.path} are brought to the disk again")
 
     def _store(self, group: Sequence[_Waiting]) -> None:
         archive = self.opened.archive
@@ -273,7 +273,7 @@ class Writer:
             waiting.record = waiting.record or waiting.job.build()
         archive.write([waiting.record for waiting in group if waiting.record])
         self._busy_since = 0.0
-        self.opened.is_written()
+        self.opened.tell_written()
         for waiting in group:
             waiting.tell(True)
         self._sync(_BEHIND_S)
