@@ -114,9 +114,17 @@ def _opencode(job: Job, window: int, plugins: list[str]) -> list[str]:
     off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
     env = {f"OPENCODE_DISABLE_{name}": "1" for name in off} | {"XDG_DATA_HOME": f"{job.home}/.local/share"}
     env |= {"npm_config_offline": "true", "npm_config_fetch_retries": "0"}
+    return _runs(job, ["opencode", "run"], env)
+
+
+def _runs(job: Job, command: list[str], env: dict[str, str], *, again: str = "--continue", asks: str = "") -> list[str]:
+    """What is printed by a run for each line, the first one anew and all others going on with it.
+
+    again: the option that does so; asks: the option in front of a line, where there is one
+    """
+    option = [asks] if asks else []
     return [
-        job.run(["opencode", "run", *(["--continue"] if i else []), line], env).strip()
-        for i, line in enumerate(job.lines)
+        job.run([*command, *([again] if i else []), *option, line], env).strip() for i, line in enumerate(job.lines)
     ]
 
 
@@ -154,10 +162,7 @@ def qwen_code(job: Job) -> list[str]:
     (folder / "settings.json").write_text(json.dumps(settings))
     env = {"OPENAI_API_KEY": "sk-dummy-qwen-code", "OPENAI_BASE_URL": f"{job.url}/v1", "OPENAI_MODEL": "scripted"}
     options = ["--approval-mode", "yolo", "--auth-type", "openai"]
-    return [
-        job.run(["qwen", *options, *(["--continue"] if i else []), line], env).strip()
-        for i, line in enumerate(job.lines)
-    ]
+    return _runs(job, ["qwen", *options], env)
 
 
 def aider(job: Job) -> list[str]:
@@ -189,9 +194,7 @@ def pi(job: Job) -> list[str]:
     (folder / "settings.json").write_text(json.dumps({"compaction": compaction, "enableInstallTelemetry": False}))
     options = ["--provider", "scripted", "--model", "scripted", "--offline", "-p"]
     env = {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
-    return [
-        job.run(["pi", *options, *(["--continue"] if i else []), line], env).strip() for i, line in enumerate(job.lines)
-    ]
+    return _runs(job, ["pi", *options], env)
 
 
 _KIMI = """default_model = "scripted"
@@ -213,10 +216,7 @@ def kimi_code(job: Job) -> list[str]:
     folder.mkdir()
     (folder / "config.toml").write_text(_KIMI.format(url=job.url))
     env = {"KIMI_CODE_HOME": str(folder), "KIMI_CODE_NO_AUTO_UPDATE": "1"}
-    return [
-        _last_words(job.run(["kimi", *(["--continue"] if i else []), "-p", line], env))
-        for i, line in enumerate(job.lines)
-    ]
+    return [_last_words(out) for out in _runs(job, ["kimi"], env, asks="-p")]
 
 
 _KIMI_CLI = """default_model = "scripted"
@@ -237,11 +237,8 @@ def kimi_cli(job: Job) -> list[str]:
     folder = job.home / ".kimi"
     folder.mkdir()
     (folder / "config.toml").write_text(_KIMI_CLI.format(url=job.url))
-    command = ["kimi", "--print", "--final-message-only"]
     env = {"KIMI_CLI_NO_AUTO_UPDATE": "1"}
-    return [
-        job.run([*command, *(["--continue"] if i else []), "-p", line], env).strip() for i, line in enumerate(job.lines)
-    ]
+    return _runs(job, ["kimi", "--print", "--final-message-only"], env, asks="-p")
 
 
 def hermes(job: Job) -> list[str]:
@@ -256,10 +253,7 @@ def hermes(job: Job) -> list[str]:
     (folder / "config.yaml").write_text(json.dumps(config))
     command = ["hermes", "chat", "-Q", "--yolo", "-t", "terminal"]
     env = {"HERMES_HOME": str(folder)}
-    return [
-        _last_words(job.run([*command, *(["--continue"] if i else []), "-q", line], env))
-        for i, line in enumerate(job.lines)
-    ]
+    return [_last_words(out) for out in _runs(job, command, env, asks="-q")]
 
 
 def copilot(kind: str, wire: str, model: str) -> Drive:
@@ -303,7 +297,7 @@ def continue_cli(job: Job) -> list[str]:
     config.write_text(_CONTINUE.format(url=job.url))
     env = {"CONTINUE_GLOBAL_DIR": str(folder), "CONTINUE_TELEMETRY_ENABLED": "0"}
     command = ["cn", "--config", str(config), "--auto", "-p"]
-    return [job.run([*command, *(["--resume"] if i else []), line], env).strip() for i, line in enumerate(job.lines)]
+    return _runs(job, command, env, again="--resume")
 
 
 def shell_gpt(job: Job) -> list[str]:
