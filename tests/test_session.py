@@ -87,6 +87,12 @@ def test_an_answer_pasted_into_a_new_chat_does_not_link_it(chat):
     is_new(another(chat), said, "Yes, it seems right to me.", apart_from=chat)
 
 
+def test_an_old_answer_in_front_of_a_question_does_not_link_a_new_chat(chat):
+    fresh = another(chat)
+    fresh.history = [user(chat.history[3]["content"])]
+    is_new(fresh, "What do you think of it?", "It is fine, I think.", apart_from=chat)
+
+
 @pytest.mark.parametrize("at", [0, 1])
 @pytest.mark.parametrize("system", ["", "You are a friendly chat bot, and you talk with everybody about everything."])
 def test_one_text_pasted_into_a_chat_without_tools_does_not_link_it_for_the_word_summary(at, system):
@@ -432,6 +438,29 @@ def test_what_was_answered_before_under_the_prompt_of_one_who_sums_up_is_a_side_
     chat.history = [user(summary_of("zephyr", 4)), *chat.history[-2:]]
     step = chat.turn("and what comes next?", "The review of it comes next.")
     assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+@pytest.mark.parametrize("said", [1, 2], ids=["what was said first", "and its answer"])
+def test_a_summary_of_the_first_messages_alone_is_a_side_call_whatever_its_tools(chat, said):
+    messages = [{"role": "system", "content": SUMMARISER}, *chat.history[:said]]
+    step = chat.lab.ask(messages, tools=chat.tools, headers=chat.headers)
+    assert (step.event, step.session.parent) == ("side", chat.session), step.link.why
+    chat.lab.answer(step, assistant(summary_of("zephyr", 2)))
+    chat.history = [user(summary_of("zephyr", 2)), *chat.history[said:]]
+    step = chat.turn("and what comes next?", "The review of it comes next.")
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+def test_a_first_message_that_opened_another_chat_is_a_new_one_where_nothing_wishes_for_a_summary(chat):
+    fresh = another(chat)
+    fresh.system = "You plan the work of a team, and leave it to others."
+    is_new(fresh, chat.history[0]["content"], "First I would look at what there is.", apart_from=chat)
+
+
+def test_a_first_message_under_the_prompt_of_one_who_sums_up_opens_a_chat_where_none_began_like_it(chat):
+    fresh = another(chat)
+    fresh.system = SUMMARISER
+    is_new(fresh, turns("zephyr", 1, start=9)[0][0], "It says where a thing lies.", apart_from=chat)
 
 
 @pytest.mark.parametrize("system", ["", "You plan, and change nothing.", f"{SYSTEM} Summary of the conversation: {{}}"])

@@ -45,6 +45,7 @@ from lantern_proxy.session.side import (
     is_task_about,
     is_title_call,
     is_told_whole,
+    is_wished_of_head,
     read_of,
     texts_of,
     waits_for_result,
@@ -259,6 +260,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
 def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Link | None:
     """What is `session` to a request that holds texts which begin like some of its own? None: nothing."""
     request, said = read.request, known.said.get(session.id, {})
+    at_once = now - session.last_seen_at < _AT_ONCE_S
     bare = not (session.system or session.tools)
     if not bare and is_told_whole(session, request):
         return Link(session=session, why="its history in one text, and more")
@@ -268,11 +270,12 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     other = not shows_system_of(session, request) or request.tools != session.tools
     pasted = (other or bare) and is_pasted(said, read.texts, labelled=other)
     pasted = pasted or is_task_about(said, session, request) or is_result_to_shorten(said, session, request)
+    pasted = pasted or (at_once and other and is_wished_of_head(session, request))
     told = [text for text in told_aside(said.items()) if text in read.whole]
     if told and (not waits_for_words(request) or any(is_own(known, session, text) for text in told)):
         side = pasted or _is_other_use(session, request, told)
         return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
-    if now - session.last_seen_at < _AT_ONCE_S and is_retold(said, session, request):
+    if at_once and is_retold(said, session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
     if pasted:
         return Link(session=session, side=True, why="its texts stand together in one message")

@@ -117,7 +117,7 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
         return not _is_summed_up_in_system(known, session, request)
     if request.tools != session.tools or _is_summary_call(request, session, said):
         return True
-    return _is_wished_of_head(session, request) and not _is_summed_up_in_system(known, session, request)
+    return is_wished_of_head(session, request) and not _is_summed_up_in_system(known, session, request)
 
 
 def _is_summed_up_in_system(known: Known, session: Session, request: Request) -> bool:
@@ -351,7 +351,7 @@ def _asked_last(request: Request) -> str:
     return next(filter(None, reversed(texts)), "")
 
 
-def _is_wished_of_head(session: Session, request: Request) -> bool:
+def is_wished_of_head(session: Session, request: Request) -> bool:
     """Does a system prompt wish for a summary, over messages of the head alone? All of them were answered before."""
     names = {i.print for e in session.head for i in e.message.items}
     old = session.answered and all(i.print in names for i in items_of(request.messages))

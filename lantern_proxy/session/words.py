@@ -53,7 +53,7 @@ def _claimed(known: Known, request: Request) -> str:
     if any(i.kind == "call" for i in items_of(request.messages)):
         return ""
     texts = [t for t in texts_of(request) if t]
-    long = [t for t in texts[:-1] if len(t) >= SUMMARY_CHARS and not _is_opening(known, t)]
+    long = [t for t in texts[:-1] if len(t) >= SUMMARY_CHARS and not _is_quoted(known, t)]
     if len(long) == 1:
         return long[0]
     if len(texts) != 1:
@@ -65,8 +65,8 @@ def _claimed(known: Known, request: Request) -> str:
     return texts[0] if has_marker(request) else ""
 
 
-def _is_opening(known: Known, text: str) -> bool:
-    """Did a known session begin with this text?"""
+def _is_quoted(known: Known, text: str) -> bool:
+    """Was this very text said in a known session? Many may begin with it, and people show old answers to a model."""
     return any(text in known.said.get(sid, ()) for sid in known.by_start.get(text[:PROBE_CHARS], ()))
 
 
