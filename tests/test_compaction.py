@@ -611,6 +611,10 @@ LONG = file_of("zephyr", 7)
 CUTS = {
     "its first half": lambda text: text[: len(text) // 2],
     "half and a mark": lambda text: text[: len(text) // 2] + " … [truncated]",
+    "a note and its first half": lambda text: (
+        f"[Shortened, {len(text)} characters before]\n{text[: len(text) // 2]}..."
+    ),
+    "a note, head and tail": lambda text: f"(output of a tool, shortened) {text[:60]} [...] {text[-60:]}",
     "head and tail": lambda text: f"{text[:60]}\n[... 400 characters left out ...]\n{text[-60:]}",
 }
 
@@ -627,6 +631,29 @@ def test_an_older_result_that_was_cut_is_cleared_even_when_its_id_changed(cut, r
     step = chat.turn("go on with the next file", "going on with it")
     assert (step.event, step.session.id) == ("cleared", chat.session)
     assert chat.turn("and on", "on and on").event == "turn"
+
+
+def test_a_short_result_of_which_a_note_and_a_few_words_are_left_is_cleared():
+    chat = Chat(Lab(), tools=TOOLS)
+    chat.turn("Read the audit.", "It says who signs.", reads="The audit of host quill-3 was signed by Ada Lund for kernel "
+              "4.18.99, and the repair of its second disk is due on Friday.")  # fmt: skip
+    chat.turn("and then?", "Then we wait for Friday.")
+    text = chat.history[2]["content"]
+    chat.history[2] |= {"content": f"[read_file: {len(text)} characters, shown: 20]\nThe audit of host..."}
+    assert chat.turn("thanks, go on", "going on").event == "cleared"
+
+
+@pytest.mark.parametrize("now", [
+    "Ran again. The build of host quill-3 took nine minutes, and it was signed by Ada Lund for kernel 4.18.99 ...",
+    "cached: The build of host quill-3 took nine minutes, and it was signed by Ada Lund for kernel 4.18.99.",
+])  # fmt: skip
+def test_a_result_with_a_note_in_front_of_all_of_it_is_not_cleared(now):
+    chat = Chat(Lab(), tools=TOOLS)
+    chat.turn("Build it.", "It was signed.",
+              reads="The build of host quill-3 took nine minutes, and it was signed by Ada Lund for kernel 4.18.99 ...")  # fmt: skip
+    chat.turn("and then?", "Then we wait for Friday.")
+    chat.history[2] |= {"content": now}
+    assert chat.turn("thanks, go on", "going on").event == "turn"
 
 
 def test_a_result_that_was_cut_in_front_of_a_window_is_no_summary_though_its_id_changed():

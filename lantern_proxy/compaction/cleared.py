@@ -19,6 +19,8 @@ _CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
 """A text was cut when it lost a fifth of its length, so many characters, and most of what is left stood at its ends."""
 _OMITTED_MIN_CHARS = 12
 """One with an ellipsis in its middle was cut however little it lost."""
+_FRONT_CHARS, _NOTE_CHARS = 16, 200
+"""By so much of its beginning a text is found behind a note, which has no more characters than that."""
 
 
 def find_cleared(seen: Seen) -> Pairs:
@@ -92,7 +94,8 @@ def _is_cut(seen: Seen, a: int, b: int) -> bool:
     old, new = seen.old[a].item, seen.new[b].item
     if old.print == new.print or old.kind not in ("result", "text") or old.kind != new.kind:
         return False
-    before, after = plain(old.text), plain(new.text)
+    before = plain(old.text)
+    after = _without_note(before, plain(new.text))
     omits = len(before) - len(after) >= _OMITTED_MIN_CHARS and has_ellipsis_for(before, after)
     shorter = len(after) <= min(_CUT_SHARE * len(before), len(before) - _CUT_MIN_CHARS)
     if not omits and not (shorter and shared_ends(before, after) >= _OWN_SHARE * len(after)):
@@ -100,4 +103,10 @@ def _is_cut(seen: Seen, a: int, b: int) -> bool:
     if old.kind == "text":
         return omits or a < seen.last_turn
     was_last = seen.old[a].at == len(before_answer(seen.session)) - 1
-    return not (was_last and before.startswith(after))
+    return not (was_last and before.startswith(plain(new.text)))
+
+
+def _without_note(before: str, after: str) -> str:
+    """`after` without what its client wrote in front of the beginning of `before`."""
+    at = after.find(before[:_FRONT_CHARS], 0, _NOTE_CHARS) if len(before) >= _FRONT_CHARS else -1
+    return after[at:] if at > 0 else after
