@@ -451,6 +451,22 @@ def test_a_summary_of_the_first_messages_alone_is_a_side_call_whatever_its_tools
     assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
 
 
+@pytest.mark.parametrize("told", [
+    "<analysis>They spoke of one project, and of nothing else.</analysis>\n<summary>\n{}\n</summary>",
+    "<think>\nThey spoke of one project, and of nothing else.\n</think>\n\n{}",
+])  # fmt: skip
+@pytest.mark.parametrize("kept", [0, 1], ids=["nothing else", "and what was said first"])
+def test_a_summary_that_is_a_part_of_what_was_answered_is_the_sessions_it_was_made_for(chat, told, kept):
+    chat.summarise("history under another system prompt", told.format(summary_of("zephyr", 4)))
+    wrapped = f"[What was said before, in short]\n\n<summary>\n{summary_of('zephyr', 4)}\n</summary>\n\nGo on with it."
+    chat.history = [*chat.history[:kept], user(wrapped)]
+    step = chat.send()
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+    chat.lab.answer(step, assistant("I go on with the review."))
+    chat.history.append(assistant("I go on with the review."))
+    goes_on(chat)
+
+
 def test_a_first_message_that_opened_another_chat_is_a_new_one_where_nothing_wishes_for_a_summary(chat):
     fresh = another(chat)
     fresh.system = "You plan the work of a team, and leave it to others."

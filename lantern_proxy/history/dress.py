@@ -22,6 +22,7 @@ _SIGNS = {"n": "\n", "r": "\n", "t": "\t", "b": "", "f": ""}
 _READ_CHARS = 200_000
 """How much of a text is read so."""
 _NO_WORD = re.compile(r"[\W_]+")
+_TAG = re.compile(r"<(\w[\w-]{0,40})>")
 
 
 def says_same(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
@@ -68,6 +69,31 @@ def strings_of(text: str) -> Iterator[str]:
             pending += value.values()
         elif isinstance(value, list):
             pending += value
+
+
+def parts_of(text: str) -> Iterator[str]:
+    """Every string within a JSON text, else the text itself, and each of its parts: what stands within tags, and what
+    stands between those. Clients keep the summary of an answer, and leave out the thoughts in front of it."""
+    for each in strings_of(text):
+        yield each
+        yield from _tagged(each[:_READ_CHARS])
+
+
+def _tagged(text: str) -> Iterator[str]:
+    start, unclosed = 0, set[str]()
+    found = _TAG.search(text)
+    while found:
+        name, end = found[1], -1 if found[1] in unclosed else text.find(f"</{found[1]}>", found.end())
+        if end < 0:
+            unclosed.add(name)
+            found = _TAG.search(text, found.end())
+            continue
+        yield text[start : found.start()]
+        yield text[found.end() : end]
+        start = end + len(name) + 3
+        found = _TAG.search(text, start)
+    if start:
+        yield text[start:]
 
 
 def _read(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from lantern_proxy.analyze import starts
 from lantern_proxy.analyze.starts import Starts
 from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty
-from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.dress import parts_of, strings_of
 from lantern_proxy.history.same import changed
 from lantern_proxy.history.script import line_of
 from lantern_proxy.history.steps import fields_of
@@ -216,10 +216,10 @@ def _index(known: Known, session: Session, entry: Entry) -> None:
 
 def _index_produced(known: Known, session: Session, main: str, i: Item) -> None:
     """One of the upstream: a text, a call, a compaction item."""
-    if session.side and i.kind != "compaction":  # a summary may be a field of an answer
-        for text in strings_of(i.text):
+    if session.side and i.kind != "compaction":  # a summary may be a part of an answer
+        for text in map(plain, parts_of(i.text)):
             if len(text) >= SUMMARY_CHARS:
-                _say(known, main, plain(text), "side")
+                _say(known, main, text, "side")
     if i.kind == "call":
         _pass(known, main, i)
     elif not is_empty(i):

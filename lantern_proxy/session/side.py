@@ -21,7 +21,7 @@ from lantern_proxy.history import (
     system_text,
     told_aside,
 )
-from lantern_proxy.history.dress import strings_of, unescaped
+from lantern_proxy.history.dress import parts_of, strings_of, unescaped
 from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known
@@ -271,7 +271,7 @@ def summed_up_since(known: Known, session: Session) -> list[str]:
     if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
         return []
     made = items_of(e.message for e in side.head if e.produced)
-    told = (plain(text) for i in made if i.kind in ("text", "call") for text in strings_of(i.text))
+    told = (plain(text) for i in made if i.kind in ("text", "call") for text in parts_of(i.text))
     return [text for text in told if len(text) >= SUMMARY_CHARS]
 
 
