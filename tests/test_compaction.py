@@ -633,27 +633,20 @@ def test_an_older_result_that_was_cut_is_cleared_even_when_its_id_changed(cut, r
     assert chat.turn("and on", "on and on").event == "turn"
 
 
-def test_a_short_result_of_which_a_note_and_a_few_words_are_left_is_cleared():
-    chat = Chat(Lab(), tools=TOOLS)
-    chat.turn("Read the audit.", "It says who signs.", reads="The audit of host quill-3 was signed by Ada Lund for kernel "
-              "4.18.99, and the repair of its second disk is due on Friday.")  # fmt: skip
-    chat.turn("and then?", "Then we wait for Friday.")
-    text = chat.history[2]["content"]
-    chat.history[2] |= {"content": f"[read_file: {len(text)} characters, shown: 20]\nThe audit of host..."}
-    assert chat.turn("thanks, go on", "going on").event == "cleared"
+AUDIT = "The audit of host quill-3 was signed by Ada Lund for kernel 4.18.99, and its second disk is due on Friday ..."
 
 
-@pytest.mark.parametrize("now", [
-    "Ran again. The build of host quill-3 took nine minutes, and it was signed by Ada Lund for kernel 4.18.99 ...",
-    "cached: The build of host quill-3 took nine minutes, and it was signed by Ada Lund for kernel 4.18.99.",
+@pytest.mark.parametrize(("now", "event"), [
+    ("[read_file: 110 characters, shown: 20]\nThe audit of host...", "cleared"),
+    (f"Ran again. {AUDIT}", "turn"),
+    (f"(kept from before) {AUDIT[:-4]}.", "turn"),
 ])  # fmt: skip
-def test_a_result_with_a_note_in_front_of_all_of_it_is_not_cleared(now):
+def test_a_result_behind_a_note_is_cleared_when_little_of_it_is_left(now, event):
     chat = Chat(Lab(), tools=TOOLS)
-    chat.turn("Build it.", "It was signed.",
-              reads="The build of host quill-3 took nine minutes, and it was signed by Ada Lund for kernel 4.18.99 ...")  # fmt: skip
+    chat.turn("Read the audit.", "It says who signs.", reads=AUDIT)
     chat.turn("and then?", "Then we wait for Friday.")
     chat.history[2] |= {"content": now}
-    assert chat.turn("thanks, go on", "going on").event == "turn"
+    assert chat.turn("thanks, go on", "going on").event == event
 
 
 def test_a_result_that_was_cut_in_front_of_a_window_is_no_summary_though_its_id_changed():
