@@ -16,14 +16,16 @@ class Referring:
 
     def __init__(self, lab: Lab) -> None:
         self.lab, self.history, self.ids = lab, list[dict](), iter(range(100))
-        self.session = ""
+        self.system, self.identity, self.sessions = SYSTEM, Identity(), iter(range(1, 100))
 
     def request(self) -> Request:
-        return responses.read(json.dumps({"model": "m", "instructions": SYSTEM, "input": self.history}).encode())
+        return responses.read(json.dumps({"model": "m", "instructions": self.system, "input": self.history}).encode())
 
     def send(self) -> Step:
         self.lab.now += 5
-        step = follow(self.lab.known, self.request(), Identity(), now=self.lab.now, new_id=lambda: "ses_1")
+        step = follow(
+            self.lab.known, self.request(), self.identity, now=self.lab.now, new_id=lambda: f"ses_{next(self.sessions)}"
+        )
         self.lab._keep(step.session, step.filed)
         return step
 
@@ -170,3 +172,15 @@ def test_a_client_that_goes_back_to_a_branch_it_left_has_lost_nothing(client):
     }
     assert client.turn("and now?", "The limiter is next, and then the log.").event == "branch"
     assert client.turn("and then?", "The flags.").event == "turn"
+
+
+def test_a_conversation_whose_title_came_first_under_its_id_is_one_from_its_second_turn_on():
+    client = Referring(Lab())
+    client.identity, client.system = Identity(ids=(("x-session-id", "one"),)), "Namen geben, in drei Worten."
+    said, answer = turns("zephyr", 1)[0]
+    client.turn(said, "Sturm im Protokoll")
+    client.system, client.history = SYSTEM, []
+    client.turn(said, answer)
+    step = client.turn("And what of the other one?", "It stays as it is.")
+    assert (step.event, step.session.side) == ("new", False)
+    assert client.turn("Good, then go on.", "On we go.").event == "turn"

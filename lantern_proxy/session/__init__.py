@@ -51,7 +51,7 @@ from lantern_proxy.session.side import (
     waits_for_result,
 )
 from lantern_proxy.session.words import CANDIDATES, RECENT_S, by_words
-from lantern_proxy.turn import SYSTEM, Identity, Request, plain
+from lantern_proxy.turn import SYSTEM, Identity, Message, Request, plain
 
 __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
 
@@ -174,9 +174,15 @@ def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
     side = known.sessions.get(f"{session.id}.side")
     if side is None or not side.answered or len(side.head) < 2 or not is_spoken_to(request.messages):
         return False
-    asked, answer = plain(side.head[-2].message.text), side.head[-1].message.print
+    asked, answer = plain(side.head[-2].message.text), side.head[-1].message
     shown = [m for m in request.messages if m.print]
-    return any(b.print == answer and _is_same_but_a_part(asked, plain(a.text)) for a, b in pairwise(shown))
+    return any(_is_same_answer(b, answer) and _is_same_but_a_part(asked, plain(a.text)) for a, b in pairwise(shown))
+
+
+def _is_same_answer(shown: Message, answer: Message) -> bool:
+    """The same words, or a reference to what the upstream has of them."""
+    ids = {value for i in answer.items for value in i.ids}
+    return shown.print == answer.print or any(value in ids for i in shown.items for value in i.ids)
 
 
 def _is_same_but_a_part(before: str, after: str) -> bool:
