@@ -34,6 +34,8 @@ class Client:
     neighbours: int
     """Other conversations that go on beside the one that is shortened."""
     same_opening: bool
+    terse: bool
+    """Its user mostly nods, in words that others use as well, and its model takes many steps."""
     restarts: bool
     """The proxy is restarted before a compaction."""
 

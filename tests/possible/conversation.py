@@ -48,10 +48,12 @@ class Conversation:
     # --- what is said ------------------------------------------------------------------------------------------------
 
     def user(self, *, question: Fact | None = None) -> Msg:
-        """A message with a detail in it, or a question after one."""
+        """A message with a detail in it, a nod, or a question after one."""
         number, image = next(self.numbers), self.client.images and self.rng.random() < 0.4
         if question:
             return Msg("user", (question.asked,), image=image, number=number)
+        if self.client.terse and self.rng.random() < 0.8:
+            return Msg("user", (self.rng.choice(self.words.nods),), number=number)
         long = self.client.style == "users_cut_short" and self.rng.random() < 0.5
         return Msg("user", (self.talk.message(self.note(number), 900 if long else 0),), image=image, number=number)
 
@@ -95,9 +97,12 @@ class Conversation:
         self, op: str = "turn", right: Iterable[str] = TURN, *, said: Msg | None = None, question: Fact | None = None,
         gate: Callable[[], Awaitable[object]] | None = None,
     ) -> None:  # fmt: skip
-        """The user says something, perhaps a tool is used, the model answers. gate: awaited before the first answer"""
+        """The user says something, perhaps tools are used, the model answers. gate: awaited before the first answer"""
         self.held.append(said or self.user(question=question))
-        if self.client.tools and not question and not gate and self.rng.random() < 0.5:
+        most, often = (6, 0.8) if self.client.terse else (1, 0.5)
+        for _ in range(most if self.client.tools and not question and not gate else 0):
+            if self.rng.random() >= often:
+                break
             call = await self.call("read", {"path": f"notes/{self.rng.randrange(10**6)}.txt"}, op, right)
             self.result(call, lambda number: self.talk.result(self.note(number)))
             op, right = "result", TURN

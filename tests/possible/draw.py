@@ -51,4 +51,5 @@ def draw(number: int) -> Client:
         turns=pick((3, 5, 8, 8, 12, 12, 20, 40)), rounds=pick((1, 1, 2, 3, 5)),
         incidents=tuple(rng.sample([*INCIDENTS], pick((0, 0, 1, 1, 2, 3)))),
         neighbours=pick((0, 0, 0, 1, 2)), same_opening=rng.random() < 0.4, restarts=rng.random() < 0.2,
+        terse=rng.random() < 0.2,
     )  # fmt: skip

@@ -29,6 +29,8 @@ class Language:
     ideas: str
     greeting: str
     go_on: str
+    nods: tuple[str, ...]
+    """What users say when they let their model work."""
     space: str = " "
 
 
@@ -54,6 +56,7 @@ LANGUAGES = {
         ideas="Suggest three follow-up questions the user may ask next.",
         greeting="Hello, shall we start?",
         go_on="Go on.",
+        nods=("Go on.", "ok", "Yes, do that.", "continue"),
     ),
     "de": Language(
         things=("Kennwort", "Öffnungszeit", "Farbe", "Ansprechpartner", "Lieferadresse", "Budget", "Abfahrtsgleis"),
@@ -76,6 +79,7 @@ LANGUAGES = {
         ideas="Schlage drei Anschlussfragen vor.",
         greeting="Hallo, fangen wir an?",
         go_on="Weiter.",
+        nods=("Weiter.", "ok", "Ja, mach das.", "passt"),
     ),
     "ja": Language(
         things=("合言葉", "開店時刻", "色合い", "担当者", "届け先", "予算額", "搭乗口"),
@@ -98,6 +102,7 @@ LANGUAGES = {
         ideas="次に聞きそうな質問を三つ挙げてください。",
         greeting="こんにちは、始めましょうか。",
         go_on="続けて。",
+        nods=("続けて。", "ok", "はい、お願いします。", "次へ"),
         space="",
     ),
     "ru": Language(
@@ -121,6 +126,7 @@ LANGUAGES = {
         ideas="Предложи три вопроса, которые можно задать дальше.",
         greeting="Привет, начнём?",
         go_on="Дальше.",
+        nods=("Дальше.", "ок", "Да, давай.", "продолжай"),
     ),
 }  # fmt: skip
 _SYLLABLES = ("tar", "vik", "mel", "do", "ran", "ku", "sel", "bor", "lin", "ga", "fe", "nor", "pas", "ti", "wen", "zo")
