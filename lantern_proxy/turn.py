@@ -398,6 +398,8 @@ class Block:
     """Hex fingerprint of the anchor message."""
     chain: str
     """Hex chain hash up to the anchor, to tell apart two messages that read the same."""
+    message: str = ""
+    """Key of the anchor message in its session; "" in archives of before it was kept."""
     place: Literal["inside", "before", "after"]
     """At the end of the anchor message, in front of its last part, or as one user message right "after" it."""
     restored: Restored

@@ -251,3 +251,9 @@ _M010_WORDS = (
             SELECT 'delete', old.id, old.text WHERE old.id IN (SELECT id FROM passages_fts_docsize);
         INSERT INTO passages_fts (rowid, text) VALUES (new.id, new.text); END""",
 )
+
+
+@migrations()
+def m011_anchors(db: Database) -> None:
+    # The message that a block rides in, by its key: others may say the same.
+    db.execute("ALTER TABLE blocks ADD COLUMN message TEXT NOT NULL DEFAULT ''")

@@ -509,7 +509,7 @@ def test_a_block_stays_where_it_is_when_the_text_that_it_rides_in_is_said_again(
     asked = {"role": "user", "content": "Which port was it?"}
     before = chat.read(json.dumps(body("Hello.", "Hi.", asked)).encode())
     restored = Restored(kind="question", text="", placed=(), considered=0, ms=0.0)
-    block = entry("s", before, 2, "inside", restored, by="r", now=0.0)
+    block = entry("s", before, 2, "inside", restored, key=None, by="r", now=0.0)
     short = [
         {"role": "user", "content": "In short: a port was asked for."},
         asked,

@@ -494,6 +494,61 @@ def test_a_result_in_the_words_of_a_lost_one_is_restored_when_it_is_lost_in_its_
         assert fact(2) in whole
 
 
+CLEARED = "[old result cleared]"
+
+
+def step(n: int, result: str = "") -> list[dict]:
+    """A call of a tool, and what came of it."""
+    calls = [{"id": f"call_{n}", "type": "function", "function": {"name": "run", "arguments": f'{{"n": {n}}}'}}]
+    asked = {"role": "assistant", "content": None, "tool_calls": calls}
+    return [asked, {"role": "tool", "tool_call_id": f"call_{n}", "content": result or f"{fact(n)} {fact(n + 500)}"}]
+
+
+def noted(text: str) -> dict:
+    return {"role": "assistant", "content": text}
+
+
+def go_on() -> dict:
+    return {"role": "user", "content": "Go on."}
+
+
+def test_a_block_stays_in_its_message_while_more_is_cleared_before_it_though_its_user_said_the_same_before(tmp_path):
+    done = noted("All of them are loaded."), noted("Written down.")
+    whole = [go_on(), *step(1), *step(2), done[0], go_on(), *step(3), done[1], go_on()]
+    cleared = [
+        [*whole[:2], step(1, CLEARED)[1], *whole[3:]],
+        [go_on(), *step(1, CLEARED), *step(2, CLEARED), *whole[5:]],
+    ]
+    places = []
+    with Upstream(echo) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000, question_chars=0))
+        with serving(config) as url:
+            answers = [step(1)[0], step(2)[0], done[0], step(3)[0], done[1], *[noted("Good.")] * 3]
+            shown = [whole[:1], whole[:3], whole[:5], whole[:7], whole[:9], whole, *cleared]
+            for messages, answer in zip(shown, answers, strict=True):
+                upstream.answer = say(200, completion(**{"text": "", **answer}), ("content-type", "application/json"))
+                event = told(ask(url, body(*messages)))["event"]
+                got = json.loads(upstream.got[-1].body)["messages"]
+                places.append([at for at, m in enumerate(got) if fact(1) in str(m["content"]) and m["role"] == "user"])
+            assert event == "cleared"
+    assert places[-2:] == [[6], [6]]
+
+
+def test_losses_that_come_with_every_request_share_one_budget(tmp_path):
+    settings = RestoreConfig(deadline_ms=20_000, question_chars=0, budget_chars=2_000)
+    history, added = [{"role": "user", "content": "Load all depots."}], []
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=settings)) as url:
+        for n in range(24):
+            upstream.answer = say(200, completion(text="", **step(n)[0]), ("content-type", "application/json"))
+            answer = told(ask(url, body(*history)))
+            added.append((answer["event"], int(answer["chars"])))
+            history = [history[0], *(m for k in range(n) for m in step(k, CLEARED)), *step(n)]
+    assert {event for event, _ in added[2:]} == {"cleared"}
+    chars = [chars for _, chars in added]
+    assert chars == sorted(chars)
+    assert 1_000 < chars[-1] <= settings.budget_chars
+
+
 # --- a conversation that the upstream holds: its client sends what is new -------------------------------------------
 
 SUMMARY = "The user told the assistant about depots, their gates and their keepers, and goes on with the next of them."

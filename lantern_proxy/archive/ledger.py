@@ -12,8 +12,8 @@ _REQUEST = """SELECT id, session, at, api, path, model, event, status, query, re
         error, size, lost
     FROM requests WHERE tenant = ?"""
 _PASSED = "SELECT id, passed FROM requests WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))"
-_BLOCKS = """SELECT id, session, request, anchor, chain, place, kind, text, considered, ms, degraded, created_at
-    FROM blocks WHERE tenant = ?"""
+_BLOCKS = """SELECT id, session, request, anchor, chain, message, place, kind, text, considered, ms, degraded,
+    created_at FROM blocks WHERE tenant = ?"""
 _PLACED = """SELECT j.value, p.passage, p.origin, p.text, p.rank, p.score, p.signals
     FROM json_each(?) j CROSS JOIN placed p ON p.tenant = ? AND p.block = j.value ORDER BY p.block, p.slot"""
 _LAST = """SELECT r.id, r.at FROM blocks b CROSS JOIN requests r ON r.tenant = b.tenant AND r.id = b.request

@@ -75,9 +75,9 @@ _NEW_WORDS = "INSERT INTO passages_fts (rowid, text) SELECT id, text FROM passag
 _FILED = "SELECT id FROM passages WHERE tenant = ? AND session = ? AND unit = ? AND hash = ? AND id > ?"
 _TURN = """SELECT id, hash, confidence, success, accesses, accessed_at FROM passages
     WHERE tenant = ? AND session = ? AND turn = ? AND unit = 'turn'"""
-_BLOCK = """INSERT INTO blocks (tenant, session, request, anchor, chain, place, kind, text, considered, ms, degraded,
-        created_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
+_BLOCK = """INSERT INTO blocks (tenant, session, request, anchor, chain, message, place, kind, text, considered, ms,
+        degraded, created_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)
     ON CONFLICT (tenant, session, request, kind, anchor, chain) DO NOTHING RETURNING id"""
 _PLACED = """INSERT INTO placed (tenant, block, slot, passage, origin, text, rank, score, signals)
     VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?, ?)"""

@@ -229,8 +229,9 @@ def to_passage(row: Row) -> Passage:
 def from_block(tenant: str, session: str, block: Block) -> Row:
     restored = block.restored
     return (
-        name(tenant), name(session), name(block.request), block.anchor, block.chain, block.place, restored.kind,
-        exact(restored.text), int(restored.considered), finite(restored.ms), dumps(restored.degraded), block.created_at,
+        name(tenant), name(session), name(block.request), block.anchor, block.chain, name(block.message), block.place,
+        restored.kind, exact(restored.text), int(restored.considered), finite(restored.ms), dumps(restored.degraded),
+        block.created_at,
     )  # fmt: skip
 
 
@@ -274,12 +275,13 @@ def to_passed(stored: Sequence[dict[str, Any]], passages: Mapping[int, Passage])
 
 
 def to_block(row: Row, placed: tuple[Placed, ...]) -> Block:
-    (session, request, anchor, chain, place, kind, text, considered, ms, degraded, created_at) = row
+    (session, request, anchor, chain, message, place, kind, text, considered, ms, degraded, created_at) = row
     restored = Restored(kind=kind, text=text, placed=placed, considered=considered, ms=ms, degraded=texts(degraded))
     return Block(
         session=session,
         anchor=anchor,
         chain=chain,
+        message=message,
         place=place,
         restored=restored,
         request=request,

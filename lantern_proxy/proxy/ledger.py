@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 from lantern_proxy.history import chains, place_key
 from lantern_proxy.turn import Block, Request, Restored
@@ -141,33 +142,37 @@ def replay(blocks: Sequence[Block], request: Request, kept: Sequence[str | None]
     prints = [m.print.hex() for m in request.messages]
     found = []
     for block in blocks:
-        at = _anchor(block, prints, hashes)
-        at = _redressed(block, kept) if at is None else at
+        at = _anchor(block, prints, hashes, kept)
         if at is not None:
             found.append((block, Insert(at, block.place, block.restored.text)))
     return found
 
 
-def _anchor(block: Block, prints: Sequence[str], hashes: Sequence[str]) -> int | None:
-    """The message with the anchor's fingerprint; of several the one after the same history, else the first.
+def _anchor(block: Block, prints: Sequence[str], hashes: Sequence[str], kept: Sequence[str | None]) -> int | None:
+    """The message that the block rides in: after the same history, else by its key in the session, else the first that
+    says the same.
 
-    The first stays the first when the same is said again, so that no block moves on.
+    The key finds it where something before it was cleared, though its user said "Go on." before, and where it reads
+    otherwise now: clients put what changes, such as a time, beside the text that waits for its answer. The first stays
+    the first when the same is said again, so that no block moves on.
     """
     alike = [at for at, print in enumerate(prints) if print == block.anchor]
-    exact = [at for at in alike if hashes[at] == block.chain]
-    return (exact or alike)[0] if alike else None
+    key = block.message or place_key(bytes.fromhex(block.chain))
+    exact = (at for at in alike if hashes[at] == block.chain)
+    named = (at for at, held in enumerate(kept) if held == key)
+    return next(chain(exact, named, alike), None)
 
 
-def _redressed(block: Block, kept: Sequence[str | None]) -> int | None:
-    """The message that was new when the block was placed, and is the session's still, though it reads otherwise now:
-    clients put what changes, such as a time, beside the text that waits for its answer."""
-    key = place_key(bytes.fromhex(block.chain))
-    return next((at for at, held in enumerate(kept) if held == key), None)
+def entry(
+    session: str, request: Request, at: int, place: Place, restored: Restored, *, key: str | None, by: str, now: float
+) -> Block:
+    """A new entry: `restored` at message `at`.
 
-
-def entry(session: str, request: Request, at: int, place: Place, restored: Restored, *, by: str, now: float) -> Block:
-    """A new entry: `restored` at message `at`. by: id of the request that made it."""
+    key: under which the session held that message, None if it is new
+    by:  id of the request that made it
+    """
+    end = chains(request.messages)[at]
     return Block(
-        session=session, anchor=request.messages[at].print.hex(), chain=chains(request.messages)[at].hex(), place=place,
-        restored=restored, request=by, created_at=now,
+        session=session, anchor=request.messages[at].print.hex(), chain=end.hex(), message=key or place_key(end),
+        place=place, restored=restored, request=by, created_at=now,
     )  # fmt: skip

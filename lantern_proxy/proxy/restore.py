@@ -192,7 +192,7 @@ class Restoring:
         if spot is None and anew is not None and (verdict.is_loss or key in self._owed):
             spot = anew, "inside"  # the prompt's beginning is cached by now: what is late goes where it ends
         if verdict.is_loss:
-            self._owe(key)  # until it is there, whatever goes wrong
+            self._owe(key, _spent(exchange))  # until it is there, whatever goes wrong
         if self._breakers.open(key, time.monotonic()):
             exchange.degraded.append("restore:resting")
             return
@@ -269,7 +269,9 @@ class Restoring:
         if restored is not None and exchange.wire is not None:
             at, request = spot[0], need.request
             how = exchange.wire.settle_place(request, *spot)
-            exchange.blocks.append(entry(ask.session, request, at, how, restored, by=exchange.id, now=exchange.at))
+            key = need.step.verdict.kept[at]
+            block = entry(ask.session, request, at, how, restored, key=key, by=exchange.id, now=exchange.at)
+            exchange.blocks.append(block)
             exchange.inserts.append(Insert(at, how, restored.text))
             exchange.shown.append(restored)
         return _CUT_SHORT.isdisjoint(exchange.degraded)
@@ -317,6 +319,13 @@ def _remember(keys: dict[Key, T], key: Key, value: T) -> None:
     keys[key] = value
     if len(keys) > _REMEMBERED:
         keys.pop(next(iter(keys)))
+
+
+def _spent(exchange: Exchange) -> int:
+    """Characters of the budget that a loss finds used: those that lose a little with every request share one."""
+    if exchange.event == "compacted":
+        return 0
+    return sum(len(restored.text) for restored in exchange.shown if restored.kind == "loss")
 
 
 def _is_homeless(ledger: Sequence[Block], shown: Sequence[Restored]) -> bool:
