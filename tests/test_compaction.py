@@ -941,6 +941,24 @@ def test_what_is_asked_behind_a_summary_in_its_message_is_known_as_it_was_writte
     assert (step.event, step.verdict.summary, step.verdict.asked) == ("compacted", 1, asked)
 
 
+@pytest.mark.parametrize("shown", [
+    lambda summary, asked: user(f"{asked}\n<context>\n<notes>\n{summary}\n</notes>\n</context>"),
+    lambda summary, asked: user(f"{asked}\n\n{summary}"),
+    lambda summary, asked: parts(asked, summary),
+], ids=["tags", "nothing", "a part of its own"])  # fmt: skip
+@pytest.mark.parametrize(("last", "told"), [(True, True), (False, False)], ids=["last answer kept", "and gone"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_is_asked_in_front_of_a_summary_is_known_where_it_must_be_a_question(shown, last, told, language):
+    chat = talk(Lab(), language, named=True, tools=False, others=0)
+    summary = summary_of("zephyr", 6, language)
+    chat.summarise("instruction at the end", summary)
+    asked = "Set the burst.\n\n    burst: 4711\n\nand test it"
+    kept = chat.history[-2:] if last else []
+    step = chat.send([*kept, shown(summary, asked)])
+    assert (step.event, step.verdict.summary) == ("compacted", len(kept) + 1)
+    assert step.verdict.asked == (asked if told else "")
+
+
 @pytest.mark.parametrize("wrapped", WRAPPED)
 def test_what_stands_behind_a_summary_in_its_message_is_not_asked_where_a_message_follows(wrapped):
     chat = talk(Lab(), "en", named=True, tools=False, others=0)

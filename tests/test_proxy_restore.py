@@ -73,7 +73,12 @@ def test_a_question_is_read_while_the_block_before_it_is_made(tmp_path):
     assert in_time == [True]
 
 
-def test_what_was_asked_in_the_message_of_a_summary_comes_back_when_that_is_gone_and_the_summary_does_not(tmp_path):
+@pytest.mark.parametrize(("shown", "kept"), [
+    ("{summary}\n\n{asked}", 0), ("{asked}\n<context>\n<notes>\n{summary}\n</notes>\n</context>", 2),
+])  # fmt: skip
+def test_what_was_asked_in_the_message_of_a_summary_comes_back_when_that_is_gone_and_the_summary_does_not(
+    tmp_path, shown, kept
+):
     summary = "The user told of depots and their gates, one after the other, and of the keeper of each of them."
 
     async def answer(got, wire):
@@ -87,10 +92,11 @@ def test_what_was_asked_in_the_message_of_a_summary_comes_back_when_that_is_gone
             task = "Summarize the conversation so far, so that it can go on without its history. " * 8
             assert told(ask(url, body(*messages, task)))["event"] == "side"
             asked = "Depot number 77 ships through gate GATE-77123.\n\nIts keeper is Keeper-771234."
-            step = ask(url, body(f"{summary}\n\n{asked}"))
+            both = shown.format(summary=summary, asked=asked)
+            step = ask(url, body(*messages[len(messages) - kept :], both))
             assert told(step)["event"] == "compacted"
             later = [m for n in range(8, 12) for m in ({"role": "user", "content": fact(n)}, messages[1])]
-            ask(url, body(f"{summary}\n\n{asked}", messages[1], *later, "go on"))
+            ask(url, body(both, messages[1], *later, "go on"))
             ask(url, body(*later, "Through which gate does depot number 77 ship, and who is its keeper?"))
         found = "\n".join(blocks(upstream))
     assert "GATE-77123" in found

@@ -33,11 +33,12 @@ from lantern_proxy.compaction.rewrites import (
 from lantern_proxy.compaction.seen import Seen, see
 from lantern_proxy.compaction.summary import compaction_item, renewed_summary, summaries, summary_at
 from lantern_proxy.history import Entry, Said, Session, goes_on
-from lantern_proxy.history.script import ending
+from lantern_proxy.history.script import beginning, ending
 from lantern_proxy.turn import LOSSES, SYSTEM, Event, Message, Request, plain
 
 _CLOSING = re.compile(r"\A(?:\s*</[\w:-]{1,40}>)*\s*")
-"""Tags that a client puts around a summary end behind it."""
+_OPENING = re.compile(r"(?:<[\w:-]{1,40}>\s*)*\Z")
+"""Tags that a client puts around a summary end behind it, and begin in front of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ def compare(
     event, anchor, summary = _event(seen, restart)
     gone = seen.gone_keys
     abandoned = gone if event in ("turn", "retry", "branch") else ()
-    asked = _asked_behind(seen, summary) if summary is not None else ""
+    asked = _asked_beside(seen, summary) if summary is not None else ""
     return Verdict(
         event=event, kept=seen.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary, asked=asked
     )
@@ -168,19 +169,30 @@ def _all_there(seen: Seen, cleared: Sequence[tuple[int, int]]) -> _Found:
     return _Found(seen.forward)
 
 
-def _asked_behind(seen: Seen, summary: int) -> str:
-    """What the user asks behind a summary in the same message: what follows one that was seen generated, else the last
-    part of the message, or its last paragraph."""
+def _asked_beside(seen: Seen, summary: int) -> str:
+    """What the user asks in the message that holds a summary: what follows one that was seen generated, or stands in
+    front of it, else the last part of the message, or its last paragraph."""
     if seen.pending == len(seen.new) or seen.new[seen.pending].at != summary:
         return ""
     texts, told = [s.item.text for s in seen.new[seen.pending :] if s.item.kind == "text"], summaries(seen.said)
     for at, text in reversed([*enumerate(texts)]):
-        ends = [plain(text).rpartition(each)[2] for each, _ in told if each in plain(text)]
-        if ends:
-            behind = _CLOSING.sub("", min(ends, key=len))
-            return "\n\n".join(filter(None, [ending(text, behind) if behind else "", *texts[at + 1 :]]))
+        whole = plain(text)
+        found = [each for each, _ in told if each in whole]
+        if found:
+            behind = _CLOSING.sub("", min((whole.rpartition(each)[2] for each in found), key=len))
+            asked = [ending(text, behind) if behind else "", *texts[at + 1 :]]
+            if not any(asked) and _follows_answer(seen, summary):
+                front = _OPENING.sub("", min((whole.partition(each)[0] for each in found), key=len))
+                asked = [*texts[:at], beginning(text, front)]
+            return "\n\n".join(filter(None, asked))
     front, _, behind = texts[-1].rpartition("\n\n") if texts else ("", "", "")
     return texts[-1].strip() if len(texts) > 1 else behind.strip() if front.strip() else ""
+
+
+def _follows_answer(seen: Seen, at: int) -> bool:
+    """Stands the session's last answer right before this message? Then its user says something in it."""
+    last = seen.session.head[-1]
+    return last.produced and not last.message.calls and at > 0 and seen.kept[at - 1] == last.key
 
 
 def shown_to_model(request: Request) -> Sequence[Message]:

@@ -152,6 +152,11 @@ def ending(text: str, squeezed: str) -> str:
     return text[_before(text, len(text), _count(squeezed)) :].strip()
 
 
+def beginning(text: str, squeezed: str) -> str:
+    """The beginning of a text of which `squeezed` was made."""
+    return text[: _before(text, len(text), _count(text) - _count(squeezed))].strip()
+
+
 def _squeezed(text: str) -> str:
     """Without empty lines: templates leave one where there is no history yet."""
     return _EMPTY_LINES.sub("\n", text).strip()

@@ -128,7 +128,8 @@ def _beside_summary(step: Step, session: Session, privacy: Privacy) -> tuple[Pas
     at, asked = step.verdict.summary, step.verdict.asked
     key = session.head[at].key if asked and at is not None and at < len(session.head) else ""
     filed = next((f for f in step.filed if f.key == key and not f.side), None)
-    if filed is None or not canonical(filed.message.text).endswith(canonical(asked)):
+    whole = canonical(filed.message.text) if filed else ""
+    if filed is None or not (whole.endswith(canonical(asked)) or whole.startswith(canonical(asked))):
         return ()
     said = message("user", [text_item("user", "text", asked)], filed.message.raw)
     return tuple(p for f in privacy.clean((replace(filed, message=said),)) for p in chunk.passages(f, session.id))
