@@ -104,6 +104,14 @@ def test_one_text_pasted_into_a_chat_without_tools_does_not_link_it_for_the_word
     is_new(Chat(lab, system=system), said, "It says what to set, and where.", apart_from=chat)
 
 
+@pytest.mark.parametrize(("name", "event"), [("Human: ", "side"), ("[user] ", "side"), ("", "new")])
+def test_a_task_to_sum_up_the_line_that_goes_first_is_a_side_call_where_it_stands_behind_a_name(chat, name, event):
+    lines = f"Summary so far:\n\nNew lines:\n{name}{chat.history[0]['content']}\n\nNew summary:"
+    step = chat.lab.ask([user(f"Add the new lines of a conversation to its summary.\n\n{lines}")])
+    assert (step.event, step.session.id == chat.session) == (event, False), step.link.why
+    goes_on(chat)
+
+
 def test_a_question_and_its_answer_pasted_into_a_new_chat_do_not_link_it(chat):
     fresh = another(chat)
     said = f"From another chat:\n{chat.history[0]['content']}\n{chat.history[1]['content']}\nWhat do you think of it?"

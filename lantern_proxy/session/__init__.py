@@ -43,6 +43,7 @@ from lantern_proxy.session.side import (
     is_side_of,
     is_spoken_to,
     is_task_about,
+    is_task_about_line,
     is_title_call,
     is_told_whole,
     is_wished_of_head,
@@ -276,7 +277,8 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     other = not shows_system_of(session, request) or request.tools != session.tools
     pasted = (other or bare) and is_pasted(said, read.texts, labelled=other)
     pasted = pasted or is_task_about(said, session, request) or is_result_to_shorten(said, session, request)
-    pasted = pasted or (at_once and other and is_wished_of_head(session, request))
+    of_head = at_once and other and is_wished_of_head(session, request)
+    pasted = pasted or of_head or (other and is_task_about_line(said, request))
     told = [text for text in told_aside(said.items()) if text in read.whole]
     if told and (not waits_for_words(request) or any(is_own(known, session, text) for text in told)):
         side = pasted or _is_other_use(session, request, told)

@@ -64,6 +64,8 @@ _TITLE_CHARS = 600
 """Such a task stands at the beginning of its prompt."""
 _RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
 """Texts of a user that an answer tells again, at least, and how much of each counts."""
+_NAMED_LINE = re.compile(r"^\W{0,3}\w[^\n:>\]]{0,30}[:>\]][*\s]*(\S.*)$", re.M)
+"""What somebody says in a transcript: "Human: ..."."""
 _TAG = re.compile(r"</?[\w:-]{1,40}>")
 """A client names so what it puts into a text; it wishes for nothing: "</SessionSummary>"."""
 _CALLED = 400
@@ -169,6 +171,18 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
     wished = _WISH.search(system_text(request)[:_WISH_CHARS]) or any(_WISH.search(text[:_WISH_CHARS]) for text in texts)
     long = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "user"]
     return bool(wished) and any(piece in text for text in map(whole_of, texts) for piece in long)
+
+
+def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
+    """Does a single text without tools wish for a summary, with a line behind a name that is all that a user said once?
+
+    Who pastes one text by hand writes no name in front of it: clients sum up what goes one by one.
+    """
+    found = spoken(request.messages)
+    if request.tools or len(found) != 1 or not _WISH.search(plain(found[0].text)[:_WISH_CHARS]):
+        return False
+    lines = (plain(line[1]) for i in found[0].items if i.kind == "text" for line in _NAMED_LINE.finditer(i.text))
+    return any(len(line) >= SUMMARY_CHARS and said.get(line) == "user" for line in lines)
 
 
 def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Request) -> bool:
