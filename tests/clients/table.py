@@ -10,7 +10,7 @@ COMPACTED, WINDOW, CLEARED = frozenset({"compacted"}), frozenset({"window"}), fr
 
 LIBRARIES = (
     "openai==3.54.0", "anthropic==2.12.0", "langchain==1.4.7", "langchain-openai==1.6.7", "openai-agents==0.24.0",
-    "pydantic-ai-slim[openai]==2.68.0",
+    "pydantic-ai-slim[openai]==2.68.0", "langgraph==1.2.22",
 )  # fmt: skip
 """Python libraries that install in seconds and agree with each other: one environment for all of them."""
 
@@ -31,6 +31,12 @@ _DEEPAGENTS = (
     "deepagents@1.14.1", "langchain@1.5.14", "@langchain/core@1.4.0", "@langchain/openai@1.5.8", "zod@4.6.7",
 )  # fmt: skip
 _LLAMA_INDEX = ("llama-index-core==0.14.25", "llama-index-llms-openai-like==0.8.1")
+_LANGCHAIN_CLASSIC = ("langchain-classic==1.0.8", "langchain-openai==1.7.3")
+_STRANDS = ("strands-agents[openai]==1.62.0",)
+_AGENT_FRAMEWORK = ("agent-framework-core==1.23.0", "agent-framework-openai==1.17.0")
+_CAMEL = ("camel-ai==0.2.90", "mcp<2")
+_PYDANTIC_SUMMARY = ("summarization-pydantic-ai==0.1.11", "pydantic-ai-slim[openai]==2.68.0")
+_INSPECT = ("inspect-ai==0.3.285", "openai==3.54.0")
 _AGNO = ("agno==3.1.10", "openai==3.54.0", "sqlalchemy[asyncio]")
 _LANGMEM = ("langmem==0.0.30", "langchain-openai==1.7.3", "langgraph==1.2.22")
 _AG2 = ("ag2[openai]==1.2.1",)
@@ -79,11 +85,24 @@ CLIENTS = (
     library("langchain-trim", "LangChain", "langchain==", program(_LANGCHAIN, "trim"), WINDOW, compactions=3),
     Client(
         name="langchain-classic", family="LangChain", protocol="chat", losses=WINDOW, compactions=3, tools=False,
-        pip=("langchain-classic==1.0.8", "langchain-openai==1.7.3"), drive=program("langchain_memory.py"),
+        shares="langchain-classic", pip=_LANGCHAIN_CLASSIC, drive=program("langchain_memory.py"),
     ),
+    Client(
+        name="langchain-buffer", family="LangChain", protocol="chat", losses=COMPACTED, compactions=3, tools=False,
+        shares="langchain-classic", pip=_LANGCHAIN_CLASSIC, drive=program("langchain_buffer.py", "list"),
+    ),
+    Client(
+        name="langchain-buffer-text", family="LangChain", protocol="chat", losses=WINDOW | COMPACTED, compactions=3,
+        tools=False, shares="langchain-classic", pip=_LANGCHAIN_CLASSIC, drive=program("langchain_buffer.py", "text"),
+    ),
+    library("langgraph", "LangGraph", "langgraph", program("langgraph_agent.py"), COMPACTED, compactions=2),
     library(
         "openai-agents", "OpenAI Agents", "openai-agents", program("openai_agents.py"), COMPACTED, protocol="responses"
     ),
+    library("openai-agents-trim", "OpenAI Agents", "openai-agents", program("openai_agents_chat.py", "trim"), CLEARED,
+            compactions=2),
+    library("openai-agents-limit", "OpenAI Agents", "openai-agents", program("openai_agents_chat.py", "limit"), WINDOW,
+            compactions=3),
     library("pydantic-ai", "pydantic-ai", "pydantic-ai", program("pydantic_ai_agent.py"), WINDOW, compactions=3),
     Client(
         name="llama-index", family="LlamaIndex", protocol="chat", losses=COMPACTED, tools=False,
@@ -98,8 +117,12 @@ CLIENTS = (
         pip=("autogen-agentchat==0.7.5", "autogen-ext[openai]==0.7.5"), drive=program("autogen_chat.py"),
     ),
     Client(
-        name="strands", family="Strands", protocol="chat", losses=COMPACTED,
-        pip=("strands-agents[openai]==1.62.0",), drive=program("strands_agent.py"),
+        name="strands", family="Strands", protocol="chat", losses=COMPACTED, shares="strands", pip=_STRANDS,
+        drive=program("strands_agent.py", "summary"),
+    ),
+    Client(
+        name="strands-window", family="Strands", protocol="chat", losses=WINDOW, compactions=3, shares="strands",
+        pip=_STRANDS, drive=program("strands_agent.py", "window"),
     ),
     Client(
         name="instructor", family="Instructor", protocol="chat", losses=WINDOW, tools=False, compactions=3,
@@ -205,12 +228,25 @@ CLIENTS = (
     ),
     Client(
         name="agent-framework", family="Microsoft Agent Framework", protocol="responses", losses=COMPACTED,
-        compactions=2, pip=("agent-framework-core==1.23.0", "agent-framework-openai==1.17.0"),
-        drive=program("agent_framework_agent.py"),
+        compactions=2, shares="agent-framework", pip=_AGENT_FRAMEWORK, drive=program("agent_framework_agent.py"),
     ),
     Client(
-        name="camel", family="CAMEL", protocol="chat", losses=WINDOW, compactions=3, pip=("camel-ai==0.2.90", "mcp<2"),
-        drive=program("camel_agent.py"),
+        name="agent-framework-window", family="Microsoft Agent Framework", protocol="chat", losses=WINDOW,
+        compactions=3, shares="agent-framework", pip=_AGENT_FRAMEWORK,
+        drive=program("agent_framework_chat.py", "window"),
+    ),
+    Client(
+        name="agent-framework-budget", family="Microsoft Agent Framework", protocol="chat", losses=COMPACTED,
+        compactions=3, shares="agent-framework", pip=_AGENT_FRAMEWORK,
+        drive=program("agent_framework_chat.py", "budget"),
+    ),
+    Client(
+        name="camel", family="CAMEL", protocol="chat", losses=WINDOW, compactions=3, shares="camel", pip=_CAMEL,
+        drive=program("camel_agent.py", "window"),
+    ),
+    Client(
+        name="camel-summary", family="CAMEL", protocol="chat", losses=COMPACTED, compactions=2, shares="camel",
+        pip=_CAMEL, drive=program("camel_agent.py", "summary"),
     ),
     Client(
         name="crewai", family="CrewAI", protocol="chat", losses=COMPACTED, compactions=2, refused=True,
@@ -222,8 +258,15 @@ CLIENTS = (
     ),
     Client(
         name="pydantic-ai-summary", family="pydantic-ai", protocol="chat", losses=COMPACTED, compactions=3,
-        pip=("summarization-pydantic-ai==0.1.11", "pydantic-ai-slim[openai]==2.68.0"),
-        drive=program("pydantic_ai_summary.py"),
+        shares="pydantic-ai-summary", pip=_PYDANTIC_SUMMARY, drive=program("pydantic_ai_summary.py", "summary"),
+    ),
+    Client(
+        name="pydantic-ai-warner", family="pydantic-ai", protocol="chat", losses=COMPACTED, compactions=3,
+        shares="pydantic-ai-summary", pip=_PYDANTIC_SUMMARY, drive=program("pydantic_ai_summary.py", "warner"),
+    ),
+    Client(
+        name="pydantic-ai-window", family="pydantic-ai", protocol="chat", losses=WINDOW, compactions=3,
+        shares="pydantic-ai-summary", pip=_PYDANTIC_SUMMARY, drive=program("pydantic_ai_summary.py", "window"),
     ),
     Client(
         name="librechat", family="LibreChat", protocol="chat", losses=WINDOW | COMPACTED,
@@ -411,5 +454,30 @@ CLIENTS = (
     Client(
         name="langchain-js-trim", family="LangChain", protocol="chat", losses=WINDOW, compactions=3,
         shares="langchain-js", npm=_LANGCHAIN_JS, drive=program("langchain_agent.mjs", "trim"),
+    ),
+    Client(
+        name="inspect", family="Inspect", protocol="chat", losses=COMPACTED, compactions=2, shares="inspect",
+        pip=_INSPECT, drive=program("inspect_agent.py", "summary"),
+    ),
+    Client(
+        name="inspect-edit", family="Inspect", protocol="chat", losses=CLEARED, shares="inspect", pip=_INSPECT,
+        drive=program("inspect_agent.py", "edit"),
+    ),
+    Client(
+        name="inspect-trim", family="Inspect", protocol="chat", losses=WINDOW, compactions=3, shares="inspect",
+        pip=_INSPECT, drive=program("inspect_agent.py", "trim"),
+    ),
+    Client(
+        name="atomic-agents", family="Atomic Agents", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        python=(3, 12), pip=("atomic-agents==2.15.0", "instructor==1.17.0", "openai==3.3.0"),
+        drive=program("atomic_agent.py"),
+    ),
+    Client(
+        name="phidata", family="phidata", protocol="chat", losses=COMPACTED, compactions=3,
+        pip=("phidata==2.7.10", "openai==1.109.1"), drive=program("phidata_agent.py"),
+    ),
+    Client(
+        name="upsonic", family="Upsonic", protocol="chat", losses=COMPACTED, compactions=3,
+        pip=("upsonic==0.77.3", "openai==3.54.0"), drive=program("upsonic_agent.py"),
     ),
 )  # fmt: skip

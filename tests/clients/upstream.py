@@ -21,7 +21,9 @@ from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn, numbered
 
 BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
 _REMINDER = re.compile(
-    r"<(system-reminder|environment_details|dcp-system-reminder)>.*?</\1>|<<<BEGIN_(\w+)>>>.*?<<<END_\2>>>", re.S
+    r"<(system-reminder|environment_details|dcp-system-reminder)>.*?</\1>|<<<BEGIN_(\w+)>>>.*?<<<END_\2>>>"
+    r"|\[LimitWarnerProcessor\].*",
+    re.S,
 )
 _NUMBERED = re.compile(r"<dcp-message-id>([mb]\d+)<")
 """Ends each message of a client whose model compacts by a tool, and says what it wants compacted."""
@@ -166,6 +168,8 @@ class Script:
         summary = f"{SUMMARY} {numbered(self.summaries)}"
         if "state_snapshot" in last + instructions:
             return "summary", Reply(f"<state_snapshot><overall_goal>{summary}</overall_goal></state_snapshot>")
+        if '["summary", "topics"]' in instructions:
+            return "summary", Reply(json.dumps({"summary": summary, "topics": None}))
         if '"memory"' in instructions:
             return "summary", Reply(json.dumps({"memory": [{"id": "0", "text": summary, "attributed_to": "user"}]}))
         if blocks := _BLOCKS.findall(last) if '"block_id"' in last + instructions else []:

@@ -1,4 +1,4 @@
-"""A CAMEL agent that sees the newest messages of its memory alone."""
+"""A CAMEL agent that sees the newest messages of its memory alone, or has its memory summed up."""
 
 import json
 import subprocess
@@ -11,8 +11,10 @@ from camel.types import ModelPlatformType
 from camel.utils import BaseTokenCounter
 
 JOB = json.load(sys.stdin)
-KEPT = 7
-"""Messages, the system prompt included."""
+FORGETS = {
+    "window": {"message_window_size": 7},  # the system prompt included
+    "summary": {"token_limit": 200_000, "summarize_threshold": 50},
+}
 
 
 class Words(BaseTokenCounter):
@@ -43,7 +45,7 @@ def main():
         token_counter=Words(),
     )  # fmt: skip
     tools = [FunctionTool(shell)]
-    agent = ChatAgent("You help a small team.", model=model, tools=tools, message_window_size=KEPT)
+    agent = ChatAgent("You help a small team.", model=model, tools=tools, **FORGETS[sys.argv[1]])
     print(json.dumps([agent.step(line).msgs[-1].content for line in JOB["lines"]]))
 
 
