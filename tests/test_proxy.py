@@ -17,7 +17,7 @@ from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantCon
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.proxy.ledger import Ledgers, entry, replay
 from lantern_proxy.proxy.tenants import Tenants
-from lantern_proxy.turn import Answer, Identity, Restored
+from lantern_proxy.turn import Answer, Identity, Request, Restored
 from lantern_proxy.wire import chat
 
 BLOCK = re.compile(r"(?:\n\n)?<restored_context.*?</restored_context>", re.S)
@@ -518,6 +518,22 @@ def test_a_block_stays_where_it_is_when_the_text_that_it_rides_in_is_said_again(
     for later in (short, [*short, asked]):
         request = chat.read(json.dumps({"model": "m", "messages": later}).encode())
         assert [insert.at for _, insert in replay([block], request)] == [1]
+
+
+def test_a_block_goes_with_its_message_though_others_say_the_same():
+    def read(*messages: str) -> Request:
+        return chat.read(json.dumps(body(*messages)).encode())
+
+    restored = Restored(kind="loss", text="", placed=(), considered=0, ms=0.0)
+    block = entry("s", read("Begin.", "Begun.", "Go on."), 2, "inside", restored, key="first", by="r", now=0.0)
+    later = read("Go on.", "Gone on.", "Go on.", "Gone on.", "Go on.")
+    for kept, places in (
+        (("first", "a", "second", "b", None), [0]),
+        (("a", "b", "first", "c", None), [2]),
+        (("second", "a", "third", "b", None), []),
+        ((None,) * 5, [0]),  # a history in other words, or after what was known is forgotten
+    ):
+        assert [insert.at for _, insert in replay([block], later, kept)] == places
 
 
 def test_a_block_stays_when_its_client_takes_back_what_it_wrote_beside_the_question(url, upstream):

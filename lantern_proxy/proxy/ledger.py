@@ -149,8 +149,8 @@ def replay(blocks: Sequence[Block], request: Request, kept: Sequence[str | None]
 
 
 def _anchor(block: Block, prints: Sequence[str], hashes: Sequence[str], kept: Sequence[str | None]) -> int | None:
-    """The message that the block rides in: after the same history, else by its key in the session, else the first that
-    says the same.
+    """The message that the block rides in: after the same history, else by its key in the session, else, where no keys
+    are known, the first that says the same.
 
     The key finds it where something before it was cleared, though its user said "Go on." before, and where it reads
     otherwise now: clients put what changes, such as a time, beside the text that waits for its answer. The first stays
@@ -160,7 +160,8 @@ def _anchor(block: Block, prints: Sequence[str], hashes: Sequence[str], kept: Se
     key = block.message or place_key(bytes.fromhex(block.chain))
     exact = (at for at in alike if hashes[at] == block.chain)
     named = (at for at, held in enumerate(kept) if held == key)
-    return next(chain(exact, named, alike), None)
+    is_known = block.message and any(kept)
+    return next(chain(exact, named, () if is_known else alike), None)
 
 
 def entry(
