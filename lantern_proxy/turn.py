@@ -314,7 +314,7 @@ class Placed:
 
 Reason = Literal[
     "budget", "similar", "echo", "filler", "admission", "answered", "present", "left", "superseded", "verdict",
-    "confidence", "untrusted",
+    "confidence", "untrusted", "weak",
 ]  # fmt: skip
 """Why a passage was passed over; PassedOver.why says it in words."""
 
@@ -353,6 +353,7 @@ def why_not(reason: Reason, other: int = 0, value: float = 0.0) -> str:
         "superseded": f"superseded by turn {other}" if other else "superseded by the request itself",
         "verdict": "somebody marked it wrong or outdated",
         "confidence": f"its confidence, {value:.2f}, is below reinforce.minimum",
+        "weak": "says little of what is asked, beside what says most of it",
         "untrusted": "reads like orders to the model (restore.untrusted)",
     }[reason]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lantern_proxy.restore.cover import Candidate, Part, cover, parts, value
-from lantern_proxy.restore.lines import Present, greets, lines
+from lantern_proxy.restore.lines import Present, greets, lines, takes_back
 from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.turn import Passage
 
@@ -68,9 +68,9 @@ def test_a_speaker_takes_no_more_than_its_share():
     assert sorted(each.part.speaker for each in chosen) == ["tool", "tool", "user"]
 
 
-def rated(text, *, speaker="user", answers=False):
+def rated(text, *, speaker="user", answers=False, reports=False):
     passage = Passage(session="s", message="m", position=0, part=0, turn=1, speaker=speaker, text=text)
-    return likelihood(lines(passage), lambda key: 1.0, lambda term: 0.8, Place(answers=answers))
+    return likelihood(lines(passage), lambda key: 1.0, lambda term: 0.8, Place(answers=answers, reports=reports))
 
 
 def worth(text, *, speaker="user"):
@@ -103,6 +103,30 @@ def test_a_rule_is_no_echo_of_what_uses_the_same_words():
     sizes = {"power": 0.8, "shares": {}}
     assert len(cover([first, again], lambda p, opened: 10, 1_000, **sizes)) == 1
     assert len(cover([first, replace(again, rule=True)], lambda p, opened: 10, 1_000, **sizes)) == 2
+
+
+def test_what_a_user_wishes_of_an_agent_is_no_echo_of_what_it_reports():
+    told, again = part(0, {"a": 20.0, "b": 20.0}), part(1, {"a": 10.0, "b": 10.0, "@1": 10.0})
+    report, wish = replace(told, speaker="assistant"), replace(again, wish=True)
+
+    def taken(*offered):
+        return len(cover(offered, lambda p, opened: 10, 1_000, power=0.8, shares={}))
+
+    assert taken(report, wish) == 2
+    assert taken(report, again) == taken(told, wish) == 1
+
+
+def test_what_an_assistant_reports_of_results_is_likelier_to_be_asked_for():
+    text = "The boiler room is behind the kitchen."
+    assert rated(text, speaker="assistant", reports=True) > 1.5 * rated(text, speaker="assistant")
+
+
+@pytest.mark.parametrize(
+    ("text", "takes"),
+    [("No wait, keep it.", True), ("Actually leave it.", True), ("Nein, doch nicht.", True), ("Nobody knows.", False)],
+)
+def test_what_takes_back_is_told_by_how_it_opens(text, takes):
+    assert takes_back(text) == takes
 
 
 def test_a_fragment_of_an_answer_is_worth_less_than_a_sentence():

@@ -11,7 +11,7 @@ from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.cover import FILLER, Candidate, Part, term_weight
+from lantern_proxy.restore.cover import FILLER, Candidate, Part, is_agents, term_weight
 from lantern_proxy.restore.lines import Line, lost
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
@@ -35,6 +35,13 @@ _SIGNS = re.compile("[\u30a0-\u30ff\u3400-\u9fff]{2,}")
 """A name or another word of Japanese, between the signs of its grammar."""
 MOST_NAMING = 4
 """What more passages name is what the conversation is about."""
+SAID_BESIDE, SAID_TOGETHER, PRINTED_BESIDE, HELD = 0.4, 0.2, 0.5, 0.25
+"""Least scores beside the best one where an agent is at work, of what is said, of what is said in the same turn, and of
+tools and calls; and the least share of the question that the latter hold."""
+ASKED_BEFORE = 0.9
+"""Share of the question that only the question itself holds."""
+PRINTED = 0.5
+"""Share of the question that a line holds, or nearness to it, from which on it may answer although it was printed."""
 _AHEAD = 32
 """Passages that are read, and looked for in the request, at once."""
 PINNED = 4.0
@@ -49,9 +56,11 @@ class Source:
     restore: RestoreConfig
     rates: reinforce.Rates
 
-    def lost_of(self, scope: Scope, order: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
+    def lost_of(
+        self, scope: Scope, order: Sequence[int], present: Present, mass: Mapping[str, float], ask: Ask
+    ) -> list[Candidate]:
         """The first of `order` that the request lacks, wholly or in part: OFFERS at least, and then until their text is
-        OFFER_TIMES the budget."""
+        OFFER_TIMES the budget. mass: of the question, see masses()"""
         most_chars = OFFER_TIMES * ask.budget_chars
         found: list[Candidate] = []
         for row, read, reason in looked_at(scope, order, present, ask):
@@ -61,7 +70,7 @@ class Source:
                 ask.passed.add(read.passage, reason, row=row)
                 continue
             candidate = candidate_of(row, read, present, ask)
-            if any(read.lines[i].salience > FILLER for i in candidate.lost):
+            if any(_tells(read.lines[i], mass) for i in candidate.lost):
                 found.append(candidate)
                 most_chars -= len(read.flat)
             else:
@@ -108,6 +117,43 @@ def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Can
     if read.passage.id in ask.shown and len(gone) == len(read.lines):
         gone = ()
     return Candidate(read.passage, read.lines, gone, row)
+
+
+def _tells(line: Line, mass: Mapping[str, float]) -> bool:
+    """May a question be answered by it? What a tool gives again must hold much of its words."""
+    return coverage(mass, line.words) >= PRINTED if line.sort == "printed" else line.salience > FILLER
+
+
+def strong(
+    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
+    ask: Ask,
+) -> list[Candidate]:  # fmt: skip
+    """Where an agent is at work, `candidates` without those that say little of what is asked: much less than the best
+    of `order` does, unless they were said in its turn; or, of a tool and calls, hardly a word of it.
+
+    A chat of people is full of what is asked for in other words. An agent's is full of what was printed, and repeats
+    the words of its task in every step.
+    """
+    if not is_agents([each.passage for each in scope.passages.of(order)]):
+        return list(candidates)
+    lost = {candidate.row for candidate in candidates}
+    others = (row for row in order if row in lost or coverage(mass, scope.passages[row].words) < ASKED_BEFORE)
+    first = next(others, order[0])
+    best, told = evidence.score(first), scope.passages[first].passage
+
+    def is_strong(candidate: Candidate) -> bool:
+        row, passage = candidate.row, candidate.passage
+        if not passage.tools and passage.speaker != "tool":
+            together = (passage.session, passage.turn) == (told.session, told.turn)
+            return evidence.score(row) >= (SAID_TOGETHER if together else SAID_BESIDE) * best
+        near = evidence.cosines is not None and float(evidence.cosines[row]) >= PRINTED
+        bears = near or coverage(mass, scope.passages[row].words) >= HELD
+        return bears and evidence.score(row) >= PRINTED_BESIDE * best
+
+    found = [candidate for candidate in candidates if is_strong(candidate)]
+    taken = {candidate.row for candidate in found}
+    ask.passed.all([candidate for candidate in candidates if candidate.row not in taken], "weak")
+    return found
 
 
 def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, present: Present) -> list[Candidate]:
@@ -201,11 +247,25 @@ def _salience(candidate: Candidate, scope: Scope) -> float:
     said = [line for i in candidate.lost if (line := candidate.lines[i]).salience > FILLER or line.keys]
     said = said or [candidate.lines[i] for i in candidate.lost]
     return math.log(
-        likelihood(said, term_weight, scope.rarities.__getitem__, Place(answers=answers(scope, candidate.row)))
+        likelihood(said, term_weight, scope.rarities.__getitem__, Place(answers=_answers(scope, candidate.row)))
     )
 
 
-def answers(scope: Scope, row: int) -> bool:
+def place_of(scope: Scope, row: int) -> Place:
+    return Place(answers=_answers(scope, row), reports=_reports(scope, row))
+
+
+def _reports(scope: Scope, row: int) -> bool:
+    """Does the assistant say it right behind the result of a tool?"""
+    passage = scope.passages[row].passage
+    at = row - passage.part - 1
+    if passage.speaker != "assistant" or passage.tools or at < 0:
+        return False
+    before = scope.passages[at].passage
+    return before.speaker == "tool" and before.session == passage.session
+
+
+def _answers(scope: Scope, row: int) -> bool:
     """Does the message before this passage end with a question?"""
     passage = scope.passages[row].passage
     at = row - 1
@@ -230,7 +290,8 @@ def _offer(
     """
     lost = [i for i in candidate.lost if i not in old] or list(candidate.lost)
     kept = [candidate.lines[i] for i in lost]
-    told = [line for line in kept if line.salience > FILLER or coverage(mass, line.words)] or kept
+    told = [line for line in kept if _tells(line, mass) or (line.sort != "printed" and coverage(mass, line.words))]
+    told = told or kept
     newer = max((old[i] for i in lost if i in old), default=None)
     likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None)))
     likely *= PINNED if candidate.passage.pinned else 1.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from lantern_proxy.pack import day, entry_of
-from lantern_proxy.restore.lines import Line
+from lantern_proxy.restore.lines import Line, takes_back
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.salience import Place, content, likelihood, says_something
 from lantern_proxy.turn import CLIENT, Passage
@@ -26,12 +26,16 @@ FRAGMENT_OTHERS, FRAGMENT_POWER = 50, 0.7
 """What is shorter is worth less, by its share of this to that power: it says little without what stood around it."""
 FILLER = 0.1
 """Sentences of at most this salience say nothing ("You're welcome!")."""
+UNASKED = frozenset({"greeting", "printed"})
+"""Sorts of sentences that a loss block has no room for."""
 ECHO = 0.35
 """A part of whose worth less than this share is new repeats what others say."""
 LOOK_EVERY = 16
 """Candidates or parts between two looks at the clock: well under a millisecond."""
 LEAST_GAIN: Mapping[str, float] = {"assistant": 4.0, "tool": 4.0, CLIENT: 4.0}
 """What these said is left out when it would add no more: a sentence without a name, a number or a rare word."""
+AGENTS = 5
+"""One of so many passages is of a tool, or calls one, where an agent is at work."""
 LEAST_CHARS = 30
 """With less room than this the block is full."""
 OWN_NAME = 0.25
@@ -70,6 +74,8 @@ class Part:
     """What costs characters once however many parts share it: its message's entry, its day."""
     rule: bool = False
     """It lays down a rule: that others use the same words does not make it an echo of them."""
+    wish: bool = False
+    """A user says it to an agent at work, whose reports use the same words: only users' words make it an echo."""
 
 
 Cost = Callable[[Part, AbstractSet[str]], int]
@@ -101,24 +107,33 @@ def never() -> bool:
     return False
 
 
+def is_agents(some: Sequence[Passage]) -> bool:
+    """Is an agent at work where these were said? Many of them are of tools, or call one."""
+    return len(some) <= AGENTS * sum([passage.speaker == "tool" or bool(passage.tools) for passage in some])
+
+
 def parts(
     candidates: Sequence[Candidate],
     present: Present,
     idf: Callable[[str], float],
     prior: Sequence[float],
     late: Callable[[], bool] = never,
+    *,
+    unasked: Container[str] = UNASKED,
 ) -> list[Part]:
     """What could go in. idf: index term -> rarity in (0, 1]; prior: factor per candidate (confidence).
 
+    unasked: sorts of sentences that are left out
     late: asked now and then; once it says so, those that were looked at by then are all there are
     """
     weights = _Weights(present, idf, [candidate.lines[i] for candidate in candidates for i in candidate.lost])
     found: list[Part] = []
+    agent = is_agents([candidate.passage for candidate in candidates])
     for c, candidate in enumerate(candidates):
         if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
             break
         opens = frozenset((entry_of(candidate.passage), day(candidate.passage)))
-        for group in _groups(candidate):
+        for group in _groups(candidate, unasked):
             said = [candidate.lines[i] for i in group]
             value = prior[c] * likelihood(said, weights.lost_terms.__getitem__, weights.idf, candidate.place)
             value *= _wholeness(said, candidate.passage.speaker)
@@ -127,7 +142,9 @@ def parts(
                 brought[_itself(c, group)] = value * ITSELF
                 worth = {key: brought[key] for key in sorted(brought)}
                 rule = any(line.sort == "rule" for line in said)
-                found.append(Part(c, group, candidate.passage.speaker, worth, sum(worth.values()), opens, rule))
+                speaker = candidate.passage.speaker
+                wish = agent and speaker == "user"
+                found.append(Part(c, group, speaker, worth, sum(worth.values()), opens, rule, wish))
     return found
 
 
@@ -136,11 +153,14 @@ def _wholeness(said: Sequence[Line], speaker: str) -> float:
     return float(min(1.0, chars / FRAGMENT_CHARS.get(speaker, FRAGMENT_OTHERS)) ** FRAGMENT_POWER)
 
 
-def _groups(candidate: Candidate) -> list[tuple[int, ...]]:
+def _groups(candidate: Candidate, unasked: Container[str]) -> list[tuple[int, ...]]:
     """The lost lines that say something, together when they are short."""
-    told = [i for i in candidate.lost if candidate.lines[i].sort != "greeting"]
+    told = [i for i in candidate.lost if candidate.lines[i].sort not in unasked]
     telling = [i for i in told if candidate.lines[i].salience > FILLER or candidate.lines[i].keys]
-    telling = [i for i in telling if candidate.lines[i].sort == "rule" or says_something(candidate.lines[i])] or telling
+    says = [i for i in telling if candidate.lines[i].sort == "rule" or says_something(candidate.lines[i])]
+    if candidate.passage.speaker == "user":
+        says = sorted({*says, *(i for i in telling if i - 1 in says and takes_back(candidate.lines[i].flat))})
+    telling = says or telling
     said = [i for i in telling if candidate.lines[i].sort != "code"]
     alone = [(i,) for i in telling if candidate.lines[i].sort == "code"]
     chars = sum(candidate.lines[i].end - candidate.lines[i].start for i in said)
@@ -273,6 +293,8 @@ def _greedy(
 ) -> list[Chosen]:  # fmt: skip
     """Lazy greedy: gains only fall, so a part whose old density is beaten by none need not be compared again."""
     best: dict[str, float] = {}
+    told = set[str]()
+    """What users said."""
     left = dict(shares)
     heap = [(-part.alone / max(1, cost(part, part.opens)) ** power, n) for n, part in enumerate(offered)]
     heapq.heapify(heap)
@@ -289,7 +311,7 @@ def _greedy(
         if chars > min(room_chars, left.get(part.speaker, room_chars)):
             continue
         gain = adds(part, best)
-        if is_little(part, gain) or is_echo(part, best, least=echo):
+        if is_little(part, gain) or is_echo(part, told if part.wish else best, least=echo):
             continue
         density = gain / max(1, chars) ** power
         if heap and density < -heap[0][0] - 1e-12:
@@ -302,4 +324,6 @@ def _greedy(
             left[part.speaker] -= chars
         for key, each in part.worth.items():
             best[key] = max(best.get(key, 0.0), each)
+        if part.speaker == "user":
+            told.update(part.worth)
     return chosen

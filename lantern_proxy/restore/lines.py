@@ -11,14 +11,18 @@ from lantern_proxy.analyze import CHAT_WORDS, QUESTION_MARKS, STOP_WORDS, length
 from lantern_proxy.analyze import keys as keys_of
 from lantern_proxy.analyze.code import code_among
 from lantern_proxy.analyze.facts import COMMON, DIGIT, Facts, Stems
+from lantern_proxy.analyze.printed import looks, rows
 from lantern_proxy.analyze.standing import laid_down, may_lay_down
 from lantern_proxy.restore.present import Present
 from lantern_proxy.turn import CLIENT, Passage, canonical
 
 _WORD = re.compile(r"\w+")
 
-Sort = Literal["plain", "rule", "preference", "code", "greeting"]
-"""What a sentence is, as far as it matters: see analyze/standing.py, analyze/code.py and `greets`."""
+Sort = Literal["plain", "rule", "preference", "code", "greeting", "printed"]
+"""What a sentence is, as far as it matters: see analyze/standing.py, analyze/code.py, analyze/printed.py and `greets`.
+
+printed: what a tool gives again when it is asked again, a row of its output or source code, and a call that only looks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +49,45 @@ class Line:
 def lines(passage: Passage) -> tuple[Line, ...]:
     """The sentences of a passage. Costs about 100 us for 300 characters: keep them."""
     found = []
-    rows = _rows(passage.text)
+    alike = _rows(passage.text)
     spans = sentences(passage.text)
     texts = [passage.text[start:end] for start, end in spans]
     lays_down = passage.speaker == "user" and may_lay_down(passage.text)
     told = _STEMS.facts(texts)
-    each = zip(spans, texts, told, _keys_of(passage, spans), code_among(texts, told), strict=True)
-    for (start, end), text, facts, keys, code in each:
+    coded = code_among(texts, told)
+    printed = _printed(passage, spans, coded)
+    each = zip(spans, texts, told, _keys_of(passage, spans), coded, printed, strict=True)
+    for (start, end), text, facts, keys, code, again in each:
         value = salience(text, facts, passage.speaker, specific=bool(keys))
-        if rows and sum(_template(row) in rows for row in text.splitlines()) * 2 >= text.count("\n") + 1:
+        if alike and sum(_template(row) in alike for row in text.splitlines()) * 2 >= text.count("\n") + 1:
             value *= _ROW.get(passage.speaker, 0.1)
         sort: Sort = "code" if code else (laid_down(text) if lays_down else None) or "plain"
-        sort = "greeting" if sort == "plain" and greets(text) else sort
-        value *= _WORTH.get(sort, 1.0)
+        sort = "printed" if again else "greeting" if sort == "plain" and greets(text) else sort
+        value *= _WORTH.get("code" if code else sort, 1.0)
         if passage.speaker == "assistant" and _ANNOUNCES.match(text):
             value = min(value, 0.05)
         flags, flat = facts.flags, " ".join(text.split())
         addresses, of_people, digits = flags & _YOU != 0, flags & _PEOPLE != 0, flags & DIGIT != 0
         found.append(Line(start, end, flat, keys, facts.words, value, sort, addresses, of_people, digits))
     return tuple(found)
+
+
+def _printed(passage: Passage, spans: Sequence[tuple[int, int]], coded: Sequence[bool]) -> list[bool]:
+    """Which sentences of a tool's result, or of a call, can be had again."""
+    if passage.speaker != "tool":
+        name, _, arguments = passage.text.partition(":") if passage.tools else ("", "", "")
+        return [bool(name) and looks(name, arguments)] * len(spans)
+    chars = [end - start for start, end in spans]
+    if 2 * sum(size for size, code in zip(chars, coded, strict=True) if code) >= sum(chars):
+        return [True] * len(spans)
+    found = rows(passage.text, goes_on=passage.part > 0)
+    return [code or _lies_in(span, found) for span, code in zip(spans, coded, strict=True)]
+
+
+def _lies_in(span: tuple[int, int], found: Sequence[tuple[int, int]]) -> bool:
+    """Is at least half of a sentence in one of these lines?"""
+    start, end = span
+    return 2 * sum(max(0, min(end, b) - max(start, a)) for a, b in found) >= end - start
 
 
 def _keys_of(passage: Passage, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...]]:
@@ -133,6 +157,20 @@ _GREETING = re.compile(
 def greets(text: str) -> bool:
     """Does a sentence greet, thank or cheer, and say nothing else? "Ana: Hey Ben!", "Thanks so much!"."""
     return len(text) < GREETING_CHARS and _GREETING.fullmatch(text) is not None
+
+
+_TAKES_BACK = re.compile(
+    r"\W*(?:no|nope|not that|wait|hold on|stop|actually|scratch that|on second thought|sorry|rather|better"
+    r"|nein|doch|halt|warte|non|attends|plut\u00f4t|espera|mejor|n\u00e3o|aspetta|meglio|\u043d\u0435\u0442)\b"
+    r"|\W*(?:\u3044\u3084|\u3084\u3063\u3071\u308a|\u4e0d|\u7b49\u4e00\u4e0b)",
+    re.I,
+)
+"""How a sentence opens that takes back the one before: "No wait, keep it"."""
+
+
+def takes_back(text: str) -> bool:
+    """May a sentence take back what was said right before it? Alone it says little; without it that is wrong."""
+    return _TAKES_BACK.match(text) is not None
 
 
 _STEMS = Stems(

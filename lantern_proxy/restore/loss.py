@@ -9,11 +9,10 @@ from lantern_proxy import pack
 from lantern_proxy.analyze import terms
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import PINNED, Source, answers, candidate_of, choice_of, looked_at, newest
-from lantern_proxy.restore.cover import Candidate, Chosen, Cost, Part, cover, parts
+from lantern_proxy.restore.candidates import PINNED, Source, candidate_of, choice_of, looked_at, newest, place_of
+from lantern_proxy.restore.cover import UNASKED, Candidate, Chosen, Cost, Part, cover, parts
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.salience import Place
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.turn import CLIENT
 
@@ -25,7 +24,7 @@ BATCH = 128
 """Passages read at once for a loss block."""
 LINES_POWER = 0.3
 """Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
-SHARES = {"tool": 0.35, CLIENT: 0.1}
+SHARES = {"tool": 0.15, CLIENT: 0.1}
 """Most of a loss block that results of tools may take, and what clients write around their users' words: they are full
 of specific terms that nobody asks for."""
 
@@ -74,7 +73,7 @@ def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Pres
             break
         candidate = candidate_of(row, scope.passages[row], present, ask)
         if candidate.lost:
-            found.append(replace(candidate, place=Place(answers=answers(scope, row))))
+            found.append(replace(candidate, place=place_of(scope, row)))
     return source.alive(ask, sorted(found, key=lambda candidate: candidate.row))
 
 
@@ -89,15 +88,19 @@ def _cover(
         for c in candidates
     ]
     soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
-    offered = parts(candidates, present, scope.idf, prior, soon.late)
-    chosen = cover(
-        offered,
-        _cost_of(candidates, ask.session),
-        room,
-        power=min(1.0, source.restore.length_power + LINES_POWER),
-        shares={speaker: int(share * room) for speaker, share in SHARES.items()},
-        late=ask.late,
-    )
+    offered, chosen = list[Part](), list[Chosen]()
+    for unasked in (UNASKED, UNASKED - {"printed"}):  # where nothing else was lost, it is all there is
+        offered = parts(candidates, present, scope.idf, prior, soon.late, unasked=unasked)
+        chosen = cover(
+            offered,
+            _cost_of(candidates, ask.session),
+            room,
+            power=min(1.0, source.restore.length_power + LINES_POWER),
+            shares={speaker: int(share * room) for speaker, share in SHARES.items()},
+            late=ask.late,
+        )
+        if chosen:
+            break
     note_cover(ask.passed, candidates, offered, chosen)
     return chosen
 

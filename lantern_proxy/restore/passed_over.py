@@ -98,13 +98,16 @@ def note_cover(
             alone.setdefault(part.candidate, []).append(part)
     worth = {c: sum(part.alone for part in parts) for c, parts in alone.items()}
     by: dict[str, int] = {}
+    by_users: dict[str, int] = {}
     best: dict[str, float] = {}
     for each in chosen:
         for term, value in each.part.worth.items():
             by.setdefault(term, each.part.candidate)
+            if each.part.speaker == "user":
+                by_users.setdefault(term, each.part.candidate)
             best[term] = max(best.get(term, 0.0), value)
     for c in sorted(worth, key=lambda c: -worth[c])[:LOOK_AT]:
-        passage, other = candidates[c].passage, _said_by(alone[c], by)
+        passage, other = candidates[c].passage, _said_by(alone[c], by, by_users)
         if other is not None:
             passed.add(passage, "echo", other=candidates[other].passage.id)
         else:
@@ -115,15 +118,16 @@ def note_cover(
             passed.add(candidate.passage, "filler")
 
 
-def _said_by(parts: Sequence[Part], by: Mapping[str, int]) -> int | None:
+def _said_by(parts: Sequence[Part], by: Mapping[str, int], by_users: Mapping[str, int]) -> int | None:
     """The candidate that says most of what these say, when too little of each of them would be new."""
     shares: dict[int, float] = {}
     for part in parts:
-        if not is_echo(part, by):
+        said = by_users if part.wish else by
+        if not is_echo(part, said):
             return None
         for term, each in part.worth.items():
-            if term in by:
-                shares[by[term]] = shares.get(by[term], 0.0) + each
+            if term in said:
+                shares[said[term]] = shares.get(said[term], 0.0) + each
     return max(shares, key=lambda c: shares[c], default=None)
 
 

@@ -21,7 +21,7 @@ from lantern_proxy.rank import best, overlap
 from lantern_proxy.rerank.light import LightError
 from lantern_proxy.restore.alike import read_tables, shipped
 from lantern_proxy.restore.ask import Ask, looking_s
-from lantern_proxy.restore.candidates import SHARPNESS, Source, choice_of, naming, offers
+from lantern_proxy.restore.candidates import SHARPNESS, Source, choice_of, naming, offers, strong
 from lantern_proxy.restore.cover import Candidate, Chosen
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
@@ -104,17 +104,20 @@ class Restorer:
             evidence = gather(scope, question, ask, self._dense, self._config.restore, self._config.retrieval, reorder)
             present = Present(ask.present, ask.late)
             order = best(evidence.fused, POOL).tolist()
-            candidates = self._source.lost_of(scope, order, present, ask)
+            mass = masses(scope, question)
+            candidates = self._source.lost_of(scope, order, present, mass, ask)
             ask.passed.weigh(evidence.score, evidence.of)
             rows = [candidate.row for candidate in candidates]
             quality = best_quality(scope, evidence, question, rows)
             poor = quality < self._config.restore.admission
-            if poor or is_answered(scope, evidence, masses(scope, question), order[0], rows):
+            if poor or is_answered(scope, evidence, mass, order[0], rows):
                 named = naming(candidates, scope, question, present)
                 if not named:
                     ask.passed.all(candidates, "admission" if poor else "answered", value=quality)
                     return None
                 candidates = named
+            else:
+                candidates = strong(candidates, scope, evidence, mass, order, ask)
             offered = offers(candidates, scope, evidence, question, ask)
         if self.rerankers.on:
             order, offered = promoted(offered, self.rerankers, ask, question.text)

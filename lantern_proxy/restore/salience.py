@@ -13,7 +13,17 @@ from dataclasses import dataclass
 
 from lantern_proxy.restore.lines import Line
 
-SHAPE, RARITY, RARE, SPECIFIC, ADDRESSES, PEOPLE, ANSWERS, DIGITS = 1.0, 2.0, 0.5, 1.2, -0.3, 0.4, 0.8, 0.3
+SHAPE, RARITY, RARE, SPECIFIC, ADDRESSES, PEOPLE, ANSWERS, REPORTS, DIGITS = (
+    1.0,
+    2.0,
+    0.5,
+    1.2,
+    -0.3,
+    0.4,
+    0.8,
+    0.7,
+    0.3,
+)
 """Weights of the features, in the order in which `likelihood` adds them."""
 RARE_IDF = 0.6
 SAYS = 3
@@ -26,6 +36,8 @@ class Place:
 
     answers: bool
     """The message before it ends with a question."""
+    reports: bool = False
+    """The assistant says it behind results of tools: what came of them."""
 
 
 def likelihood(
@@ -47,6 +59,7 @@ def likelihood(
         + ADDRESSES * any(line.addresses for line in said)
         + PEOPLE * any(line.of_people for line in said)
         + ANSWERS * place.answers
+        + REPORTS * place.reports
         + DIGITS * any(line.digits for line in said)
     )
 

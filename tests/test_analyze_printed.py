@@ -1,0 +1,85 @@
+"""What a tool prints by the row is told from what it says; calls that look from calls that do something."""
+
+import pytest
+
+from lantern_proxy.analyze.printed import looks, rows
+
+ROWS = {
+    "log": [f"2026-03-0{n}T10:0{n}:12.104Z INFO  [web-{n}] request {n}f{n}a9 served in {n}1 ms" for n in range(1, 7)],
+    "hashes": [f"{n}f31c0{n} store: drop the {word}" for n, word in enumerate(("cart", "lease", "quota", "shard"), 1)],
+    "listing": [f"-rw-r--r-- 1 dev dev  {n}120 Mar  {n} 10:0{n} order_{n}.go" for n in range(1, 6)],
+    "matches": [f"internal/{word}/cache.go:{n}7: return nil" for n, word in enumerate(("a", "b/c", "d", "e_f"), 1)],
+    "table": [f" {n}00 | paid | 2026-03-0{n}" for n in range(1, 6)],
+    "tests": [line for n in range(4) for line in (f"=== RUN   TestOrder{n}", f"--- PASS: TestOrder{n} (0.0{n}s)")],
+    "progress": [f"Fetching part {n} ... {25 * n}% |{'#' * 9}| 12 MB/s" for n in range(1, 5)],
+    "replicas": [f"Waiting for rollout: {n} of 6 replicas are new" for n in range(1, 5)],
+    "source": [
+        f"{n:>6}\u2192{line}" for n, line in enumerate(("def take(self):", "    # Ada wrote it", "", "    go()"), 80)
+    ],
+    "keys": [f"  {word}_ms: {n}50" for n, word in enumerate(("drain", "hold", "poll", "wait"), 1)],
+    "change": ["@@ -1,4 +1,5 @@ def take():", " the old line", "-port = 1", "+port = 2", " and its end"],
+}
+"""Lines of outputs, all of them rows."""
+
+
+def said(text: str, **more: bool) -> list[str]:
+    """Lines of a text that are no rows."""
+    printed = {text[a:b] for a, b in rows(text, **more)}
+    return [line for line in text.split("\n") if line not in printed]
+
+
+@pytest.mark.parametrize("sort", ROWS)
+def test_lines_that_are_like_each_other_are_rows(sort):
+    assert said("\n".join(ROWS[sort])) == []
+
+
+@pytest.mark.parametrize("sort", ["log", "hashes", "listing", "matches", "table", "tests", "replicas"])
+@pytest.mark.parametrize(
+    "alone",
+    ["2026-03-04T10:04:13.000Z ERROR pool exhausted after 3000 ms", "fatal: the volume is full", "--- FAIL: TestTake"],
+)
+def test_what_stands_alone_among_rows_is_none(sort, alone):
+    assert said("\n".join([*ROWS[sort][:3], alone, *ROWS[sort][3:]])) == [alone]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The build failed.\nIt wants Java 21.\nThe machine has Java 17.\nNobody installed the newer one.",
+        "cause  | count\n-------+------\nTIMEOUT | 2917\nREFUSED | 12",
+        "tests: 3 passed\ntook 14 s\nreport in out/report.html",
+        "",
+    ],
+)
+def test_what_is_said_is_no_row(text):
+    assert rows(text) == []
+
+
+def test_two_lines_are_rows_where_an_output_goes_on():
+    text = "9f31c02 store: drop the cart\n77ab0e1 store: drop the lease"
+    assert (len(said(text)), len(said(text, goes_on=True))) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "only_looks"),
+    [
+        ("Read", "src/main.py", True),
+        ("list_directory", "path: src", True),
+        ("metricsQuery", "expr: rate(errors[5m])", True),
+        ("Bash", "git log --oneline | head -20", True),
+        ("Bash", "cd shop && grep -rn 'take(' src 2>/dev/null | sort | uniq -c", True),
+        ("shell", "kubectl -n shop get pods -o wide", True),
+        ("shell", "kubectl exec web-1 -- df -h /data", True),
+        ("shell", "psql -h db.local -c 'select count(*) from orders'", True),
+        ("Bash", "psql -h db.local -c 'drop table orders'", False),
+        ("Bash", "git tag -s v3.8.7", False),
+        ("Bash", "git checkout file", False),
+        ("Bash", "sed -i s/80/81/ conf", False),
+        ("Bash", "cat > notes.txt", False),
+        ("Bash", "grep port conf && make install", False),
+        ("Edit", "path: src/main.py, new: pass", False),
+        ("Bash", "", False),
+    ],
+)
+def test_calls_that_look_are_told_from_calls_that_do_something(tool, arguments, only_looks):
+    assert looks(tool, arguments) == only_looks

@@ -1,0 +1,90 @@
+"""Blocks of agents' sessions: few words of a user, many calls, much that was printed."""
+
+from collections.abc import Iterator
+
+import pytest
+from test_restore import LEXICAL, ask, write
+
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import Config
+from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.turn import Filed, item, message
+
+LISTING = "\n".join(
+    f"src/stage_{n}/pool_{n * 7}.py:{n * 13}: self.release(lease_{n}, limit={n}00)" for n in range(1, 30)
+)
+SOURCE = "\n".join(f"{n:>5}\u2192    limit_{n} = take(lease_{n}, {n * 50})" for n in range(1, 40))
+TESTS = "\n".join(f"--- PASS: TestPool{n} (0.{n}s)" for n in range(10, 50))
+STEPS: list[tuple[str, str, str]] = [
+    ("user", "", "the nightly export fails, find out why. never write to db-04, finance reads from it"),
+    ("call", "Bash", "grep -rn release src | head -40"),
+    ("tool", "Bash", LISTING),
+    ("call", "Read", "src/stage_3/pool.py"),
+    ("tool", "Read", SOURCE),
+    ("call", "Bash", "python export.py --dry-run"),
+    ("tool", "Bash", f"{TESTS}\nERROR volume vol-7716 is full\n"),
+    ("assistant", "", "The export fails since volume vol-7716 is full. It holds dumps of 2024 that nobody removes."),
+    ("user", "", "remove the dumps older than 30 days then. and mute the alarm for tonight? no wait, keep it"),
+    ("call", "Bash", "find /dumps -mtime +30 -delete"),
+    ("tool", "Bash", LISTING.replace("release", "expire")),
+    ("assistant", "", "Removed the dumps older than 30 days: 412 files. The alarm stays."),
+    ("user", "", "the export must be done by 06:30, Tamsin sends it to the auditors"),
+    ("call", "Bash", "git log --oneline"),
+    ("tool", "Bash", TESTS.replace("PASS", "SKIP")),
+    ("assistant", "", "It is scheduled for 04:10 and takes 35 minutes, so Tamsin has it by 06:30 for the auditors."),
+]
+
+
+def of(steps: list[tuple[str, str, str]], session: str = "s") -> list[Filed]:
+    made, turn = [], 0
+    for n, (who, tool, text) in enumerate(steps):
+        turn += who == "user"
+        role = "assistant" if who == "call" else who
+        kind = {"call": "call", "tool": "result"}.get(who, "text")
+        said = message(role, [item(role, kind, text, name=tool)], b"{}")
+        made.append(Filed(key=f"{session}-{n}", position=n, turn=turn, message=said, created_at=1.7e9 + n))
+    return made
+
+
+@pytest.fixture
+def restorer(tmp_path) -> Iterator[Restorer]:
+    with Archive(tmp_path / "lantern.db", synchronous="normal") as archive:
+        write(archive, of(STEPS))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        yield restorer
+        restorer.close()
+
+
+def test_the_loss_block_holds_what_was_said_and_found_and_nothing_that_was_printed_by_the_row(restorer):
+    block = restorer.at_compaction(ask(present="A summary.")).text
+    for said in ("never write to db-04", "vol-7716", "30 days", "06:30", "412 files", "04:10"):
+        assert said in block
+    for printed in ("lease_", "self.release", "TestPool", "src/stage_", "git log"):
+        assert printed not in block
+
+
+def test_what_takes_back_a_wish_stands_beside_it(restorer):
+    assert "mute the alarm for tonight? no wait, keep it" in restorer.at_compaction(ask(present="A summary.")).text
+
+
+def test_a_question_brings_what_answers_it_and_no_output_beside_it(restorer):
+    asked = ask("Which volume was full when the export failed?", present="A summary.")
+    block = restorer.for_question(asked).text
+    assert "vol-7716" in block
+    assert not any(printed in block for printed in ("lease_", "TestPool", "src/stage_", "04:10"))
+    assert "weak" in {passed.reason for passed in asked.passed.told}
+
+
+def test_what_was_printed_answers_a_question_that_names_it(restorer):
+    block = restorer.for_question(ask("What was the release limit of lease_17 in stage_17?", present="A summary.")).text
+    assert "limit=1700" in block
+    assert "limit=1800" not in block
+
+
+def test_all_there_is_comes_back_where_it_was_printed(tmp_path):
+    with Archive(tmp_path / "lantern.db", synchronous="normal") as archive:
+        write(archive, of([("call", "Bash", "cat notes.txt"), ("tool", "Bash", "\n".join(TESTS.split("\n")[:6]))]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        block = restorer.at_compaction(ask(present="A summary."))
+        restorer.close()
+    assert "cat notes.txt" in block.text
