@@ -33,8 +33,13 @@ def converse(url: str, session: str, key: str = "sk-one") -> dict[str, str]:
         history.append(answer["choices"][0]["message"]["content"])
     short = ["Summary of the conversation so far: we talked about services.", "Good.", QUESTION]
     last = told(ask(url, body(*short), key=key, x_lantern_session=session))
-    wait_for(lambda: get(url, f"sessions/{last['session']}/timeline")["passages"] >= 2 * len(FACTS) + 3)
+    wait_for(lambda: is_settled(get(url, f"sessions/{last['session']}/timeline")))
     return last
+
+
+def is_settled(timeline: dict) -> bool:
+    """Is all that was said cut, and is it known what of the blocks was used?"""
+    return timeline["passages"] >= 2 * len(FACTS) + 3 and all(b["used"] is not None for b in timeline["bridges"])
 
 
 def get(url: str, path: str, status: int = 200):
