@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import (
     Entry,
+    Said,
     Session,
     advance,
     answered,
@@ -23,13 +24,15 @@ from lantern_proxy.history import (
     begin,
     chain_of,
     system_text,
+    told_aside,
 )
 from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.history.steps import steps_of
+from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.session.script import script_use
 from lantern_proxy.session.side import summed_up_since
-from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Head, Identity, Item, Request, message
+from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Head, Identity, Item, Request, message, plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,16 @@ def compared(known: Known, session: Session, request: Request, *, restart: bool)
         lines = parted(request)
     lines = lines or request
     anew = summed_up_since(known, session)
-    return lines, compare(session, lines, said=said, anew=anew, restart=restart)
+    verdict = compare(session, lines, said=said, anew=anew, restart=restart)
+    if verdict.event == "window" and lines is not request and _shows_summary(request, said):
+        verdict = dataclasses.replace(verdict, event="compacted")
+    return lines, verdict
+
+
+def _shows_summary(request: Request, said: Said) -> bool:
+    """Does a text that is read line by line hold a summary, too, in front of its lines?"""
+    whole = whole_of("\n".join([plain(m.text) for m in request.messages]))
+    return any(text in whole for text in told_aside(said))
 
 
 def as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:

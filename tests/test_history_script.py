@@ -267,6 +267,20 @@ def test_summaries_of_lines_are_side_calls_and_what_they_leave_out_is_lost(templ
         assert "gamma" not in own or name == "gamma"
 
 
+@pytest.mark.parametrize("template", ["a prompt", "nothing around it"])
+def test_lines_for_which_a_summary_stands_were_compacted_and_others_a_window(template):
+    lab = Lab()
+    summed, cut = Summariser(lab, template, kept=3), Teller(lab, template)
+    for n in range(4):
+        summed.turn(*turns("zephyr", 1, start=n)[0])
+        cut.turn(*turns("gamma", 1, start=n)[0])
+    cut.last = 5
+    for n in range(4, 7):
+        summed.sum_up(summary_of("zephyr", 2 * n))
+        assert summed.turn(*turns("zephyr", 1, start=n)[0]).event == "compacted"
+        assert cut.turn(*turns("gamma", 1, start=n)[0]).event == "window"
+
+
 def test_a_summary_call_of_short_lines_is_a_side_call_by_the_summary_that_it_quotes():
     teller = Summariser(Lab())
     teller.turn(*turns("zephyr", 1)[0])
