@@ -92,8 +92,8 @@ CLIENTS = (
         shares="langchain-classic", pip=_LANGCHAIN_CLASSIC, drive=program("langchain_buffer.py", "list"),
     ),
     Client(
-        name="langchain-buffer-text", family="LangChain", protocol="chat", losses=WINDOW | COMPACTED, compactions=3,
-        tools=False, shares="langchain-classic", pip=_LANGCHAIN_CLASSIC, drive=program("langchain_buffer.py", "text"),
+        name="langchain-buffer-text", family="LangChain", protocol="chat", losses=COMPACTED, compactions=3, tools=False,
+        shares="langchain-classic", pip=_LANGCHAIN_CLASSIC, drive=program("langchain_buffer.py", "text"),
     ),
     library("langgraph", "LangGraph", "langgraph", program("langgraph_agent.py"), COMPACTED, compactions=2),
     library(
