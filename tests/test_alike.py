@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from test_restore import archive  # noqa: F401  fixtures
 
+from lantern_proxy.archive import Record, RequestRow, SessionRow
 from lantern_proxy.bench.datasets import Candidate, Conversation
 from lantern_proxy.bench.pipelines import Query
 from lantern_proxy.bench.pipelines_product import Default
@@ -23,6 +24,7 @@ from lantern_proxy.restore.signals import gather
 from lantern_proxy.signals.alike import DIM, SCALE, Table, words
 from lantern_proxy.signals.late import DIM as LATE_DIM
 from lantern_proxy.signals.late import best_matches, kernels
+from lantern_proxy.turn import Passage
 
 PIECES = ["play", "##ing", "##s", "playing", "chess", "ches", "##board"]
 CORNERS = (np.eye(len(PIECES), DIM) * SCALE).clip(-127, 127).astype(np.int8)
@@ -217,3 +219,38 @@ def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(arc
     passages.pieces([2, 3], pieces)
     passages.pieces([0], pieces)
     assert len(split) == 6
+
+
+def test_parts_are_kept_until_the_passage_changes(archive):  # noqa: F811
+    passages, split = opened(archive).passages, list[str]()
+
+    def pieces(text: str) -> np.ndarray:
+        split.append(text)
+        return small().pieces(text)
+
+    passages.parts([0, 1], pieces)
+    passages.parts([1, 0], pieces)
+    assert len(split) == 4
+    passages.forget(1)
+    passages.parts([0, 1], pieces)
+    assert len(split) == 6
+
+
+def test_what_is_asked_and_what_is_told_are_matched_apart_and_nothing_where_there_is_no_passage(archive):  # noqa: F811
+    texts = ["Ada: I bought a camera. How is your garden?", "Bo: The garden grows. Which camera?", "Ada: Fine!"]
+    told = tuple(
+        Passage(id=0, session="new", message=f"m{n}", position=n, part=0, turn=n, speaker="user", text=text)
+        for n, text in enumerate(texts)
+    )
+    row = SessionRow(id="new", api="chat", created_at=1.0, last_seen_at=1.0)
+    request = RequestRow(id="new", at=1.0, api="chat", path="", event="new")
+    archive.write([Record(tenant="t", session=row, request=request, passages=told)])
+    scope = Scope(Key("t", None, "new"))
+    scope.catch_up(archive, math.inf)
+    rows = np.array([1, -1, 0, 2, 1])
+    asks, tells, weights, count = restore_alike.by_sentences(scope, read_question("the garden?"), rows)
+    assert len(weights) == len(asks) == len(tells) == 1
+    assert (asks[0] > 0.99).tolist() == [False, False, True, False, False]
+    assert (tells[0] > 0.99).tolist() == [True, False, False, False, True]
+    assert (asks[0, 1], tells[0, 1], count[1]) == (0, 0, 0)
+    assert count.tolist() == [2, 0, 2, 1, 2]

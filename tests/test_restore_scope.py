@@ -92,6 +92,27 @@ def test_entries_are_the_passages_in_order_and_read_when_looked_at(archive):
         scope.passages[30]
 
 
+def test_passages_are_weighed_by_how_rare_their_terms_are_now(archive):
+    write(archive, 0, 6)
+    scope = opened(archive)
+    for _ in range(2):
+        found = scope.weighed(np.array([2, -1, 5, 2]))
+        for row, own in zip((2, 5, 2), found[[0, 2, 3]], strict=True):
+            rare = [scope.idf(term) for term in scope.passages[row].words]
+            assert own.tolist() == pytest.approx([sum(rare), max(rare), len(rare)])
+        assert found[1].tolist() == [0, 0, 0]
+        write(archive, 6, 12, session="more")
+        scope.catch_up(archive, math.inf)
+
+
+def test_no_more_are_weighed_than_may_stay(archive, monkeypatch):
+    write(archive, 0, 6)
+    scope = opened(archive)
+    monkeypatch.setattr(restore_scope, "MOST_TOLD", 4)
+    every = np.arange(6)
+    assert (scope.weighed(every) == np.vstack([scope.weighed(every[n : n + 1]) for n in range(6)])).all()
+
+
 def test_messages_of_a_session_stand_next_to_each_other_and_sessions_far_apart(archive):
     write(archive, 0, 4)
     write(archive, 0, 4, session="other")

@@ -16,7 +16,7 @@ from lantern_proxy.rerank.network import Network
 from lantern_proxy.signals import keywords, said_by, speaker_name
 from lantern_proxy.signals import late as signals_late
 from lantern_proxy.signals.dates import closeness, spans
-from lantern_proxy.signals.form import ASKED, TRAITS, asked, fits, form_of, traits
+from lantern_proxy.signals.form import ASKED, TRAITS, asked, asks_and_tells, fits, form_of, traits
 from lantern_proxy.signals.late import DIM, best_matches, in_context, maxsim, pack
 
 MONDAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC).timestamp()
@@ -358,3 +358,16 @@ def test_the_same_labels_make_the_same_networks():
 def test_a_feature_far_out_of_what_was_seen_does_not_drown_the_others():
     near, far = flat_network(2).scores(np.array([[5.0, 1.0], [1e9, 0.0]], np.float32))
     assert near > far
+
+
+@pytest.mark.parametrize(
+    ("text", "asks", "tells"),
+    [
+        ("Ada: I made a pot. What did you make?", "What did you make?", "I made a pot."),
+        ('So cool! "Is it clay?" Mine is.', '"Is it clay?"', "So cool!\nMine is."),
+        ("Really?! It is at http://x.y/?a=b now.", "Really?!", "It is at http://x.y/?a=b now."),
+        ("", "", ""),
+    ],
+)
+def test_what_a_passage_asks_and_what_it_tells_are_told_apart_without_the_name_before(text, asks, tells):
+    assert asks_and_tells(text) == (asks, tells)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lantern_proxy.rank import Ints
+from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore.dense import Matches, rarity
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
@@ -26,6 +26,27 @@ def alike(scope: Scope, question: Question, rows: Ints) -> Matches | None:
     asked, weights, of = table.asked({word: rarity(scope, word) for word in words(question.subject)})
     found = table.best_matches(asked, scope.passages.pieces(rows.tolist(), table.pieces))
     return Matches(found, weights, of)
+
+
+def by_sentences(scope: Scope, question: Question, rows: Ints) -> tuple[Floats, Floats, Floats, Ints]:
+    """The question word by word against what passages ask, and against what they tell.
+
+    rows: (r,), -1 where there is none; gives (t, r) best matches with what asks and with what tells, 0 where there is
+    none, (t,) weights, and (r,) how many pieces of words tell
+    """
+    table = shipped()
+    near, at = np.unique(rows, return_inverse=True)
+    there = near >= 0
+    if table is None:
+        raise ValueError("there is no table")
+    parts = scope.passages.parts(near[there].tolist(), table.pieces)
+    asked, weights, _ = table.asked({word: rarity(scope, word) for word in words(question.subject)})
+    both = table.best_matches(asked, [*(asks for asks, _ in parts), *(tells for _, tells in parts)])
+    found = np.zeros((2, len(asked), len(near)))
+    found[:, :, there] = both.reshape(len(asked), 2, len(parts)).transpose(1, 0, 2)
+    count = np.zeros(len(near), np.int64)
+    count[there] = [len(tells) for _, tells in parts]
+    return found[0][:, at], found[1][:, at], weights, count[at]
 
 
 def by_themselves(question: str) -> Asked | None:

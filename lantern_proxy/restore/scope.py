@@ -23,7 +23,7 @@ from lantern_proxy.bm25 import Index
 from lantern_proxy.bm25.file import Snapshot
 from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore import snapshots, superseded
-from lantern_proxy.restore.passages import STEP, Passages
+from lantern_proxy.restore.passages import MOST_TOLD, STEP, Passages
 from lantern_proxy.restore.richest import Richest
 from lantern_proxy.signals.form import TRAITS
 from lantern_proxy.signals.late import DIM, Tokens
@@ -93,6 +93,8 @@ class Scope:
         self._idf = Rarities(self.index, 0)
         self._idf_of = 0
         """Passages of the scope when these were computed."""
+        self._weighed: dict[int, bytes] = {}
+        """What `weighed` says of rows, by these."""
         self._vectors: Vectors = np.zeros((0, 0), np.float32)
         self._unembedded: dict[int, None] = {}
         self._seen = -1
@@ -323,8 +325,24 @@ class Scope:
     def rarities(self) -> "Rarities":
         """`idf` of all terms, for many at once: good until passages come. Hold the lock."""
         if len(self) != self._idf_of or len(self._idf) >= IDFS:
-            self._idf, self._idf_of = Rarities(self.index, len(self)), len(self)
+            self._idf, self._idf_of, self._weighed = Rarities(self.index, len(self)), len(self), {}
         return self._idf
+
+    def weighed(self, rows: Ints) -> Floats:
+        """(len(rows), 3) how rare the index terms of each are: in sum, at most, and how many there are; zeros for a row
+        of -1."""
+        idf = self.rarities.__getitem__
+        there = np.flatnonzero(rows >= 0)
+        wanted = rows[there].tolist()
+        missing = [row for row in wanted if row not in self._weighed]
+        if len(self._weighed) + len(missing) > MOST_TOLD:
+            self._weighed, missing = {}, wanted
+        for row, read in zip(missing, self.passages.of(missing), strict=True):
+            own = [*map(idf, read.words)]  # fsum: the same in any order
+            self._weighed[row] = array("d", (math.fsum(own), max(own, default=0.0), len(own))).tobytes()
+        found = np.zeros((len(rows), 3))
+        found[there] = np.frombuffer(b"".join(map(self._weighed.__getitem__, wanted))).reshape(len(there), 3)
+        return found
 
     def richest(self, deadline: float) -> Ints:
         """(n,) rows, those first that hold most specific terms for their length. Hold the lock."""

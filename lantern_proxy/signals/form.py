@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lantern_proxy.analyze import folded
+from lantern_proxy.analyze import QUESTION_MARKS, folded, sentences
 from lantern_proxy.analyze.standing import laid_down
 from lantern_proxy.rank import Floats
+from lantern_proxy.signals import name_before
 from lantern_proxy.signals.words import Counts, count
 
 TRAITS = (
@@ -128,6 +129,15 @@ def fits(question: str, forms: npt.ArrayLike, *, answers: npt.ArrayLike | None) 
     numbers = np.asarray(forms, np.float64).reshape(-1, len(Form._fields))
     found: Floats = numbers[:, : len(weights)] @ np.array(weights)
     return found + np.asarray(answers, np.float64) if people else found
+
+
+def asks_and_tells(text: str) -> tuple[str, str]:
+    """The sentences of a passage that ask, and the others, without the name in front of them."""
+    said = text[name_before(text) :]
+    each = [said[start:end] for start, end in sentences(said)]
+    asking = [sentence.rstrip("!)\"' *").endswith(QUESTION_MARKS) for sentence in each]
+    asks, tells = ("\n".join(s for s, a in zip(each, asking, strict=True) if a is kind) for kind in (True, False))
+    return asks, tells
 
 
 def traits(text: str) -> tuple[float, ...]:
