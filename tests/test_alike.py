@@ -247,10 +247,11 @@ def test_what_is_asked_and_what_is_told_are_matched_apart_and_nothing_where_ther
     archive.write([Record(tenant="t", session=row, request=request, passages=told)])
     scope = Scope(Key("t", None, "new"))
     scope.catch_up(archive, math.inf)
-    rows = np.array([1, -1, 0, 2, 1])
+    rows = np.array([[1, -1, 0], [2, 1, -1]])
     asks, tells, weights, count = restore_alike.by_sentences(scope, read_question("the garden?"), rows)
     assert len(weights) == len(asks) == len(tells) == 1
-    assert (asks[0] > 0.99).tolist() == [False, False, True, False, False]
-    assert (tells[0] > 0.99).tolist() == [True, False, False, False, True]
-    assert (asks[0, 1], tells[0, 1], count[1]) == (0, 0, 0)
-    assert count.tolist() == [2, 0, 2, 1, 2]
+    assert (asks[0] > 0.99).tolist() == [[False, False, True], [False, False, False]]
+    assert (tells[0] > 0.99).tolist() == [[True, False, False], [False, True, False]]
+    assert (asks[0] == 0).tolist() == [[False, True, False], [True, False, True]]  # the last asks nothing
+    assert (tells[0] == 0).tolist() == (rows < 0).tolist()
+    assert count.tolist() == [[2, 0, 2], [1, 2, 0]]

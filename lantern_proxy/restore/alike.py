@@ -29,24 +29,22 @@ def alike(scope: Scope, question: Question, rows: Ints) -> Matches | None:
 
 
 def by_sentences(scope: Scope, question: Question, rows: Ints) -> tuple[Floats, Floats, Floats, Ints]:
-    """The question word by word against what passages ask, and against what they tell.
+    """The question word by word against what passages ask, and against what they tell. There must be a table.
 
-    rows: (r,), -1 where there is none; gives (t, r) best matches with what asks and with what tells, 0 where there is
-    none, (t,) weights, and (r,) how many pieces of words tell
+    rows: (r, m), -1 where there is none; gives (t, r, m) best matches with what asks and with what tells, 0 where there
+    is none, (t,) weights, and (r, m) how many pieces of words tell
     """
     table = shipped()
+    assert table is not None
     near, at = np.unique(rows, return_inverse=True)
-    there = near >= 0
-    if table is None:
-        raise ValueError("there is no table")
-    parts = scope.passages.parts(near[there].tolist(), table.pieces)
+    parts = scope.passages.parts(near[near >= 0].tolist(), table.pieces)
+    asks, tells = (
+        [np.zeros(0, np.uint16)] * (len(near) - len(parts)) + [each[kind] for each in parts] for kind in (0, 1)
+    )
     asked, weights, _ = table.asked({word: rarity(scope, word) for word in words(question.subject)})
-    both = table.best_matches(asked, [*(asks for asks, _ in parts), *(tells for _, tells in parts)])
-    found = np.zeros((2, len(asked), len(near)))
-    found[:, :, there] = both.reshape(len(asked), 2, len(parts)).transpose(1, 0, 2)
-    count = np.zeros(len(near), np.int64)
-    count[there] = [len(tells) for _, tells in parts]
-    return found[0][:, at], found[1][:, at], weights, count[at]
+    found = table.best_matches(asked, asks + tells)
+    place = at.reshape(rows.shape)
+    return found[:, place], found[:, len(near) + place], weights, np.array([*map(len, tells)])[place]
 
 
 def by_themselves(question: str) -> Asked | None:

@@ -17,7 +17,7 @@ from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.signals.dates import closeness, day_of, spans
 from lantern_proxy.signals.form import ASKED, TRAITS, asked
-from lantern_proxy.signals.late import CONTEXT, POWER, in_context, maxsim
+from lantern_proxy.signals.late import CONTEXT, in_context, maxsim
 from lantern_proxy.signals.relative import COLUMNS, Stand, columns, log_ranks
 
 Table = npt.NDArray[np.float32]
@@ -43,11 +43,14 @@ Columns = tuple[Sequence[str], Floats]
 """Names of features, and their values: (len(names), len(rows))."""
 
 _OF_MATCHES = ("late_least", "late_covered", "late_rarest", "late_things", "late_things_rank")
-_OF_WORDS = ("held", "held_before", "held_after", "held_around", "held_terms", "terms", "rarest", "pairs")
-_OF_RARITY = ("rare", "rare_most", "rare_mean", "rare_terms", "rare_before", "rare_after", "rare_held", "rare_rest")
+_OF_WORDS = (
+    "held", "held_before", "held_after", "held_around", "held_terms", "terms", "rarest", "pairs",
+    "rare", "rare_most", "rare_mean", "rare_terms", "rare_before", "rare_after", "rare_held", "rare_rest",
+)  # fmt: skip
 _OF_SENTENCES = (
-    *("asks", "tells", "asks_before", "tells_before", "asks_after", "tells_or_asks_before"),
-    *("asks_cubed", "tells_cubed", "asks_before_cubed", "tells_before_cubed", "asks_after_cubed", "tells_pieces"),
+    "asks", "tells", "asks_before", "tells_before", "asks_after", "tells_2before", "tells_or_asks_before",
+    "asks_cubed", "tells_cubed", "asks_before_cubed", "tells_before_cubed", "asks_after_cubed", "tells_2before_cubed",
+    "tells_pieces",
 )  # fmt: skip
 _OF_ALL = ("fused", "fused_rank", "fused_gap", "fused_before", "fused_after", "fused_session")
 _OF_FORM = ("asking", "addressed", "dated", "said_by_user", "said_by_assistant", "openness")
@@ -68,7 +71,7 @@ def _of(signal: str) -> tuple[str, ...]:
 ALIKE = (*_of("alike"), *_of("alike_context"), *_OF_SENTENCES)
 """Features by the shipped table of words."""
 LEXICAL = (
-    *_of("words"), *_of("things"), *_OF_WORDS, *_OF_RARITY, *_OF_PLACE, *_OF_NAMES, *_OF_DAYS, *_OF_FORMS, *_OF_ALL,
+    *_of("words"), *_of("things"), *_OF_WORDS, *_OF_PLACE, *_OF_NAMES, *_OF_DAYS, *_OF_FORMS, *_OF_ALL,
     *_OF_FORM, *ALIKE,
 )  # fmt: skip
 """Features that need no vectors."""
@@ -105,11 +108,11 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     stand = Stand(scope.places, scope.session_numbers, rows)
     low = float(ranked.fused.min())
     *relative, of_all = columns(np.array([*signals.values(), ranked.fused - low]), stand)
-    around = np.vstack([rows, scope.beside(rows, np.array([[-1], [1]]))])
+    wide = np.vstack([rows, scope.beside(rows, np.array([[-1], [1], [-2]]))])
+    around = wide[:3]
     parts = [
         *((_of(signal), values) for signal, values in zip(signals, relative, strict=True)),
         _words(scope, question, things, around, signals["things"]),
-        _rarity(scope, question, around),
         _places(scope, rows),
         _names(said_by, question, names),
         _days(told, question, ranked.now),
@@ -118,7 +121,7 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
         _form(scope, told, rows),
     ]
     if ranked.like is not None:
-        parts.append(_sentences(scope, question, around))
+        parts.append(_sentences(scope, question, wide))
     if matched is not None:
         parts.append(_matches(matched, rows, names))
     place = {name: n for n, name in enumerate(chain.from_iterable(names for names, _ in parts))}
@@ -177,6 +180,9 @@ def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints
     best, at = by_place(held / total, scope.places, 1)
     own, before, after = held[rows] / total, best[at[rows] - 1], best[at[rows] + 1]
     constant = np.ones(len(rows))
+    (rare, most, many), (rare_before, *_), (rare_after, *_) = (
+        scope.weighed(around.ravel()).T.reshape(3, 3, -1).swapaxes(0, 1)
+    )
     values = (
         own,
         before,
@@ -186,31 +192,27 @@ def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints
         constant * len(things),
         constant * max(mass.values(), default=0.0),
         _pairs(scope, question, rows, count[rows]),
+        rare,
+        most,
+        rare / np.maximum(1, many),
+        many,
+        rare_before,
+        rare_after,
+        held[rows] / np.maximum(1e-9, rare),
+        rare - held[rows],
     )
     return _OF_WORDS, np.array(values)
 
 
-def _rarity(scope: Scope, question: Question, around: Ints) -> Columns:
-    """How much each says, and how much of that the question has not said. around: as for `_words`"""
-    (own, most, count), (before, *_), (after, *_) = scope.weighed(around.ravel()).reshape(3, -1, 3).transpose(0, 2, 1)
-    mass = {term: scope.idf(term) for term in question.terms}
-    said = [read.words for read in scope.passages.of(around[0].tolist())]
-    held = np.array([sum([weight for term, weight in mass.items() if term in words]) for words in said])
-    values = (own, most, own / np.maximum(1, count), count, before, after, held / np.maximum(1e-9, own), own - held)
-    return _OF_RARITY, np.array(values)
-
-
 def _sentences(scope: Scope, question: Question, around: Ints) -> Columns:
     """What matches where a passage tells, where it asks, and where those beside it do: an answer repeats little of what
-    was asked just before. around: as for `_words`"""
-    asks, tells, weights, count = by_sentences(scope, question, around.ravel())
-    own, before, after = (slice(n * around.shape[1], (n + 1) * around.shape[1]) for n in range(3))
-    parts = [asks[:, own], tells[:, own], asks[:, before], tells[:, before], asks[:, after]]
-    parts += [np.maximum(tells[:, own], CONTEXT * asks[:, before])]
+    was asked just before. around: (4, m) the rows, and those of the messages before, after, and two before"""
+    asks, tells, weights, count = by_sentences(scope, question, around)
+    likely = CONTEXT * asks[:, 1]
+    parts = (asks[:, 0], tells[:, 0], asks[:, 1], tells[:, 1], asks[:, 2], tells[:, 3], np.maximum(tells[:, 0], likely))
     best = np.clip(np.array(parts), 0, 1)
     share = weights / (float(weights.sum()) or 1.0)
-    mean, cubed = share @ best, share @ best[:5] ** POWER
-    return _OF_SENTENCES, np.vstack([mean, cubed, count[None, own]])
+    return _OF_SENTENCES, np.vstack([share @ best, share @ (best * best * best)[:-1], count[None, 0]])
 
 
 def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Floats:

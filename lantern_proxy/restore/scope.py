@@ -334,10 +334,10 @@ class Scope:
         idf = self.rarities.__getitem__
         there = np.flatnonzero(rows >= 0)
         wanted = rows[there].tolist()
-        missing = [row for row in wanted if row not in self._weighed]
-        if len(self._weighed) + len(missing) > MOST_TOLD:
-            self._weighed, missing = {}, wanted
-        for row, read in zip(missing, self.passages.of(missing), strict=True):
+        missing = set(wanted).difference(self._weighed)
+        if missing and len(self._weighed) + len(missing) > MOST_TOLD:
+            self._weighed, missing = {}, set(wanted)
+        for row, read in zip(missing, self.passages.of([*missing]), strict=True):
             own = [*map(idf, read.words)]  # fsum: the same in any order
             self._weighed[row] = array("d", (math.fsum(own), max(own, default=0.0), len(own))).tobytes()
         found = np.zeros((len(rows), 3))
