@@ -1,8 +1,8 @@
-"""What a tool prints by the row is told from what it says; calls that look from calls that do something."""
+"""What a tool prints by the row is told from what it says; calls that look, or write files, from others."""
 
 import pytest
 
-from lantern_proxy.analyze.printed import looks, rows
+from lantern_proxy.analyze.printed import rows, stands_elsewhere
 
 ROWS = {
     "log": [f"2026-03-0{n}T10:0{n}:12.104Z INFO  [web-{n}] request {n}f{n}a9 served in {n}1 ms" for n in range(1, 7)],
@@ -61,7 +61,7 @@ def test_two_lines_are_rows_where_an_output_goes_on():
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "only_looks"),
+    ("tool", "arguments", "elsewhere"),
     [
         ("Read", "src/main.py", True),
         ("list_directory", "path: src", True),
@@ -77,9 +77,17 @@ def test_two_lines_are_rows_where_an_output_goes_on():
         ("Bash", "sed -i s/80/81/ conf", False),
         ("Bash", "cat > notes.txt", False),
         ("Bash", "grep port conf && make install", False),
-        ("Edit", "path: src/main.py, new: pass", False),
+        ("Edit", "file_path: src/main.py, new: pass", True),
+        ("apply_patch", "*** Begin Patch\n*** Update File: src/main.py\n+pass", True),
+        ("Write", "content: some words\nfile_path: notes.txt", True),
+        ("create_ticket", "title: The pool is full", False),
         ("Bash", "", False),
     ],
 )
-def test_calls_that_look_are_told_from_calls_that_do_something(tool, arguments, only_looks):
-    assert looks(tool, arguments) == only_looks
+def test_calls_that_look_or_write_files_are_told_from_calls_that_do_something_else(tool, arguments, elsewhere):
+    assert stands_elsewhere(tool, arguments) == elsewhere
+
+
+def test_what_is_written_into_a_file_is_known_in_its_later_parts_too():
+    assert stands_elsewhere("Write", "and its last line", goes_on=True)
+    assert not stands_elsewhere("Bash", "make install", goes_on=True)

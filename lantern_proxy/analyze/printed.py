@@ -1,4 +1,4 @@
-"""What of a tool's output is one row of many, and which calls only look something up. Pure.
+"""What of a tool's output is one row of many, and which calls say what stands elsewhere. Pure.
 
 Listings, logs, tables, search results, progress, source code with its line numbers: each of their lines is like the
 others. They are full of names and figures, hardly one is ever asked for, and the tool prints them again. What stands
@@ -23,11 +23,14 @@ _NO_TROUBLE = re.compile(r"\W*(?:INFO|DEBUG|TRACE|NOTICE|WARN|WARNING)\b")
 _NUMBERED = re.compile(r"(\d{1,6})(?:[ \t]*[\u2192|:]|\t|  |$)")
 """A line number in front of a line of source code, as tools print it."""
 _PATH = re.compile(r"[\w.@~+-]*(?:/[\w.@~+*-]*)+")
-_RUN = re.compile(r"\w[\w.-]*")
+_DIGITS, _LETTERS = re.compile(r"[^\W\d][\w.-]*?\d[\w.-]*|\d[\w.-]*"), re.compile(r"[^\W\d][\w.-]*")
+"""Runs of a piece with a digit in them, and without."""
 _BULLET = re.compile(r"(?:[-*+>#\u2022]+|\d+[.)]) ")
 _COLUMNS = re.compile(r"(?:\t|  +)(?=\S)")
 _PROGRESS = re.compile(r"\d ?%.*(?:\d ?/ ?\d|[#=\u2588]{3}|\beta\b|B/s)", re.I)
 _DIFF = re.compile(r"@@ .*@@|diff --git |index [0-9a-f]{7,40}\.\.|(?:---|\+\+\+) (?:[ab]/|/dev/null)")
+_DIFFS = ("@", "d", "i", "-", "+")
+"""What one of them begins with; most lines are told by it."""
 _LOG = "log"
 """Shape of a line of a log that tells of no trouble: one is a row wherever it stands."""
 
@@ -46,9 +49,9 @@ def rows(text: str, *, goes_on: bool = False) -> list[tuple[int, int]]:
     numbered = _numbered(said)
     shapes = [*map(_shape, said)]
     counts = Counter(filter(None, shapes))
-    changed = next((at for at, line in enumerate(said) if _DIFF.match(line)), len(said))
+    changed = next((at for at, line in enumerate(said) if line[:1] in _DIFFS and _DIFF.match(line)), len(said))
     told = [
-        number or shape == _LOG or counts[shape] >= many or _PROGRESS.search(line) is not None
+        number or shape == _LOG or counts[shape] >= many or ("%" in line and _PROGRESS.search(line) is not None)
         for line, shape, number in zip(said, shapes, numbered, strict=True)
     ]
     return [span for at, span in enumerate(spans) if at >= changed or told[at]]
@@ -70,17 +73,17 @@ def _shape(line: str) -> str:
     "Waiting for 3 of 6 replicas" -> "waiting for"            "HIKARI_MAX: 20" -> "w: 2"
 
     """
-    timed = _TIME.match(line)
+    timed = _TIME.match(line) if line[:1] in "0123456789[(" else None
     rest = line[timed.end() :] if timed else line
     if timed and _NO_TROUBLE.match(rest):
         return _LOG
-    bullet = _BULLET.match(rest)
+    bullet = None if rest[:1].isalpha() else _BULLET.match(rest)
     rest = rest[bullet.end() :] if bullet else rest
     pieces = rest.split(None, 2)[:2]
     if not pieces:
         return ""
-    bars, columns = rest.count("|"), len(_COLUMNS.findall(rest))
-    if bars:
+    columns = len(_COLUMNS.findall(rest)) if "  " in rest or "\t" in rest else 0
+    if bars := rest.count("|"):
         return f"{bars} bars"
     first = _skeleton(pieces[0])
     if timed:
@@ -94,7 +97,10 @@ def _shape(line: str) -> str:
 
 def _skeleton(piece: str) -> str:
     """`12:04:31` -> "9:9:9", `src/a/b:12:` -> "/:9:", `retry_count` and "said," -> "w"."""
-    found = _RUN.sub(lambda run: "9" if any(map(str.isdigit, run[0])) else "w", _PATH.sub("/", piece))
+    if piece.isalpha():
+        return "w"
+    found = _DIGITS.sub("9", _PATH.sub("/", piece) if "/" in piece else piece)
+    found = _LETTERS.sub("w", found)
     return found.rstrip(".,;!?") or found
 
 
@@ -128,11 +134,20 @@ _FIRST = 4
 """Words of a command among which its verb is: `kubectl -n shop get pods`."""
 
 
-def looks(tool: str, arguments: str) -> bool:
-    """Does a call of a tool only look something up? arguments: as passages are cut from them, without the name"""
+_KEEPS = frozenset(("edit", "write", "patch", "replace", "insert", "create", "update"))
+_FILE = re.compile(r"^(?:\w+_?)?(?:path|file|filename): |\*\*\* (?:Add|Update) File: ", re.I | re.M)
+"""Where a call says which file it writes."""
+
+
+def stands_elsewhere(tool: str, arguments: str, *, goes_on: bool = False) -> bool:
+    """Does a call of a tool only look something up, or write what stands in a file from then on?
+
+    arguments: as passages are cut from them, without the name. goes_on: not their beginning, where the file is named
+    """
     named = [word.lower() for word in _WORDS.findall(tool)]
     if not _NAMES_A_COMMAND.intersection(named):
-        return bool(named) and not _LOOKS.isdisjoint(named[:1] + named[-1:])
+        keeps = not _KEEPS.isdisjoint(named) and (goes_on or _FILE.search(arguments) is not None)
+        return keeps or (bool(named) and not _LOOKS.isdisjoint(named[:1] + named[-1:]))
     plain = _NOISE.sub(" ", _QUOTED.sub(lambda quoted: " show " if _ASKS.match(quoted[0]) else "''", arguments))
     stages = [stage.split() for stage in _STAGES.split(plain) if stage.strip()]
     return bool(stages) and not _WRITES.search(plain) and all(map(_only_looks, stages))

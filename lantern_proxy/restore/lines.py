@@ -1,7 +1,7 @@
 """Passages sentence by sentence: what the request holds of them, and how much each sentence would be missed. Pure."""
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from lantern_proxy.analyze import CHAT_WORDS, QUESTION_MARKS, STOP_WORDS, length
 from lantern_proxy.analyze import keys as keys_of
 from lantern_proxy.analyze.code import code_among
 from lantern_proxy.analyze.facts import COMMON, DIGIT, Facts, Stems
-from lantern_proxy.analyze.printed import looks, rows
+from lantern_proxy.analyze.printed import rows, stands_elsewhere
 from lantern_proxy.analyze.standing import laid_down, may_lay_down
 from lantern_proxy.restore.present import Present
 from lantern_proxy.turn import CLIENT, Passage, canonical
@@ -21,7 +21,8 @@ _WORD = re.compile(r"\w+")
 Sort = Literal["plain", "rule", "preference", "code", "greeting", "printed"]
 """What a sentence is, as far as it matters: see analyze/standing.py, analyze/code.py, analyze/printed.py and `greets`.
 
-printed: what a tool gives again when it is asked again, a row of its output or source code, and a call that only looks.
+printed: what a tool gives again when it is asked again, as a row of its output, source code, or what was written into
+a file; and a call that only looks.
 """
 
 
@@ -75,19 +76,22 @@ def lines(passage: Passage) -> tuple[Line, ...]:
 def _printed(passage: Passage, spans: Sequence[tuple[int, int]], coded: Sequence[bool]) -> list[bool]:
     """Which sentences of a tool's result, or of a call, can be had again."""
     if passage.speaker != "tool":
-        name, _, arguments = passage.text.partition(":") if passage.tools else ("", "", "")
-        return [bool(name) and looks(name, arguments)] * len(spans)
+        name = passage.tools[0] if passage.tools else ""
+        arguments = passage.text.removeprefix(f"{name}:").lstrip()
+        goes_on = not passage.text.startswith(f"{name}:")
+        return [bool(name) and stands_elsewhere(name, arguments, goes_on=goes_on)] * len(spans)
     chars = [end - start for start, end in spans]
     if 2 * sum(size for size, code in zip(chars, coded, strict=True) if code) >= sum(chars):
         return [True] * len(spans)
     found = rows(passage.text, goes_on=passage.part > 0)
-    return [code or _lies_in(span, found) for span, code in zip(spans, coded, strict=True)]
+    starts = [start for start, _ in found]
 
+    def is_row(start: int, end: int) -> bool:
+        middle = (start + end) // 2
+        at = bisect_right(starts, middle) - 1
+        return at >= 0 and middle <= found[at][1]
 
-def _lies_in(span: tuple[int, int], found: Sequence[tuple[int, int]]) -> bool:
-    """Is at least half of a sentence in one of these lines?"""
-    start, end = span
-    return 2 * sum(max(0, min(end, b) - max(start, a)) for a, b in found) >= end - start
+    return [code or is_row(*span) for span, code in zip(spans, coded, strict=True)]
 
 
 def _keys_of(passage: Passage, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...]]:
