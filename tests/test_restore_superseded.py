@@ -135,3 +135,30 @@ def test_a_question_block_marks_the_older_value(restorer):
     )
     assert "user #1, superseded by turn 3] The API listens on port 8443" in block.text
     assert "[user #3] Actually, use port 9443" in block.text
+
+
+@pytest.mark.parametrize(
+    "said", ["Actually, use port 9100 for Kestrel, not 9000.", "Kestrel: port 9100 instead of 9000."]
+)
+def test_an_order_that_replaces_all_that_it_names_needs_no_block(tmp_path, said):
+    told = [("Kestrel listens on port 9000.", "Noted."), *((f"Point {n} of the agenda.", "Done.") for n in range(20))]
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(told))
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        asked = ask(said, present=f"Nothing. {said}")
+        assert restorer.for_question(asked) is None
+        assert ("superseded", 0) in {(passed.reason, passed.other) for passed in asked.passed.told}
+        question = f"{said} Which port did Kestrel have?"
+        assert "port 9000" in restorer.for_question(ask(question, present=f"Nothing. {question}")).text
+
+
+def test_an_order_that_replaces_a_part_of_what_it_names_gets_the_rest(tmp_path):
+    told = [
+        ("Kestrel listens on port 9000.", "Noted."), ("Port changes of Kestrel need a word with Odile.", "Noted."),
+        *((f"Point {n} of the agenda.", "Done.") for n in range(20)),
+    ]  # fmt: skip
+    said = "Actually, use port 9100 for Kestrel, not 9000."
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(told))
+        block = Restorer(kept, Config(embed=LEXICAL), None).for_question(ask(said, present=f"Nothing. {said}"))
+    assert "Odile" in block.text

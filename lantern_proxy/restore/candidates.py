@@ -42,6 +42,8 @@ ASKED_BEFORE = 0.9
 """Share of the question that only the question itself holds."""
 PRINTED = 0.5
 """Share of the question that a line holds, or nearness to it, from which on it may answer although it was printed."""
+BY_REQUEST = "superseded by this request"
+"""What is said of a statement that the request itself replaces."""
 _AHEAD = 32
 """Passages that are read, and looked for in the request, at once."""
 PINNED = 4.0
@@ -120,8 +122,10 @@ def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Can
 
 
 def _tells(line: Line, mass: Mapping[str, float]) -> bool:
-    """May a question be answered by it? What a tool gives again must hold much of its words."""
-    return coverage(mass, line.words) >= PRINTED if line.sort == "printed" else line.salience > FILLER
+    """May a question be answered by it? What a tool gives again must hold much of it, and not in one word."""
+    if line.sort != "printed":
+        return line.salience > FILLER
+    return coverage(mass, line.words) >= PRINTED and len(line.words & mass.keys()) > 1
 
 
 def strong(
@@ -301,6 +305,6 @@ def _offer(
         likely,
         tuple(sentence_worth(line, mass) for line in told),
         scope.passages[candidate.row].words,
-        "" if newer is None else f"superseded by turn {newer}" if newer else "superseded by this request",
+        "" if newer is None else f"superseded by turn {newer}" if newer else BY_REQUEST,
         _name_chars(candidate.passage),
     )

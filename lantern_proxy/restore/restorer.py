@@ -21,7 +21,7 @@ from lantern_proxy.rank import best, overlap
 from lantern_proxy.rerank.light import LightError
 from lantern_proxy.restore.alike import read_tables, shipped
 from lantern_proxy.restore.ask import Ask, looking_s
-from lantern_proxy.restore.candidates import SHARPNESS, Source, choice_of, naming, offers, strong
+from lantern_proxy.restore.candidates import BY_REQUEST, SHARPNESS, Source, choice_of, naming, offers, strong
 from lantern_proxy.restore.cover import Candidate, Chosen
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
@@ -119,6 +119,9 @@ class Restorer:
             else:
                 candidates = strong(candidates, scope, evidence, mass, order, ask)
             offered = offers(candidates, scope, evidence, question, ask)
+            if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
+                ask.passed.all(candidates, "superseded")
+                return None
         if self.rerankers.on:
             order, offered = promoted(offered, self.rerankers, ask, question.text)
         else:
