@@ -16,6 +16,7 @@ ROWS = {
     "source": [
         f"{n:>6}\u2192{line}" for n, line in enumerate(("def take(self):", "    # Ada wrote it", "", "    go()"), 80)
     ],
+    "names": [f"reset {word}_id_seq to {n}000" for n, word in enumerate(("cart", "lease", "quota", "shard"), 1)],
     "keys": [f"  {word}_ms: {n}50" for n, word in enumerate(("drain", "hold", "poll", "wait"), 1)],
     "change": ["@@ -1,4 +1,5 @@ def take():", " the old line", "-port = 1", "+port = 2", " and its end"],
 }
