@@ -88,3 +88,15 @@ def test_all_there_is_comes_back_where_it_was_printed(tmp_path):
         block = restorer.at_compaction(ask(present="A summary."))
         restorer.close()
     assert "cat notes.txt" in block.text
+
+
+def test_the_last_row_of_a_long_output_is_a_row_though_its_passage_holds_no_other(tmp_path):
+    listing = [f"{n:04x}abc{n} drop the {word} of {word}_{n}" for n in range(60) for word in ("cart",)]
+    with Archive(tmp_path / "lantern.db", synchronous="normal") as archive:
+        for n in range(40, 60):  # one of these lengths leaves a single row behind
+            steps = [("user", "", f"look at Kestrel-{n}"), ("tool", "Bash", "\n".join(listing[:n]))]
+            write(archive, of([*steps, ("assistant", "", f"Kestrel-{n} drops it.")], f"s{n}"), session=f"s{n}")
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        blocks = [restorer.at_compaction(ask(present="A summary.", session=f"s{n}")).text for n in range(40, 60)]
+        restorer.close()
+    assert not [block for block in blocks if "drop the cart" in block]

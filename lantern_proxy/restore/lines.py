@@ -83,15 +83,22 @@ def _printed(passage: Passage, spans: Sequence[tuple[int, int]], coded: Sequence
     chars = [end - start for start, end in spans]
     if 2 * sum(size for size, code in zip(chars, coded, strict=True) if code) >= sum(chars):
         return [True] * len(spans)
-    found = rows(passage.text, goes_on=passage.part > 0)
+    found = _in_rows(spans, rows(passage.text, goes_on=passage.part > 0))
+    return [code or row for code, row in zip(coded, found, strict=True)]
+
+
+def _in_rows(spans: Sequence[tuple[int, int]], found: Sequence[tuple[int, int]]) -> list[bool]:
+    """Which sentences stand in one of these rows?"""
     starts = [start for start, _ in found]
+    middles = [(start + end) // 2 for start, end in spans]
+    nearest = [bisect_right(starts, middle) - 1 for middle in middles]
+    return [at >= 0 and middle <= found[at][1] for at, middle in zip(nearest, middles, strict=True)]
 
-    def is_row(start: int, end: int) -> bool:
-        middle = (start + end) // 2
-        at = bisect_right(starts, middle) - 1
-        return at >= 0 and middle <= found[at][1]
 
-    return [code or is_row(*span) for span, code in zip(spans, coded, strict=True)]
+def beside_rows(passage: Passage, of: Sequence[Line], before: str) -> list[bool]:
+    """Which lines of a tool's result are rows behind `before`, the piece of it that stands before this one?"""
+    shift = len(before) + 1
+    return _in_rows([(line.start + shift, line.end + shift) for line in of], rows(f"{before}\n{passage.text}"))
 
 
 def _keys_of(passage: Passage, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...]]:

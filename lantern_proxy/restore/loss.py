@@ -11,6 +11,7 @@ from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import PINNED, Source, candidate_of, choice_of, looked_at, newest, place_of
 from lantern_proxy.restore.cover import UNASKED, Candidate, Chosen, Cost, Part, cover, parts
+from lantern_proxy.restore.lines import beside_rows
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.scope import Scope
@@ -71,10 +72,21 @@ def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Pres
     for n, row in enumerate(rows):
         if n and ask.late():
             break
-        candidate = candidate_of(row, scope.passages[row], present, ask)
+        candidate = _going_on(scope, candidate_of(row, scope.passages[row], present, ask))
         if candidate.lost:
             found.append(replace(candidate, place=place_of(scope, row)))
     return source.alive(ask, sorted(found, key=lambda candidate: candidate.row))
+
+
+def _going_on(scope: Scope, candidate: Candidate) -> Candidate:
+    """Without the lines that are rows of a tool's result, of which the piece before holds the others."""
+    passage = candidate.passage
+    said = [i for i in candidate.lost if candidate.lines[i].sort != "printed"]
+    before = scope.passages[candidate.row - 1].passage if candidate.row else passage
+    if not said or passage.speaker != "tool" or not passage.part or before.message != passage.message:
+        return candidate
+    is_row = beside_rows(passage, candidate.lines, before.text)
+    return replace(candidate, lost=tuple(i for i in candidate.lost if not is_row[i]))
 
 
 def _cover(
