@@ -15,6 +15,7 @@ from typing import Any
 
 from lantern_proxy.follow import Step, follow, recall, reply
 from lantern_proxy.history import Session, head_of
+from lantern_proxy.history.script import as_told
 from lantern_proxy.session import Known
 from lantern_proxy.turn import Answer, Filed, Head
 from lantern_proxy.wire import chat as wire
@@ -59,7 +60,7 @@ class Lab:
         """One request, as its client would send it."""
         offered = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
         data: Wire = {"model": "m", "messages": list(messages), **({"tools": offered} if offered else {}), **body}
-        request = wire.read(json.dumps(data, ensure_ascii=False).encode())
+        request = as_told(wire.read(json.dumps(data, ensure_ascii=False).encode()))
         self.now += 5
         step = follow(self.known, request, identity(headers or {}), now=self.now, new_id=lambda: next(self._ids))
         self._keep(step.session, step.filed)

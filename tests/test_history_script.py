@@ -329,3 +329,41 @@ def test_a_summary_that_two_scripts_got_gives_a_third_nothing_of_theirs():
     third = Summariser(lab)
     third.lines = [f"System: {summary}"]
     assert third.send("what did we speak of?").event == "new"
+
+
+class Instructed(Teller):
+    """One for whom the system says it all, behind instructions of its own."""
+
+    def send(self, said: str) -> Step:
+        lines = [line.replace(": ", ":\n", 1) for line in [*self.lines[-self.last :], f"Human: {said}"]]
+        text = "\n".join(f"||>{line}" for line in lines)
+        wire = [f"||>Instructions:\n{SYSTEM}\n\n", f"{text}\n||>AI:\n"]
+        return self.lab.ask([{"role": "system", "content": text} for text in wire], headers=self.headers)
+
+
+@pytest.mark.parametrize("named", ["", "one"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_script_that_the_system_tells_is_followed_as_if_the_user_told_it(named, restarted):
+    lab = Lab()
+    tellers = {name: Instructed(lab, named=named and name) for name in ("zephyr", "gamma")}
+    said = {name: turns(name, 7) for name in tellers}
+    for n in range(7):
+        if restarted and n == 4:
+            lab.restart()
+        for name, teller in tellers.items():
+            teller.last = 0 if n < 4 else 5
+            step = teller.turn(*said[name][n])
+            expected = "new" if not n else "turn" if n < 3 or teller.last == 0 else "window"
+            assert (step.event, step.session.id) == (expected, teller.session), (n, step.link.why)
+            assert n < 4 or step.verdict.anchor == 1
+    for name, teller in tellers.items():
+        own = "\n".join(lab.texts(teller.session))
+        assert all(each in own for turn in said[name] for each in turn)
+
+
+def test_a_system_prompt_that_has_the_model_speak_first_is_no_script():
+    lab = Lab()
+    prompt = {"role": "system", "content": f"{SYSTEM}\nYou speak first. Tell the user what you are there for."}
+    hello = "Hello! I am here to look after the gateway. What shall I do for you today?"
+    lab.answer(lab.ask([prompt]), assistant(hello))
+    assert lab.ask([prompt, assistant(hello), user("Set the backoff to 4, please.")]).event == "turn"

@@ -342,6 +342,46 @@ def test_a_task_about_the_pasted_conversation_is_a_side_call_of_it(chat, prompt)
     goes_on(chat)
 
 
+@pytest.mark.parametrize("name", ["Human: ", "[user] ", "<user>", "- user: "])
+def test_messages_that_are_summed_up_one_by_one_are_side_calls(name):
+    lab = Lab()
+    chat, summary = Chat(lab), ""
+    said = turns("zephyr", 7)
+    for n in range(2):
+        chat.turn(*said[n])
+    for n in range(2, 6):
+        oldest = chat.history.pop(0)
+        line = (name if oldest["role"] == "user" else name.replace("user", "ai").replace("Human", "AI")) + oldest[
+            "content"
+        ]
+        task = (
+            f"Sum up the conversation in new words.\n\nThe summary so far:\n{summary}\n\nNew lines:\n{line}\n\nSummary:"
+        )
+        step = lab.ask([user(task)])
+        assert (step.event, step.session.parent) == ("side", chat.session), (n, step.link.why)
+        summary = summary_of("zephyr", 2 * n)
+        lab.answer(step, assistant(summary))
+        told = [{"role": "system", "content": summary}, *chat.history, user(said[n][0])]
+        step = chat.send(told)
+        assert (step.event, step.session.id) == ("compacted", chat.session), (n, step.link.why)
+        lab.answer(step, assistant(said[n][1]))
+        chat.history += [user(said[n][0]), assistant(said[n][1])]
+
+
+@pytest.mark.parametrize("system", ["", CODER])
+def test_an_old_message_that_its_user_pastes_into_a_new_chat_is_a_chat_of_its_own(chat, system):
+    pasted = chat.history[0]["content"]
+    for task in (
+        "Sum up this message of a conversation for me:\n\n{}",
+        "Is that right?\n{}",
+        "{}\n\nWhat does that say?",
+    ):
+        wire = [user(task.format(pasted))]
+        step = chat.lab.ask([{"role": "system", "content": system}, *wire] if system else wire)
+        assert (step.event, step.session.side) == ("new", False), task
+    goes_on(chat)
+
+
 def test_a_pasted_conversation_without_the_times_in_front_of_what_was_said_is_a_side_call():
     lab = Lab()
     chat = Chat(lab, system=CODER, tools=TOOLS)

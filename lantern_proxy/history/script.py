@@ -128,6 +128,16 @@ def script_of(request: Request) -> str:
     return only.items[0].text if only and is_text else ""
 
 
+def as_told(request: Request) -> Request:
+    """`request` with its last text as the user's, where nobody but the system speaks and that text is a script: it ends
+    in the name of who is to speak, behind what another says."""
+    last = request.messages[-1] if request.messages and not request.delta else None
+    if last is None or spoken(request.messages) or not line_of(last.text):
+        return request
+    told = message("user", [item("user", "text", i.text) for i in last.items], last.raw)
+    return replace(request, messages=(*request.messages[:-1], told))
+
+
 def line_of(text: str) -> str:
     """What the user says last in a text that ends in the name of who is to speak: their name, and all behind it."""
     cue = _CUE.search(text.rstrip()[-2 * _GAP_CHARS :])

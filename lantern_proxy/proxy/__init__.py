@@ -23,6 +23,7 @@ from lantern_proxy.config import Config
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history import answered as after_answer
 from lantern_proxy.history import same as history_same
+from lantern_proxy.history.script import as_told
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, Once, Tallies
 from lantern_proxy.proxy.gate import Gate
 from lantern_proxy.proxy.preview import preview_of
@@ -143,7 +144,7 @@ class Proxy:
         exchange.tenant = arrival.tenant or self.tenants.of(arrival.credential())
         exchange.plain = arrival.body
         await self.gate.enter()
-        request = exchange.request = await self._request(exchange, exchange.wire)
+        request = exchange.request = as_told(await self._request(exchange, exchange.wire))
         exchange.project = arrival.header("x-lantern-project")[:200]
         who = identity(telling(arrival.headers))
         known, found = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)

@@ -10,6 +10,7 @@ from lantern_proxy.compaction import Verdict, whole
 from lantern_proxy.compaction.place import question
 from lantern_proxy.follow import as_sent, compared
 from lantern_proxy.history import Session
+from lantern_proxy.history.script import as_told
 from lantern_proxy.proxy.exchange import settled
 from lantern_proxy.turn import Identity, Preview, Request, Restored
 from lantern_proxy.wire import protocol_of
@@ -52,7 +53,7 @@ def _read(body: bytes, api: str) -> Request:
     wire = protocol_of(_PATHS.get(api or looks, ""))
     if wire is None:
         raise ValueError(f"api is {api!r}; use chat, responses or messages")
-    return wire.read(body)
+    return as_told(wire.read(body))
 
 
 def _choose(
