@@ -6,9 +6,16 @@ Telemetry, update checks and whatever else would leave loopback are switched off
 
 import json
 import re
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+
+import httpx
 
 from clients.acp import converse
-from clients.client import Drive, Job
+from clients.client import ClientError, Drive, Job, end
 from clients.talk import OVERFLOWS
 
 _TERMINAL = re.compile(r"\x1b\].*?(\x07|\x1b\\)|\x1b\[[0-9;?]*[a-zA-Z]")
@@ -63,20 +70,54 @@ def claude_code(job: Job) -> list[str]:
 
 def claude_code_manual(job: Job) -> list[str]:
     """The same, but its user asks for it: `/compact` after the turns that make the others run full."""
+    return _claude_compacting(job, {})
+
+
+def claude_code_router(job: Job) -> list[str]:
+    """The same through Claude Code Router, which has Chat Completions of it and leaves its ids out."""
+    folder = job.home / ".claude-code-router"
+    folder.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    provider = {"name": "scripted", "api_base_url": f"{job.url}/v1/chat/completions", "models": ["scripted"],
+                "api_key": "sk-dummy-ccr"}  # fmt: skip
+    config = {"LOG": False, "HOST": "127.0.0.1", "PORT": port, "NON_INTERACTIVE_MODE": True, "Providers": [provider],
+              "Router": {"default": "scripted,scripted"}}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    router = job.start(["ccr", "start"], {"SERVICE_PORT": str(port)}, silent=True)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _await(url, job)
+        return _claude_compacting(job, {"ANTHROPIC_BASE_URL": url})
+    finally:
+        end(router)
+
+
+def _await(url: str, job: Job) -> None:
+    """Until something answers at `url`."""
+    while job.left_s > 1:
+        with suppress(httpx.TransportError):
+            httpx.get(url, timeout=2)
+            return
+        time.sleep(0.1)
+    raise ClientError(f"nothing answers at {url}: {(job.home / 'stderr').read_text()[-600:]}")
+
+
+def _claude_compacting(job: Job, env: dict[str, str]) -> list[str]:
     answers = []
     for i, line in enumerate(job.lines):
-        answers.append(_claude(job, line, first=i == 0))
+        answers.append(_claude(job, line, env, first=i == 0))
         if i in OVERFLOWS:
-            _claude(job, "/compact", first=False)
+            _claude(job, "/compact", env, first=False)
     return answers
 
 
-def _claude(job: Job, line: str, *, first: bool) -> str:
+def _claude(job: Job, line: str, more: Mapping[str, str] = MappingProxyType({}), *, first: bool) -> str:
     env = {
         "ANTHROPIC_BASE_URL": job.url, "ANTHROPIC_API_KEY": "sk-ant-dummy-claude-code",
         "ANTHROPIC_MODEL": "claude-sonnet-4-5", "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000",
         "CLAUDE_CONFIG_DIR": str(job.home / ".claude"), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_ERROR_REPORTING": "1",
+        "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1", "DISABLE_ERROR_REPORTING": "1", **more,
     }  # fmt: skip
     options = ["--output-format", "json", "--allowedTools", "Bash(cat:*)", *([] if first else ["--continue"])]
     return str(json.loads(job.run(["claude", "-p", line, *options], env))["result"])

@@ -49,6 +49,10 @@ _OPENJIUWEN = ("openjiuwen==0.1.19",)
 _LANGCHAIN_JS = (
     "langchain@1.5.14", "@langchain/core@1.4.0", "@langchain/langgraph@1.7.3", "@langchain/openai@1.5.8", "zod@4.6.7",
 )  # fmt: skip
+_CLAUDE_CODE_ROUTER = ("@musistudio/claude-code-router@2.0.0", "@anthropic-ai/claude-code@2.1.330")
+_BEEAI_JS = (
+    "beeai-framework@0.1.30", "@ai-sdk/openai@3.0.141", "uuid@14.0.3", "zod@3.25.76", "--legacy-peer-deps",
+)  # fmt: skip
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
@@ -212,7 +216,7 @@ CLIENTS = (
     ),
     Client(
         name="mastra", family="Mastra", protocol="chat", losses=COMPACTED | WINDOW, npm=_MASTRA,
-        drive=program("mastra_agent.mjs"),
+        drive=program("mastra_agent.mjs", "notes"),
     ),
     Client(
         name="deepagents", family="Deep Agents", protocol="chat", losses=COMPACTED, npm=_DEEPAGENTS,
@@ -479,5 +483,39 @@ CLIENTS = (
     Client(
         name="upsonic", family="Upsonic", protocol="chat", losses=COMPACTED, compactions=3,
         pip=("upsonic==0.77.3", "openai==3.54.0"), drive=program("upsonic_agent.py"),
+    ),
+    Client(
+        name="langchain-js-clear", family="LangChain", protocol="chat", losses=CLEARED, shares="langchain-js",
+        npm=_LANGCHAIN_JS, drive=program("langchain_agent.mjs", "clear"),
+    ),
+    Client(
+        name="langgraph-js", family="LangGraph", protocol="chat", losses=COMPACTED, compactions=2,
+        shares="langchain-js", package="@langchain/langgraph", npm=_LANGCHAIN_JS,
+        drive=program("langgraph_agent.mjs"),
+    ),
+    Client(
+        name="langchain-js-memory", family="LangChain", protocol="chat", losses=COMPACTED, compactions=5, tools=False,
+        npm=("@langchain/classic@1.0.50", "@langchain/core@1.4.0", "@langchain/openai@1.6.0"),
+        drive=program("langchain_memory.mjs"),
+    ),
+    Client(
+        name="mastra-limit", family="Mastra", protocol="chat", losses=WINDOW, compactions=3, shares="mastra",
+        npm=_MASTRA, drive=program("mastra_agent.mjs", "limit"),
+    ),
+    Client(
+        name="mastra-calls", family="Mastra", protocol="chat", losses=WINDOW, compactions=3, shares="mastra",
+        npm=_MASTRA, drive=program("mastra_agent.mjs", "calls"),
+    ),
+    Client(
+        name="beeai-js", family="BeeAI", protocol="chat", losses=WINDOW, compactions=3, npm=_BEEAI_JS,
+        drive=program("beeai_agent.mjs"),
+    ),
+    Client(
+        name="chatgpt-client", family="chatgpt-api (npm)", protocol="chat", losses=WINDOW, compactions=3, tools=False,
+        npm=("@waylaidwanderer/chatgpt-api@1.37.3",), drive=program("chatgpt_client.mjs"),
+    ),
+    Client(
+        name="claude-code-router", family="Claude Code", protocol="chat", losses=COMPACTED, compactions=2,
+        full_tokens=2_000, npm=_CLAUDE_CODE_ROUTER, drive=agents.claude_code_router,
     ),
 )  # fmt: skip

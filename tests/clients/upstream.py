@@ -52,6 +52,8 @@ _SHELLS = (
     "exec",
     "terminal",
 )
+_ANSWERING = "final_answer"
+"""A tool by which some agents answer."""
 _TOO_LONG = json.dumps({
     "error": {
         "message": "This model's maximum context length is 8192 tokens. However, your messages have 9011 tokens.",
@@ -100,6 +102,7 @@ class Script:
         body = json.loads(raw)
         heard = self._with_tools(hear(path, body))
         kind, reply = self.decide(heard)
+        reply = _by_tool(heard, reply) if kind == "main" else reply
         refused = self.refuses and kind == "main" and reply.tokens == self.full_tokens
         content_type, pieces = ("application/json", [_TOO_LONG]) if refused else say(heard, body, reply)
         tap = request.headers.get("x-tap", "")
@@ -117,7 +120,8 @@ class Script:
         if heard.api == "compact" or heard.triggers:
             self.summaries += 1
             return "summary", Reply(f"{SUMMARY} {numbered(self.summaries)}", compaction="b3BhcXVl")
-        said = [(role, text) for role, text in ((r, _plain(t)) for r, t in heard.said) if text and role != "system"]
+        texts = [(role, text) for role, text in ((r, _plain(t)) for r, t in heard.said) if text]
+        said = [(role, text) for role, text in texts if role != "system"] or [("user", text) for _, text in texts[-1:]]
         role, last = said[-1] if said else ("user", "")
         turn = self._turn(said)
         full = self.summaries < sum(turn >= overflow for overflow in OVERFLOWS)
@@ -210,6 +214,15 @@ def _filled_in(heard: Heard, text: str) -> dict[str, str]:
     first, *others = schema["properties"]
     filled = {first: text} | {name: "Nothing." for name in others if name in schema.get("required", ())}
     return {"text": "", "tool": form, "arguments": json.dumps(filled)}
+
+
+def _by_tool(heard: Heard, reply: Reply) -> Reply:
+    """The words of an answer as the argument of a tool, where a client offers one to answer by."""
+    answering = heard.tools.get(_ANSWERING)
+    if answering is None or not reply.text:
+        return reply
+    (field,) = answering["properties"]
+    return replace(reply, text="", tool=_ANSWERING, arguments=json.dumps({field: reply.text}))
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,5 @@
-// An agent of LangChain.js with middleware, named by the argument: a summary of the older messages, or the newest alone.
+// An agent of LangChain.js with middleware, named by the argument: a summary of the older messages, the newest alone, or
+// results that are cleared.
 import { exec } from "node:child_process";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -6,7 +7,8 @@ import { promisify } from "node:util";
 
 const require = createRequire(process.env.CLIENT_FOLDER + "/package.json");
 const load = (name) => import(pathToFileURL(require.resolve(name)));
-const { createAgent, createMiddleware, summarizationMiddleware, tool } = await load("langchain");
+const { createAgent, createMiddleware, tool, ...langchain } = await load("langchain");
+const { ClearToolUsesEdit, contextEditingMiddleware, summarizationMiddleware } = langchain;
 const { trimMessages } = await load("@langchain/core/messages");
 const { MemorySaver } = await load("@langchain/langgraph");
 const { ChatOpenAI } = await load("@langchain/openai");
@@ -24,6 +26,9 @@ const shell = tool(async ({ command }) => (await run(command)).stdout, {
 const newest = { maxTokens: 6, tokenCounter: (messages) => messages.length, strategy: "last", startOn: "human" };
 const middleware = {
   summary: summarizationMiddleware({ model, trigger: { messages: 8 }, keep: { messages: 3 } }),
+  clear: contextEditingMiddleware({
+    edits: [new ClearToolUsesEdit({ trigger: { messages: 8 }, keep: { messages: 1 } })],
+  }),
   trim: createMiddleware({
     name: "trim",
     wrapModelCall: async (request, next) =>

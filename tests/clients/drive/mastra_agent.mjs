@@ -1,4 +1,5 @@
-// A Mastra agent with observational memory, streamed: what was said is replaced by notes in system messages.
+// A Mastra agent, streamed. What becomes of its history is named by the argument: notes in system messages take its place,
+// a limit lets in what fits, or calls of tools are left out besides.
 import { exec } from "node:child_process";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -7,6 +8,7 @@ import { promisify } from "node:util";
 const require = createRequire(process.env.CLIENT_FOLDER + "/package.json");
 const load = (name) => import(pathToFileURL(require.resolve(name)));
 const { Agent } = await load("@mastra/core/agent");
+const { TokenLimiterProcessor, ToolCallFilter } = await load("@mastra/core/processors");
 const { createTool } = await load("@mastra/core/tools");
 const { Memory } = await load("@mastra/memory");
 const { LibSQLStore } = await load("@mastra/libsql");
@@ -24,6 +26,8 @@ const shell = createTool({
   execute: async ({ command }) => ({ output: (await run(command)).stdout }),
 });
 const observation = { messageTokens: 350, bufferTokens: false };
+const limit = new TokenLimiterProcessor({ limit: 250, trimMode: "best-fit" });
+const inputProcessors = { notes: [], limit: [limit], calls: [new ToolCallFilter(), limit] }[process.argv[2]];
 const observationalMemory = { model, scope: "thread", observation, reflection: { observationTokens: 4000 } };
 const agent = new Agent({
   id: "operator",
@@ -31,9 +35,10 @@ const agent = new Agent({
   instructions: "You help a small team to run its services.",
   model,
   tools: { shell },
+  inputProcessors,
   memory: new Memory({
     storage: new LibSQLStore({ id: "talk", url: `file:${process.env.HOME}/talk.db` }),
-    options: { lastMessages: 100, observationalMemory },
+    options: { lastMessages: 100, ...(process.argv[2] === "notes" && { observationalMemory }) },
   }),
 });
 
