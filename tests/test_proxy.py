@@ -536,6 +536,16 @@ def test_a_block_goes_with_its_message_though_others_say_the_same():
         assert [insert.at for _, insert in replay([block], later, kept)] == places
 
 
+def test_a_block_goes_with_the_summary_in_its_message():
+    """Clients that keep the first message put a new summary behind it with every compaction."""
+    asked, restored = "Sort the harbour's papers.", Restored(kind="loss", text="", placed=(), considered=0, ms=0.0)
+    before, after = (chat.read(json.dumps(body(f"{asked}\n\nSo far: {n} papers.")).encode()) for n in (40, 90))
+    old = entry("s", before, 0, "inside", restored, key="first", by="r", now=0.0)
+    new = entry("s", after, 0, "inside", restored, key="first", by="r", now=0.0)
+    assert replay([old, new], before, ["first"])[0][0] == old
+    assert [block for block, _ in replay([old, new], after, ["first"])] == [new]
+
+
 def test_a_block_stays_when_its_client_takes_back_what_it_wrote_beside_the_question(url, upstream):
     """Clients put a time or their open files behind the text that waits for its answer, and leave them out later."""
     messages, question = talk(url, "dress"), "Who keeps the dress relay number 1?"

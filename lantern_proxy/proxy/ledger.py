@@ -152,14 +152,16 @@ def _anchor(block: Block, prints: Sequence[str], hashes: Sequence[str], kept: Se
     """The message that the block rides in: after the same history, else by its key in the session, else, where no keys
     are known, the first that says the same.
 
-    The key finds it where something before it was cleared, though its user said "Go on." before, and where it reads
-    otherwise now: clients put what changes, such as a time, beside the text that waits for its answer. The first stays
-    the first when the same is said again, so that no block moves on.
+    The key finds it where something before it was cleared, though its user said "Go on." before; and where it reads
+    otherwise now, if it was new then: clients put what changes, such as a time, beside the text that waits for its
+    answer. An older one that reads otherwise has another summary in it. The first stays the first when the same is said
+    again, so that no block moves on.
     """
     alike = [at for at, print in enumerate(prints) if print == block.anchor]
-    key = block.message or place_key(bytes.fromhex(block.chain))
     exact = (at for at in alike if hashes[at] == block.chain)
-    named = (at for at, held in enumerate(kept) if held == key)
+    new = place_key(bytes.fromhex(block.chain))
+    key = block.message or new
+    named = (at for at, held in enumerate(kept) if held == key and (key == new or at in alike))
     is_known = block.message and any(kept)
     return next(chain(exact, named, () if is_known else alike), None)
 
