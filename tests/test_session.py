@@ -675,6 +675,17 @@ def test_a_conversation_without_tools_is_one_from_its_second_turn_on():
     goes_on(chat)
 
 
+def test_a_chat_without_a_system_prompt_keeps_none_of_a_title_call_that_came_before_it():
+    lab, (said, *rest) = Lab(), turns("zephyr", 5)
+    Chat(lab, system=NAME_IT, named="one").turn(said[0], "Protokoll")
+    chat = Chat(lab, system="", named="one")
+    for each in (said, *rest):
+        chat.session = chat.turn(*each).session.id
+    chat.history = [user(summary_of("zephyr", 5))]
+    step = chat.turn("Sort the next of them, please.", "Sorted.")
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+
+
 @pytest.mark.parametrize("tail", [0, 4])
 def test_a_summary_in_a_new_system_prompt_is_no_side_call_of_a_chat_that_had_none(tail):
     chat = Chat(Lab(), system="", tools=TOOLS, named="one")

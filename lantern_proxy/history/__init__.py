@@ -153,10 +153,14 @@ def shows_system_of(session: Session, request: Request) -> bool:
     return same_system(session.system, now) or bool(session.former_system and same_system(session.former_system, now))
 
 
-def _base(session: Session, now: str) -> str:
-    """What stays of a system prompt: without the summaries that were put beside it later."""
-    is_first = session.side or not session.keys
-    return session.system if not is_first and (not now or session.system in now) else now
+def _base(session: Session, request: Request) -> str:
+    """What stays of a system prompt: without the summaries that were put beside it later.
+
+    A prompt that only the very first request had was a title call's, say.
+    """
+    now, is_first = system_text(request), session.side or not session.keys
+    stays = session.system in now if now else request.delta or session.turn > 1
+    return session.system if not is_first and stays else now
 
 
 def has_marker(request: Request) -> bool:
@@ -268,7 +272,7 @@ def advance(
             redressed |= _redressed(held.message, m) if altered else {}
         head[start + at : start + at + 1] = [entry]
     hashes = chains(request.messages) or (b"",)
-    system = _base(session, system_text(request))
+    system = _base(session, request)
     is_other = not same_system(session.system, system)
     after = replace(
         session, head=tuple(head), answered=False, recalled=False, last_seen_at=now,
