@@ -166,7 +166,8 @@ class RestoreConfig(Section):
     """default: two blocks, what the summary lost and what the question needs. lantern: exactly what the LANTERN paper
     does."""
     budget_chars: Annotated[int, Within(0, 1_000_000, "characters")] = 6_000
-    """Most characters of the block at a compaction. 0: none. 6,000 is under 1 % of a 200k window, and the paper's."""
+    """Most characters of the block at a compaction. 0: none. 6,000 is under 1 % of a 200k window, and the paper's.
+    Where a client drops or clears a little with every request, all such blocks that its request still holds."""
     question_chars: Annotated[int, Within(0, 1_000_000, "characters")] = 2_000
     """Most characters of a block at a later question. 0: none. Less than at a compaction: what is wanted is known."""
     window_share: Annotated[float, Within(0, 1)] = 0.03

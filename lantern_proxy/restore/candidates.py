@@ -122,10 +122,13 @@ def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Can
 
 
 def _tells(line: Line, mass: Mapping[str, float]) -> bool:
-    """May a question be answered by it? What a tool gives again must hold much of it, and not in one word."""
+    """May a question be answered by it? What a tool gives again must hold much of it, and not in one word, or have a
+    name that is asked for: `MAX_AGE`, `v2.1`."""
     if line.sort != "printed":
         return line.salience > FILLER
-    return coverage(mass, line.words) >= PRINTED and len(line.words & mass.keys()) > 1
+    shared, held = line.words & mass.keys(), coverage(mass, line.words)
+    has_name = any(not word.isalpha() and not word.isdigit() for word in shared)
+    return (held >= PRINTED and len(shared) > 1) or (held >= HELD and has_name)
 
 
 def strong(
