@@ -82,6 +82,23 @@ def test_the_words_of_a_summary_do_not_link_a_new_chat(chat, said):
     is_new(another(chat), said, "They are in love, and it rains.", apart_from=chat)
 
 
+def test_common_words_do_not_outweigh_the_names_of_another_conversation():
+    lab = Lab()
+    wordy, other = Chat(lab), Chat(lab)
+    wordy.turn(
+        "Who settled the delivery address and the contact person?",
+        "The user did, and the assistant went through the rest of the list.",
+    )
+    wordy.turn("And the hours?", "They come next: Dofezo opens at nine.")
+    other.turn("Paskuga and Linnorga are first.", "Paskuga has a gate, and Linnorga has one, too.")
+    other.turn("Then Kulinpas and Wenlinfe.", "Kulinpas has none, and Wenlinfe has two.")
+    summary = (
+        "The assistant went through Paskuga, Linnorga, Kulinpas, Wenlinfe. Settled: delivery address, contact person."
+    )
+    other.history = [user(f"{summary} Next: the rest of the list.")]
+    assert other.turn("Which of them are left?", "None of them.").session.id != wordy.session
+
+
 def test_an_answer_pasted_into_a_new_chat_does_not_link_it(chat):
     said = f"A colleague told me this:\n{chat.history[1]['content']}\nIs that right?"
     is_new(another(chat), said, "Yes, it seems right to me.", apart_from=chat)

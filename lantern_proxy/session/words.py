@@ -14,7 +14,7 @@ CANDIDATES = 16
 """Sessions that are looked at, the last ones."""
 _CLAIMED_CHARS = 20_000
 """How much of it is looked at."""
-_MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 2.0
+_MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 3.0
 """A claimed history is about a session that has this share of its terms, so many that not all candidates have, and
 this many times those of the runner-up."""
 
