@@ -132,7 +132,7 @@ def as_told(request: Request) -> Request:
     """`request` with its last text as the user's, where nobody but the system speaks and that text is a script: it ends
     in the name of who is to speak, behind what another says."""
     last = request.messages[-1] if request.messages and not request.delta else None
-    if last is None or spoken(request.messages) or not line_of(last.text):
+    if last is None or last.role not in SYSTEM or spoken(request.messages) or not line_of(last.text):
         return request
     told = message("user", [item("user", "text", i.text) for i in last.items], last.raw)
     return replace(request, messages=(*request.messages[:-1], told))

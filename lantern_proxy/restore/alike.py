@@ -11,7 +11,7 @@ from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore.dense import Matches, rarity
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.signals.alike import Table, units, words
+from lantern_proxy.signals.alike import Pieces, Table, units, words
 from lantern_proxy.signals.late import Asked, Tokens
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ def alike(scope: Scope, question: Question, rows: Ints) -> Matches | None:
     table = shipped()
     if table is None:
         return None
-    asked, weights, of = table.asked({word: rarity(scope, word) for word in words(question.subject)})
+    asked, weights, of = _asked(table, scope, question)
     found = table.best_matches(asked, scope.passages.pieces(rows.tolist(), table.pieces))
     return Matches(found, weights, of)
 
@@ -41,10 +41,15 @@ def by_sentences(scope: Scope, question: Question, rows: Ints) -> tuple[Floats, 
     asks, tells = (
         [np.zeros(0, np.uint16)] * (len(near) - len(parts)) + [each[kind] for each in parts] for kind in (0, 1)
     )
-    asked, weights, _ = table.asked({word: rarity(scope, word) for word in words(question.subject)})
+    asked, weights, _ = _asked(table, scope, question)
     found = table.best_matches(asked, asks + tells)
     place = at.reshape(rows.shape)
     return found[:, place], found[:, len(near) + place], weights, np.array([*map(len, tells)])[place]
+
+
+def _asked(table: Table, scope: Scope, question: Question) -> tuple[Pieces, Floats, tuple[str, ...]]:
+    """The words of a question that count, as in Table.asked, by how rare they are in the scope."""
+    return table.asked({word: rarity(scope, word) for word in words(question.subject)})
 
 
 def by_themselves(question: str) -> Asked | None:

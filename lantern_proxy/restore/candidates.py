@@ -15,7 +15,7 @@ from lantern_proxy.restore.cover import FILLER, Candidate, Part, is_agents, term
 from lantern_proxy.restore.lines import Line, lost
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import PLAIN_CHARS, Evidence, Question, coverage, masses, sentence_worth
+from lantern_proxy.restore.question import PLAIN_CHARS, Evidence, Question, coverage, sentence_worth
 from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, superseded
@@ -232,10 +232,10 @@ def newest(candidates: Sequence[Candidate], ask: Ask) -> list[Candidate]:
 
 
 def offers(
-    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, question: Question, ask: Ask
+    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], ask: Ask
 ) -> list[pack.Offer]:
     """What the packer may take of each candidate."""
-    old, mass = replaced(candidates, ask), masses(scope, question)
+    old = replaced(candidates, ask)
     made = [
         _offer(c, scope, evidence, mass, {i: turn for (m, i), turn in old.items() if m == n})
         for n, c in enumerate(candidates)

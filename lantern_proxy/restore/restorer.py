@@ -118,7 +118,7 @@ class Restorer:
                 candidates = named
             else:
                 candidates = strong(candidates, scope, evidence, mass, order, ask)
-            offered = offers(candidates, scope, evidence, question, ask)
+            offered = offers(candidates, scope, evidence, mass, ask)
             if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
                 ask.passed.all(candidates, "superseded")
                 return None

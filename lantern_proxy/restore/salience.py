@@ -13,17 +13,8 @@ from dataclasses import dataclass
 
 from lantern_proxy.restore.lines import Line
 
-SHAPE, RARITY, RARE, SPECIFIC, ADDRESSES, PEOPLE, ANSWERS, REPORTS, DIGITS = (
-    1.0,
-    2.0,
-    0.5,
-    1.2,
-    -0.3,
-    0.4,
-    0.8,
-    0.7,
-    0.3,
-)
+SHAPE, RARITY, RARE, SPECIFIC = 1.0, 2.0, 0.5, 1.2
+ADDRESSES, PEOPLE, ANSWERS, REPORTS, DIGITS = -0.3, 0.4, 0.8, 0.7, 0.3
 """Weights of the features, in the order in which `likelihood` adds them."""
 RARE_IDF = 0.6
 SAYS = 3
