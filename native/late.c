@@ -94,40 +94,58 @@ AVX2 static void best_avx2(size_t n_asked, const int16_t *asked, size_t n_passag
     }
 }
 
-/* Of eight pieces asked for, as 16-bit numbers; n_pieces is not 0. */
-AVX2 static __m256 table_of_eight(const late_table *table, const int16_t *asked, size_t n_pieces,
-                                  const uint16_t *pieces) {
+/* A piece of a passage, beside eight pieces asked for, as 16-bit numbers. */
+AVX2 static __m256 like_eight(const late_table *table, const int16_t *asked, uint16_t piece) {
     enum { PARTS = LATE_TABLE_DIM / NUMBERS };
+    const int8_t *own = table->vectors + (size_t)piece * LATE_TABLE_DIM;
+    __m256i part[PARTS], sums[ASKED];
+    for (size_t d = 0; d < PARTS; d++)
+        part[d] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(own + d * NUMBERS)));
+    for (size_t q = 0; q < ASKED; q++) {
+        sums[q] = _mm256_setzero_si256();
+        for (size_t d = 0; d < PARTS; d++) {
+            const void *here = asked + q * LATE_TABLE_DIM + d * NUMBERS;
+            sums[q] = _mm256_add_epi32(sums[q], _mm256_madd_epi16(part[d], _mm256_loadu_si256(here)));
+        }
+    }
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(eight_sums(sums)), _mm256_set1_ps(table->scale[piece]));
+}
+
+/* What was found of the last pieces, each at its number modulo KEPT: most stand in many passages. */
+enum { KEPT = 2048, NONE = UINT16_MAX + 1 };
+typedef struct {
+    uint32_t piece[KEPT]; /* NONE: no piece yet */
+    __m256 like[KEPT];
+} seen;
+
+/* The best of a passage; n_pieces is not 0. */
+AVX2 static __m256 table_of_eight(const late_table *table, const int16_t *asked, size_t n_pieces,
+                                  const uint16_t *pieces, seen *before) {
     __m256 best = _mm256_set1_ps(-INFINITY);
     for (size_t i = 0; i < n_pieces; i++) {
-        const int8_t *own = table->vectors + (size_t)pieces[i] * LATE_TABLE_DIM;
-        __m256i part[PARTS], sums[ASKED];
-        for (size_t d = 0; d < PARTS; d++)
-            part[d] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(own + d * NUMBERS)));
-        for (size_t q = 0; q < ASKED; q++) {
-            sums[q] = _mm256_setzero_si256();
-            for (size_t d = 0; d < PARTS; d++) {
-                const void *here = asked + q * LATE_TABLE_DIM + d * NUMBERS;
-                sums[q] = _mm256_add_epi32(sums[q], _mm256_madd_epi16(part[d], _mm256_loadu_si256(here)));
-            }
+        const size_t at = pieces[i] % KEPT;
+        if (before->piece[at] != pieces[i]) {
+            before->piece[at] = pieces[i];
+            before->like[at] = like_eight(table, asked, pieces[i]);
         }
-        const __m256 found = _mm256_mul_ps(_mm256_cvtepi32_ps(eight_sums(sums)), _mm256_set1_ps(table->scale[pieces[i]]));
-        best = _mm256_max_ps(best, found);
+        best = _mm256_max_ps(best, before->like[at]);
     }
     return best;
 }
 
 AVX2 static void table_avx2(const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
                             const uint16_t *pieces, const uint32_t *n_pieces, float *best) {
+    seen before;
     for (size_t q = 0; q < n_asked; q += ASKED) {
         const size_t n = n_asked - q < ASKED ? n_asked - q : ASKED;
         const uint16_t *at = pieces;
+        for (size_t i = 0; i < KEPT; i++) before.piece[i] = NONE;
         int16_t some[ASKED * LATE_TABLE_DIM] = {0};
         for (size_t i = 0; i < n * LATE_TABLE_DIM; i++)
             some[i] = table->vectors[(size_t)asked[q + i / LATE_TABLE_DIM] * LATE_TABLE_DIM + i % LATE_TABLE_DIM];
         for (size_t p = 0; p < n_passages; at += n_pieces[p++]) {
             float found[ASKED] = {0};
-            if (n_pieces[p]) _mm256_storeu_ps(found, table_of_eight(table, some, n_pieces[p], at));
+            if (n_pieces[p]) _mm256_storeu_ps(found, table_of_eight(table, some, n_pieces[p], at, &before));
             for (size_t i = 0; i < n; i++) best[p * n_asked + q + i] = found[i] * table->scale[asked[q + i]];
         }
     }

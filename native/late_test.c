@@ -13,9 +13,10 @@ static uint32_t drawn(uint64_t *seed) {
 }
 
 static void by_table(uint64_t *seed, size_t n_asked, int extreme) {
-    enum { PASSAGES = 5, MOST = 9, MOST_ASKED = 26, PIECES = 40 };
+    enum { PASSAGES = 5, MOST = 9, MOST_ASKED = 26, APART = 128, PIECES = 40 * APART };
     int8_t *vectors = malloc(PIECES * LATE_TABLE_DIM);
-    float scale[PIECES], plain[PASSAGES * MOST_ASKED + 1], fast[PASSAGES * MOST_ASKED + 1];
+    static float scale[PIECES];
+    float plain[PASSAGES * MOST_ASKED + 1], fast[PASSAGES * MOST_ASKED + 1];
     uint16_t asked[MOST_ASKED], pieces[PASSAGES * MOST];
     uint32_t n_pieces[PASSAGES], all = 0;
     CHECK(vectors != NULL);
@@ -24,7 +25,7 @@ static void by_table(uint64_t *seed, size_t n_asked, int extreme) {
     for (size_t i = 0; i < PIECES; i++) scale[i] = 1 / (1 + (float)(drawn(seed) % 300));
     for (size_t i = 0; i < n_asked; i++) asked[i] = (uint16_t)(drawn(seed) % PIECES);
     for (size_t p = 0; p < PASSAGES; all += n_pieces[p++]) n_pieces[p] = drawn(seed) % MOST;
-    for (size_t i = 0; i < all; i++) pieces[i] = (uint16_t)(drawn(seed) % PIECES);
+    for (size_t i = 0; i < all; i++) pieces[i] = (uint16_t)(drawn(seed) % PIECES / APART * APART); /* some share a place */
     plain[PASSAGES * n_asked] = fast[PASSAGES * n_asked] = 7;
     const late_table table = {vectors, scale};
     late_by_table(LATE_SCALAR, &table, n_asked, asked, PASSAGES, pieces, n_pieces, plain);

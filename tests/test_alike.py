@@ -34,8 +34,16 @@ def small() -> Table:
     return Table(PIECES, CORNERS)
 
 
-def named(found: np.ndarray) -> list[str]:
-    return sorted(PIECES[n] for n in found.tolist())
+def numbers(pieces: bytes) -> list[int]:
+    return np.frombuffer(pieces, np.uint16).tolist()
+
+
+def packed(pieces: np.ndarray) -> bytes:
+    return pieces.astype(np.uint16).tobytes()
+
+
+def named(found: bytes) -> list[str]:
+    return sorted(PIECES[n] for n in numbers(found))
 
 
 def test_words_are_split_into_the_longest_pieces_that_the_table_has():
@@ -56,10 +64,11 @@ def test_each_piece_asked_for_finds_its_best_match_in_each_passage():
     random = np.random.default_rng(3)
     vectors = random.integers(-127, 128, (40, DIM)).astype(np.int8)
     table = Table([f"w{n}" for n in range(40)], vectors)
-    passages = [random.choice(40, size, replace=False).astype(np.uint16) for size in (5, 0, 12, 1)]
+    held = [random.choice(40, size, replace=False) for size in (5, 0, 12, 1)]
+    passages = [*map(packed, held)]
     asked = np.array([3, 9, 31], np.uint16)
     units = vectors / np.linalg.norm(vectors.astype(float), axis=1, keepdims=True)
-    wanted = [[max((units[a] @ units[b] for b in own), default=0.0) for own in passages] for a in asked]
+    wanted = [[max((units[a] @ units[b] for b in own), default=0.0) for own in held] for a in asked]
     assert table.best_matches(asked, passages) == pytest.approx(np.array(wanted), abs=1e-6)
     assert table.best_matches(asked[:0], passages).shape == (0, 4)
     assert not table.best_matches(asked, [passages[1]]).any()
@@ -73,11 +82,22 @@ def test_all_kernels_agree_bit_for_bit(kernel, asked):
     vectors[:2] = [[-128] * DIM, [0] * DIM]  # the largest sum there is, and a piece that is like nothing
     table = Table([f"w{n}" for n in range(300)], vectors)
     wanted = random.integers(0, 300, asked).astype(np.uint16)
-    passages = [random.integers(0, 300, n).astype(np.uint16) for n in (0, 1, 7, 0, 30, 200, 1, 0)]
-    passages.append(np.array([0, 1], np.uint16))
+    passages = [packed(random.integers(0, 300, n)) for n in (0, 1, 7, 0, 30, 200, 1, 0)]
+    passages.append(packed(np.array([0, 1])))
     found = table.best_matches(wanted, passages, kernel=kernel)
     assert found.shape == (asked, len(passages))
     assert found.tolist() == table.best_matches(wanted, passages, kernel="numpy").tolist()
+
+
+@pytest.mark.parametrize("kernel", kernels())
+def test_a_piece_that_stands_in_many_passages_matches_in_all_as_it_does_in_one(kernel):
+    random = np.random.default_rng(5)
+    table = Table([f"w{n}" for n in range(9_000)], random.integers(-128, 128, (9_000, DIM)).astype(np.int8))
+    asked = np.arange(9, dtype=np.uint16)
+    pieces = [np.arange(4) * 2_048 + random.integers(0, 3, 4) for _ in range(50)]  # what is kept of one, others take
+    found = table.best_matches(asked, [*map(packed, pieces)], kernel=kernel)
+    alone = [table.best_matches(asked, [packed(each)], kernel=kernel) for each in pieces]
+    assert (found == np.hstack(alone)).all()
 
 
 def test_the_shipped_table_knows_which_words_are_alike():
@@ -92,7 +112,7 @@ def test_the_words_of_a_question_by_themselves_match_the_same_and_like_words():
     asked, table, vectors = restore_alike.by_themselves("a photo of it"), *_shipped()
     assert asked is not None
     assert asked.words == ("photo",)
-    told = [vectors[table.pieces(text)] for text in ("photo", "picture", "dentist")]
+    told = [vectors[numbers(table.pieces(text))] for text in ("photo", "picture", "dentist")]
     same, like, other = best_matches(asked.vectors, told)[0]
     assert same > 0.99
     assert same > like > other
@@ -205,7 +225,7 @@ def test_where_words_are_so_sure_that_vectors_are_left_out_the_table_is_not_aske
 def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(archive, monkeypatch):  # noqa: F811
     passages, split = opened(archive).passages, list[str]()
 
-    def pieces(text: str) -> np.ndarray:
+    def pieces(text: str) -> bytes:
         split.append(text)
         return small().pieces(text)
 
@@ -224,7 +244,7 @@ def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(arc
 def test_parts_are_kept_until_the_passage_changes(archive):  # noqa: F811
     passages, split = opened(archive).passages, list[str]()
 
-    def pieces(text: str) -> np.ndarray:
+    def pieces(text: str) -> bytes:
         split.append(text)
         return small().pieces(text)
 
@@ -248,8 +268,9 @@ def test_what_is_asked_and_what_is_told_are_matched_apart_and_nothing_where_ther
     scope = Scope(Key("t", None, "new"))
     scope.catch_up(archive, math.inf)
     rows = np.array([[1, -1, 0], [2, 1, -1]])
-    asks, tells, weights, count = restore_alike.by_sentences(scope, read_question("the garden?"), rows)
-    assert len(weights) == len(asks) == len(tells) == 1
+    asked = restore_alike.alike(scope, read_question("the garden?"), np.zeros(0, np.int64))
+    asks, tells, count = restore_alike.by_sentences(scope, asked.pieces, rows)
+    assert len(asked.weights) == len(asks) == len(tells) == 1
     assert (asks[0] > 0.99).tolist() == [[False, False, True], [False, False, False]]
     assert (tells[0] > 0.99).tolist() == [[True, False, False], [False, True, False]]
     assert (asks[0] == 0).tolist() == [[False, True, False], [True, False, True]]  # the last asks nothing

@@ -58,7 +58,7 @@ def archived(folder: Path, *, tokens: bool = True) -> Iterator[Archive]:
     table, vectors = alike.shipped(), alike.shipped_vectors()
     assert table is not None
     assert vectors is not None
-    words = [(TENANT, p.id, vectors[table.pieces(p.text)]) for p in written] if tokens else []
+    words = [(TENANT, p.id, vectors[np.frombuffer(table.pieces(p.text), np.uint16)]) for p in written] if tokens else []
     archive.add_vectors("counted", 4, [(TENANT, p.session, p.id, flat) for p in written], recipe=Counted.recipe,
                         tokens=words)  # fmt: skip
     yield archive
@@ -128,7 +128,7 @@ def test_what_came_since_the_embedder_was_last_asked_is_compared_as_all_else(tmp
                     Candidate(id="late", session="late", speaker="user", text="A mechanic mended the car.", at=1.7e9)
                 ]
                 (new,) = _archive(archive, late)[0]
-                words = [(TENANT, new.id, vectors[table.pieces(new.text)])]
+                words = [(TENANT, new.id, vectors[np.frombuffer(table.pieces(new.text), np.uint16)])]
                 flat = [(TENANT, new.session, new.id, np.array([0, 1, 0, 0], np.float32))]
                 archive.add_vectors("counted", 4, flat, recipe=Counted.recipe, tokens=words)
         assert scope.passages[int(made.signals["alike"].argmax())].passage.text == "A mechanic mended the car."

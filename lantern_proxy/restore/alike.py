@@ -11,7 +11,7 @@ from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore.dense import Matches, rarity
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.signals.alike import Pieces, Table, units, words
+from lantern_proxy.signals.alike import PIECE_BYTES, Numbers, Table, units, words
 from lantern_proxy.signals.late import Asked, Tokens
 
 log = logging.getLogger(__name__)
@@ -23,33 +23,27 @@ def alike(scope: Scope, question: Question, rows: Ints) -> Matches | None:
     table = shipped()
     if table is None:
         return None
-    asked, weights, of = _asked(table, scope, question)
-    found = table.best_matches(asked, scope.passages.pieces(rows.tolist(), table.pieces))
-    return Matches(found, weights, of)
+    pieces, weights, of = table.asked({word: rarity(scope, word) for word in words(question.subject)})
+    found = table.best_matches(pieces, scope.passages.pieces(rows.tolist(), table.pieces))
+    return Matches(found, weights, of, pieces)
 
 
-def by_sentences(scope: Scope, question: Question, rows: Ints) -> tuple[Floats, Floats, Floats, Ints]:
-    """The question word by word against what passages ask, and against what they tell. There must be a table.
+def by_sentences(scope: Scope, asked: Numbers, rows: Ints) -> tuple[Floats, Floats, Ints]:
+    """A question word by word against what passages ask, and against what they tell. There must be a table.
 
-    rows: (r, m), -1 where there is none; gives (t, r, m) best matches with what asks and with what tells, 0 where there
-    is none, (t,) weights, and (r, m) how many pieces of words tell
+    asked: (t,) the pieces of its words
+    rows:  (r, m), -1 where there is none; gives (t, r, m) best matches with what asks and with what tells, 0 where
+           there is none, and (r, m) how many pieces of words tell
     """
     table = shipped()
     assert table is not None
     near, at = np.unique(rows, return_inverse=True)
     parts = scope.passages.parts(near[near >= 0].tolist(), table.pieces)
-    asks, tells = (
-        [np.zeros(0, np.uint16)] * (len(near) - len(parts)) + [each[kind] for each in parts] for kind in (0, 1)
-    )
-    asked, weights, _ = _asked(table, scope, question)
+    asks, tells = zip(*[(b"", b"")] * (len(near) - len(parts)), *parts, strict=True)
     found = table.best_matches(asked, asks + tells)
     place = at.reshape(rows.shape)
-    return found[:, place], found[:, len(near) + place], weights, np.array([*map(len, tells)])[place]
-
-
-def _asked(table: Table, scope: Scope, question: Question) -> tuple[Pieces, Floats, tuple[str, ...]]:
-    """The words of a question that count, as in Table.asked, by how rare they are in the scope."""
-    return table.asked({word: rarity(scope, word) for word in words(question.subject)})
+    count = np.array([*map(len, tells)]) // PIECE_BYTES
+    return found[:, place], found[:, len(near) + place], count[place]
 
 
 def by_themselves(question: str) -> Asked | None:

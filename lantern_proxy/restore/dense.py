@@ -20,6 +20,7 @@ from lantern_proxy.rank import Floats
 from lantern_proxy.restore.breaker import Breaker, Breakers
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
+from lantern_proxy.signals.alike import Numbers
 from lantern_proxy.signals.late import Asked, best_matches
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Matches:
     """(t,) idf of each, above 0."""
     words: tuple[str, ...]
     """(t,) as written."""
+    pieces: Numbers | None = None
+    """(t,) as the shipped table has them; None: vectors were compared."""
 
 
 class Dense:

@@ -121,7 +121,7 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
         _form(scope, told, rows),
     ]
     if ranked.like is not None:
-        parts.append(_sentences(scope, question, wide))
+        parts.append(_sentences(scope, ranked.like.found, wide))
     if matched is not None:
         parts.append(_matches(matched, rows, names))
     place = {name: n for n, name in enumerate(chain.from_iterable(names for names, _ in parts))}
@@ -204,14 +204,15 @@ def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints
     return _OF_WORDS, np.array(values)
 
 
-def _sentences(scope: Scope, question: Question, around: Ints) -> Columns:
+def _sentences(scope: Scope, asked: Matches, around: Ints) -> Columns:
     """What matches where a passage tells, where it asks, and where those beside it do: an answer repeats little of what
     was asked just before. around: (4, m) the rows, and those of the messages before, after, and two before"""
-    asks, tells, weights, count = by_sentences(scope, question, around)
+    assert asked.pieces is not None
+    asks, tells, count = by_sentences(scope, asked.pieces, around)
     likely = CONTEXT * asks[:, 1]
     parts = (asks[:, 0], tells[:, 0], asks[:, 1], tells[:, 1], asks[:, 2], tells[:, 3], np.maximum(tells[:, 0], likely))
     best = np.clip(np.array(parts), 0, 1)
-    share = weights / (float(weights.sum()) or 1.0)
+    share = asked.weights / (float(asked.weights.sum()) or 1.0)
     return _OF_SENTENCES, np.vstack([share @ best, share @ (best * best * best)[:-1], count[None, 0]])
 
 

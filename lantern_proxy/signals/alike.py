@@ -7,6 +7,7 @@ finds "picture" for the price of a few look-ups.
 
 import re
 import unicodedata
+from array import array
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
@@ -23,9 +24,12 @@ if BUILT:
 
 Floats32 = npt.NDArray[np.float32]
 Counts = npt.NDArray[np.uint32]
-Pieces = npt.NDArray[np.uint16]
-"""(m,) numbers of word pieces in the table, each once."""
+Numbers = npt.NDArray[np.uint16]
+"""(m,) of word pieces in the table."""
+Pieces = bytes
+"""The Numbers of a passage, each once: as bytes those of many passages are joined in one step."""
 
+PIECE_BYTES = 2
 DIM = 64
 SCALE = 242.0
 """127 / (4.2 / sqrt(DIM)), as in `late.py`."""
@@ -48,10 +52,9 @@ class Table:
 
     def pieces(self, text: str) -> Pieces:
         """Those of the words of `text` that count."""
-        found = set(chain.from_iterable(map(self._split, words(text))))
-        return np.fromiter(found, np.uint16, len(found))
+        return array("H", set(chain.from_iterable(map(self._split, words(text))))).tobytes()
 
-    def asked(self, weights: Mapping[str, float]) -> tuple[Pieces, Floats, tuple[str, ...]]:
+    def asked(self, weights: Mapping[str, float]) -> tuple[Numbers, Floats, tuple[str, ...]]:
         """Of a question's words (m,) the pieces, their weights, above 0, and the words that they belong to.
 
         weights: word -> weight
@@ -60,19 +63,18 @@ class Table:
         pieces, each, of = zip(*found, strict=True) if found else ((), (), ())
         return np.array(pieces, np.uint16), np.array(each, np.float64), of
 
-    def best_matches(self, asked: Pieces, passages: Sequence[Pieces], *, kernel: str = "") -> Floats:
+    def best_matches(self, asked: Numbers, passages: Sequence[Pieces], *, kernel: str = "") -> Floats:
         """(m, p) largest cosine of each piece asked for with one of the passage; 0 for a passage without pieces.
 
         kernel: one of `late.kernels()`, by default the best. All give the same
         """
-        counts = np.fromiter(map(len, passages), np.uint32, len(passages))
-        joined = b"".join(passages)  # type: ignore[arg-type]  # any buffer; a third of what `concatenate` takes
-        held = np.frombuffer(joined, np.uint16)
+        counts = np.fromiter(map(len, passages), np.uint32, len(passages)) // PIECE_BYTES
+        held = np.frombuffer(b"".join(passages), np.uint16)
         kernel = kernel or kernels()[-1]
         best = self._best_in_numpy if kernel == "numpy" else self._best_in_c
         return best(asked, held, counts, kernel).T.astype(np.float64, order="C")
 
-    def _best_in_c(self, asked: Pieces, held: Pieces, counts: Counts, kernel: str) -> Floats32:
+    def _best_in_c(self, asked: Numbers, held: Numbers, counts: Counts, kernel: str) -> Floats32:
         found = np.empty((len(counts), len(asked)), np.float32)
         vectors, scale = ffi.from_buffer("int8_t[]", self._vectors), ffi.from_buffer("float[]", self._scale)
         lib.late_by_table(
@@ -82,7 +84,7 @@ class Table:
         )  # fmt: skip
         return found
 
-    def _best_in_numpy(self, asked: Pieces, held: Pieces, counts: Counts, _: str) -> Floats32:
+    def _best_in_numpy(self, asked: Numbers, held: Numbers, counts: Counts, _: str) -> Floats32:
         """The same bit for bit: the products of these integers are exact in float32, and so are their sums."""
         found = np.zeros((len(counts), len(asked)), np.float32)
         if len(held):
