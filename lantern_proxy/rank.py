@@ -63,12 +63,31 @@ def best(scores: Floats, most: int) -> Ints:
     """Places of the `most` largest scores, best first; ties by place. As a stable sort has it, without sorting all."""
     if most >= len(scores):
         return np.argsort(-scores, kind="stable")
-    near = np.arange(len(scores))
-    width = len(scores) // (2 * most) if most > 0 else 0
-    if width > 1:  # `most` of them are at least as large as the `most` largest of these; partition() is slow with ties
-        peaks = scores[: len(scores) // width * width].reshape(width, -1).max(axis=0)
-        near = np.flatnonzero(scores >= np.sort(peaks)[-most])
+    near = _near_the_best(scores, most)
     return near[np.argsort(-scores[near], kind="stable")[:most]]
+
+
+def among_best(scores: Floats, most: int) -> Ints:
+    """The same places in ascending order, for half the price."""
+    if not 0 < most < len(scores):
+        return np.arange(len(scores) if most > 0 else 0)
+    near = _near_the_best(scores, most)
+    values = scores[near]
+    least = np.sort(values)[-most]
+    above, tied = values > least, np.flatnonzero(values == least)
+    above[tied[: most - np.count_nonzero(above)]] = True
+    found: Ints = near[above]
+    return found
+
+
+def _near_the_best(scores: Floats, most: int) -> Ints:
+    """Places, ascending, among which the `most` largest scores are. 0 <= most < n"""
+    width = len(scores) // (2 * most) if most > 0 else 0
+    if width < 2:
+        return np.arange(len(scores))
+    # `most` of them are at least as large as the `most` largest of these; partition() is slow with ties
+    peaks = scores[: len(scores) // width * width].reshape(width, -1).max(axis=0)
+    return np.flatnonzero(scores >= np.sort(peaks)[-most])
 
 
 def smooth(

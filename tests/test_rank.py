@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lantern_proxy.rank import best, diversify, fuse, importance, overlap, recencies, smooth, zsum
+from lantern_proxy.rank import among_best, best, diversify, fuse, importance, overlap, recencies, smooth, zsum
 
 
 def test_rrf_adds_weight_over_k_plus_rank():
@@ -68,4 +68,6 @@ def test_overlap_is_a_share():
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.5]), max_size=60), st.integers(1, 70))
 def test_the_best_are_those_of_a_stable_sort(scores, most):
     given_scores = np.array(scores, np.float64)
-    assert best(given_scores, most).tolist() == np.argsort(-given_scores, kind="stable")[:most].tolist()
+    wanted = np.argsort(-given_scores, kind="stable")[:most].tolist()
+    assert best(given_scores, most).tolist() == wanted
+    assert among_best(given_scores, most).tolist() == sorted(wanted)

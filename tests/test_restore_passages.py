@@ -5,6 +5,7 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from test_restore_scope import ALL, archive, opened, write  # noqa: F401 - a fixture
 
@@ -12,6 +13,7 @@ from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.restore import alike, passages
 from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.kept import Kept
 from lantern_proxy.restore.lines import lines
 from lantern_proxy.restore.passages import forms, tell
 from lantern_proxy.restore.restorer import Restorer
@@ -35,8 +37,8 @@ def test_a_passage_is_told_by_its_speaker_days_form_and_tags():
     assert (first.speaker, first.name, first.created_at) == ("user", "carolin", 1.7e9)
     assert Form(*forms([first])[0]).ends_asking
     assert len(first.days) == 1
-    assert {"port", "9443", "read_file"} <= set(first.tag_terms)
-    assert (second.name, second.days, second.tag_terms) == ("", (), [])
+    assert {"port", "9443", "read_file"} <= set(first.tags.split("\n"))
+    assert (second.name, second.days, second.tags) == ("", (), "")
 
 
 def test_what_is_told_stays_when_texts_are_let_go_of_and_none_are_kept_for_it(archive):  # noqa: F811
@@ -199,3 +201,25 @@ def test_a_sentence_knows_whom_it_speaks_to_and_of_and_whether_it_holds_a_figure
     text = "Your port is 9443. My sister moved to Ghent. It rains. You're right about the dogs of 1999."
     found = [(line.addresses, line.of_people, line.digits) for line in lines(said(text))]
     assert found == [(True, False, True), (False, True, False), (False, False, False), (True, True, True)]
+
+
+def test_numbers_are_made_once_and_no_more_stay_than_may():
+    kept, asked = Kept(2), list[list[int]]()
+
+    def made(rows: list[int]) -> list[tuple[float, float]]:
+        asked.append(rows)
+        return [(row, row / 2) for row in rows]
+
+    def numbers(*rows: int) -> list[list[float]]:
+        return kept.of(np.array(rows, np.int64), made, most=4).tolist()
+
+    assert numbers(3, -1, 0, 3) == [[3, 1.5], [0, 0], [0, 0], [3, 1.5]]
+    assert numbers() == []
+    assert numbers(300, 0) == [[300, 150], [0, 0]]
+    kept.forget(0)
+    kept.forget(1_000)
+    assert numbers(0, 3) == [[0, 0], [3, 1.5]]
+    assert asked == [[0, 3], [300], [0]]
+    assert numbers(1, 3) == [[1, 0.5], [3, 1.5]]  # there is no room: made anew
+    assert numbers(5, 6, 7, 8, 9, 1) == [[n, n / 2] for n in (5, 6, 7, 8, 9, 1)]  # more at once than stay
+    assert asked[3:] == [[1, 3], [1, 5, 6, 7, 8, 9]]

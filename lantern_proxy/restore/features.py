@@ -3,7 +3,9 @@
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from functools import lru_cache
+from itertools import accumulate, chain, pairwise, repeat
+from operator import contains
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +41,7 @@ class Matched:
     """How wide it spreads over all, for its spread where it is known."""
 
 
-Columns = tuple[Sequence[str], Floats]
+Columns = tuple[tuple[str, ...], Floats]
 """Names of features, and their values: (len(names), len(rows))."""
 
 _OF_MATCHES = ("late_least", "late_covered", "late_rarest", "late_things", "late_things_rank")
@@ -124,9 +126,15 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
         parts.append(_sentences(scope, ranked.like.found, wide))
     if matched is not None:
         parts.append(_matches(matched, rows, names))
-    place = {name: n for n, name in enumerate(chain.from_iterable(names for names, _ in parts))}
     made = np.concatenate([values for _, values in parts]).astype(np.float32)
-    return made[[place[name] for name in wanted]].T
+    return made[_order(tuple(names for names, _ in parts), tuple(wanted))].T
+
+
+@lru_cache
+def _order(made: tuple[tuple[str, ...], ...], wanted: tuple[str, ...]) -> Ints:
+    """Where the features that are wanted are among those that were made."""
+    place = {name: n for n, name in enumerate(chain.from_iterable(made))}
+    return np.array([place[name] for name in wanted])
 
 
 def _signals(ranked: Ranked, things: Floats) -> dict[str, Floats]:
@@ -172,11 +180,10 @@ def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints
     near[around[around >= 0]] = True
     holding = np.flatnonzero(near & (scores > 0))
     words = [read.words for read in scope.passages.of(holding.tolist())]
+    there = [np.fromiter(map(contains, words, repeat(term)), bool, len(words)) for term in mass]
     held, count = np.zeros(len(scope)), np.zeros(len(scope))
-    for term, weight in mass.items():
-        there = np.array([term in own for own in words], bool)
-        held[holding] += weight * there
-        count[holding] += there
+    held[holding] = sum(weight * each for weight, each in zip(mass.values(), there, strict=True))
+    count[holding] = sum(there)
     best, at = by_place(held / total, scope.places, 1)
     own, before, after = held[rows] / total, best[at[rows] - 1], best[at[rows] + 1]
     constant = np.ones(len(rows))
@@ -263,7 +270,8 @@ def nearness(told: Callable[[], Sequence[Told]], question: str, now: float) -> F
     if not days:
         return None
     said = [(each.days, day_of(each.created_at)) for each in told()]
-    return np.array([closeness(days, (*named, (day, day))) for named, day in said])
+    near = {(named, day): closeness(days, (*named, (day, day))) for named, day in set(said)}  # many name none
+    return np.array([*map(near.__getitem__, said)])
 
 
 def _days(told: Sequence[Told], question: Question, now: float) -> Columns:
@@ -274,7 +282,7 @@ def _days(told: Sequence[Told], question: Question, now: float) -> Columns:
 
 def _forms(scope: Scope, question: Question, around: Ints) -> Columns:
     """around: (3, m) the rows, and those of the messages before and after"""
-    traits = scope.traits(around.ravel()).T.reshape(len(TRAITS), *around.shape)
+    traits = scope.passages.traits(around.ravel()).T.reshape(len(TRAITS), *around.shape)
     wants = np.array(asked(question.text))
     values = (
         np.repeat(wants[:, None], around.shape[1], axis=1),

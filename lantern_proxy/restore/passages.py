@@ -11,12 +11,13 @@ import numpy as np
 
 from lantern_proxy.analyze import sequence, terms, terms_of_parts
 from lantern_proxy.archive import TenantArchive
-from lantern_proxy.rank import Floats
+from lantern_proxy.rank import Floats, Ints
+from lantern_proxy.restore.kept import Kept
 from lantern_proxy.restore.lines import Line, flat, lines
 from lantern_proxy.signals import speaker_name
 from lantern_proxy.signals.alike import Pieces
 from lantern_proxy.signals.dates import Span, spans
-from lantern_proxy.signals.form import Form, asks_and_tells, form_of, traits
+from lantern_proxy.signals.form import TRAITS, Form, asks_and_tells, form_of, traits
 from lantern_proxy.signals.words import count
 from lantern_proxy.turn import Passage
 
@@ -45,7 +46,6 @@ class ReadPassage:
     _words: frozenset[str] | None = None
     _tag_terms: frozenset[str] | None = None
     _sequence: str | None = None
-    _traits: bytes | None = None
 
     @property
     def flat(self) -> str:
@@ -81,13 +81,6 @@ class ReadPassage:
             self._sequence = sequence(self.passage.text)
         return self._sequence
 
-    @property
-    def traits(self) -> bytes:
-        """One float64 for each of signals.form.TRAITS, as bytes: those of many passages are joined in one step."""
-        if self._traits is None:
-            self._traits = array("d", traits(self.passage.text)).tobytes()
-        return self._traits
-
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -103,10 +96,6 @@ class Told:
     """The days that its text names."""
     tags: str
     """Index terms of its tags and tool names, one a line."""
-
-    @property
-    def tag_terms(self) -> list[str]:
-        return self.tags.split("\n") if self.tags else []
 
 
 def tell(passages: Sequence[Passage]) -> list[Told]:
@@ -146,6 +135,7 @@ class Passages(Sequence[ReadPassage]):
         self._told_to = 0
         self._pieces: dict[int, Pieces] = {}
         self._parts: dict[int, tuple[Pieces, Pieces]] = {}
+        self._traits = Kept(len(TRAITS))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -182,6 +172,7 @@ class Passages(Sequence[ReadPassage]):
         self._told.pop(row, None)
         self._pieces.pop(row, None)
         self._parts.pop(row, None)
+        self._traits.forget(row)
         self._told_to = min(self._told_to, row)
 
     def told(self, rows: Sequence[int]) -> list[Told]:
@@ -201,6 +192,15 @@ class Passages(Sequence[ReadPassage]):
             return [(split(asks), split(tells)) for asks, tells in both]
 
         return self._kept(self._parts, rows, made, self._parts.clear)
+
+    def traits(self, rows: Ints) -> Floats:
+        """(len(rows), len(TRAITS)) what kind of text each is; zeros for a row of -1."""
+
+        def made(missing: list[int]) -> list[tuple[float, ...]]:
+            texts = [each.text for each in self._passages(missing)]
+            return [*map(traits, texts, count(texts))]
+
+        return self._traits.of(rows, made, most=MOST_TOLD)
 
     def _kept(
         self, kept: dict[int, T], rows: Sequence[int], make: Callable[[list[Passage]], list[T]],
@@ -248,6 +248,7 @@ class Passages(Sequence[ReadPassage]):
         self._told.clear()
         self._pieces.clear()
         self._parts.clear()
+        self._traits.clear()
         self._told_to = 0
 
     def read(self, rows: Iterable[int]) -> None:

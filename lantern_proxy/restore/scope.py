@@ -23,9 +23,9 @@ from lantern_proxy.bm25 import Index
 from lantern_proxy.bm25.file import Snapshot
 from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore import snapshots, superseded
+from lantern_proxy.restore.kept import Kept
 from lantern_proxy.restore.passages import MOST_TOLD, STEP, Passages
 from lantern_proxy.restore.richest import Richest
-from lantern_proxy.signals.form import TRAITS
 from lantern_proxy.signals.late import DIM, Tokens
 
 Vectors = npt.NDArray[np.float32]
@@ -93,8 +93,7 @@ class Scope:
         self._idf = Rarities(self.index, 0)
         self._idf_of = 0
         """Passages of the scope when these were computed."""
-        self._weighed: dict[int, bytes] = {}
-        """What `weighed` says of rows, by these."""
+        self._weighed = Kept(3)
         self._vectors: Vectors = np.zeros((0, 0), np.float32)
         self._unembedded: dict[int, None] = {}
         self._seen = -1
@@ -233,14 +232,6 @@ class Scope:
             self._order = order, places[order]
         return self._order
 
-    def traits(self, rows: Ints) -> Floats:
-        """(len(rows), len(TRAITS)) what kind of text each is; zeros for a row of -1."""
-        there = np.flatnonzero(rows >= 0)
-        found = np.zeros((len(rows), len(TRAITS)))
-        packed = b"".join([read.traits for read in self.passages.of(rows[there].tolist())])
-        found[there] = np.frombuffer(packed).reshape(len(there), len(TRAITS))
-        return found
-
     def tokens(self, archive: Archive, rows: Sequence[int], recipe: str) -> list[Tokens]:
         """Token vectors of the passages at `rows`; none, (0, DIM), where there are none."""
         ids = [self.passages.ids[row] for row in rows]
@@ -325,24 +316,20 @@ class Scope:
     def rarities(self) -> "Rarities":
         """`idf` of all terms, for many at once: good until passages come. Hold the lock."""
         if len(self) != self._idf_of or len(self._idf) >= IDFS:
-            self._idf, self._idf_of, self._weighed = Rarities(self.index, len(self)), len(self), {}
+            self._idf, self._idf_of = Rarities(self.index, len(self)), len(self)
+            self._weighed.clear()
         return self._idf
 
     def weighed(self, rows: Ints) -> Floats:
         """(len(rows), 3) how rare the index terms of each are: in sum, at most, and how many there are; zeros for a row
         of -1."""
         idf = self.rarities.__getitem__
-        there = np.flatnonzero(rows >= 0)
-        wanted = rows[there].tolist()
-        missing = set(wanted).difference(self._weighed)
-        if missing and len(self._weighed) + len(missing) > MOST_TOLD:
-            self._weighed, missing = {}, set(wanted)
-        for row, read in zip(missing, self.passages.of([*missing]), strict=True):
-            own = [*map(idf, read.words)]  # fsum: the same in any order
-            self._weighed[row] = array("d", (math.fsum(own), max(own, default=0.0), len(own))).tobytes()
-        found = np.zeros((len(rows), 3))
-        found[there] = np.frombuffer(b"".join(map(self._weighed.__getitem__, wanted))).reshape(len(there), 3)
-        return found
+
+        def made(missing: list[int]) -> list[tuple[float, float, int]]:
+            each = ([*map(idf, read.words)] for read in self.passages.of(missing))
+            return [(math.fsum(own), max(own, default=0.0), len(own)) for own in each]  # fsum: the same in any order
+
+        return self._weighed.of(rows, made, most=MOST_TOLD)
 
     def richest(self, deadline: float) -> Ints:
         """(n,) rows, those first that hold most specific terms for their length. Hold the lock."""

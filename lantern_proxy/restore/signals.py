@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Centred, Floats, Ints, best, smooth, spread, zsum
+from lantern_proxy.rank import Centred, Floats, Ints, among_best, best, smooth, spread, zsum
 from lantern_proxy.restore.alike import alike, by_themselves
 from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.features import Matched, Ranked, nearness
@@ -208,10 +208,10 @@ def _match(fusion: _Fusion, name: str, matched: Matched) -> None:
 
 def _over_the_best(fusion: _Fusion, now: float) -> None:
     """The signals that look at the best so far, each at the ranking that the one before has left."""
-    rows = best(fusion.total, FORM_POOL)
+    rows = among_best(fusion.total, FORM_POOL)
     if fusion.wants("days") and (near := _days(fusion, rows, now)) is not None:
         fusion.add("days", near, spread(near))
-        rows = best(fusion.total, FORM_POOL)
+        rows = among_best(fusion.total, FORM_POOL)
     if fusion.wants("form"):
         form = _form(fusion, rows)
         fusion.add("form", form, spread(form))
@@ -224,7 +224,7 @@ def _near(scope: Scope, scores: Floats, shares: Sequence[float]) -> Floats:
 
 def _late(scope: Scope, dense: Dense, asked: Asked, total: Floats, ask: "Ask") -> Matched | None:
     """The best by everything else, word by word; None: nothing to compare."""
-    rows = np.sort(best(total, LATE_POOL))
+    rows = among_best(total, LATE_POOL)
     found = dense.late(scope, asked, rows.tolist(), ask)
     if found is None:
         return None
@@ -254,7 +254,7 @@ def _compared(scope: Scope, rows: Ints, matches: Floats, weights: Floats, unread
 
 def _alike(fusion: _Fusion) -> Matched | None:
     """The best by everything so far, word by word, by the shipped table; None: there is none."""
-    scope, rows = fusion.scope, np.sort(best(fusion.total, ALIKE_POOL))
+    scope, rows = fusion.scope, among_best(fusion.total, ALIKE_POOL)
     found = alike(scope, fusion.question, rows)
     if found is None:
         return None
@@ -308,7 +308,7 @@ def _speaker(fusion: _Fusion) -> tuple[Floats, float]:
     kind = query_type(question.text)
     own = question.personal or kind == "single-session-preference"
     role = "assistant" if kind == "single-session-assistant" else "user"
-    rows = best(fusion.total, POOL)
+    rows = among_best(fusion.total, POOL)
     told = scope.passages.told(rows.tolist())
     names = [each.name for each in told]
     scores = np.zeros(len(scope))
@@ -345,17 +345,16 @@ _ENDS_ASKING = Form._fields.index("ends_asking")
 def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
     """(n,) share of the question's terms among a passage's tags and tools; 0 beyond the POOL best by words."""
     matched = np.flatnonzero(lexical)
-    rows = matched[np.argsort(-lexical[matched])[:POOL]]
-    told = scope.passages.told(rows.tolist())
-    tags = [each.tags for each in told]
-    distinct = dict(zip(tags, told, strict=True))  # often little else than the names of speakers
-    shares = keywords(question.terms, [each.tag_terms for each in distinct.values()])
+    rows = matched[np.argsort(-lexical[matched])[:POOL]] if len(matched) > POOL else matched
+    tags = [each.tags for each in scope.passages.told(rows.tolist())]
+    distinct = [*set(tags)]  # often little else than the names of speakers
+    shares = keywords(question.terms, [each.split("\n") for each in distinct])
     share = dict(zip(distinct, shares.tolist(), strict=True))
     scores = np.zeros(len(scope))
-    scores[rows] = [share[each] for each in tags]
+    scores[rows] = [*map(share.__getitem__, tags)]
     return scores
 
 
 def _weight(restore: RestoreConfig, signal: str, pipeline: PipelineConfig | None = None) -> float:
-    given = {**restore.weights, **(pipeline.weights if pipeline else {})}
-    return float(given.get(signal, WEIGHTS.get(signal, 0.0)))  # type: ignore[call-overload]
+    own = restore.weights.get(signal, WEIGHTS.get(signal, 0.0))  # type: ignore[call-overload]
+    return float(pipeline.weights.get(signal, own) if pipeline else own)  # type: ignore[call-overload]

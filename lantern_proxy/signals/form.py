@@ -140,11 +140,14 @@ def asks_and_tells(text: str) -> tuple[str, str]:
     return asks, tells
 
 
-def traits(text: str) -> tuple[float, ...]:
-    """One number for each of TRAITS; counts are per word, so that length counts once only."""
-    words, counts = len(_WORD.findall(text)) + 1, count([text])[0]
+def traits(text: str, counts: Counts | None = None) -> tuple[float, ...]:
+    """One number for each of TRAITS; counts are per word, so that length counts once only.
+
+    counts: of this text, where they are known
+    """
+    words, counts = len(_WORD.findall(text)) + 1, counts or count([text])[0]
     stripped, runs = text.rstrip(), _RUN.findall(folded(text))
-    numbers = len(_NUMBER.findall(text)) + sum(run in _NUMBERS for run in runs)
+    numbers = len(_NUMBER.findall(text)) + sum(map(_NUMBERS.__contains__, runs))
     past = sum(run in _PAST or (len(run) > 3 and run.endswith("ed")) for run in runs)
     return (
         float(len(text)),
