@@ -49,10 +49,11 @@ class Table:
         self._vectors = np.ascontiguousarray(vectors)
         self._scale = (1 / np.maximum(np.linalg.norm(vectors.astype(np.float32), axis=1), 1)).astype(np.float32)
         self._split = lru_cache(SPLIT)(self._split_anew)
+        self._of = lru_cache(SPLIT)(self._of_anew)
 
     def pieces(self, text: str) -> Pieces:
         """Those of the words of `text` that count."""
-        return array("H", set(chain.from_iterable(map(self._split, words(text))))).tobytes()
+        return array("H", set(chain.from_iterable(map(self._of, _written(text))))).tobytes()
 
     def asked(self, weights: Mapping[str, float]) -> tuple[Numbers, Floats, tuple[str, ...]]:
         """Of a question's words (m,) the pieces, their weights, above 0, and the words that they belong to.
@@ -97,6 +98,9 @@ class Table:
         found *= self._scale[asked]
         return found
 
+    def _of_anew(self, written: str) -> tuple[int, ...]:
+        return tuple(chain.from_iterable(map(self._split, _counting(written))))
+
     def _split_anew(self, word: str) -> tuple[int, ...]:
         """The longest piece first, then the longest of the rest (WordPiece); () for what the table cannot spell."""
         found, start = list[int](), 0
@@ -121,11 +125,18 @@ def units(packed: npt.NDArray[np.int8]) -> npt.NDArray[np.float32]:
 
 def words(text: str) -> list[str]:
     """The words of `text` that count, in lower case and without accents; each once."""
+    return [*dict.fromkeys(chain.from_iterable(map(_counting, _written(text))))]
+
+
+def _written(text: str) -> list[str]:
+    """The words of `text`, in lower case and without accents."""
     plain = text.lower()
     if not plain.isascii():
         plain = "".join(sign for sign in unicodedata.normalize("NFD", plain) if not unicodedata.combining(sign))
-    found = [word for word in dict.fromkeys(_WORD.findall(plain.replace("\u2019", "'"))) if word not in STOP_WORDS]
-    if "'" not in plain and "\u2019" not in plain:
-        return found
-    parts = chain.from_iterable(word.split("'") for word in found)
-    return [part for part in dict.fromkeys(parts) if part not in STOP_WORDS]
+    found: list[str] = _WORD.findall(plain.replace("\u2019", "'"))
+    return found
+
+
+def _counting(written: str) -> list[str]:
+    """What counts of a word: the parts beside an apostrophe, where the whole is no stop word."""
+    return [] if written in STOP_WORDS else [part for part in written.split("'") if part not in STOP_WORDS]
