@@ -1,6 +1,7 @@
 """What was lost: every way in which clients are known to compact, and what must not be taken for it."""
 
 import json
+import re
 import time
 
 import pytest
@@ -647,6 +648,50 @@ def test_a_result_behind_a_note_is_cleared_when_little_of_it_is_left(now, event)
     chat.turn("and then?", "Then we wait for Friday.")
     chat.history[2] |= {"content": now}
     assert chat.turn("thanks, go on", "going on").event == event
+
+
+HEALTH = (
+    "The blue cluster is deployed from build 4471, and Ola signs it off.\n"
+    "Its health check is GET /ready, which times out after 1730 ms.\n"
+)
+
+
+@pytest.mark.parametrize(("now", "event"), [
+    (HEALTH.partition("\n")[0], "cleared"),
+    (f"Tool: read_file\nResult: {HEALTH.partition(chr(10))[0]}", "cleared"),
+    (f"{HEALTH[:60]}...", "cleared"),
+    (f"Tool: read_file\nResult: {HEALTH}", "turn"),
+    (HEALTH.partition(", which")[0], "turn"),
+    ("The blue cluster is not deployed from any build.", "turn"),
+])  # fmt: skip
+def test_a_short_result_of_which_the_first_line_is_left_is_cleared(now, event):
+    chat = Chat(Lab(), tools=TOOLS)
+    chat.turn("Read the notes on the cluster.", "I have read them.", reads=HEALTH)
+    chat.turn("and then?", "Then we wait for Friday.")
+    chat.history[2] |= {"content": now}
+    assert chat.turn("thanks, go on", "going on").event == event
+
+
+def _first_sentences(text, most):
+    """As clients do that cut by rules: what ends their sentences is the same everywhere."""
+    kept = ""
+    for sentence in re.split(r"[.!?]\s+", text):
+        if len(kept + sentence) > most:
+            break
+        kept += f"{sentence}. "
+    return f"{kept.strip()}..."
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_a_long_text_of_which_the_first_sentences_are_left_is_cleared(role):
+    told = "Shall we? Yes!\nThe nightly job ran. " + " ".join(f"Relay {n} waits at gate {n + 7}!" for n in range(20))
+    chat = Chat(Lab())
+    chat.turn("Hello, shall we begin with the log?", "Yes, show me what there is.")
+    chat.turn(*((told, "It is a long list.") if role == "user" else ("What is there?", told)))
+    chat.turn("and why does it do so?", "A timer in ops/restart.timer does it.")
+    at = next(n for n, m in enumerate(chat.history) if m["content"] == told)
+    chat.history[at] = {**chat.history[at], "content": _first_sentences(told, 300)}
+    assert chat.turn("thanks, go on", "going on").event == "cleared"
 
 
 def test_a_result_that_was_cut_in_front_of_a_window_is_no_summary_though_its_id_changed():

@@ -45,7 +45,7 @@ def _words(text: str) -> str:
     return "".join(_NO_WORD.split(text))
 
 
-_bare = Memo(_words, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
+bare = Memo(_words, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 """A text without what stands between its words. Remembered, as in history_dress."""
 
 Pairs = list[tuple[int, int]]
@@ -237,7 +237,7 @@ def is_alike(a: Item, b: Item) -> bool:
         return False
     if long.startswith(short) or long.endswith(short):
         return True
-    return len(long) < 2 * len(short) and _bare(short) == _bare(long)
+    return len(long) < 2 * len(short) and bare(short) == bare(long)
 
 
 def _unstamped(i: Item) -> str:
@@ -320,7 +320,7 @@ def _marks(i: Item) -> Set[str]:
         return {*i.ids}
     text = _unstamped(i)
     marks = {*i.ids, f"front {text[:_MARK_CHARS]}", f"back {text[-_MARK_CHARS:]}"}
-    return marks if len(text) > _BARE_CHARS else {*marks, f"bare {_bare(text)}"}
+    return marks if len(text) > _BARE_CHARS else {*marks, f"bare {bare(text)}"}
 
 
 def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:

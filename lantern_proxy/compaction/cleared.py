@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from lantern_proxy.compaction.align import Pairs, has_ellipsis_for, is_alike
+from lantern_proxy.compaction.align import Pairs, bare, has_ellipsis_for, is_alike
 from lantern_proxy.compaction.seen import Seen
 from lantern_proxy.history import before_answer
 from lantern_proxy.history.text import shared_ends, terms
@@ -17,6 +17,8 @@ _CLEARED_TEXT_CHARS = 400
 _PLACEHOLDER_CHARS = 200
 _CUT_SHARE, _CUT_MIN_CHARS, _OWN_SHARE = 0.8, 80, 0.6
 """A text was cut when it lost a fifth of its length, so many characters, and most of what is left stood at its ends."""
+_SHORT_CUT_SHARE, _SHORT_CUT_MIN_CHARS = 0.67, 40
+"""A result may be short: it was cut when it lost a third of its length, and so many characters."""
 _OMITTED_MIN_CHARS = 12
 """One with an ellipsis in its middle was cut however little it lost."""
 _FRONT_CHARS, _NOTE_CHARS = 16, 200
@@ -97,13 +99,24 @@ def _is_cut(seen: Seen, a: int, b: int) -> bool:
     before = plain(old.text)
     after = _without_note(before, plain(new.text))
     omits = len(before) - len(after) >= _OMITTED_MIN_CHARS and has_ellipsis_for(before, after)
-    shorter = len(after) <= min(_CUT_SHARE * len(before), len(before) - _CUT_MIN_CHARS)
-    if not omits and not (shorter and shared_ends(before, after) >= _OWN_SHARE * len(after)):
+    if not omits and not (_is_shorter(old.kind, before, after) and _is_of(before, after)):
         return False
     if old.kind == "text":
         return omits or a < seen.last_turn
     was_last = seen.old[a].at == len(before_answer(seen.session)) - 1
     return not (was_last and before.startswith(plain(new.text)))
+
+
+def _is_shorter(kind: str, before: str, after: str) -> bool:
+    share, least = (_CUT_SHARE, _CUT_MIN_CHARS)
+    if kind == "result" and len(after) <= _SHORT_CUT_SHARE * len(before):
+        least = _SHORT_CUT_MIN_CHARS
+    return len(after) <= min(share * len(before), len(before) - least)
+
+
+def _is_of(before: str, after: str) -> bool:
+    """Stood most of `after` at the ends of `before`, whatever stands between its words now?"""
+    return any(shared_ends(a, b) >= _OWN_SHARE * len(b) for a, b in ((before, after), (bare(before), bare(after))))
 
 
 def _without_note(before: str, after: str) -> str:
