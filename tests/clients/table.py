@@ -518,4 +518,8 @@ CLIENTS = (
         name="claude-code-router", family="Claude Code", protocol="chat", losses=COMPACTED, compactions=2,
         full_tokens=2_000, npm=_CLAUDE_CODE_ROUTER, drive=agents.claude_code_router,
     ),
+    Client(
+        name="connectonion", family="ConnectOnion", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("connectonion==1.9.2",), drive=program("connectonion_agent.py"),
+    ),
 )  # fmt: skip
