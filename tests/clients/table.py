@@ -522,4 +522,8 @@ CLIENTS = (
         name="connectonion", family="ConnectOnion", protocol="chat", losses=COMPACTED, compactions=2,
         pip=("connectonion==1.9.2",), drive=program("connectonion_agent.py"),
     ),
+    Client(
+        name="stirrup", family="Stirrup", protocol="chat", losses=COMPACTED, python=(3, 13),
+        pip=("stirrup==0.2.1", "lxml_html_clean"), drive=program("stirrup_agent.py"),
+    ),
 )  # fmt: skip

@@ -33,6 +33,7 @@ _GIVEN = re.compile(rf"{re.escape(SUMMARY)} {numbered(0)[:-2]}\d+\.")
 _BLOCKS = re.compile(r"\[Block: (\w+)\]")
 """Parts of a history of which each is to be summed up under its name."""
 _NOTE_CHARS = 100
+_THANKS_CHARS = 20
 _TITLE = re.compile(r"\btitles?\b", re.I)
 _SUMMARISER = re.compile(r"You are an? [\w ]*?summari[sz]er\b", re.I)
 """Opens the instructions of one who does nothing else, whatever tools there are."""
@@ -126,7 +127,7 @@ class Script:
         turn = self._turn(said)
         full = self.summaries < sum(turn >= overflow for overflow in OVERFLOWS)
         tokens = self.full_tokens if full else 2_000
-        if role == "tool" or (heard.tools and SUMMARY in last):  # a result, or a turn that a compaction interrupted
+        if role == "tool" or (heard.tools and _is_interrupted(said)):
             return "main", Reply(self.turns[turn].answer if turn >= 0 else "Done.", tokens=tokens)
         spoken = max((t for t in self.turns if t.said in last), key=lambda t: last.rfind(t.said), default=None)
         if "</response>" in last:
@@ -199,6 +200,13 @@ def _in_tags(last: str, spoken: Turn | None) -> tuple[str, Reply]:
     fields = {"thought": thought, "actions": "REPLY", "text": spoken.answer}
     listed = "\n".join(f"  <{name}>{text}</{name}>" for name, text in fields.items())
     return "main", Reply(f"<response>\n{listed}\n</response>")
+
+
+def _is_interrupted(said: Sequence[tuple[str, str]]) -> bool:
+    """Did a compaction interrupt the turn? It ends in a summary then, or in a short word of thanks for one."""
+    (before_role, before), (role, last) = [("", ""), ("", ""), *said][-2:]
+    is_thanks = before_role == role == "user" and len(last) < _THANKS_CHARS
+    return SUMMARY in last or (is_thanks and SUMMARY in before)
 
 
 def _is_said_behind_a_note(last: str, said: str, heard: Heard) -> bool:
