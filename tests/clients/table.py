@@ -53,6 +53,7 @@ _CLAUDE_CODE_ROUTER = ("@musistudio/claude-code-router@2.0.0", "@anthropic-ai/cl
 _BEEAI_JS = (
     "beeai-framework@0.1.30", "@ai-sdk/openai@3.0.141", "uuid@14.0.3", "zod@3.25.76", "--legacy-peer-deps",
 )  # fmt: skip
+_NANOCODER = ("@nanocollective/nanocoder@1.25.2", "node@22.23.3")
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
@@ -525,5 +526,13 @@ CLIENTS = (
     Client(
         name="stirrup", family="Stirrup", protocol="chat", losses=COMPACTED, python=(3, 13),
         pip=("stirrup==0.2.1", "lxml_html_clean"), drive=program("stirrup_agent.py"),
+    ),
+    Client(
+        name="nanocoder", family="Nanocoder", protocol="chat", losses=CLEARED, shares="nanocoder", npm=_NANOCODER,
+        drive=program("nanocoder_chat.mjs", "default"),
+    ),
+    Client(
+        name="nanocoder-aggressive", family="Nanocoder", protocol="chat", losses=CLEARED, shares="nanocoder",
+        npm=_NANOCODER, drive=program("nanocoder_chat.mjs", "aggressive"),
     ),
 )  # fmt: skip
