@@ -535,4 +535,8 @@ CLIENTS = (
         name="nanocoder-aggressive", family="Nanocoder", protocol="chat", losses=CLEARED, shares="nanocoder",
         npm=_NANOCODER, drive=program("nanocoder_chat.mjs", "aggressive"),
     ),
+    Client(
+        name="tinyagent", family="TinyAgent", protocol="chat", losses=COMPACTED, compactions=2,
+        pip=("tinyagent-py==0.1.20",), drive=program("tinyagent_chat.py"),
+    ),
 )  # fmt: skip
