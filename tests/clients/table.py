@@ -539,4 +539,12 @@ CLIENTS = (
         name="tinyagent", family="TinyAgent", protocol="chat", losses=COMPACTED, compactions=2,
         pip=("tinyagent-py==0.1.20",), drive=program("tinyagent_chat.py"),
     ),
+    Client(
+        name="ripperdoc", family="Ripperdoc", protocol="chat", losses=COMPACTED, compactions=2, shares="ripperdoc",
+        pip=("ripperdoc==0.6.2",), drive=program("ripperdoc_session.py", "native"),
+    ),
+    Client(
+        name="ripperdoc-text", family="Ripperdoc", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
+        shares="ripperdoc", pip=("ripperdoc==0.6.2",), drive=program("ripperdoc_session.py", "text"),
+    ),
 )  # fmt: skip
