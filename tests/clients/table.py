@@ -547,4 +547,8 @@ CLIENTS = (
         name="ripperdoc-text", family="Ripperdoc", protocol="chat", losses=COMPACTED, compactions=2, tools=False,
         shares="ripperdoc", pip=("ripperdoc==0.6.2",), drive=program("ripperdoc_session.py", "text"),
     ),
+    Client(
+        name="swarms", family="Swarms", protocol="chat", losses=COMPACTED, pip=("swarms==16.0.3",),
+        drive=program("swarms_agent.py"),
+    ),
 )  # fmt: skip
