@@ -417,7 +417,7 @@ CLIENTS = (
     ),
     Client(
         name="kimi-cli", family="Kimi CLI", protocol="chat", losses=COMPACTED, compactions=2, python=(3, 13),
-        limit_s=600, pip=("kimi-cli==1.45.0",), drive=agents.kimi_cli,
+        limit_s=600, pip=("kimi-cli==1.45.0", "lxml_html_clean"), drive=agents.kimi_cli,
     ),
     Client(
         name="exchange", family="Exchange", protocol="chat", losses=COMPACTED, compactions=2, full_tokens=3_000,
