@@ -74,7 +74,7 @@ def test_the_command_trains_tells_the_gain_on_unseen_conversations_and_writes_a_
     assert row["helps"]
     model = open_light(str(out))
     assert model is not None
-    assert set(model.model.features) == set(LEXICAL)
+    assert set(model.models[0].features) == set(LEXICAL)
 
 
 def test_a_model_changes_the_order_and_nothing_else_and_none_leaves_it_as_it_is(data, settings):
@@ -85,7 +85,7 @@ def test_a_model_changes_the_order_and_nothing_else_and_none_leaves_it_as_it_is(
         archived = default.archived(first)
         question = Query(first.questions[0].text)
         before = archived.score(question)
-        archived.light = Light(light.grow(parts))
+        archived.light = Light((light.grow(parts),))
         after = archived.score(question)
     assert (before == default.prepare(first)(question)).all()
     assert sorted(before) == pytest.approx(sorted(after))
@@ -102,7 +102,7 @@ def test_a_block_takes_each_passage_at_the_better_of_its_two_places(data, settin
 
     with Resources(load(settings, {})) as resources:
         default = Default(resources)
-        model = Light(light.grow([light.collect(default, each, lambda _: None) for each in rest]))
+        model = Light((light.grow([light.collect(default, each, lambda _: None) for each in rest]),))
         archived = default.archived(first)
         archived.light = look
         archived.score(Query(first.questions[0].text))
@@ -114,7 +114,7 @@ def test_a_block_takes_each_passage_at_the_better_of_its_two_places(data, settin
 def test_a_model_that_needs_vectors_leaves_the_order_alone_where_there_are_none(data, settings):
     first = labelled(data)[0]
     model = light.grow([light.collect(Default(Resources(load(settings, {}))), first, lambda _: None)])
-    wants = Light(replace(model, trees=replace(model.trees, features=FEATURES)))
+    wants = Light((replace(model, trees=replace(model.trees, features=FEATURES)),))
     with Resources(load(settings, {})) as resources:
         archived = Default(resources).archived(first)
         before = archived.score(Query("When did I start with the piano?"))

@@ -144,7 +144,7 @@ def test_what_untrained_comes_first_stays_in_the_block_where_a_question_is_unlik
 
 
 def test_the_model_looks_at_words_and_vectors(resources, model):
-    assert set(open_light(str(model)).model.features) == set(FEATURES)
+    assert set(open_light(str(model)).models[0].features) == set(FEATURES)
 
 
 def test_where_a_model_cannot_work_the_block_is_that_without_one_byte_for_byte(archive, resources, model, tmp_path):

@@ -341,5 +341,5 @@ def _conversation(raw: dict[str, Any]) -> Conversation:
         if not gold or not gold <= known:
             raise ValueError(f"question {asked['text'][:40]!r} has evidence {sorted(gold - known)}, no candidate's id")
         questions.append(Asked(text=str(asked["text"]), gold=gold, category=str(asked.get("category", "")),
-                               at=float(asked.get("at", 0))))  # fmt: skip
+                               answer=_answer(asked, "answer"), at=float(asked.get("at", 0))))  # fmt: skip
     return Conversation(id=str(raw["id"]), candidates=candidates, questions=tuple(questions))

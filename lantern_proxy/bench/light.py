@@ -143,7 +143,7 @@ class Trained:
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
         parts = (collect(self._default, each, _ignore) for each in conversations)
-        return _Learned(self._default, Light(grow([part for part in parts if part])))
+        return _Learned(self._default, Light((grow([part for part in parts if part]),)))
 
 
 @dataclass(frozen=True, slots=True)

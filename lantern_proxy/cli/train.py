@@ -98,7 +98,7 @@ def read(path: Path) -> "list[Conversation]":
 
     if path.is_dir():
         return datasets.beam(path)
-    if path.suffix == ".jsonl":
+    if path.name.removesuffix(".gz").endswith(".jsonl"):
         return datasets.labelled(path)
     if '"haystack_sessions"' in path.read_text("utf-8", "replace")[:1_000_000]:
         return datasets.longmemeval(path)

@@ -4,7 +4,7 @@
     model.scores(table)                 (n,) larger is better
 
 The file holds the trees as flat arrays, the networks as one, the names of the features in their order, and its version;
-what was trained on is the user's, and nothing is shipped.
+what was trained on is the user's. Two are shipped (restore/light.py).
 """
 
 import json
@@ -30,7 +30,7 @@ else:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
-VERSION = 4
+VERSION = 5
 """Of the file and of what the features mean; others are refused."""
 
 

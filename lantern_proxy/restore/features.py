@@ -55,7 +55,7 @@ _OF_SENTENCES = (
     "tells_pieces",
 )  # fmt: skip
 _OF_ALL = ("fused", "fused_rank", "fused_gap", "fused_before", "fused_after", "fused_session")
-_OF_FORM = ("asking", "addressed", "dated", "said_by_user", "said_by_assistant", "openness")
+_OF_FORM = ("asking", "addressed", "dated", "standing", "said_by_user", "said_by_assistant", "openness")
 _OF_PLACE = ("place", "share_of_session", "share_of_all")
 _OF_NAMES = ("named", "names_other", "names")
 _OF_DAYS = ("days",)
@@ -164,10 +164,10 @@ def _all(fused: Floats, stood: Floats) -> Columns:
 
 
 def _form(scope: Scope, told: Sequence[Told], rows: Ints) -> Columns:
-    asking, addressed, dated, *_ = forms(told).T
+    asking, addressed, dated, _, standing, _ = forms(told).T
     said_by = [each.speaker for each in told]
     user, assistant = ([speaker == role for speaker in said_by] for role in ("user", "assistant"))
-    return _OF_FORM, np.array([asking, addressed, dated, user, assistant, scope.openness[rows]])
+    return _OF_FORM, np.array([asking, addressed, dated, standing, user, assistant, scope.openness[rows]])
 
 
 def _words(scope: Scope, question: Question, things: Sequence[str], around: Ints, scores: Floats) -> Columns:
@@ -249,7 +249,7 @@ def _places(scope: Scope, rows: Ints) -> Columns:
     own, of = places[rows], sessions[rows]
     place, least = own - first[of], int(places.min())
     span = max(1, int(places.max()) - least)
-    return _OF_PLACE, np.array([place, place / np.maximum(1, last - first)[of], (own - least) / span])
+    return _OF_PLACE, np.array([np.log1p(place), place / np.maximum(1, last - first)[of], (own - least) / span])
 
 
 def _names(said_by: Sequence[str], question: Question, names: frozenset[str]) -> Columns:

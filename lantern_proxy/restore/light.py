@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
 
 from lantern_proxy.rank import Floats, Ints, best
-from lantern_proxy.rerank.light import Model, load
+from lantern_proxy.rerank.light import BEFORE, Model, load
 from lantern_proxy.restore.features import ALIKE, FEATURES, LEXICAL, Ranked, Table, table
 
 POOL = 100
@@ -15,27 +16,40 @@ POOL = 100
 LEARNED_FROM = 150
 """Passages of a question that a model is trained on."""
 
+SHIPPED = "shipped"
+"""What `rerank.light` says for the models that come with Lantern."""
+_SHIPPED = ("light_minilm_l6.npz", "light_lexical.npz")
+"""Their files: with vectors, and without. scripts/shipped_reranker.py makes them."""
+CAUTION = 6.0
+"""Of these: most of what they learned from are short messages. In BEAM's chats the untrained order then counts for
+three times the sum of its z-scores, and among friends for nothing."""
+
 Reorder = Callable[[Ranked], Floats]
 """What may put the best of a ranking in another order: (n,) scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """A trained model, ready to reorder."""
+    """Trained models, ready to reorder: the first that wants no signal that is missing now."""
 
-    model: Model
+    models: tuple[Model, ...]
+    caution: float = 0.0
+    """How much the untrained order counts beside them, the more the longer the messages are."""
 
     def __call__(self, ranked: Ranked) -> Floats:
         """(n,) `fused` with its best POOL values dealt out anew: what they are worth stays, whose they are changes.
 
-        A model that wants signals that are missing now leaves everything as it is.
+        Where each model wants something that is missing, everything stays as it is.
         """
-        lacking = set(self.model.features) - set(available(ranked))
+        there = frozenset(available(ranked))
+        model = next((each for each in self.models if there.issuperset(each.features)), None)
         fused, rows = ranked.fused, pool(ranked)
-        if lacking or not len(rows) or not ranked.question.terms:
+        if model is None or not len(rows) or not ranked.question.terms:
             return fused
-        values = table(ranked, rows, self.model.features)
-        order = np.argsort(-self.model.scores(values), kind="stable")
+        values = table(ranked, rows, model.features)
+        before = values[:, model.features.index(BEFORE)] if self.caution else 0.0
+        cautious = self.caution * (1 - float(ranked.scope.openness.mean())) * before
+        order = np.argsort(-(model.scores(values) + cautious), kind="stable")
         dealt = fused.copy()
         dealt[rows[order]] = fused[rows]
         return dealt
@@ -66,6 +80,14 @@ def examples(ranked: Ranked) -> tuple[Ints, Table]:
     return rows, table(ranked, rows, available(ranked))
 
 
-def open_light(path: str) -> Light | None:
-    """The model of `rerank.light`; None when it is empty. LightError when it cannot be used."""
-    return Light(load(Path(path).expanduser(), FEATURES)) if path else None
+def open_light(wanted: str) -> Light | None:
+    """The models of `rerank.light`: a file's, or those that are shipped; None when it is empty. LightError when they
+    cannot be used."""
+    if wanted == SHIPPED:
+        return Light(tuple(_shipped(name) for name in _SHIPPED), CAUTION)
+    return Light((load(Path(wanted).expanduser(), FEATURES),)) if wanted else None
+
+
+def _shipped(name: str) -> Model:
+    with as_file(files("lantern_proxy") / "data" / name) as path:
+        return load(path, FEATURES)

@@ -1,0 +1,47 @@
+"""Make the light rerankers that come with Lantern: python scripts/shipped_reranker.py (ten minutes; needs the extras
+dense and train). lantern_proxy/data/light_minilm_l6.npz looks at vectors, too, light_lexical.npz does without.
+
+They learn from tests/data/conversations.jsonl.gz, whose people and chats are made up, but not from HELD_OUT. Each
+conversation is learned from twice: as it is, and as one long session, which is what most clients have.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from lantern_proxy.bench import light
+from lantern_proxy.bench.datasets import Conversation, labelled
+from lantern_proxy.bench.pipelines_product import Default
+from lantern_proxy.bench.resources import Resources
+from lantern_proxy.config import Config, EmbedConfig
+from lantern_proxy.rerank.light import save
+
+ROOT = Path(__file__).parent.parent
+DATA = ROOT / "tests" / "data" / "conversations.jsonl.gz"
+TARGETS = {"light_minilm_l6.npz": Config(), "light_lexical.npz": Config(embed=EmbedConfig(enabled="off"))}
+HELD_OUT = frozenset(("exchange-year", "trondheim-move"))
+"""Two friends, and a user and an assistant: tests/test_light_shipped.py measures on them."""
+
+
+def in_one_session(conversation: Conversation) -> Conversation:
+    candidates = tuple(replace(each, session="") for each in conversation.candidates)
+    return replace(conversation, candidates=candidates)
+
+
+def examples(conversations: list[Conversation], config: Config) -> list[light.Examples]:
+    with Resources(config) as resources:
+        default = Default(resources)
+        return [part for each in conversations if (part := light.collect(default, each, lambda _: None))]
+
+
+def main() -> None:
+    learned = [each for each in labelled(DATA) if each.id not in HELD_OUT]
+    learned += [in_one_session(each) for each in learned]
+    for name, config in TARGETS.items():
+        parts = examples(learned, config)
+        told = {"conversations": len(learned) // 2, "n": sum(len(part.groups) for part in parts) // 2}
+        save(light.grow(parts), ROOT / "lantern_proxy" / "data" / name, told)
+        print(name, told)
+
+
+if __name__ == "__main__":
+    main()
