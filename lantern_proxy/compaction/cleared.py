@@ -108,10 +108,9 @@ def _is_cut(seen: Seen, a: int, b: int) -> bool:
 
 
 def _is_shorter(kind: str, before: str, after: str) -> bool:
-    share, least = (_CUT_SHARE, _CUT_MIN_CHARS)
-    if kind == "result" and len(after) <= _SHORT_CUT_SHARE * len(before):
-        least = _SHORT_CUT_MIN_CHARS
-    return len(after) <= min(share * len(before), len(before) - least)
+    short = kind == "result" and len(after) <= _SHORT_CUT_SHARE * len(before)
+    least = _SHORT_CUT_MIN_CHARS if short else _CUT_MIN_CHARS
+    return len(after) <= min(_CUT_SHARE * len(before), len(before) - least)
 
 
 def _is_of(before: str, after: str) -> bool:
