@@ -634,6 +634,15 @@ def test_an_older_result_that_was_cut_is_cleared_even_when_its_id_changed(cut, r
     assert chat.turn("and on", "on and on").event == "turn"
 
 
+def _event_once_a_result_is(now, *, was):
+    """What a request is told as that has `now` where the result of a tool two turns ago `was` something else."""
+    chat = Chat(Lab(), tools=TOOLS)
+    chat.turn("Read the notes.", "I have read them.", reads=was)
+    chat.turn("and then?", "Then we wait for Friday.")
+    chat.history[2] |= {"content": now}
+    return chat.turn("thanks, go on", "going on").event
+
+
 AUDIT = "The audit of host quill-3 was signed by Ada Lund for kernel 4.18.99, and its second disk is due on Friday ..."
 
 
@@ -643,11 +652,7 @@ AUDIT = "The audit of host quill-3 was signed by Ada Lund for kernel 4.18.99, an
     (f"(kept from before) {AUDIT[:-4]}.", "turn"),
 ])  # fmt: skip
 def test_a_result_behind_a_note_is_cleared_when_little_of_it_is_left(now, event):
-    chat = Chat(Lab(), tools=TOOLS)
-    chat.turn("Read the audit.", "It says who signs.", reads=AUDIT)
-    chat.turn("and then?", "Then we wait for Friday.")
-    chat.history[2] |= {"content": now}
-    assert chat.turn("thanks, go on", "going on").event == event
+    assert _event_once_a_result_is(now, was=AUDIT) == event
 
 
 HEALTH = (
@@ -665,11 +670,7 @@ HEALTH = (
     ("The blue cluster is not deployed from any build.", "turn"),
 ])  # fmt: skip
 def test_a_short_result_of_which_the_first_line_is_left_is_cleared(now, event):
-    chat = Chat(Lab(), tools=TOOLS)
-    chat.turn("Read the notes on the cluster.", "I have read them.", reads=HEALTH)
-    chat.turn("and then?", "Then we wait for Friday.")
-    chat.history[2] |= {"content": now}
-    assert chat.turn("thanks, go on", "going on").event == event
+    assert _event_once_a_result_is(now, was=HEALTH) == event
 
 
 def _first_sentences(text, most):

@@ -22,7 +22,7 @@ DATA = Path(__file__).parent / "data" / "conversations.jsonl.gz"
 HELD_OUT = ("exchange-year", "trondheim-move")
 """As in scripts/shipped_reranker.py."""
 GAINS = 0.02
-"""Mean reciprocal rank that it gains at least on conversations that it has not seen; it is more than twice that."""
+"""Mean reciprocal rank that it gains at least on conversations that it has not seen; they were .035 to .060."""
 
 
 @pytest.fixture(scope="module")
