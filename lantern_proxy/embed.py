@@ -7,7 +7,7 @@
 
 Two processes, so that torch's memory never enters the proxy:
 
-    python -m lantern_proxy.embed export MODEL CACHE_DIR    sentence-transformers -> ONNX -> int8 per channel, once
+    python -m lantern_proxy.embed export MODEL CACHE_DIR    sentence-transformers, adapted -> ONNX -> int8 per channel
     Embedder                                                onnxruntime and tokenizers only, imported by its thread
 
 Each text runs alone: activations are quantised over all that runs together, so in a batch a vector would depend on its
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lantern_proxy import compiled
 from lantern_proxy.compiled import DamagedCache, ModelError, Served, available
+from lantern_proxy.embed_adapter import ADAPTED, adapter_of, has_adapter
 
 if TYPE_CHECKING:
     from lantern_proxy.embed_model import Compiled, Projection, Vectors
@@ -36,9 +37,14 @@ _AGREEMENT = 0.97
 """Least median cosine between the compiled model and its original; below it the model is refused."""
 
 
-def folder_of(model: str, cache_dir: Path) -> Path:
+def recipe_of(model: str, *, adapted: bool = True) -> str:
+    """How vectors of `model` are made. adapted: with what Lantern learned on top of it, where there is something"""
+    return f"{RECIPE}-{ADAPTED}" if adapted and has_adapter(model) else RECIPE
+
+
+def folder_of(model: str, cache_dir: Path, *, adapted: bool = True) -> Path:
     """Where the compiled `model` lies."""
-    return compiled.folder_of(model, RECIPE, cache_dir)
+    return compiled.folder_of(model, recipe_of(model, adapted=adapted), cache_dir)
 
 
 class Embedder(Served["Compiled"]):
@@ -47,24 +53,32 @@ class Embedder(Served["Compiled"]):
     Thread-safe, and no lock is held while a model runs: a question does not wait for passages that are being embedded.
     """
 
-    def __init__(self, model: str, cache_dir: Path | str, threads: int = 1, *, late_interaction: bool = True) -> None:
+    def __init__(
+        self, model: str, cache_dir: Path | str, threads: int = 1, *, late_interaction: bool = True,
+        adapted: bool = True,
+    ) -> None:  # fmt: skip
         """model: a sentence-transformers name or folder. threads: most a single text may use.
 
         late_interaction: also make token vectors, where there is a projection for the model
+        adapted:          with what Lantern learned on top of the model, where there is something
         """
         self.model = model
-        self.name = f"{model}@{RECIPE}"
+        self.adapted = adapted and has_adapter(model)
+        self.name = f"{model}@{recipe_of(model, adapted=adapted)}"
         """To keep beside the vectors: those of another model or recipe cannot be compared with them."""
         self._late_wanted = late_interaction
         folder = Path(cache_dir).expanduser()
-        command = ("-m", "lantern_proxy.embed", "export", model, str(folder))
-        super().__init__(model, folder_of(model, folder), command, partial(_open, threads=threads))
+        command = ("-m", "lantern_proxy.embed", "export", model, str(folder), *(() if adapted else (_PLAIN,)))
+        built = folder_of(model, folder, adapted=adapted)
+        super().__init__(model, built, command, partial(_open, threads=threads))
 
     @classmethod
     def of(cls, settings: Any) -> Self:
         """As the `embed:` section of a config says."""
-        late = settings.late_interaction
-        return cls(settings.model, settings.cache_dir, settings.threads, late_interaction=late)
+        return cls(
+            settings.model, settings.cache_dir, settings.threads, late_interaction=settings.late_interaction,
+            adapted=settings.adapted,
+        )  # fmt: skip
 
     @cached_property
     def late(self) -> "Projection | None":
@@ -119,7 +133,7 @@ def _open(folder: Path, threads: int) -> "Compiled":
 # --- the export: runs in its own process, which alone imports torch ---
 
 
-def export(model: str, cache_dir: Path) -> Path:
+def export(model: str, cache_dir: Path, *, adapted: bool = True) -> Path:
     """Compile `model` into `cache_dir` and return its folder, which appears whole or not at all.
 
     Needs ~1 GB of memory and 10-30 s of one core. Raises ModelError.
@@ -127,14 +141,15 @@ def export(model: str, cache_dir: Path) -> Path:
     from lantern_proxy.compiled_export import load_original, quantise
     from lantern_proxy.embed_model import Manifest
 
-    target = folder_of(model, cache_dir)
+    target = folder_of(model, cache_dir, adapted=adapted)
     with compiled.building(cache_dir, target, Manifest) as (scratch, built):
-        original = load_original(model, "embed.model", _load)
+        load = partial(_load_adapted, model, scratch / "adapted") if adapted and has_adapter(model) else _load
+        original = load_original(model, "embed.model", load)
         original.transformers_model.save_pretrained(str(scratch / "float"))
         (exported,) = (scratch / "float").rglob("*.onnx")
         quantise(exported, built)
         original.tokenizer.backend_tokenizer.save(str(built / "tokenizer.json"))
-        _describe(original, model, built)
+        _describe(original, model, recipe_of(model, adapted=adapted), built)
         _check_agreement(original, model, built)
     return target
 
@@ -152,7 +167,25 @@ def _load(source: str, local: bool) -> Any:
     )
 
 
-def _describe(original: Any, model: str, built: Path) -> None:
+def _load_adapted(model: str, folder: Path, source: str, local: bool) -> Any:
+    """The same with what was learned on top of it. folder: for the weights, until it is compiled"""
+    adapt(model, source, folder, local=local)
+    return _load(str(folder), True)
+
+
+def adapt(model: str, source: str, folder: Path, *, local: bool) -> None:
+    """Write `model`, loaded from `source`, into `folder` as a SentenceTransformer with its adapted weights."""
+    from sentence_transformers import SentenceTransformer
+
+    adapter = adapter_of(model)
+    assert adapter is not None
+    original = SentenceTransformer(source, device="cpu", local_files_only=local)
+    weights = original[0].auto_model.state_dict()
+    adapter.merge({name: weight.numpy() for name, weight in weights.items()})  # shares the model's memory
+    original.save(str(folder), create_model_card=False)
+
+
+def _describe(original: Any, model: str, recipe: str, built: Path) -> None:
     from lantern_proxy.embed_model import Manifest
 
     pooling = next((getattr(module, "pooling_mode", "") for module in original if hasattr(module, "pooling_mode")), "")
@@ -162,7 +195,7 @@ def _describe(original: Any, model: str, built: Path) -> None:
         built,
         Manifest,
         model=model,
-        recipe=RECIPE,
+        recipe=recipe,
         dim=int(original.encode(["a"]).shape[1]),
         pooling=pooling,
         max_tokens=min(original.max_seq_length or MAX_TOKENS, MAX_TOKENS),
@@ -190,11 +223,16 @@ def _check_agreement(original: Any, model: str, built: Path) -> None:
         )
 
 
+_PLAIN = "plain"
+"""Behind the other arguments of the export: the model as it was published."""
+
+
 def main(arguments: Sequence[str]) -> int:
-    """`python -m lantern_proxy.embed export MODEL CACHE_DIR`; also fills a cache beforehand, as for an image."""
+    """`python -m lantern_proxy.embed export MODEL CACHE_DIR [plain]`; also fills a cache before it is needed."""
     from lantern_proxy.compiled_export import run_export
 
-    return run_export("lantern_proxy.embed", arguments, export)
+    plain = arguments[3:] == [_PLAIN]
+    return run_export("lantern_proxy.embed", arguments[:3] if plain else arguments, partial(export, adapted=not plain))
 
 
 if __name__ == "__main__":

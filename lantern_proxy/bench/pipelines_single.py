@@ -76,11 +76,11 @@ class Fts5:
 
 
 class Dense:
-    """Cosine of the product's embedder."""
+    """Cosine of the product's embedder as it was published."""
 
     def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
         refuse_unknown("dense", without, [])
-        self._resources = resources
+        self._resources = resources.published
 
     def prepare(self, conversation: Conversation) -> Scorer:
         vectors = self._resources.vectors([candidate.said for candidate in conversation.candidates])

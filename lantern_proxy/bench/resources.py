@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +28,12 @@ class Resources:
         self.config = config
         self._embedder: Embedder | None = None
         self._folder = config.embed.cache_dir / "bench"
+
+    @cached_property
+    def published(self) -> "Resources":
+        """The same with the model as it was published, which the methods of others are measured with."""
+        embed = self.config.embed
+        return Resources(replace(self.config, embed=replace(embed, adapted=False))) if embed.adapted else self
 
     @property
     def embedder(self) -> Embedder:
@@ -73,6 +81,8 @@ class Resources:
     def close(self) -> None:
         if self._embedder is not None:
             self._embedder.close()
+        if (published := self.__dict__.get("published", self)) is not self:
+            published.close()
 
     def __enter__(self) -> "Resources":
         return self

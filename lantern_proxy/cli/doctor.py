@@ -96,7 +96,7 @@ def _embedder(config: Config) -> Diagnosis:
         wrong = f"{wanted} extra `dense` is not installed; restores work without the vector signal"
         return Diagnosis("embedder", state, wrong, 'pip install "lantern-proxy[dense]"')
     cache = settings.cache_dir
-    if embed.folder_of(settings.model, cache).is_dir():
+    if embed.folder_of(settings.model, cache, adapted=settings.adapted).is_dir():
         return Diagnosis("embedder", "ok", f"{settings.model} is compiled, in {cache}")
     there = next(each for each in (cache, *cache.absolute().parents) if each.exists())
     if not (there.is_dir() and os.access(there, os.W_OK)):

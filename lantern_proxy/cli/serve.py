@@ -241,8 +241,9 @@ def _embedder(config: Config) -> str:
         return 'not installed: pip install "lantern-proxy[dense]" adds the vector signal'
     from lantern_proxy import embed
 
-    compiled = embed.folder_of(config.embed.model, config.embed.cache_dir).is_dir()
-    return f"{config.embed.model}, " + ("compiled" if compiled else "compiling once in the background")
+    settings = config.embed
+    compiled = embed.folder_of(settings.model, settings.cache_dir, adapted=settings.adapted).is_dir()
+    return f"{settings.model}, " + ("compiled" if compiled else "compiling once in the background")
 
 
 def log_to_stderr(config: Config) -> None:
