@@ -88,7 +88,7 @@ class Lantern:
         """Archive a conversation as it is now; returns how many of its messages were new. On disk when it returns.
 
         times: Unix seconds, one a message, for what was said earlier (0: not known); by default all was said now
-        title: of a session that is new; by default the start of the user's last message of then
+        title: of a session that is new, up to 80 characters; by default the start of the user's last message of then
 
         A message that went missing since the last call stays in the archive: that is what `restore` gives back.
         Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored, or brought to the
@@ -104,6 +104,8 @@ class Lantern:
             raise
 
     def _written(self, session: str, request: Request, times: Sequence[float] | None, title: str) -> int:
+        if not isinstance(title, str):
+            raise ArchiveError(f"title is {title!r}; use a text")
         now = time.time()
         self._recall(session)
         identity = Identity(ids=(("x-lantern-session", session),))
