@@ -18,6 +18,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,8 @@ class Lantern:
               $LANTERN_ARCHIVE
     user:     whose archive it is; nothing crosses from one user to another. A client's API key: what that client has
     tenant:   the same by the name that `lantern status` shows, instead of `user`
-    project:  a partition inside the user's archive
+    project:  a partition inside the user's archive, whose sessions are its own; search stays within it. Without one
+              it covers all of the archive
     embedder: a started one adds the vector signal, for passages that a proxy or `lantern reindex` has embedded
     Raises ConfigError and ArchiveError.
     """
@@ -106,7 +108,7 @@ class Lantern:
     def _written(self, session: str, request: Request, times: Sequence[float] | None, title: str) -> int:
         if not isinstance(title, str):
             raise ArchiveError(f"title is {title!r}; use a text")
-        now = time.time()
+        now, session = time.time(), self._own(session)
         self._recall(session)
         identity = Identity(ids=(("x-lantern-session", session),))
         step = follow(self._known, request, identity, now=now, new_id=lambda: session)
@@ -140,7 +142,7 @@ class Lantern:
         ask = Ask(
             tenant=self.tenant,
             project=self._project,
-            session=session,
+            session=self._own(session),
             present=text_of(request),
             question=question,
             summary=summary,
@@ -164,7 +166,7 @@ class Lantern:
         ask = Ask(
             tenant=self.tenant,
             project=self._project,
-            session=session,
+            session=self._own(session) if session else "",
             present="",
             question=question,
             budget_chars=settings.question_chars if budget_chars is None else budget_chars,
@@ -185,7 +187,8 @@ class Lantern:
 
     def search(self, query: str, *, limit: int = 10, session: str | None = None) -> list[Hit]:
         """Archived passages that match `query`, best first; "quoted words" are one phrase."""
-        return self._archive.of(self.tenant).search(query, limit, session)
+        own = None if session is None else self._own(session)
+        return self._archive.of(self.tenant).search(query, limit, own, project=self._project or None)
 
     def tenants(self) -> list[str]:
         """Everyone who has something in this archive, last seen first."""
@@ -203,6 +206,18 @@ class Lantern:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _own(self, session: str) -> str:
+        """The id under which the archive has, or will have, this project's session of that name.
+
+        It is the name, but for those that sessions of other projects have already.
+        """
+        apart = f"{session}-{blake2b(self._project.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+        mine = self._archive.of(self.tenant)
+        if mine.session(apart) is not None:
+            return apart
+        held = mine.session(session)
+        return session if held is None or held.project == self._project else apart
 
     def _recall(self, session: str) -> None:
         """Bring a session that an earlier run archived back to memory."""

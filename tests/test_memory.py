@@ -105,6 +105,26 @@ def test_another_user_of_the_same_archive_finds_nothing(lantern, config):
         assert other.tenant != lantern.tenant
 
 
+@pytest.mark.parametrize(("one", "other"), [("a", "b"), ("", "b"), ("a", "")])
+def test_sessions_of_two_projects_are_two_whatever_their_names(config, one, other):
+    said = [{"role": "user", "content": f"Depot {n} ships through gate GATE-{n * 7919:05d}."} for n in range(8)]
+    asked = [{"role": "user", "content": "Through which gate does Depot 1 ship?"}]
+    with Lantern(config, project=one) as theirs:
+        theirs.archive("chat", said)
+    for _ in range(2):  # in the next run, too
+        with Lantern(config, project=other) as mine:
+            assert mine.restore("chat", asked) == ()
+            recalled = mine.recall(asked[0]["content"], session="chat")
+            assert recalled is None or "GATE-" not in recalled.text
+            assert mine.search("GATE-07919", session="chat") == []
+            mine.archive("chat", asked)
+    with Lantern(config, project=one) as theirs:
+        assert theirs.archive("chat", said) == 0
+        assert "GATE-07919" in theirs.restore("chat", asked)[0].text
+    with Lantern(config, project=other) as mine:
+        assert mine.archive("chat", [*asked, {"role": "assistant", "content": "Depot 1 is closed."}]) == 1
+
+
 def test_search_finds_what_was_said(lantern):
     best = lantern.search("firewall staging")[0]
     assert "7461" in best.passage.text
