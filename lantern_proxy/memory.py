@@ -53,8 +53,8 @@ class Lantern:
               $LANTERN_ARCHIVE
     user:     whose archive it is; nothing crosses from one user to another. A client's API key: what that client has
     tenant:   the same by the name that `lantern status` shows, instead of `user`
-    project:  a partition inside the user's archive, whose sessions are its own; search stays within it. Without one
-              it covers all of the archive
+    project:  a partition inside the user's archive, whose sessions are its own; search, why and feedback stay within
+              it. Without one they cover all of the archive
     embedder: a started one adds the vector signal, for passages that a proxy or `lantern reindex` has embedded
     Raises ConfigError and ArchiveError.
     """
@@ -177,13 +177,16 @@ class Lantern:
 
     def why(self, request: str) -> Why | None:
         """What was restored into a request of the proxy, and why; None when the archive does not know it."""
-        return self._archive.of(self.tenant).why(request)
+        told = self._archive.of(self.tenant).why(request)
+        return told if told is not None and self._covers(told.request.session) else None
 
     def feedback(self, passage: int, verdict: Verdict, *, request: str = "") -> Passage:
         """A verdict on a passage, that `request` restored if one is named; what is wrong is not restored again."""
-        return self._archive.of(self.tenant).feedback(
-            request, passage, verdict, now=time.time(), settle=self._restorer.judge
-        )
+        mine = self._archive.of(self.tenant)
+        judged = mine.passages_by_id([passage]).get(passage)
+        if judged is not None and not self._covers(judged.session):
+            raise ArchiveError(f"passage {passage} is not of project {self._project}; `lantern search` shows numbers")
+        return mine.feedback(request, passage, verdict, now=time.time(), settle=self._restorer.judge)
 
     def search(self, query: str, *, limit: int = 10, session: str | None = None) -> list[Hit]:
         """Archived passages that match `query`, best first; "quoted words" are one phrase."""
@@ -218,6 +221,11 @@ class Lantern:
             return apart
         held = mine.session(session)
         return session if held is None or held.project == self._project else apart
+
+    def _covers(self, session: str) -> bool:
+        """Is it a session of this project, or is none named?"""
+        held = self._archive.of(self.tenant).session(session) if self._project else None
+        return not self._project or (held is not None and held.project == self._project)
 
     def _recall(self, session: str) -> None:
         """Bring a session that an earlier run archived back to memory."""

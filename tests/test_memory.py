@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lantern_proxy import Lantern, demo
-from lantern_proxy.archive import ArchiveError
+from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.config import ArchiveConfig, Config, ConfigError, EmbedConfig, RestoreConfig
 from lantern_proxy.config.safety import PrivacyConfig
 
@@ -123,6 +123,23 @@ def test_sessions_of_two_projects_are_two_whatever_their_names(config, one, othe
         assert "GATE-07919" in theirs.restore("chat", asked)[0].text
     with Lantern(config, project=other) as mine:
         assert mine.archive("chat", [*asked, {"role": "assistant", "content": "Depot 1 is closed."}]) == 1
+
+
+def test_a_project_sees_and_judges_nothing_of_another(config):
+    with Lantern(config, project="a") as theirs:
+        theirs.archive("chat", SCRIPT.history)
+        passage = theirs.search("firewall staging")[0].passage
+        assert theirs.feedback(passage.id, "useful").verdict == "useful"
+    with Archive(config.archive.path) as archive:
+        request = archive.of(theirs.tenant).requests("chat")[0].id
+    with Lantern(config, project="b") as mine:
+        assert mine.search("firewall staging") == []
+        assert mine.why(request) is None
+        with pytest.raises(ArchiveError, match=str(passage.id)):
+            mine.feedback(passage.id, "wrong")
+    with Lantern(config) as everything:
+        assert everything.search("firewall staging")[0].passage.verdict == "useful"
+        assert everything.why(request)
 
 
 def test_search_finds_what_was_said(lantern):
