@@ -184,8 +184,8 @@ def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _Gone:
         sql = f"SELECT id, {column} FROM {table} WHERE tenant = ? AND {column} <> ''"
         held = [(id_, text) for id_, text in db.conn.execute(sql, (tenant,)) if wanted in text.casefold()]
         gone.wiped[table, column] = [id_ for id_, _ in held]
-        if column == "query":
-            gone.marks |= {marks.of("query", text) for _, text in held}
+        if column in ("title", "query", "error"):
+            gone.marks |= {marks.of(column, text) for _, text in held}
     return gone
 
 
