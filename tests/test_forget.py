@@ -348,6 +348,21 @@ def test_a_backup_that_holds_nothing_of_it_is_not_written(with_backups):
     assert before == ((folder / "b.db").read_bytes(), (folder / "b.db").stat().st_mtime_ns)
 
 
+def test_what_a_cut_left_of_a_match_in_titles_and_questions_goes_too(tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))
+    phrase = "Correct-horse-battery-staple-9931"
+    with Lantern(config) as lantern:
+        for name, front in (("title", "x" * 60), ("question", "x " * 985)):
+            lantern.archive(name, [{"role": "user", "content": f"{front} {phrase} opens it"}])
+        for name, text in (("beside", "y" * 77 + " co and more"), ("short", "it was correct")):
+            lantern.archive(name, [{"role": "user", "content": text}])
+    with Archive(config.archive.path) as archive:
+        archive.forget(lantern.tenant, ForgetRule(match=phrase), now=1.0)
+        titles = {row.id: row.title for row in archive.of(lantern.tenant).sessions()}
+    assert titles == {"title": "", "question": ("x " * 40), "beside": "y" * 77 + " co", "short": "it was correct"}
+    assert b"Correct-" not in raw_of(config.archive.path)
+
+
 # retention
 
 
