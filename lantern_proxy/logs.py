@@ -39,6 +39,7 @@ class Log:
     source: str
     id: str
     title: str
+    """Not cut: whoever redacts it has to see more than is kept."""
     messages: tuple[Wire, ...]
     times: tuple[float, ...]
     """Unix seconds of each message; one without a time has that of the one before it, or of the first that has one.
@@ -122,7 +123,7 @@ def _log(source: str, id: str, title: str, said: Iterable[_Said]) -> Log:
     held = [each for each in said if each.message.get("content") or each.message.get("tool_calls")]
     first = next((each.at for each in held if each.at > 0), 0.0)
     times = (*accumulate((each.at for each in held), max, initial=first),)[1:]
-    return Log(source=source, id=id, title=title[:200], messages=tuple(each.message for each in held), times=times)
+    return Log(source=source, id=id, title=title, messages=tuple(each.message for each in held), times=times)
 
 
 # Claude Code
@@ -349,9 +350,9 @@ def _jsonl(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
 
 
 def _title(said: Sequence[_Said]) -> str:
-    """The start of the first thing that a user said."""
+    """The first thing that a user said."""
     first = next((_text(each.message.get("content")) for each in said if each.message["role"] == "user"), "")
-    return " ".join(first.split())[:80]
+    return " ".join(first.split())
 
 
 def _time(value: Any) -> float:

@@ -18,6 +18,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,8 @@ class Lantern:
               $LANTERN_ARCHIVE
     user:     whose archive it is; nothing crosses from one user to another. A client's API key: what that client has
     tenant:   the same by the name that `lantern status` shows, instead of `user`
-    project:  a partition inside the user's archive
+    project:  a partition inside the user's archive, whose sessions are its own; search, why and feedback stay within
+              it. Without one they cover all of the archive
     embedder: a started one adds the vector signal, for passages that a proxy or `lantern reindex` has embedded
     Raises ConfigError and ArchiveError.
     """
@@ -88,7 +90,7 @@ class Lantern:
         """Archive a conversation as it is now; returns how many of its messages were new. On disk when it returns.
 
         times: Unix seconds, one a message, for what was said earlier (0: not known); by default all was said now
-        title: of a session that is new; by default the start of the user's last message of then
+        title: of a session that is new, up to 80 characters; by default the start of the user's last message of then
 
         A message that went missing since the last call stays in the archive: that is what `restore` gives back.
         Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored, or brought to the
@@ -104,7 +106,9 @@ class Lantern:
             raise
 
     def _written(self, session: str, request: Request, times: Sequence[float] | None, title: str) -> int:
-        now = time.time()
+        if not isinstance(title, str):
+            raise ArchiveError(f"title is {title!r}; use a text")
+        now, session = time.time(), self._own(session)
         self._recall(session)
         identity = Identity(ids=(("x-lantern-session", session),))
         step = follow(self._known, request, identity, now=now, new_id=lambda: session)
@@ -138,7 +142,7 @@ class Lantern:
         ask = Ask(
             tenant=self.tenant,
             project=self._project,
-            session=session,
+            session=self._own(session),
             present=text_of(request),
             question=question,
             summary=summary,
@@ -162,7 +166,7 @@ class Lantern:
         ask = Ask(
             tenant=self.tenant,
             project=self._project,
-            session=session,
+            session=self._own(session) if session else "",
             present="",
             question=question,
             budget_chars=settings.question_chars if budget_chars is None else budget_chars,
@@ -173,17 +177,21 @@ class Lantern:
 
     def why(self, request: str) -> Why | None:
         """What was restored into a request of the proxy, and why; None when the archive does not know it."""
-        return self._archive.of(self.tenant).why(request)
+        told = self._archive.of(self.tenant).why(request)
+        return told if told is not None and self._covers(told.request.session) else None
 
     def feedback(self, passage: int, verdict: Verdict, *, request: str = "") -> Passage:
         """A verdict on a passage, that `request` restored if one is named; what is wrong is not restored again."""
-        return self._archive.of(self.tenant).feedback(
-            request, passage, verdict, now=time.time(), settle=self._restorer.judge
-        )
+        mine = self._archive.of(self.tenant)
+        judged = mine.passages_by_id([passage]).get(passage)
+        if judged is not None and not self._covers(judged.session):
+            raise ArchiveError(f"passage {passage} is not of project {self._project}; `lantern search` shows numbers")
+        return mine.feedback(request, passage, verdict, now=time.time(), settle=self._restorer.judge)
 
     def search(self, query: str, *, limit: int = 10, session: str | None = None) -> list[Hit]:
         """Archived passages that match `query`, best first; "quoted words" are one phrase."""
-        return self._archive.of(self.tenant).search(query, limit, session)
+        own = None if session is None else self._own(session)
+        return self._archive.of(self.tenant).search(query, limit, own, project=self._project or None)
 
     def tenants(self) -> list[str]:
         """Everyone who has something in this archive, last seen first."""
@@ -201,6 +209,23 @@ class Lantern:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _own(self, session: str) -> str:
+        """The id under which the archive has, or will have, this project's session of that name.
+
+        It is the name, but for those that sessions of other projects have already.
+        """
+        apart = f"{session}-{blake2b(self._project.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+        mine = self._archive.of(self.tenant)
+        if mine.session(apart) is not None:
+            return apart
+        held = mine.session(session)
+        return session if held is None or held.project == self._project else apart
+
+    def _covers(self, session: str) -> bool:
+        """Is it a session of this project, or is none named?"""
+        held = self._archive.of(self.tenant).session(session) if self._project else None
+        return not self._project or (held is not None and held.project == self._project)
 
     def _recall(self, session: str) -> None:
         """Bring a session that an earlier run archived back to memory."""

@@ -3,20 +3,19 @@
 from collections.abc import Callable
 
 from lantern_proxy.archive import SessionRow
+from lantern_proxy.archive.values import QUERY_CHARS, TITLE_CHARS
 from lantern_proxy.compaction.place import question
 from lantern_proxy.history import Session
 from lantern_proxy.turn import Api, Request, fingerprint
 
-_QUERY_CHARS = 2_000
-
-Said = Callable[[str], str]
-"""What a user said, as it may be kept."""
+Said = Callable[[str, int], str]
+"""The beginning of what a user said, as it may be kept: text, characters -> text."""
 
 
 def session_row(session: Session, said: Said) -> SessionRow:
     return SessionRow(
-        id=session.id, api=session.api, family=session.family, parent=session.parent, title=said(session.title),
-        created_at=session.created_at, last_seen_at=session.last_seen_at,
+        id=session.id, api=session.api, family=session.family, parent=session.parent,
+        title=said(session.title, TITLE_CHARS), created_at=session.created_at, last_seen_at=session.last_seen_at,
         system=fingerprint(session.system).hex() if session.system else "", tools=tuple(sorted(session.tools)),
     )  # fmt: skip
 
@@ -43,4 +42,4 @@ def session_of(row: SessionRow) -> Session:
 def asked(request: Request, said: Said) -> str:
     """The beginning of the user's text that waits for an answer; empty when none does."""
     at = question(request)
-    return said(request.messages[at].text[:_QUERY_CHARS]) if at is not None else ""
+    return said(request.messages[at].text, QUERY_CHARS) if at is not None else ""

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from lantern_proxy.turn import Filed, Item, without_blocks
@@ -44,6 +45,8 @@ _ISSUERS = re.compile(
     r"|3(?:0[0-5]|[68]\d)\d{11}|6(?:011|5\d\d|4[4-9]\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}"
 )
 """Visa, Mastercard, American Express, Diners, Discover, JCB, UnionPay; a card's number also has its check digit."""
+LONGEST_CHARS = 4_096
+"""A secret is no longer: of a text that is cut, so much more is looked at than is kept."""
 
 
 class Cleaner:
@@ -54,6 +57,7 @@ class Cleaner:
 
     def __init__(self, detectors: Sequence[str], patterns: Mapping[str, str], skip_roles: Sequence[str]) -> None:
         self._redactor, self._skipped = Redactor(detectors, patterns), frozenset(skip_roles)
+        self._redacted = lru_cache(maxsize=256)(self._redactor.text)  # every request names its session's title
 
     @property
     def found(self) -> Counter[str]:
@@ -70,11 +74,27 @@ class Cleaner:
     def _wants(self, role: str) -> bool:
         return ("system" if role == "developer" else role) not in self._skipped
 
-    def said(self, text: str) -> str:
-        """What a user said, as a request's question or a session's title may quote it."""
+    def said(self, text: str, most_chars: int) -> str:
+        """The beginning of what a user said, as a request's question or a session's title may quote it.
+
+        Redacted, then cut: no detector knows half of a secret.
+        """
         if "user" in self._skipped:
             return ""
-        return self._redactor.text(text) if text and self._redactor else text
+        if not self._redactor:
+            return text[:most_chars]
+        seen = text[: most_chars + LONGEST_CHARS]
+        clean = self._redacted(seen)
+        return clean[: room_for(most_chars, clean=len(clean), was_cut=len(seen) == most_chars + LONGEST_CHARS)]
+
+
+def room_for(most_chars: int, *, clean: int, was_cut: bool) -> int:
+    """How many characters may be kept of a beginning that was redacted.
+
+    clean:   its characters since then
+    was_cut: more came behind it; so a secret may have been cut at its end, and the last LONGEST_CHARS are not kept
+    """
+    return max(0, min(most_chars, clean - LONGEST_CHARS)) if was_cut else most_chars
 
 
 def _unrestored(filed: Filed) -> Filed:

@@ -870,3 +870,12 @@ def test_why_last_finds_the_last_block_however_much_was_asked_since(lantern):
         ]
         archive.write([Record(tenant=tenant, session=session, request=each) for each in later])
     assert json.loads(lantern("why", "last", "--json").stdout)["request"]["id"] == "req_1"
+
+
+@pytest.mark.parametrize("dry", [["prune", "--older-than", "1d"], ["forget", "--match", "abcd"]])
+def test_a_dry_run_makes_no_archive_of_an_empty_file(tmp_path, dry):
+    (tmp_path / "empty.db").touch()
+    done = CliRunner().invoke(cli.cli, [*dry, "--dry-run", "--archive", str(tmp_path / "empty.db")])
+    assert done.exit_code == 1
+    assert "empty file" in done.output
+    assert [(each.name, each.stat().st_size) for each in tmp_path.iterdir()] == [("empty.db", 0)]

@@ -299,6 +299,70 @@ def test_known_backups_forget_too(lantern, tmp_path):
     assert b"XYLOPHONE-42" not in raw_of(copy)
 
 
+@pytest.fixture
+def with_backups(lantern, tmp_path):
+    """(run with a config that names backups, their folder with one good copy)"""
+    run, config, _ = lantern
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    shutil.copy(config.archive.path, folder / "b.db")
+    (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{folder}/*']}}\n")
+    return lambda *args, **more: run(*args, "--config", tmp_path / "c.yaml", **more), folder
+
+
+def test_a_backup_that_cannot_be_read_costs_neither_the_receipt_nor_the_other_backups(with_backups, lantern):
+    run, folder = with_backups
+    (folder / "a.txt").write_text("notes about the backups\n")
+    (folder / "c.txt").write_text("")
+    (folder / "d").mkdir()
+    done = run("forget", "--match", "XYLOPHONE", "--yes", code=1)
+    assert len([line for line in done.stdout.splitlines() if line.startswith("{")]) == 2
+    assert b"XYLOPHONE-42" not in raw_of(lantern[1].archive.path)
+    assert b"XYLOPHONE-42" not in raw_of(folder / "b.db")
+    assert "a.txt" in done.stderr
+    assert "2 of 3 backups" in done.stderr
+    assert not (folder / "c.txt").read_bytes()
+
+
+def test_what_only_a_backup_holds_is_forgotten_there(with_backups):
+    run, folder = with_backups
+    before = (folder / "b.db").read_bytes()
+    shutil.copy(folder / "b.db", folder / "z.db")
+    run("forget", "--match", "XYLOPHONE", "--yes")
+    (folder / "b.db").write_bytes(before)
+    would = run("forget", "--match", "XYLOPHONE", "--dry-run")
+    assert "b.db: would remove" in would.stderr
+    assert (folder / "b.db").read_bytes() == before
+    run("forget", "--match", "XYLOPHONE", input="n\n", code=1)
+    assert b"XYLOPHONE-42" in raw_of(folder / "b.db")
+    assert "b.db: removed" in run("forget", "--match", "XYLOPHONE", "--yes").stderr
+    assert b"XYLOPHONE-42" not in raw_of(folder / "b.db")
+    assert "nothing of" in run("forget", "--match", "XYLOPHONE", "--yes", code=1).stderr
+
+
+def test_a_backup_that_holds_nothing_of_it_is_not_written(with_backups):
+    run, folder = with_backups
+    run("forget", "--match", "XYLOPHONE", "--yes")
+    before = (folder / "b.db").read_bytes(), (folder / "b.db").stat().st_mtime_ns
+    run("forget", "--match", "MARIMBA", "--tenant", "t_nobody", "--yes", code=1)
+    assert before == ((folder / "b.db").read_bytes(), (folder / "b.db").stat().st_mtime_ns)
+
+
+def test_what_a_cut_left_of_a_match_in_titles_and_questions_goes_too(tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))
+    phrase = "Correct-horse-battery-staple-9931"
+    with Lantern(config) as lantern:
+        for name, front in (("title", "x" * 60), ("question", "x " * 985)):
+            lantern.archive(name, [{"role": "user", "content": f"{front} {phrase} opens it"}])
+        for name, text in (("beside", "y" * 77 + " co and more"), ("short", "it was correct")):
+            lantern.archive(name, [{"role": "user", "content": text}])
+    with Archive(config.archive.path) as archive:
+        archive.forget(lantern.tenant, ForgetRule(match=phrase), now=1.0)
+        titles = {row.id: row.title for row in archive.of(lantern.tenant).sessions()}
+    assert titles == {"title": "", "question": ("x " * 40), "beside": "y" * 77 + " co", "short": "it was correct"}
+    assert b"Correct-" not in raw_of(config.archive.path)
+
+
 # retention
 
 

@@ -128,3 +128,28 @@ def test_an_agent_sees_nothing_of_another_tenant(archive):
     anyio.run(play)
     with Archive(path, read_only=True) as whole:
         assert whole.of(other).passages_by_id([theirs.id])[theirs.id].verdict == ""
+
+
+def test_an_agent_of_one_project_sees_nothing_of_another(archive):
+    path, mine = archive
+    config = Config(archive=ArchiveConfig(path=path), embed=EmbedConfig(enabled="off"))
+    with Lantern(config, tenant=mine, project="b") as lantern:
+        lantern.archive("chat-3", [{"role": "user", "content": "The cafeteria opens at eleven on Fridays."}])
+    with Archive(path, read_only=True) as whole:
+        [theirs] = [hit.passage for hit in whole.of(mine).search("Okonkwo")]
+        [request] = whole.of(mine).requests("chat-1")
+
+    async def play() -> None:
+        server = StdioServerParameters(command=sys.executable, args=[*command(archive), "--project", "b"])
+        async with Client(stdio_client(server)) as client:
+            _, hits = await call(client, "search", query="cafeteria Okonkwo")
+            assert [passage["session"] for passage in hits["passages"]] == ["chat-3"]
+            for tool, asked in (
+                ("why", {"request": request.id}),
+                ("feedback", {"passage": theirs.id, "verdict": "wrong"}),
+            ):
+                failed, told = await call(client, tool, **asked)
+                assert failed
+                assert "Okonkwo" not in told
+
+    anyio.run(play)

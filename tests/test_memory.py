@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lantern_proxy import Lantern, demo
-from lantern_proxy.archive import ArchiveError
+from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.config import ArchiveConfig, Config, ConfigError, EmbedConfig, RestoreConfig
 from lantern_proxy.config.safety import PrivacyConfig
 
@@ -103,6 +103,43 @@ def test_another_user_of_the_same_archive_finds_nothing(lantern, config):
         assert other.restore("chat", messages) == ()
         assert other.search("firewall") == []
         assert other.tenant != lantern.tenant
+
+
+@pytest.mark.parametrize(("one", "other"), [("a", "b"), ("", "b"), ("a", "")])
+def test_sessions_of_two_projects_are_two_whatever_their_names(config, one, other):
+    said = [{"role": "user", "content": f"Depot {n} ships through gate GATE-{n * 7919:05d}."} for n in range(8)]
+    asked = [{"role": "user", "content": "Through which gate does Depot 1 ship?"}]
+    with Lantern(config, project=one) as theirs:
+        theirs.archive("chat", said)
+    for _ in range(2):  # in the next run, too
+        with Lantern(config, project=other) as mine:
+            assert mine.restore("chat", asked) == ()
+            recalled = mine.recall(asked[0]["content"], session="chat")
+            assert recalled is None or "GATE-" not in recalled.text
+            assert mine.search("GATE-07919", session="chat") == []
+            mine.archive("chat", asked)
+    with Lantern(config, project=one) as theirs:
+        assert theirs.archive("chat", said) == 0
+        assert "GATE-07919" in theirs.restore("chat", asked)[0].text
+    with Lantern(config, project=other) as mine:
+        assert mine.archive("chat", [*asked, {"role": "assistant", "content": "Depot 1 is closed."}]) == 1
+
+
+def test_a_project_sees_and_judges_nothing_of_another(config):
+    with Lantern(config, project="a") as theirs:
+        theirs.archive("chat", SCRIPT.history)
+        passage = theirs.search("firewall staging")[0].passage
+        assert theirs.feedback(passage.id, "useful").verdict == "useful"
+    with Archive(config.archive.path) as archive:
+        request = archive.of(theirs.tenant).requests("chat")[0].id
+    with Lantern(config, project="b") as mine:
+        assert mine.search("firewall staging") == []
+        assert mine.why(request) is None
+        with pytest.raises(ArchiveError, match=str(passage.id)):
+            mine.feedback(passage.id, "wrong")
+    with Lantern(config) as everything:
+        assert everything.search("firewall staging")[0].passage.verdict == "useful"
+        assert everything.why(request)
 
 
 def test_search_finds_what_was_said(lantern):

@@ -2,17 +2,18 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
 
-from lantern_proxy import Lantern
+from lantern_proxy import Lantern, logs
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.config.safety import PrivacyConfig
-from lantern_proxy.redact import Redactor
+from lantern_proxy.redact import Cleaner, Redactor
 from lantern_proxy.turn import without_blocks
 
 A40 = "aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5zA7b"
@@ -176,6 +177,57 @@ def test_the_library_redacts_too(tmp_path):
     with Lantern(config) as lantern:
         lantern.archive("s", [{"role": "user", "content": f"card {CARDS[1]}"}, {"role": "assistant", "content": "ok"}])
     assert CARDS[1].encode() not in raw_of(tmp_path)
+
+
+@pytest.mark.parametrize("most_chars", [80, 2_000])
+@pytest.mark.parametrize("secret", [SECRETS["github"], SECRETS["jwt"], CARDS[0]])
+def test_of_a_secret_that_a_cut_goes_through_nothing_is_kept(most_chars, secret):
+    cleaner = Cleaner(("secrets", "cards"), {}, ())
+    for kept in range(4, len(secret)):
+        said = cleaner.said("x" * (most_chars - kept - 1) + f" {secret} is it", most_chars)
+        assert len(said) <= most_chars
+        assert secret[:4] not in said
+
+
+def test_what_a_cut_left_of_a_longer_beginning_is_not_kept_either():
+    """Redacting makes a text shorter: what was at the end of what was looked at is then within what is kept."""
+    cleaner, key = Cleaner(("secrets",), {}, ()), SECRETS["github"]
+    for more in range(len(key) + 2):
+        said = cleaner.said(f"{key} " * 200 + "x" * more + f" {key}", 2_000)
+        assert "ghp" not in said
+
+
+def test_titles_questions_and_long_messages_are_redacted_before_they_are_cut(tmp_path):
+    key, most_chars = SECRETS["github"], 1_000
+    fronts = {"title": "x" * 60, "question": "w " * 990, "message": "v " * 492}
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, privacy=PrivacyConfig(redact=("secrets",)))
+        config = replace(config, archive=replace(config.archive, max_message_chars=most_chars))
+        with serving(config) as url:
+            for what, front in fronts.items():
+                ask(url, body(f"{front} {key} is what I use, thanks"), x_lantern_session=what)
+    raw = raw_of(tmp_path)
+    assert b"x" * 60 in raw
+    assert b"v " * 400 in raw
+    assert b"ghp" not in raw
+
+
+def test_the_title_of_an_import_is_redacted_before_it_is_cut(tmp_path):
+    file, key = tmp_path / "log.jsonl", SECRETS["github"]
+    said = [{"role": "user", "content": f"{'x' * 60} {key} is what I use"}, {"role": "assistant", "content": "ok"}]
+    rows = [{"id": "a", "messages": said}, {"id": "b", "title": f"{'y' * 60} {key}", "messages": said}]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    config = Config(
+        archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"),
+        privacy=PrivacyConfig(redact=("secrets",)),
+    )  # fmt: skip
+    with Lantern(config) as lantern:
+        for log in logs.read(file):
+            lantern.archive(log.session, log.messages, times=log.times, title=log.title)
+    file.unlink()
+    raw = raw_of(tmp_path)
+    assert b"x" * 60 in raw
+    assert b"ghp" not in raw
 
 
 # rules

@@ -8,10 +8,11 @@ from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, serving
 from test_archive import MINE, NASTY, OTHER, block, passage, passed_over, record
 
-from lantern_proxy import chunk
-from lantern_proxy.archive import Archive, ArchiveError
+from lantern_proxy import Lantern, chunk
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
 from lantern_proxy.archive.transfer import take_in
 from lantern_proxy.cli import main as cli
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.turn import Placed
 
 
@@ -138,3 +139,26 @@ def test_an_export_of_several_tenants_is_counted_and_its_faults_are_placed_as_a_
     (tmp_path / "bad.jsonl").write_text("\n".join(rows))
     refused = run("import", tmp_path / "bad.jsonl", "--archive", tmp_path / "two.db", code=1)
     assert f"line {len(rows)} is no row of an export" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "rule", [ForgetRule(match="ZEBRA-4711"), ForgetRule(session="s"), ForgetRule(project="p"), ForgetRule()]
+)
+@pytest.mark.parametrize("title", ["", "What ZEBRA-4711 is for"])
+def test_an_older_export_brings_nothing_back_that_was_forgotten(tmp_path, rule, title):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=EmbedConfig(enabled="off"))
+    secret = "my code is ZEBRA-4711 for the deploy of orders on host db7, remember it please"
+    with Lantern(config, project="p") as lantern:
+        said = [{"role": "user", "content": secret}, {"role": "assistant", "content": "Noted, and kept where it is."}]
+        lantern.archive("s", said, title=title)
+        lantern.archive("s", [*said, {"role": "user", "content": "Which host was that?"}])
+    with Archive(config.archive.path) as archive:
+        mine = archive.of(lantern.tenant)
+        rows = [json.loads(json.dumps(row)) for row in mine.export()]
+        receipt = archive.forget(lantern.tenant, rule, now=1.0)
+        for _ in range(2):
+            take_in(archive, lantern.tenant, rows, now=2.0)
+        assert archive.verify(receipt).present == 0
+        assert "ZEBRA" not in json.dumps(list(mine.export()))
+        assert mine.search("ZEBRA") == []
+        assert bool(mine.search("host")) == (rule.kind == "match")

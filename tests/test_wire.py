@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from lantern_proxy.turn import without_blocks
-from lantern_proxy.wire import CHAT, MESSAGES, RESPONSES, protocol_of
+from lantern_proxy.wire import CHAT, MESSAGES, RESPONSES, chat, messages, protocol_of, responses
 from lantern_proxy.wire.headers import identity, user_id_session
 from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, accept_readable, decoded, outgoing, returning
 from lantern_proxy.wire.json import (
@@ -387,3 +387,15 @@ def test_a_long_answer_takes_hardly_longer_than_events_that_say_nothing(protocol
     said, nothing = stream(event), stream({"type": "ping", "unknown": event})
     read = partial(protocol.read_answer, streamed=True)
     assert seconds(partial(read, said)) < 30 * seconds(partial(read, nothing))
+
+
+@pytest.mark.parametrize(
+    ("read", "field"), [(chat.read, "messages"), (messages.read, "messages"), (responses.read, "input")]
+)
+@pytest.mark.parametrize(
+    ("held", "kind"), [("sk-ant-hidden", "a string"), (["sk-ant-hidden"], "an array"), (7, "a number"), (None, "null")]
+)
+def test_what_is_wrong_with_a_body_is_told_without_a_word_of_it(read, field, held, kind):
+    with pytest.raises(WireError, match=kind) as told:
+        read(json.dumps({"model": "m", field: [held]}).encode())
+    assert "sk-" not in str(told.value)

@@ -15,6 +15,7 @@ from lantern_proxy.archive.file import (
     WAL_PAGES,
     WAL_PAGES_WAITED,
     ArchiveError,
+    OlderError,
     connect,
     make,
     prepare,
@@ -117,7 +118,7 @@ class Connections:
             if not db.table_names():
                 raise ArchiveError(f"archive {self.path} is an empty file; `lantern serve` makes an archive of it")
             if migrations.pending(db):
-                raise ArchiveError(
+                raise OlderError(
                     f"archive {self.path} is of an older lantern; run `lantern migrate` to bring it up to date"
                 )
         return lacking

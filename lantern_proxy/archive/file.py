@@ -53,6 +53,10 @@ class ArchiveError(Exception):
         self.retry = retry
 
 
+class OlderError(ArchiveError):
+    """The archive is of an older lantern, and was not to be changed."""
+
+
 _PLAIN = b"SQLite format 3\0"
 
 _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (

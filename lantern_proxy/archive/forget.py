@@ -17,7 +17,7 @@ from sqlite_utils.db import Database
 
 from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.rows import name
-from lantern_proxy.archive.values import Record
+from lantern_proxy.archive.values import QUERY_CHARS, Record
 from lantern_proxy.turn import Block, Filed, fingerprint
 
 _OWN_CHARS = 40
@@ -141,11 +141,17 @@ def _without(db: Database, marks: Marks, tenant: str, record: Record) -> Record:
     kept = [filed for filed in record.messages if not _any_marked(db, tenant, marks.message(filed))]
     gone = {filed.key for filed in record.messages} - {filed.key for filed in kept}
     session, request = record.session, record.request
-    if gone or _is_marked(db, tenant, marks.of("session", name(session.id))):
+    titled = (marks.of("session", name(session.id)), marks.of("title", session.title))
+    if gone or _any_marked(db, tenant, titled):
         session = replace(session, title="")
-    if request is not None and request.query and (gone or _is_marked(db, tenant, marks.of("query", request.query))):
-        request = replace(request, query="")
-    passages = tuple(p for p in record.passages if p.message not in gone and not (gone and p.unit == "turn"))
+    if request is not None:
+        is_told = bool(request.query) and (gone or _is_marked(db, tenant, marks.of("query", request.query)))
+        failed = bool(request.error) and _is_marked(db, tenant, marks.of("error", request.error))
+        request = replace(request, query="" if is_told else request.query, error="" if failed else request.error)
+    passages = tuple(
+        p for p in record.passages
+        if not (p.message in gone or (gone and p.unit == "turn") or _is_marked(db, tenant, marks.key(p.message)))
+    )  # fmt: skip
     blocks = tuple(block for block in record.blocks if not _quotes_forgotten(db, tenant, marks, block))
     named = {*record.head.keys, *record.head.abandoned}
     head = record.head.without({key for key in named if _is_marked(db, tenant, marks.key(key))})
@@ -160,15 +166,15 @@ def keep_out(db: Database, tenant: str, marks: Iterable[bytes]) -> None:
 
 
 def _quotes_forgotten(db: Database, tenant: str, marks: Marks, block: Block) -> bool:
-    """Was something of it forgotten while its request was under way?"""
-    hashes = (fingerprint(placed.passage.text) for placed in block.restored.placed)
-    return any(_is_marked(db, tenant, marks.of("text", hash_)) for hash_ in hashes)
+    """Was something of it forgotten while its request was under way, or since it was exported?"""
+    quoted = [placed.passage for placed in block.restored.placed]
+    return any(_any_marked(db, tenant, (marks.of("text", fingerprint(p.text)), marks.key(p.message))) for p in quoted)
 
 
 def _unkept(marks: Marks, record: Record) -> Iterator[bytes]:
     for filed in record.unkept:
         yield from marks.message(filed)
-        yield marks.of("query", filed.message.text[:2_000])
+        yield marks.of("query", filed.message.text[:QUERY_CHARS])
     yield marks.of("session", name(record.session.id))
 
 

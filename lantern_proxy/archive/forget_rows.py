@@ -6,7 +6,7 @@ passages before their messages: where it was stopped in the middle, the same rul
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from lantern_proxy.archive.forget import MOST_MARKS, ForgetRule, Marks, Receipt,
 from lantern_proxy.archive.prune import BLOCKS, ROWS, UNWIPED, Advance, briefly, shares
 from lantern_proxy.archive.rows import HEAD, dumps, from_head, name, to_filed, to_head
 from lantern_proxy.archive.scope import newest
+from lantern_proxy.archive.values import QUERY_CHARS, TITLE_CHARS
 from lantern_proxy.archive.vectors import remove
 from lantern_proxy.turn import Filed
 
@@ -24,6 +25,10 @@ _MARKS_AT_ONCE = 5 * ROWS
 """They are small: 10 ms."""
 _SESSIONS_AT_ONCE = ROWS // 10
 """Rows of other tables go with them."""
+_CUT: Mapping[str, int] = {"title": TITLE_CHARS, "query": QUERY_CHARS}
+"""Columns that hold no more characters of a text."""
+_LEAST = 3
+"""Characters of what is forgotten that a text may end in only by chance."""
 _IN = " IN (SELECT value FROM json_each(?))"
 _HEAD = f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?"
 _SHORTER = f"UPDATE heads SET ({HEAD}) = (?, ?, ?, ?) WHERE tenant = ? AND session = ?"
@@ -180,13 +185,20 @@ def _matching(db: Database, tenant: str, wanted: str, marks: Marks) -> _Gone:
         if passage in gone.passages or wanted in told.casefold():
             gone.blocks.add(block)
     columns = [("sessions", "title"), *(("requests", column) for column in ("query", "error", "path", "model"))]
+    begun = tuple(wanted[:n] for n in range(_LEAST, min(len(wanted), QUERY_CHARS)))
     for table, column in columns:
         sql = f"SELECT id, {column} FROM {table} WHERE tenant = ? AND {column} <> ''"
-        held = [(id_, text) for id_, text in db.conn.execute(sql, (tenant,)) if wanted in text.casefold()]
+        held = [row for row in db.conn.execute(sql, (tenant,)) if _tells(row[1], wanted, begun, _CUT.get(column))]
         gone.wiped[table, column] = [id_ for id_, _ in held]
-        if column == "query":
-            gone.marks |= {marks.of("query", text) for _, text in held}
+        if column in ("title", "query", "error"):
+            gone.marks |= {marks.of(column, text) for _, text in held}
     return gone
+
+
+def _tells(text: str, wanted: str, begun: tuple[str, ...], cut_at: int | None) -> bool:
+    """Does `text` hold `wanted`, or, where it was cut, end with one of its beginnings?"""
+    told = text.casefold()
+    return wanted in told or (cut_at is not None and len(text) >= cut_at and told.endswith(begun))
 
 
 def _is_of(gone: _Gone, session: str, message: str, turn: int, unit: str) -> bool:

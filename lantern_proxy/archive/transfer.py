@@ -70,10 +70,10 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
     [row] = held["session"]
     session = _of(SessionRow, row)
     first = {edit["passage"]: edit["before"] for edit in reversed(held["edit"])}
-    passages = [dataclasses.replace(p, text=first.get(p.id, p.text)) for p in held["passage"]]
 
-    def record(request: RequestRow | None, **more: Any) -> Record:
-        return Record(tenant=tenant, project=session.project, session=session, request=request, **more)
+    def record(request: RequestRow | None, *, title: str = "", **more: Any) -> Record:
+        titled = dataclasses.replace(session, title=title)
+        return Record(tenant=tenant, project=session.project, session=titled, request=request, **more)
 
     def write(records: Sequence[Record]) -> None:
         with paced():
@@ -82,6 +82,12 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
     write([record(None, head=row["head"], ids=row["ids"])])
     for messages in shares(held["message"]):
         write([record(None, messages=tuple(messages))])
+    forgotten = _forgotten(archive, tenant, session.id, held["message"])
+    if not forgotten:
+        write([record(None, title=session.title)])
+    passages = [
+        dataclasses.replace(p, text=first.get(p.id, p.text)) for p in held["passage"] if not _is_of(p, forgotten)
+    ]
     for group in shares(passages):
         write([record(None, passages=tuple(group))])
     ids = _ids(archive, tenant, passages)
@@ -91,6 +97,17 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
         moved = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in blocks]
         write([record(None, blocks=(block,)) for block in moved])
     _what_was_learned(archive, tenant, held, ids, now)
+
+
+def _forgotten(archive: Archive, tenant: str, session: str, messages: Iterable[Filed]) -> dict[str, int]:
+    """Those of the messages that were not taken in, since they are to stay forgotten: key -> turn."""
+    here = {filed.key for filed in archive.of(tenant).messages(session)}
+    return {filed.key: filed.turn for filed in messages if name(filed.key) not in here}
+
+
+def _is_of(passage: Passage, forgotten: Mapping[str, int]) -> bool:
+    """Was it cut from one of these messages, or is it the summary of the turn of one?"""
+    return passage.message in forgotten or (passage.unit == "turn" and passage.turn in forgotten.values())
 
 
 def _what_was_learned(

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver
 
+TITLE_CHARS, QUERY_CHARS = 80, 2_000
+"""Longer titles and questions are cut."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRow:
@@ -42,7 +45,7 @@ class RequestRow:
     status: int = 0
     """HTTP status that the client got; 0: none came."""
     query: str = ""
-    """Text of the last user message, first 2,000 characters."""
+    """The beginning of the last user message, up to QUERY_CHARS."""
     restored: int = 0
     chars: int = 0
     ms: float = 0.0

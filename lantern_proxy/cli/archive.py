@@ -183,7 +183,7 @@ def prune(
     if all(condition is None for condition in conditions):
         raise click.UsageError("prune needs --older-than, --below-confidence, --session, --keep-mb or --retention")
     age_s = None if older_than is None else _seconds("--older-than", older_than)
-    with settings.open(write=True) as archive:
+    with settings.open(write=not dry_run) as archive:
         if keep_mb is not None:
             age_s = _age_beyond(archive, keep_mb, age_s)
         owners = tenants(archive, tenant)
@@ -221,7 +221,7 @@ def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
     keep = config.privacy
     if not (keep.keep_days or keep.keep_mb or keep.keep_messages):
         raise click.ClickException("nothing is to go: set privacy.keep_days, keep_mb or keep_messages")
-    with settings.open(write=True) as archive:
+    with settings.open(write=not dry_run) as archive:
         now = time.time()
         if dry_run or not yes:
             would = would_retain(archive, keep, now=now)

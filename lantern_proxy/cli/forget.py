@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,62 +56,135 @@ def forget(
     if session is None and project is None and match is None and tenant is None:
         raise click.UsageError("forget needs --session, --project, --match or --tenant")
     rule = ForgetRule(session=session, project=project, match=match)
-    with settings.open(write=True) as archive:
-        owners = [each.tenant for each in tenants(archive, tenant)]
-        would = _would(archive, owners, rule)
-        if not would:
-            if archive.unwiped and not dry_run:  # by a run that was stopped
-                with removing(archive, "forgetting", quiet=settings.as_json) as advance:
-                    archive.wipe(advance)
-            way_out = "" if match is not None else "; ids and names must be whole"
-            raise click.ClickException(f"nothing of {_what(rule, tenant)} is in {archive.path}{way_out}")
-        if dry_run:
-            _tell(settings, would, "would remove")
-            return
-        if not yes:
-            _confirm(would, archive.path)
+    copies = [_looked_at(config, each, rule, tenant) for each in backups(config)]
+    held = [copy for copy in copies if copy.may_hold]
+    with settings.open(write=not dry_run) as archive:
+        would = _would(archive, rule, tenant)
+        if not would and not dry_run:
+            _end_wiping(settings, archive)
+        if not would and not held:
+            _tell_faults(copies)
+            _nothing(archive, rule, tenant)
+        if not dry_run and not yes:
+            _confirm(would, archive.path, held)
+        # the proof of it comes before the backups, whatever becomes of them
+        _tell(settings, would, "would remove") if dry_run else _remove(settings, archive, would, rule)
+    for copy in held:
+        _tell_copy(copy, "would remove") if dry_run else _forget_in(config, copy, rule, tenant)
+    if not dry_run:
+        time.sleep(_NOTICED_S)
+    _tell_faults(copies)
+
+
+def _end_wiping(settings: Settings, archive: "Archive") -> None:
+    """What a run that was stopped has left."""
+    if archive.unwiped:
+        with removing(archive, "forgetting", quiet=settings.as_json) as advance:
+            archive.wipe(advance)
+
+
+def _remove(settings: Settings, archive: "Archive", would: Sequence["Receipt"], rule: "ForgetRule") -> None:
+    """From the archive, with the receipts of it."""
+    import time
+
+    if would:
         owners = [receipt.tenant for receipt in would]
         with removing(archive, "forgetting", quiet=settings.as_json) as advance:
             done = archive.forget_all(owners, rule, now=time.time(), advance=advance)
-    _elsewhere(config, [receipt.tenant for receipt in done], rule)
-    _tell(settings, done, "removed")
+        _tell(settings, done, "removed")
 
 
-def _confirm(would: Sequence["Receipt"], path: Path) -> None:
+def _nothing(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> None:
+    tenants(archive, tenant)  # one that is not known is the reason
+    way_out = "" if rule.match is not None else "; ids and names must be whole"
+    raise click.ClickException(f"nothing of {_what(rule, tenant)} is in {archive.path}{way_out}")
+
+
+def _confirm(would: Sequence["Receipt"], path: Path, copies: Sequence["_Copy"]) -> None:
     for receipt in would:
         click.echo(f"{receipt.tenant}: {_amount(receipt)}", err=True)
-    click.confirm(f"Forget this for good, in {path}?", abort=True, err=True)
+    for copy in copies:
+        _tell_copy(copy, "to be forgotten")
+    where = ", ".join(map(str, [*([path] if would else ()), *(copy.path for copy in copies)]))
+    click.confirm(f"Forget this for good, in {where}?", abort=True, err=True)
 
 
-def _would(archive: "Archive", owners: list[str], rule: "ForgetRule") -> list["Receipt"]:
+def _would(archive: "Archive", rule: "ForgetRule", tenant: str | None) -> list["Receipt"]:
     """Receipts of those tenants that have something of it."""
     import time
 
+    owners = [each.id for each in archive.tenants() if tenant in (None, each.id)]
     receipts = [archive.forget(each, rule, now=time.time(), dry_run=True) for each in owners]
     return [receipt for receipt in receipts if any(receipt.removed.values())]
 
 
-def _elsewhere(config: "Config", owners: list[str], rule: "ForgetRule") -> None:
-    """Backups, and the memory of running proxies."""
+@dataclass(slots=True)
+class _Copy:
+    """A backup, and what was found in it."""
+
+    path: Path
+    would: Sequence["Receipt"] = ()
+    is_older: bool = False
+    """It cannot be looked into without bringing it up to date."""
+    fault: str = ""
+
+    @property
+    def may_hold(self) -> bool:
+        return bool(self.would) or self.is_older
+
+
+def _looked_at(config: "Config", path: Path, rule: "ForgetRule", tenant: str | None) -> _Copy:
+    """What a backup holds of it. Nothing is written."""
+    from lantern_proxy.archive import Archive, ArchiveError
+    from lantern_proxy.archive.file import OlderError
+
+    try:
+        with Archive(path, read_only=True, key=config.archive.key()) as archive:
+            return _Copy(path, _would(archive, rule, tenant))
+    except OlderError:
+        return _Copy(path, is_older=True)
+    except (ArchiveError, OSError) as error:
+        return _Copy(path, fault=str(error))
+
+
+def _forget_in(config: "Config", copy: _Copy, rule: "ForgetRule", tenant: str | None) -> None:
+    """Take it out of a backup, and tell how much that was."""
     import time
 
-    from lantern_proxy.archive import Archive
+    from lantern_proxy.archive import Archive, ArchiveError
 
-    for backup in backups(config):
-        with Archive(backup, key=config.archive.key()) as archive:
-            for receipt in archive.forget_all(owners, rule, now=time.time()):
-                if any(receipt.removed.values()):
-                    click.echo(f"{backup}: removed {_amount(receipt)}", err=True)
-    time.sleep(_NOTICED_S)
+    try:
+        with Archive(copy.path, key=config.archive.key()) as archive:
+            owners = [receipt.tenant for receipt in _would(archive, rule, tenant)]
+            copy.would = archive.forget_all(owners, rule, now=time.time())
+        _tell_copy(copy, "removed")
+    except (ArchiveError, OSError) as error:
+        copy.fault = str(error)
+
+
+def _tell_copy(copy: _Copy, verb: str) -> None:
+    for receipt in copy.would:
+        click.echo(f"{copy.path}: {verb} {_amount(receipt)}", err=True)
+
+
+def _tell_faults(copies: Sequence[_Copy]) -> None:
+    """A ClickException where there are any: what is to be forgotten may still be in those backups."""
+    faults = [copy for copy in copies if copy.fault]
+    for copy in faults:
+        click.echo(f"{copy.path}: {copy.fault}", err=True)
+    if faults:
+        raise click.ClickException(
+            f"{len(faults)} of {len(copies)} backups may still hold it; mend or remove them, or name others in "
+            "archive.backups, and run this again"
+        )
 
 
 def backups(config: "Config") -> Iterator[Path]:
     """The copies of the archive that the config names, as far as they exist."""
     for named in config.archive.backups:
         pattern = Path(named).expanduser()
-        yield from sorted(
-            each for each in pattern.parent.glob(pattern.name) if each.suffix not in (".db-wal", ".db-shm")
-        )
+        found = (each for each in pattern.parent.glob(pattern.name) if each.is_file())
+        yield from sorted(each for each in found if not each.name.endswith(("-wal", "-shm")))
 
 
 def _verify(settings: Settings, path: Path) -> int:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lantern_proxy.memory import Lantern
 
 SOURCES = ("claude-code", "codex", "opencode", "chatgpt", "claude", "jsonl")
+_TITLE_CHARS = 200
+"""Of titles that are told; as many as there are conversations are held for that."""
 
 
 @click.command("import")
@@ -77,7 +79,7 @@ def _archive(settings: Settings, found: "Iterator[Log]", tenant: str | None, key
         with render.counting("importing", quiet=settings.as_json) as advance:
             for log in found:
                 count = lantern.archive(log.session, log.messages, times=log.times, title=log.title)
-                done.append((replace(log, messages=(), times=()), count))
+                done.append((replace(log, title=log.title[:_TITLE_CHARS], messages=(), times=()), count))
                 advance(1)
         for log, count in done:
             _tell(settings, log, count, "imported")
@@ -110,7 +112,9 @@ def _tell(settings: Settings, log: "Log", count: int, verb: str) -> None:
     from lantern_proxy.cli.render import short
 
     if settings.as_json:
-        settings.tell({"session": log.session, "source": log.source, "title": log.title, "messages": count})
+        settings.tell(
+            {"session": log.session, "source": log.source, "title": log.title[:_TITLE_CHARS], "messages": count}
+        )
     else:
         click.echo(f"{verb} {count:>5,} messages  {log.session}  {short(log.title, 60)}")
 

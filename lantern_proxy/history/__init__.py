@@ -105,6 +105,8 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
 
 
 _LONG_CHARS = 65_536
+_TITLED_CHARS = 4_200
+"""A title is cut when it is written down, from so much: whoever redacts it has to see more than is kept."""
 _SYSTEMS = 64
 """System messages that a session is known by: some clients write the time into theirs, with every request."""
 
@@ -245,7 +247,7 @@ def begin(
         id=session_id, api=request.api, family=family, agent=agent, side=side, parent=parent,
         system=system_text(request), tools=request.tools, created_at=now, last_seen_at=now,
         opening=frozenset(i.print for i in items_of(request.messages)),
-        title=plain(spoken[-1].text)[:80] if spoken else "",
+        title=plain(spoken[-1].text)[:_TITLED_CHARS] if spoken else "",
     )  # fmt: skip
 
 

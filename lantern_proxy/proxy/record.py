@@ -1,6 +1,7 @@
 """An answered exchange as the archive keeps it. Runs on the writer's thread, on values that no request changes."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -13,8 +14,8 @@ from lantern_proxy.follow import Step
 from lantern_proxy.history import Session, head_of
 from lantern_proxy.proxy.exchange import Exchange
 from lantern_proxy.record import asked, session_row, unkept_row
-from lantern_proxy.redact import Cleaner
-from lantern_proxy.turn import SYSTEM, Answer, Filed, Passage, canonical, message
+from lantern_proxy.redact import LONGEST_CHARS, Cleaner, room_for
+from lantern_proxy.turn import SYSTEM, Answer, Filed, Message, Passage, canonical, message
 from lantern_proxy.turn import item as text_item
 
 
@@ -58,7 +59,7 @@ def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: P
     step, session, said = answered.step, answered.session, (*answered.step.filed, *answered.filed)
     if not privacy.archives(exchange):
         return _unkept(exchange, step, session, said, answered.status)
-    messages = privacy.clean(tuple(_clipped(each, config.archive.max_message_chars) for each in said))
+    messages = tuple(kept for each in said for kept in _kept(each, config.archive.max_message_chars, privacy))
     named = [*answered.answer.ids, *(value for f in messages for value in f.message.ids), session.family, session.id]
     return Record(
         tenant=exchange.tenant, project=exchange.project, session=session_row(session, privacy.said), messages=messages,
@@ -87,10 +88,17 @@ def _unkept(exchange: Exchange, step: Step, session: Session, filed: tuple[Filed
     )  # fmt: skip
 
 
+def _kept(filed: Filed, most_chars: int, privacy: Privacy) -> Iterator[Filed]:
+    """A message as it may be kept, up to what the archive takes: redacted, then cut, as Cleaner.said() does it."""
+    seen = _clipped(filed, most_chars + LONGEST_CHARS)
+    for clean in privacy.clean((seen,)):
+        yield _clipped(clean, room_for(most_chars, clean=_chars(clean.message), was_cut=seen is not filed))
+
+
 def _clipped(filed: Filed, most_chars: int) -> Filed:
-    """A message that is longer than the archive takes, up to there; its fingerprint still stands for all of it."""
+    """A message that is longer than `most_chars`, up to there; its fingerprint still stands for all of it."""
     message = filed.message
-    if len(message.raw) <= most_chars or sum(len(i.text) for i in message.items) <= most_chars:
+    if len(message.raw) <= most_chars or _chars(message) <= most_chars:
         return filed
     items, room = [], most_chars
     for item in message.items:
@@ -98,6 +106,10 @@ def _clipped(filed: Filed, most_chars: int) -> Filed:
         room -= len(items[-1].text)
     raw = json.dumps({"role": message.role, "content": "\n".join(i.text for i in items if i.text)}).encode()
     return replace(filed, message=replace(message, items=tuple(items), raw=raw))
+
+
+def _chars(message: Message) -> int:
+    return sum(len(item.text) for item in message.items)
 
 
 def _request_row(exchange: Exchange, status: int, error: str, privacy: Privacy) -> RequestRow:

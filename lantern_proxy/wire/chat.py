@@ -21,6 +21,7 @@ from lantern_proxy.wire.json import (
     elements,
     encode_string,
     first_byte,
+    kind_of,
     members,
     parse,
     remembered,
@@ -88,7 +89,7 @@ def read_message(raw: bytes) -> Message:
     """One element of `messages`. Anything that is an object is understood somehow; WireError otherwise."""
     data = parse(raw)
     if not isinstance(data, dict):
-        raise WireError(f"a message is not an object: {raw[:40]!r}")
+        raise WireError(f"a message is {kind_of(data)}, {len(raw)} bytes long; it has to be an object")
     role = _ROLES.get(str(data.get("role")), "user")
     return message(role, _items(role, data), raw)
 
@@ -268,7 +269,7 @@ def _add_inside(raw: bytes, insert: Insert, part_type: str) -> bytes:
         text = f"{insert.text}\n\n" if front else f"\n\n{insert.text}"
         return splice(raw, [(start, end, append_to_string(content, text, front=front))])
     if first != b"[":
-        raise WireError(f"cannot put a block into content {bytes(content)[:20]!r}")
+        raise WireError(f"cannot put a block into content that is {kind_of(parse(content))}")
     part = b'{"type":"' + part_type.encode() + b'","text":' + encode_string(insert.text) + b"}"
     parts = elements(content)
     if insert.place == "before" and parts:

@@ -27,8 +27,18 @@ _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..
 """An escape within a string: a pair of surrogates, a lone one (group 1), any other."""
 
 
+_KINDS = {
+    bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "an array", dict: "an object",
+}  # fmt: skip
+
+
 class WireError(ValueError):
     """A body that is not what its path promises. The request passes through as it came."""
+
+
+def kind_of(value: Any) -> str:
+    """What a JSON value is, for an error: never what it holds, which may be a secret."""
+    return _KINDS.get(type(value), "null")
 
 
 @dataclass(frozen=True, slots=True)

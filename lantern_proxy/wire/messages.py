@@ -20,6 +20,7 @@ from lantern_proxy.wire.json import (
     canonical_json,
     elements,
     first_byte,
+    kind_of,
     members,
     parse,
     remembered,
@@ -70,7 +71,7 @@ def read_message(raw: bytes) -> Message:
     """One element of `messages`; any block types. WireError when it is no object."""
     data = parse(raw)
     if not isinstance(data, dict):
-        raise WireError(f"a message is not an object: {raw[:40]!r}")
+        raise WireError(f"a message is {kind_of(data)}, {len(raw)} bytes long; it has to be an object")
     role = _ROLES.get(str(data.get("role")), "user")
     return message(role, _items(role, data.get("content")), raw)
 

@@ -22,6 +22,7 @@ from lantern_proxy.wire.json import (
     elements,
     encode_string,
     first_byte,
+    kind_of,
     members,
     parse,
     span,
@@ -76,7 +77,7 @@ def read_item(raw: bytes) -> Message:
     """One element of `input` or `output`, of any type."""
     data = parse(raw)
     if not isinstance(data, dict):
-        raise WireError(f"an input item is not an object: {raw[:40]!r}")
+        raise WireError(f"an input item is {kind_of(data)}, {len(raw)} bytes long; it has to be an object")
     kind = str(data.get("type") or "message")
     if kind == "message":
         role = _ROLES.get(str(data.get("role")), "user")
