@@ -5,6 +5,7 @@ import gzip
 import json
 import random
 import time
+import tracemalloc
 import zlib
 from functools import partial
 
@@ -14,7 +15,7 @@ import zstandard
 from lantern_proxy.turn import without_blocks
 from lantern_proxy.wire import CHAT, MESSAGES, RESPONSES, protocol_of
 from lantern_proxy.wire.headers import identity, user_id_session
-from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, accept_readable, decoded, outgoing, returning
+from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, TooLarge, accept_readable, decoded, outgoing, returning
 from lantern_proxy.wire.json import (
     WireError,
     canonical_json,
@@ -159,6 +160,18 @@ def test_a_bomb_does_not_go_off(encoding):
     packed = PACKERS[encoding](bytes(MAX_DECODED_BYTES // 4))
     with pytest.raises(WireError, match="more than"):
         decoded(packed * 5, encoding)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_what_may_be_read_of_a_body_is_all_that_is_unpacked_of_it(encoding):
+    packed = PACKERS[encoding](TEXT + bytes(60_000_000))
+    tracemalloc.start()
+    with pytest.raises(TooLarge, match="more than 20000 bytes"):
+        decoded(packed, encoding, most_bytes=20_000)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 20_000_000
+    assert decoded(PACKERS[encoding](TEXT), encoding, most_bytes=len(TEXT)) == TEXT
 
 
 # sse
