@@ -471,6 +471,86 @@ def test_what_the_body_of_a_request_raises_reaches_who_asked():
         run(upstream, work)
 
 
+async def answers_at_once(reader, writer):
+    """A server that says what it got of a body, in an answer that began before the body came."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(OK + b"transfer-encoding: chunked\r\n\r\n")
+    await writer.drain()
+    got = 0
+    while (line := await reader.readline()) and (size := int(line, 16)):
+        got += len(await reader.readexactly(size))
+        await reader.readline()
+    told = b"%d" % got
+    writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(told), told))
+    await writer.drain()
+
+
+def early(body, work):
+    """What `work(answer)` returns of an answer that began before its request's body."""
+
+    async def main():
+        server = await asyncio.start_server(answers_at_once, "127.0.0.1", 0)
+        transport = ours()
+        origin = Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
+        answer = await transport.ask(origin, b"POST", b"/", [], body)
+        try:
+            return await asyncio.wait_for(work(answer), 30)
+        finally:
+            answer.close()
+            await transport.aclose()
+            server.close()
+
+    return asyncio.run(main())
+
+
+def test_an_upload_goes_on_beside_an_answer_that_began_before():
+    async def slowly():
+        for _ in range(20):
+            yield bytes(100_000)
+            await asyncio.sleep(0.01)
+
+    async def work(answer):
+        assert (answer.status, answer.is_sending) == (200, True)
+        said = b"".join([chunk async for chunk in answer])
+        assert not answer.is_sending
+        return said
+
+    assert early(slowly(), work) == b"2000000"
+
+
+def test_what_a_body_raises_beside_an_answer_that_began_before_reaches_who_reads():
+    async def broken():
+        yield b"first"
+        await asyncio.sleep(0.1)
+        raise ValueError("the client left")
+
+    async def work(answer):
+        with pytest.raises(ValueError, match="the client left"):
+            async for _ in answer:
+                pass
+
+    early(broken(), work)
+
+
+def test_an_answer_that_is_not_wanted_any_more_ends_the_upload_beside_it():
+    ended = []
+
+    async def endless():
+        try:
+            while True:
+                yield bytes(100)
+                await asyncio.sleep(0.01)
+        finally:
+            ended.append(True)
+
+    async def work(answer):
+        answer.close()
+        await asyncio.sleep(0.1)
+
+    early(endless(), work)
+    assert ended == [True]
+
+
 def test_of_two_addresses_that_connect_at_once_one_socket_is_closed(monkeypatch):
     opened = []
 

@@ -110,6 +110,7 @@ class Relay:
             relaying.cancel()
 
     async def _forward(self) -> None:
+        upload, answer = self.body if isinstance(self.body, Upload) else None, None
         try:
             answer = await self._call()
             if self.exchange is not None:
@@ -122,8 +123,8 @@ class Relay:
             await answer_json(self.send, error.status, failure, told)
             return
         finally:
-            if isinstance(self.body, Upload):  # what comes of it now is for nobody: _watch lets it pass
-                self.body.done.set()
+            if upload is not None and not (answer is not None and answer.is_sending):
+                upload.done.set()  # what comes of it now is for nobody: _watch lets it pass
         if answer.status >= 500:
             log.warning("upstream answered %d to %s", answer.status, self._named())
         try:
@@ -235,9 +236,11 @@ class Upload:
         self.done = asyncio.Event()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in pieces(self._receive):
-            yield piece
-        self.done.set()
+        try:
+            async for piece in pieces(self._receive):
+                yield piece
+        finally:
+            self.done.set()
 
 
 async def whole_body(receive: Receive, send: Send) -> Pieces | None:

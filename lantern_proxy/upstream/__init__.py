@@ -73,6 +73,11 @@ class UpstreamAnswer:
         """Has all of it come? Then the next chunk, or the one that was just given, is the last. False: not known."""
         return isinstance(self.body, Answer) and self.body.is_here and not self._again
 
+    @property
+    def is_sending(self) -> bool:
+        """Did the answer begin before all of its request was here, and goes the rest of it on?"""
+        return isinstance(self.body, Answer) and self.body.is_sending
+
     async def read(self) -> bytes:
         """The whole body, still encoded, at once; `chunks()` gives it again. Raises UpstreamError.
 

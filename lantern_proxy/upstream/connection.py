@@ -45,7 +45,9 @@ class Connection(asyncio.Protocol):
         self._silence_s = silence_s
         self.is_closed, self.idle_since, self.uses = False, 0.0, 0
         self._method = b""
-        self._error: TransportError | None = None
+        self._error: Exception | None = None
+        self._sending: asyncio.Task[None] | None = None
+        """Sends a body that is still coming. It outlives the head of an answer that comes before the body is sent."""
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
         """Where the transport takes no more for now: set when it does again."""
@@ -66,7 +68,7 @@ class Connection(asyncio.Protocol):
         self.status, self.headers = 0, cast("list[tuple[bytes, bytes]]", [])
         self.head_done = self.complete = self.reusable = False
         self._seen = self._to_the_end = self._paused = False
-        self._waiting_bytes, self._sent_all, self._is_uploading = 0, False, False
+        self._waiting_bytes, self._sent_all = 0, False
         self._chunks.clear()
 
     def start(self, method: bytes, head: bytes, body: list[bytes]) -> None:
@@ -84,22 +86,39 @@ class Connection(asyncio.Protocol):
     async def upload(self, method: bytes, head: bytes, body: AsyncIterable[bytes], *, chunked: bool) -> None:
         """Send a request whose body is still coming; done when it is sent, an answer came before, or the upstream went.
 
-        Raises Stale, and what `body` raises.
+        What is left of the body goes on beside an answer that came before, until that is complete, unless it is a
+        refusal. Raises Stale, and what `body` raises, as `read` does later.
         """
         self._begin_use(method)
-        self._is_uploading = True
         self._write(head)
-        sending = self._loop.create_task(self._send(body, chunked=chunked))
-        sending.add_done_callback(lambda _: self._wake())
+        sending = self._sending = self._loop.create_task(self._send(body, chunked=chunked))
+        sending.add_done_callback(self._sent)
         try:
             while not (sending.done() or self._error is not None or self.head_done):
                 await self._wait()
-            if sending.done():
+            if sending.done() and not sending.cancelled():
                 sending.result()
         finally:
-            sending.cancel()
-            self._is_uploading = False
+            if not self.head_done or self.status >= 400:
+                sending.cancel()
+
+    @property
+    def is_sending(self) -> bool:
+        """Is the body still coming?"""
+        return self._sending is not None and not self._sending.done()
+
+    def _sent(self, sending: "asyncio.Task[None]") -> None:
+        """The body is sent, or nobody wants the rest of it: silence counts from now."""
+        error = None if sending.cancelled() else sending.exception()
+        if isinstance(error, Exception):
+            self._fail(error)
+        self._wake()
+        if not (self.complete or self.is_closed):
             self._touch()
+
+    def _stop_sending(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
 
     async def _send(self, body: AsyncIterable[bytes], *, chunked: bool) -> None:
         """All of a body, as fast as the transport takes it: a task of its own, since its client may send nothing."""
@@ -128,7 +147,9 @@ class Connection(asyncio.Protocol):
         """Wait for status and headers. Raises Stale or a TransportError."""
         while not self.head_done:
             if self._error is not None:
-                raise Stale(self._error) if not self._seen else self._error
+                if isinstance(self._error, TransportError) and not self._seen:
+                    raise Stale(self._error)
+                raise self._error
             await self._wait()
 
     async def read(self) -> bytes:
@@ -167,7 +188,7 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
         self._fail(ReadError("connection closed"))
 
-    def _fail(self, error: TransportError) -> None:
+    def _fail(self, error: Exception) -> None:
         if self._error is None and not self.complete:
             self._error = error
         self._wake()
@@ -184,7 +205,7 @@ class Connection(asyncio.Protocol):
         self._timer = None
         if self.complete or self.is_closed or self._paused:
             return
-        if self._is_uploading and self._room is None:  # who is silent is the client
+        if self.is_sending and self._room is None:  # who is silent is the client
             return
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._on_time)
@@ -230,6 +251,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed, self.reusable = True, False
+        self._stop_sending()
         if self._timer is not None:
             self._timer.cancel()
         if self._to_the_end and exc is None and self._error is None:
@@ -285,5 +307,6 @@ class Connection(asyncio.Protocol):
     def _end(self) -> None:
         self.complete = True
         keep = self._method == b"HEAD" or self._parser.should_keep_alive()
+        self._stop_sending()
         closing = any(n.lower() == b"connection" and b"close" in v.lower() for n, v in self.headers)
         self.reusable = bool(keep) and not closing and self._sent_all and not self._to_the_end and self._room is None

@@ -67,6 +67,11 @@ class Answer:
         """Has all of it come? Then the next piece, or the one that was just given, is the last."""
         return self._connection.complete
 
+    @property
+    def is_sending(self) -> bool:
+        """Is the body of the request still coming?"""
+        return self._connection.is_sending
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = self._connection.read
         while chunk := await read():
