@@ -109,6 +109,9 @@ MISBEHAVIOURS = {
     "two lengths": (raw(OK + b"content-length: 2\r\ncontent-length: 3\r\n\r\nhi!"), "GET"),
     "a length that is none": (raw(OK + b"content-length: two\r\n\r\nhi"), "GET"),
     "101": (raw(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"), "GET"),
+    "line feeds alone": (raw(b"HTTP/1.1 200 OK\nx-a: b\ncontent-length: 2\n\nhi"), "GET"),
+    "a folded header": (raw(OK + b"x-a: b\r\n c\r\ncontent-length: 2\r\n\r\nhi"), "GET"),
+    "a padded chunk size": (raw(OK + b"transfer-encoding: chunked\r\n\r\n3  \r\nabc\r\n0\r\n\r\n"), "GET"),
     "binary": (raw(OK + b"content-length: 2097152\r\n\r\n" + BIG), "GET"),
 }
 
@@ -305,6 +308,29 @@ def test_a_cancelled_request_ends_its_connection():
 
     with Upstream(answer=silent) as upstream:
         assert run(upstream, work)
+
+
+LENGTH_AND_CHUNKS = OK + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+
+
+def test_of_a_length_and_chunks_the_chunks_count_and_nothing_else_is_asked_on_that_connection():
+    async def answer(got, wire):
+        await wire.send(LENGTH_AND_CHUNKS)
+
+    async def work(ask, *_):
+        return [await ask() for _ in range(2)]
+
+    with Upstream(answer=answer) as upstream:
+        assert run(upstream, work) == [(200, b"abc")] * 2
+        assert upstream.connections == 2
+        _, headers, body = asyncio.run(outcome(AsHttpx(), upstream.url, "GET"))
+    assert (headers, body) == ([(b"transfer-encoding", b"chunked")], b"abc")
+
+
+def test_a_control_character_in_a_header_becomes_a_space():
+    with Upstream(answer=raw(OK + b"x-a: b\x01c\r\ncontent-length: 2\r\n\r\nhi")) as upstream:
+        _, headers, body = asyncio.run(outcome(AsHttpx(), upstream.url, "GET"))
+    assert (dict(headers)[b"x-a"], body) == (b"b c", b"hi")
 
 
 def test_an_answer_that_is_not_read_to_its_end_ends_its_connection():

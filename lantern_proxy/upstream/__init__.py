@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import quote, urlsplit
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
-from lantern_proxy.upstream.errors import TimeoutException, TransportError
+from lantern_proxy.upstream.errors import RemoteProtocolError, TimeoutException, TransportError
 from lantern_proxy.upstream.http1 import Answer, Body, Http1, Origin, host_of
 
 if TYPE_CHECKING:
@@ -220,8 +220,8 @@ class Upstream:
         except TimeoutException as error:
             raise UpstreamError(f"upstream {host} did not answer in time: {type(error).__name__}", 504) from error
         except TransportError as error:
-            reason = str(error) or type(error).__name__
-            raise UpstreamError(f"upstream {host} cannot be reached: {reason}", 502) from error
+            what = "failed" if isinstance(error, RemoteProtocolError) else "cannot be reached"
+            raise UpstreamError(f"upstream {host} {what}: {error or type(error).__name__}", 502) from error
         return UpstreamAnswer(answer.status, answer.headers, answer, answer.close)
 
 

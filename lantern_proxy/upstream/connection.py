@@ -8,8 +8,9 @@ It fails with a TransportError, or with Stale when the connection ended before a
 """
 
 import asyncio
+import re
 from collections import deque
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Sequence
 from typing import cast
 
 import httptools
@@ -27,6 +28,8 @@ _HIGH_BYTES = 256 * 1024
 """Bytes of an answer that wait for a slow reader; beyond them the upstream is not read from until they are taken."""
 _ONE_WRITE_BYTES = 65_536
 """A body up to this size goes out together with its head, in one write."""
+
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 class Stale(Exception):
@@ -64,10 +67,10 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, method: bytes) -> None:
         self._method = method
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = _parser(self)
         self.status, self.headers = 0, cast("list[tuple[bytes, bytes]]", [])
         self.head_done = self.complete = self.reusable = False
-        self._seen = self._to_the_end = self._paused = False
+        self._seen = self._to_the_end = self._mixed = self._paused = False
         self._waiting_bytes, self._sent_all = 0, False
         self._chunks.clear()
 
@@ -242,7 +245,7 @@ class Connection(asyncio.Protocol):
             if self.complete:  # an answer, and then something else: the answer counts
                 self.reusable = False
             else:
-                self._fail(RemoteProtocolError(str(error) or type(error).__name__))
+                self._fail(RemoteProtocolError(f"it answered what is not HTTP ({error or type(error).__name__})"))
             self.close()
         self._wake()
 
@@ -270,7 +273,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.head_done:  # else it is a trailer, which no client of ours sees
-            self.headers.append((name, value))
+            self.headers.append((name, _CONTROL.sub(b" ", value)))  # RFC 9110, section 5.5
 
     def on_headers_complete(self) -> None:
         if self.complete:  # a second answer, to a question that nobody asked
@@ -281,6 +284,9 @@ class Connection(asyncio.Protocol):
             return
         self.head_done = True
         names = {name.lower() for name, _ in self.headers}
+        self._mixed = b"content-length" in names and _is_chunked(self.headers)
+        if self._mixed:  # the chunks count, and whoever else believes the length must not hear of it
+            self.headers = [pair for pair in self.headers if pair[0].lower() != b"content-length"]
         bare = self._method == b"HEAD" or self.status in (204, 304)
         self._to_the_end = not (bare or b"content-length" in names or b"transfer-encoding" in names)
         if self._method == b"HEAD":  # the parser does not know that no body follows
@@ -309,4 +315,19 @@ class Connection(asyncio.Protocol):
         keep = self._method == b"HEAD" or self._parser.should_keep_alive()
         self._stop_sending()
         closing = any(n.lower() == b"connection" and b"close" in v.lower() for n, v in self.headers)
-        self.reusable = bool(keep) and not closing and self._sent_all and not self._to_the_end and self._room is None
+        whole = self._sent_all and self._room is None and not (self._to_the_end or self._mixed)
+        self.reusable = bool(keep) and not closing and whole
+
+
+def _is_chunked(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    return any(name.lower() == b"transfer-encoding" and b"chunked" in value.lower() for name, value in headers)
+
+
+def _parser(connection: Connection) -> httptools.HttpResponseParser:
+    """A parser that forgives what the HTTP clients of Python forgive: no answer is lost for its form."""
+    parser = httptools.HttpResponseParser(connection)
+    parser.set_dangerous_leniencies(
+        lenient_headers=True, lenient_chunked_length=True, lenient_optional_cr_before_lf=True,
+        lenient_spaces_after_chunk_size=True,
+    )  # fmt: skip
+    return parser
