@@ -129,9 +129,13 @@ class Http1:
     async def _answered(
         self, origin: Origin, method: bytes, head: bytes, body: Pieces | AsyncIterable[bytes]
     ) -> Connection:
-        """A connection on which the head of an answer has come."""
+        """A connection on which the head of an answer has come.
+
+        A body that is still coming gets a new one: it cannot go out once more when its server has closed an idle one.
+        """
         while True:
-            connection = self._used(origin) or await self._dial(origin)
+            used = self._used(origin) if isinstance(body, list) else None
+            connection = used or await self._dial(origin)
             begun = time.monotonic()
             try:
                 if isinstance(body, list):
