@@ -33,7 +33,7 @@ from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
-from lantern_proxy.wire import Protocol, protocol_of, reread
+from lantern_proxy.wire import Protocol, protocol_of, read_answer, read_request, reread, spoken_beside
 from lantern_proxy.wire.headers import identity, telling
 from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, TooLarge, accept_readable, decoded, outgoing
 from lantern_proxy.wire.json import WireError
@@ -155,16 +155,17 @@ class Proxy:
         """What the body says. Raises WireError."""
         body, encoding = exchange.arrival.body, exchange.arrival.header("content-encoding")
         exchange.plain = body
-        found = None if encoding else self.rereads.read(exchange.tenant, wire.read, body)
-        if found is not None:
-            return found
+        for each in () if encoding else spoken_beside(wire):
+            if (found := self.rereads.read(exchange.tenant, each.read, body)) is not None:
+                exchange.wire = each
+                return found
         if not encoding:
-            request, seen = await self._aside.read(len(body), partial(_read_to_keep, wire, body))
+            exchange.wire, request, seen = await self._aside.read(len(body), partial(_read_to_keep, wire, body))
             self.rereads.keep(exchange.tenant, seen)
             return request
         try:
             unpacking = self._aside.unpack(self._most_bytes, partial(_unpack, wire, body, encoding))
-            exchange.plain, request = await unpacking
+            exchange.plain, (exchange.wire, request) = await unpacking
         except TooLarge:
             exchange.degraded.append("request:too_large")
             raise
@@ -221,8 +222,8 @@ class Proxy:
             answer = Answer(messages=())
             with self._failing_open(exchange, "answer"):  # what was asked is kept whatever the answer is
                 if 200 <= status < 300 and body:
-                    read = partial(exchange.wire.read_answer, body, streamed=streamed, complete=complete)
-                    answer = await self._aside.read(len(body), read)
+                    reading = partial(read_answer, exchange.wire, body, streamed=streamed, complete=complete)
+                    answer = await self._aside.read(len(body), reading)
             return self._submit(exchange, exchange.step, answer, status, error)
         self.degraded["record:error"] += 1
         lost: Future[bool] = Future()
@@ -274,20 +275,20 @@ def _endless() -> Iterator[str]:
         yield from (drawn[at : at + 16] for at in range(0, len(drawn), 16))
 
 
-def _read(wire: Protocol, plain: bytes) -> Request:
-    request = wire.read(plain)
+def _read(wire: Protocol, plain: bytes) -> tuple[Protocol, Request]:
+    wire, request = read_request(wire, plain)
     if len(plain) > INLINE_BYTES:
         history.prepare(request)  # in this thread, not in the event loop
-    return request
+    return wire, request
 
 
-def _read_to_keep(wire: Protocol, plain: bytes) -> tuple[Request, reread.Seen | None]:
-    request = _read(wire, plain)
+def _read_to_keep(wire: Protocol, plain: bytes) -> tuple[Protocol, Request, reread.Seen | None]:
+    wire, request = _read(wire, plain)
     keep = len(plain) >= reread.LEAST_BYTES
-    return request, reread.seen(wire.read, wire.key, plain, request) if keep else None
+    return wire, request, reread.seen(wire.read, wire.key, plain, request) if keep else None
 
 
-def _unpack(wire: Protocol, body: bytes, encoding: str, most_bytes: int) -> tuple[bytes, Request]:
+def _unpack(wire: Protocol, body: bytes, encoding: str, most_bytes: int) -> tuple[bytes, tuple[Protocol, Request]]:
     plain = decoded(body, encoding, most_bytes=most_bytes)
     return plain, _read(wire, plain)
 
