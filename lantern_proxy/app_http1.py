@@ -184,6 +184,7 @@ class ClientConnection(asyncio.Protocol):
         self._headers, self._wished = self._wished or self._headers, []
         version = self._parser.get_http_version()
         call = Call(self, self._scope(version), version != "1.0" and self._parser.should_keep_alive())
+        self._headers = []  # what comes now are trailers, which belong to nobody
         self._coming = call
         self._calls.append(call)
         if len(self._calls) == 1:

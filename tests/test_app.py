@@ -134,6 +134,14 @@ def test_a_body_that_cannot_be_unpacked_passes_as_it_came(url, upstream, encodin
     assert told(response)["event"] == "passthrough"
 
 
+def test_a_body_that_would_fill_the_memory_once_unpacked_passes_unread_and_that_is_told(url, upstream):
+    sent = zipped(json.dumps(body("a" * 100_000_000)).encode(), "zstd")
+    upstream.answer = say(200, completion("fine"))
+    response = http.post(url + CHAT, content=sent, headers=PLAIN | {"content-encoding": "zstd"})
+    assert (response.status_code, upstream.got[-1].body == sent) == (200, True)
+    assert (told(response)["event"], told(response)["degraded"]) == ("passthrough", "request:too_large")
+
+
 def test_a_chunked_body_arrives_whole(url, upstream):
     sent = json.dumps(body("in pieces")).encode()
     response = http.post(url + CHAT, content=(sent[at : at + 7] for at in range(0, len(sent), 7)), headers=PLAIN)

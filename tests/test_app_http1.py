@@ -294,6 +294,21 @@ def test_a_header_that_would_end_its_line_is_a_500(value):
         assert said == b"Internal Server Error"
 
 
+def test_trailers_of_a_body_are_no_headers_of_the_request():
+    seen = []
+
+    async def app(scope, receive, send):
+        while (await receive())["more_body"]:
+            pass
+        seen.append(dict(scope["headers"]))
+        await answer(send, SAID, headers=[LENGTH])
+
+    chunks = b"3\r\nabc\r\n0\r\nauthorization: Bearer other\r\nx-sum: 77\r\n\r\n"
+    said = played(app, b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n" + chunks)
+    assert b" 200 OK" in said[0]
+    assert seen == [{b"host": b"x", b"transfer-encoding": b"chunked"}]
+
+
 def test_a_head_whose_body_takes_longer_goes_out_at_once():
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [LENGTH]})

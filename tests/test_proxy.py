@@ -69,7 +69,8 @@ def without_blocks(value):
 
 
 def _was_only_a_block(value) -> bool:
-    return isinstance(value, dict) and value.get("type") == "text" and not BLOCK.sub("", value.get("text", "x")).strip()
+    kinds = ("text", "input_text")
+    return isinstance(value, dict) and value.get("type") in kinds and not BLOCK.sub("", value.get("text", "x")).strip()
 
 
 # headers
@@ -152,6 +153,36 @@ def test_what_was_lost_is_back_and_the_request_is_the_clients_but_for_the_block(
     assert sum(len(m["content"]) for m in got.data["messages"]) - sum(
         len(m["content"]) for m in sent["messages"]
     ) == int(found["chars"]) + 2 * len(blocks)
+
+
+def response(text: str) -> bytes:
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    return json.dumps({"id": "resp_1", "object": "response", "output": [said]}).encode()
+
+
+@pytest.mark.parametrize("answered", [completion, response])
+def test_a_body_of_responses_at_the_path_of_chat_is_archived_and_restored_into_as_any_other(url, upstream, answered):
+    name = f"swapped{answered.__name__}"
+
+    def item(role: str, text: str) -> dict:
+        kind = "output_text" if role == "assistant" else "input_text"
+        return {"role": role, "content": [{"type": kind, "text": text}]}
+
+    def post(items: list[dict]) -> tuple[dict, httpx.Response]:
+        sent = {"model": "m", "input": [item("system", f"You help with {name}."), *items], "unknown": [1e3, None]}
+        return sent, http.post(url + "/v1/chat/completions", json=sent, headers={"authorization": "Bearer sk-one"})
+
+    history, seen = [], []
+    for n in range(12):
+        history.append(item("user", f"Question {n} about the {name} relays, please."))
+        upstream.answer = say(200, answered(fact(name, n)), ("content-type", "application/json"))
+        seen.append(told(post(history)[1])["event"])
+        history.append(item("assistant", fact(name, n)))
+    assert seen == ["new", *["turn"] * 11]
+    sent, last = post([*history[-4:], item("user", f"Who keeps the {name} relay number 1?")])
+    assert told(last)["event"] == "window"
+    assert fact(name, 1).split("keeper is ")[1] in upstream.got[-1].body.decode()
+    assert without_blocks(upstream.got[-1].data) == sent
 
 
 SHAPES = {

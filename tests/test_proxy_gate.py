@@ -2,13 +2,15 @@
 
 import asyncio
 import socket
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 
-from lantern_proxy.proxy.gate import Gate
+from lantern_proxy.proxy.gate import Aside, Gate
 from lantern_proxy.proxy.relay import Relay
-from lantern_proxy.wire.http import Arrival
+from lantern_proxy.wire.http import Arrival, TooLarge
 
 
 def run(work):
@@ -67,6 +69,51 @@ def test_one_who_leaves_while_it_waits_holds_up_nobody():
         assert seen == ["A", "C", "D"]
 
     run(crowd())
+
+
+SMALL, LONG, LARGE = 1_000, 1_000_000, 30_000_000
+
+
+@pytest.mark.parametrize(("size", "limits"), [(SMALL, 1), (LONG, 2), (LARGE, 3)])
+def test_a_body_is_unpacked_in_the_event_loop_only_as_far_as_that_is_little_work(size, limits):
+    tried = []
+
+    def work(limit):
+        tried.append((limit, threading.current_thread() is threading.main_thread()))
+        if size > limit:
+            raise TooLarge
+        return size
+
+    assert asyncio.run(Aside().unpack(32 << 20, work)) == size
+    assert len(tried) == limits
+    assert [inside for _, inside in tried] == [True, False, False][:limits]
+    assert [limit for limit, _ in tried] == sorted({limit for limit, _ in tried})
+
+
+def test_what_grows_beyond_all_limits_is_told():
+    def work(limit):
+        raise TooLarge(f"more than {limit}")
+
+    with pytest.raises(TooLarge, match="more than 300000"):
+        asyncio.run(Aside().unpack(300_000, work))
+
+
+@pytest.mark.parametrize(("size", "most"), [(LONG, 4), (LARGE, 1)])
+def test_large_bodies_are_read_one_at_a_time_and_others_are_not_held_up(size, most):
+    at_work, seen = set(), []
+
+    def work():
+        at_work.add(threading.get_ident())
+        seen.append(len(at_work))
+        time.sleep(0.1)
+        at_work.remove(threading.get_ident())
+
+    async def crowd():
+        aside = Aside()
+        await asyncio.gather(*(aside.read(size, work) for _ in range(4)))
+
+    asyncio.run(crowd())
+    assert max(seen) == most
 
 
 class Whole:

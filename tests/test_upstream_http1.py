@@ -109,6 +109,9 @@ MISBEHAVIOURS = {
     "two lengths": (raw(OK + b"content-length: 2\r\ncontent-length: 3\r\n\r\nhi!"), "GET"),
     "a length that is none": (raw(OK + b"content-length: two\r\n\r\nhi"), "GET"),
     "101": (raw(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"), "GET"),
+    "line feeds alone": (raw(b"HTTP/1.1 200 OK\nx-a: b\ncontent-length: 2\n\nhi"), "GET"),
+    "a folded header": (raw(OK + b"x-a: b\r\n c\r\ncontent-length: 2\r\n\r\nhi"), "GET"),
+    "a padded chunk size": (raw(OK + b"transfer-encoding: chunked\r\n\r\n3  \r\nabc\r\n0\r\n\r\n"), "GET"),
     "binary": (raw(OK + b"content-length: 2097152\r\n\r\n" + BIG), "GET"),
 }
 
@@ -307,6 +310,29 @@ def test_a_cancelled_request_ends_its_connection():
         assert run(upstream, work)
 
 
+LENGTH_AND_CHUNKS = OK + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+
+
+def test_of_a_length_and_chunks_the_chunks_count_and_nothing_else_is_asked_on_that_connection():
+    async def answer(got, wire):
+        await wire.send(LENGTH_AND_CHUNKS)
+
+    async def work(ask, *_):
+        return [await ask() for _ in range(2)]
+
+    with Upstream(answer=answer) as upstream:
+        assert run(upstream, work) == [(200, b"abc")] * 2
+        assert upstream.connections == 2
+        _, headers, body = asyncio.run(outcome(AsHttpx(), upstream.url, "GET"))
+    assert (headers, body) == ([(b"transfer-encoding", b"chunked")], b"abc")
+
+
+def test_a_control_character_in_a_header_becomes_a_space():
+    with Upstream(answer=raw(OK + b"x-a: b\x01c\r\ncontent-length: 2\r\n\r\nhi")) as upstream:
+        _, headers, body = asyncio.run(outcome(AsHttpx(), upstream.url, "GET"))
+    assert (dict(headers)[b"x-a"], body) == (b"b c", b"hi")
+
+
 def test_an_answer_that_is_not_read_to_its_end_ends_its_connection():
     async def endless(got, wire):
         await wire.head(200, CHUNKED)
@@ -471,6 +497,86 @@ def test_what_the_body_of_a_request_raises_reaches_who_asked():
         run(upstream, work)
 
 
+async def answers_at_once(reader, writer):
+    """A server that says what it got of a body, in an answer that began before the body came."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(OK + b"transfer-encoding: chunked\r\n\r\n")
+    await writer.drain()
+    got = 0
+    while (line := await reader.readline()) and (size := int(line, 16)):
+        got += len(await reader.readexactly(size))
+        await reader.readline()
+    told = b"%d" % got
+    writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(told), told))
+    await writer.drain()
+
+
+def early(body, work):
+    """What `work(answer)` returns of an answer that began before its request's body."""
+
+    async def main():
+        server = await asyncio.start_server(answers_at_once, "127.0.0.1", 0)
+        transport = ours()
+        origin = Origin("http", "127.0.0.1", server.sockets[0].getsockname()[1])
+        answer = await transport.ask(origin, b"POST", b"/", [], body)
+        try:
+            return await asyncio.wait_for(work(answer), 30)
+        finally:
+            answer.close()
+            await transport.aclose()
+            server.close()
+
+    return asyncio.run(main())
+
+
+def test_an_upload_goes_on_beside_an_answer_that_began_before():
+    async def slowly():
+        for _ in range(20):
+            yield bytes(100_000)
+            await asyncio.sleep(0.01)
+
+    async def work(answer):
+        assert (answer.status, answer.is_sending) == (200, True)
+        said = b"".join([chunk async for chunk in answer])
+        assert not answer.is_sending
+        return said
+
+    assert early(slowly(), work) == b"2000000"
+
+
+def test_what_a_body_raises_beside_an_answer_that_began_before_reaches_who_reads():
+    async def broken():
+        yield b"first"
+        await asyncio.sleep(0.1)
+        raise ValueError("the client left")
+
+    async def work(answer):
+        with pytest.raises(ValueError, match="the client left"):
+            async for _ in answer:
+                pass
+
+    early(broken(), work)
+
+
+def test_an_answer_that_is_not_wanted_any_more_ends_the_upload_beside_it():
+    ended = []
+
+    async def endless():
+        try:
+            while True:
+                yield bytes(100)
+                await asyncio.sleep(0.01)
+        finally:
+            ended.append(True)
+
+    async def work(answer):
+        answer.close()
+        await asyncio.sleep(0.1)
+
+    early(endless(), work)
+    assert ended == [True]
+
+
 def test_of_two_addresses_that_connect_at_once_one_socket_is_closed(monkeypatch):
     opened = []
 
@@ -495,7 +601,7 @@ def test_of_two_addresses_that_connect_at_once_one_socket_is_closed(monkeypatch)
     asyncio.run(main())
 
 
-def test_a_body_may_come_slowly_on_a_connection_that_was_used_before():
+def test_a_body_may_come_slowly_and_its_connection_is_one_that_no_server_has_closed_meanwhile():
     async def slowly():
         for _ in range(10):
             yield b"piece"
@@ -507,7 +613,7 @@ def test_a_body_may_come_slowly_on_a_connection_that_was_used_before():
 
     with Upstream(answer=say(200, b"{}")) as upstream:
         assert run(upstream, work, silence_s=0.5) == (200, b"{}")
-    assert upstream.connections == 1
+    assert upstream.connections == 2
 
 
 def test_more_requests_than_connections_wait_their_turn_and_all_are_answered():

@@ -5,6 +5,7 @@ import gzip
 import json
 import random
 import time
+import tracemalloc
 import zlib
 from functools import partial
 
@@ -12,9 +13,19 @@ import pytest
 import zstandard
 
 from lantern_proxy.turn import without_blocks
-from lantern_proxy.wire import CHAT, MESSAGES, RESPONSES, chat, messages, protocol_of, responses
+from lantern_proxy.wire import (
+    CHAT,
+    MESSAGES,
+    RESPONSES,
+    chat,
+    messages,
+    protocol_of,
+    read_answer,
+    read_request,
+    responses,
+)
 from lantern_proxy.wire.headers import identity, user_id_session
-from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, accept_readable, decoded, outgoing, returning
+from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, TooLarge, accept_readable, decoded, outgoing, returning
 from lantern_proxy.wire.json import (
     WireError,
     canonical_json,
@@ -159,6 +170,60 @@ def test_a_bomb_does_not_go_off(encoding):
     packed = PACKERS[encoding](bytes(MAX_DECODED_BYTES // 4))
     with pytest.raises(WireError, match="more than"):
         decoded(packed * 5, encoding)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_what_may_be_read_of_a_body_is_all_that_is_unpacked_of_it(encoding):
+    packed = PACKERS[encoding](TEXT + bytes(60_000_000))
+    tracemalloc.start()
+    with pytest.raises(TooLarge, match="more than 20000 bytes"):
+        decoded(packed, encoding, most_bytes=20_000)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 20_000_000
+    assert decoded(PACKERS[encoding](TEXT), encoding, most_bytes=len(TEXT)) == TEXT
+
+
+# whose body is it?
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "api"),
+    [
+        ("/v1/chat/completions", {"messages": []}, "chat"),
+        ("/v1/chat/completions", {"input": "hi"}, "responses"),
+        ("/v1/chat/completions", {"messages": [], "input": "hi"}, "chat"),
+        ("/v1/responses", {"input": "hi"}, "responses"),
+        ("/v1/responses", {"messages": []}, "chat"),
+        ("/v1/responses", {"messages": [], "input": "hi"}, "responses"),
+    ],
+)
+def test_a_body_is_read_as_what_it_is_also_where_another_is_expected(path, body, api):
+    wire, request = read_request(protocol_of(path), json.dumps(body).encode())
+    assert (request.api, wire is {"chat": CHAT, "responses": RESPONSES}[api]) == (api, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/messages", {"input": "hi"}), ("/v1/chat/completions", {"prompt": "hi"}), ("/v1/responses", {"model": "m"})],
+)
+def test_a_body_that_no_protocol_of_its_path_knows_is_an_error(path, body):
+    with pytest.raises(WireError):
+        read_request(protocol_of(path), json.dumps(body).encode())
+
+
+CHAT_STREAM = b'data: {"choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]}\n\n'
+RESPONSES_STREAM = (
+    b'data: {"type": "response.completed", "response": {"id": "resp_1", "output": [{"type": "message", '
+    b'"role": "assistant", "content": [{"type": "output_text", "text": "hello"}]}]}}\n\n'
+)
+
+
+@pytest.mark.parametrize("asked", [CHAT, RESPONSES])
+@pytest.mark.parametrize("stream", [CHAT_STREAM, RESPONSES_STREAM])
+def test_an_answer_is_read_as_what_it_is(asked, stream):
+    answer = read_answer(asked, stream, streamed=True, complete=True)
+    assert ([m.text for m in answer.messages], answer.complete) == (["hello"], True)
 
 
 # sse

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from lantern_proxy import history, turn_memo
 from lantern_proxy.bm25_kernel import best_kernel
@@ -25,7 +25,7 @@ from lantern_proxy.history import answered as after_answer
 from lantern_proxy.history import same as history_same
 from lantern_proxy.history.script import as_told
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, Once, Tallies
-from lantern_proxy.proxy.gate import Gate
+from lantern_proxy.proxy.gate import INLINE_BYTES, Aside, Gate
 from lantern_proxy.proxy.preview import preview_of
 from lantern_proxy.proxy.record import Answered, Privacy, record_of
 from lantern_proxy.proxy.restore import Restoring
@@ -33,24 +33,21 @@ from lantern_proxy.proxy.restorer import MakeRestorer, make_restorer
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
-from lantern_proxy.wire import Protocol, protocol_of, reread
+from lantern_proxy.wire import Protocol, protocol_of, read_answer, read_request, reread, spoken_beside
 from lantern_proxy.wire.headers import identity, telling
-from lantern_proxy.wire.http import Arrival, accept_readable, decoded, outgoing
+from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, TooLarge, accept_readable, decoded, outgoing
+from lantern_proxy.wire.json import WireError
 
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
 
 log = logging.getLogger("lantern.proxy")
 
-INLINE_BYTES = 262_144
-"""Bodies and answers beyond this, and compressed ones beyond an eighth, are read in a thread: other streams go on."""
 _LOOK_S = 0.1
 """Most seconds that a request waits for a new archive when the old one was deleted."""
 
 _DOOR_S = 0.1
 """Seconds in which a proxy that starts has opened its door: what others do in the background waits for that."""
-
-T = TypeVar("T")
 
 
 class Proxy:
@@ -77,6 +74,9 @@ class Proxy:
         """For the event loop alone."""
         self.gate = Gate()
         """Before a request or an answer is read in the event loop."""
+        self._aside = Aside()
+        self._most_bytes = min(MAX_DECODED_BYTES, config.access.max_body_mb * 1_000_000)
+        """A body or an answer that is longer once it is decoded is not read."""
         self.rereads = reread.Rereads()
         self._file = (0, 0)
         self.came_at = time.monotonic()
@@ -155,12 +155,20 @@ class Proxy:
         """What the body says. Raises WireError."""
         body, encoding = exchange.arrival.body, exchange.arrival.header("content-encoding")
         exchange.plain = body
-        found = None if encoding else self.rereads.read(exchange.tenant, wire.read, body)
-        if found is not None:
-            return found
-        size_bytes = len(body) * (8 if encoding else 1)
-        exchange.plain, request, seen = await _aside(size_bytes, partial(_read, wire, body, encoding))
-        self.rereads.keep(exchange.tenant, seen)
+        for each in () if encoding else spoken_beside(wire):
+            if (found := self.rereads.read(exchange.tenant, each.read, body)) is not None:
+                exchange.wire = each
+                return found
+        if not encoding:
+            exchange.wire, request, seen = await self._aside.read(len(body), partial(_read_to_keep, wire, body))
+            self.rereads.keep(exchange.tenant, seen)
+            return request
+        try:
+            unpacking = self._aside.unpack(self._most_bytes, partial(_unpack, wire, body, encoding))
+            exchange.plain, (exchange.wire, request) = await unpacking
+        except TooLarge:
+            exchange.degraded.append("request:too_large")
+            raise
         return request
 
     async def _look_at_the_archive(self, exchange: Exchange) -> None:
@@ -214,13 +222,21 @@ class Proxy:
             answer = Answer(messages=())
             with self._failing_open(exchange, "answer"):  # what was asked is kept whatever the answer is
                 if 200 <= status < 300 and body:
-                    read = partial(exchange.wire.read_answer, body, streamed=streamed, complete=complete)
-                    answer = await _aside(len(body), read)
+                    reading = partial(read_answer, exchange.wire, body, streamed=streamed, complete=complete)
+                    answer = await self._aside.read(len(body), reading)
             return self._submit(exchange, exchange.step, answer, status, error)
         self.degraded["record:error"] += 1
         lost: Future[bool] = Future()
         lost.set_result(False)
         return lost
+
+    async def unpacked(self, answer: bytes, encoding: str) -> bytes:
+        """An answer without its content-encoding, as far as it came; empty, and told, when it cannot be read."""
+        try:
+            return await self._aside.unpack(self._most_bytes, partial(_decoded, answer, encoding))
+        except WireError as error:
+            self.degraded["answer:too_large" if isinstance(error, TooLarge) else "answer:encoding"] += 1
+            return b""
 
     def _tell(self, exchange: Exchange, status: int) -> None:
         with self._failing_open(exchange, "listen"):
@@ -259,18 +275,26 @@ def _endless() -> Iterator[str]:
         yield from (drawn[at : at + 16] for at in range(0, len(drawn), 16))
 
 
-def _read(wire: Protocol, body: bytes, encoding: str) -> tuple[bytes, Request, reread.Seen | None]:
-    plain = decoded(body, encoding)
-    request = wire.read(plain)
+def _read(wire: Protocol, plain: bytes) -> tuple[Protocol, Request]:
+    wire, request = read_request(wire, plain)
     if len(plain) > INLINE_BYTES:
         history.prepare(request)  # in this thread, not in the event loop
-    keep = len(plain) >= reread.LEAST_BYTES and not encoding
-    return plain, request, reread.seen(wire.read, wire.key, plain, request) if keep else None
+    return wire, request
 
 
-async def _aside(size_bytes: int, work: Callable[[], T]) -> T:
-    """`work`, in a thread when there is much of it."""
-    return await asyncio.to_thread(work) if size_bytes > INLINE_BYTES else work()
+def _read_to_keep(wire: Protocol, plain: bytes) -> tuple[Protocol, Request, reread.Seen | None]:
+    wire, request = _read(wire, plain)
+    keep = len(plain) >= reread.LEAST_BYTES
+    return wire, request, reread.seen(wire.read, wire.key, plain, request) if keep else None
+
+
+def _unpack(wire: Protocol, body: bytes, encoding: str, most_bytes: int) -> tuple[bytes, tuple[Protocol, Request]]:
+    plain = decoded(body, encoding, most_bytes=most_bytes)
+    return plain, _read(wire, plain)
+
+
+def _decoded(answer: bytes, encoding: str, most_bytes: int) -> bytes:
+    return decoded(answer, encoding, whole=False, most_bytes=most_bytes)
 
 
 def _embedder(config: Config) -> "Embedder | None":

@@ -1,4 +1,4 @@
-"""Long work of the event loop, one request's at a time, so that streams go on between two of them.
+"""Long work: in the event loop one request's at a time, so that streams go on between two of them; else in threads.
 
 Clients that ask at the same moment, as agents with several hands do, and answers that end at the same moment would
 otherwise be read one after another, half a millisecond each, while the pieces of all streams wait.
@@ -6,6 +6,19 @@ otherwise be read one after another, half a millisecond each, while the pieces o
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from lantern_proxy.wire.http import TooLarge
+
+INLINE_BYTES = 262_144
+"""Bodies and answers that are longer once they are decoded are read in a thread: other streams go on."""
+_LARGE_BYTES = 8 << 20
+"""Those that are longer than this are read one at a time: each takes several times its length in memory."""
+
+T = TypeVar("T")
 
 
 class Gate:
@@ -37,3 +50,30 @@ class Gate:
                 loop.call_soon(self._open, loop)
                 return
         self._taken = False
+
+
+class Aside:
+    """Where bodies and answers are read: short ones in the event loop, long ones in threads, large ones in turn."""
+
+    def __init__(self) -> None:
+        self._large = asyncio.Lock()
+
+    async def read(self, size_bytes: int, work: Callable[[], T]) -> T:
+        """What `work` returns, which reads so many bytes."""
+        if size_bytes <= INLINE_BYTES:
+            return work()
+        if size_bytes <= _LARGE_BYTES:
+            return await asyncio.to_thread(work)
+        async with self._large:
+            return await asyncio.to_thread(work)
+
+    async def unpack(self, most_bytes: int, work: Callable[[int], T]) -> T:
+        """What `work(limit)` returns, which raises TooLarge for what grows beyond its limit.
+
+        How long a body becomes is not known before: it is tried with small limits first, and with `most_bytes` last.
+        """
+        for limit in (INLINE_BYTES, _LARGE_BYTES):
+            if limit < most_bytes:
+                with suppress(TooLarge):
+                    return await self.read(limit, partial(work, limit))
+        return await self.read(most_bytes, partial(work, most_bytes))

@@ -6,14 +6,16 @@ Only the last bytes are held until the turn is archived, so that what a client s
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from starlette.types import Message, Receive, Send
 
-from lantern_proxy.proxy import INLINE_BYTES, Proxy
+from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy.exchange import Exchange, settled
+from lantern_proxy.proxy.gate import INLINE_BYTES
 from lantern_proxy.upstream import Upstream, UpstreamAnswer, UpstreamError
 from lantern_proxy.upstream.http1 import Pieces
 from lantern_proxy.wire.http import Arrival, Header, answer_json, decoded, outgoing, returning
@@ -108,6 +110,7 @@ class Relay:
             relaying.cancel()
 
     async def _forward(self) -> None:
+        upload, answer = self.body if isinstance(self.body, Upload) else None, None
         try:
             answer = await self._call()
             if self.exchange is not None:
@@ -120,8 +123,8 @@ class Relay:
             await answer_json(self.send, error.status, failure, told)
             return
         finally:
-            if isinstance(self.body, Upload):  # what comes of it now is for nobody: _watch lets it pass
-                self.body.done.set()
+            if upload is not None and not (answer is not None and answer.is_sending):
+                upload.done.set()  # what comes of it now is for nobody: _watch lets it pass
         if answer.status >= 500:
             log.warning("upstream answered %d to %s", answer.status, self._named())
         try:
@@ -209,22 +212,20 @@ class Relay:
         if not at_once:
             await self.proxy.gate.enter()
         self.archived = True
-        body = self._answer()
-        streamed = self.streamed or is_stream(body)  # some servers call their events something else, or nothing
-        done = self.complete or (streamed and is_terminal(body[-TERMINAL_BYTES:]))
-        filing = self.proxy.file(
-            self.exchange, self.status, body, streamed=streamed, complete=done, error=self.error
-        )  # short ones are filed at once; of others a client that hangs up meanwhile must not take the record along
-        writing = await (filing if len(body) <= INLINE_BYTES else asyncio.shield(asyncio.ensure_future(filing)))
+        filing = self._file(self.exchange)
+        is_short = len(self.kept) <= INLINE_BYTES and not self.encoding
+        # short ones are filed at once; of others a client that hangs up meanwhile must not take the record along
+        writing = await (filing if is_short else asyncio.shield(asyncio.ensure_future(filing)))
         if writing is not None and not await settled(writing, self.proxy.hold_s):
             self.proxy.degraded["archive:slow"] += 1
 
-    def _answer(self) -> bytes:
-        try:
-            return decoded(bytes(self.kept), self.encoding, whole=False)
-        except WireError:
-            self.proxy.degraded["answer:encoding"] += 1
-            return b""
+    async def _file(self, exchange: Exchange) -> "Future[bool] | None":
+        body = bytes(self.kept)
+        if self.encoding:
+            body = await self.proxy.unpacked(body, self.encoding)
+        streamed = self.streamed or is_stream(body)  # some servers call their events something else, or nothing
+        done = self.complete or (streamed and is_terminal(body[-TERMINAL_BYTES:]))
+        return await self.proxy.file(exchange, self.status, body, streamed=streamed, complete=done, error=self.error)
 
 
 class Upload:
@@ -235,9 +236,11 @@ class Upload:
         self.done = asyncio.Event()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in pieces(self._receive):
-            yield piece
-        self.done.set()
+        try:
+            async for piece in pieces(self._receive):
+                yield piece
+        finally:
+            self.done.set()
 
 
 async def whole_body(receive: Receive, send: Send) -> Pieces | None:
@@ -269,8 +272,9 @@ async def _is_for_length(answer: UpstreamAnswer) -> bool:
     """Was the request refused because it is too long? The body is read; when it was for something else, it stays to be
     relayed."""
     body = await answer.read()
-    try:
-        text = decoded(body, answer.header("content-encoding")).decode("utf-8", "replace").lower()
+    try:  # nobody needs more words for it
+        plain = decoded(body, answer.header("content-encoding"), most_bytes=INLINE_BYTES)
+        text = plain.decode("utf-8", "replace").lower()
     except WireError:
         return False
     return any(words in text for words in _TOO_LONG)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import quote, urlsplit
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
-from lantern_proxy.upstream.errors import TimeoutException, TransportError
+from lantern_proxy.upstream.errors import RemoteProtocolError, TimeoutException, TransportError
 from lantern_proxy.upstream.http1 import Answer, Body, Http1, Origin, host_of
 
 if TYPE_CHECKING:
@@ -72,6 +72,11 @@ class UpstreamAnswer:
     def is_here(self) -> bool:
         """Has all of it come? Then the next chunk, or the one that was just given, is the last. False: not known."""
         return isinstance(self.body, Answer) and self.body.is_here and not self._again
+
+    @property
+    def is_sending(self) -> bool:
+        """Did the answer begin before all of its request was here, and goes the rest of it on?"""
+        return isinstance(self.body, Answer) and self.body.is_sending
 
     async def read(self) -> bytes:
         """The whole body, still encoded, at once; `chunks()` gives it again. Raises UpstreamError.
@@ -215,8 +220,8 @@ class Upstream:
         except TimeoutException as error:
             raise UpstreamError(f"upstream {host} did not answer in time: {type(error).__name__}", 504) from error
         except TransportError as error:
-            reason = str(error) or type(error).__name__
-            raise UpstreamError(f"upstream {host} cannot be reached: {reason}", 502) from error
+            what = "failed" if isinstance(error, RemoteProtocolError) else "cannot be reached"
+            raise UpstreamError(f"upstream {host} {what}: {error or type(error).__name__}", 502) from error
         return UpstreamAnswer(answer.status, answer.headers, answer, answer.close)
 
 

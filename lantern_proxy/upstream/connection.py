@@ -8,8 +8,9 @@ It fails with a TransportError, or with Stale when the connection ended before a
 """
 
 import asyncio
+import re
 from collections import deque
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Sequence
 from typing import cast
 
 import httptools
@@ -28,6 +29,8 @@ _HIGH_BYTES = 256 * 1024
 _ONE_WRITE_BYTES = 65_536
 """A body up to this size goes out together with its head, in one write."""
 
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+
 
 class Stale(Exception):
     """The connection was closed before any byte of an answer. error: what to raise when it is not tried again."""
@@ -45,7 +48,9 @@ class Connection(asyncio.Protocol):
         self._silence_s = silence_s
         self.is_closed, self.idle_since, self.uses = False, 0.0, 0
         self._method = b""
-        self._error: TransportError | None = None
+        self._error: Exception | None = None
+        self._sending: asyncio.Task[None] | None = None
+        """Sends a body that is still coming. It outlives the head of an answer that comes before the body is sent."""
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
         """Where the transport takes no more for now: set when it does again."""
@@ -62,11 +67,11 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, method: bytes) -> None:
         self._method = method
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = _parser(self)
         self.status, self.headers = 0, cast("list[tuple[bytes, bytes]]", [])
         self.head_done = self.complete = self.reusable = False
-        self._seen = self._to_the_end = self._paused = False
-        self._waiting_bytes, self._sent_all, self._is_uploading = 0, False, False
+        self._seen = self._to_the_end = self._mixed = self._paused = False
+        self._waiting_bytes, self._sent_all = 0, False
         self._chunks.clear()
 
     def start(self, method: bytes, head: bytes, body: list[bytes]) -> None:
@@ -84,22 +89,39 @@ class Connection(asyncio.Protocol):
     async def upload(self, method: bytes, head: bytes, body: AsyncIterable[bytes], *, chunked: bool) -> None:
         """Send a request whose body is still coming; done when it is sent, an answer came before, or the upstream went.
 
-        Raises Stale, and what `body` raises.
+        What is left of the body goes on beside an answer that came before, until that is complete, unless it is a
+        refusal. Raises Stale, and what `body` raises, as `read` does later.
         """
         self._begin_use(method)
-        self._is_uploading = True
         self._write(head)
-        sending = self._loop.create_task(self._send(body, chunked=chunked))
-        sending.add_done_callback(lambda _: self._wake())
+        sending = self._sending = self._loop.create_task(self._send(body, chunked=chunked))
+        sending.add_done_callback(self._sent)
         try:
             while not (sending.done() or self._error is not None or self.head_done):
                 await self._wait()
-            if sending.done():
+            if sending.done() and not sending.cancelled():
                 sending.result()
         finally:
-            sending.cancel()
-            self._is_uploading = False
+            if not self.head_done or self.status >= 400:
+                sending.cancel()
+
+    @property
+    def is_sending(self) -> bool:
+        """Is the body still coming?"""
+        return self._sending is not None and not self._sending.done()
+
+    def _sent(self, sending: "asyncio.Task[None]") -> None:
+        """The body is sent, or nobody wants the rest of it: silence counts from now."""
+        error = None if sending.cancelled() else sending.exception()
+        if isinstance(error, Exception):
+            self._fail(error)
+        self._wake()
+        if not (self.complete or self.is_closed):
             self._touch()
+
+    def _stop_sending(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
 
     async def _send(self, body: AsyncIterable[bytes], *, chunked: bool) -> None:
         """All of a body, as fast as the transport takes it: a task of its own, since its client may send nothing."""
@@ -128,7 +150,9 @@ class Connection(asyncio.Protocol):
         """Wait for status and headers. Raises Stale or a TransportError."""
         while not self.head_done:
             if self._error is not None:
-                raise Stale(self._error) if not self._seen else self._error
+                if isinstance(self._error, TransportError) and not self._seen:
+                    raise Stale(self._error)
+                raise self._error
             await self._wait()
 
     async def read(self) -> bytes:
@@ -167,7 +191,7 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
         self._fail(ReadError("connection closed"))
 
-    def _fail(self, error: TransportError) -> None:
+    def _fail(self, error: Exception) -> None:
         if self._error is None and not self.complete:
             self._error = error
         self._wake()
@@ -184,7 +208,7 @@ class Connection(asyncio.Protocol):
         self._timer = None
         if self.complete or self.is_closed or self._paused:
             return
-        if self._is_uploading and self._room is None:  # who is silent is the client
+        if self.is_sending and self._room is None:  # who is silent is the client
             return
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._on_time)
@@ -221,7 +245,7 @@ class Connection(asyncio.Protocol):
             if self.complete:  # an answer, and then something else: the answer counts
                 self.reusable = False
             else:
-                self._fail(RemoteProtocolError(str(error) or type(error).__name__))
+                self._fail(RemoteProtocolError(f"it answered what is not HTTP ({error or type(error).__name__})"))
             self.close()
         self._wake()
 
@@ -230,6 +254,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed, self.reusable = True, False
+        self._stop_sending()
         if self._timer is not None:
             self._timer.cancel()
         if self._to_the_end and exc is None and self._error is None:
@@ -248,7 +273,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.head_done:  # else it is a trailer, which no client of ours sees
-            self.headers.append((name, value))
+            self.headers.append((name, _CONTROL.sub(b" ", value)))  # RFC 9110, section 5.5
 
     def on_headers_complete(self) -> None:
         if self.complete:  # a second answer, to a question that nobody asked
@@ -259,6 +284,9 @@ class Connection(asyncio.Protocol):
             return
         self.head_done = True
         names = {name.lower() for name, _ in self.headers}
+        self._mixed = b"content-length" in names and _is_chunked(self.headers)
+        if self._mixed:  # the chunks count, and whoever else believes the length must not hear of it
+            self.headers = [pair for pair in self.headers if pair[0].lower() != b"content-length"]
         bare = self._method == b"HEAD" or self.status in (204, 304)
         self._to_the_end = not (bare or b"content-length" in names or b"transfer-encoding" in names)
         if self._method == b"HEAD":  # the parser does not know that no body follows
@@ -285,5 +313,21 @@ class Connection(asyncio.Protocol):
     def _end(self) -> None:
         self.complete = True
         keep = self._method == b"HEAD" or self._parser.should_keep_alive()
+        self._stop_sending()
         closing = any(n.lower() == b"connection" and b"close" in v.lower() for n, v in self.headers)
-        self.reusable = bool(keep) and not closing and self._sent_all and not self._to_the_end and self._room is None
+        whole = self._sent_all and self._room is None and not (self._to_the_end or self._mixed)
+        self.reusable = bool(keep) and not closing and whole
+
+
+def _is_chunked(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    return any(name.lower() == b"transfer-encoding" and b"chunked" in value.lower() for name, value in headers)
+
+
+def _parser(connection: Connection) -> httptools.HttpResponseParser:
+    """A parser that forgives what the HTTP clients of Python forgive: no answer is lost for its form."""
+    parser = httptools.HttpResponseParser(connection)
+    parser.set_dangerous_leniencies(
+        lenient_headers=True, lenient_chunked_length=True, lenient_optional_cr_before_lf=True,
+        lenient_spaces_after_chunk_size=True,
+    )  # fmt: skip
+    return parser

@@ -67,6 +67,11 @@ class Answer:
         """Has all of it come? Then the next piece, or the one that was just given, is the last."""
         return self._connection.complete
 
+    @property
+    def is_sending(self) -> bool:
+        """Is the body of the request still coming?"""
+        return self._connection.is_sending
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = self._connection.read
         while chunk := await read():
@@ -124,9 +129,13 @@ class Http1:
     async def _answered(
         self, origin: Origin, method: bytes, head: bytes, body: Pieces | AsyncIterable[bytes]
     ) -> Connection:
-        """A connection on which the head of an answer has come."""
+        """A connection on which the head of an answer has come.
+
+        A body that is still coming gets a new one: it cannot go out once more when its server has closed an idle one.
+        """
         while True:
-            connection = self._used(origin) or await self._dial(origin)
+            used = self._used(origin) if isinstance(body, list) else None
+            connection = used or await self._dial(origin)
             begun = time.monotonic()
             try:
                 if isinstance(body, list):

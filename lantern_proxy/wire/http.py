@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 Header = tuple[bytes, bytes]
 
-MAX_DECODED_BYTES = 256 * 1024 * 1024
-"""A compressed body that grows beyond this is not read: it passes through as it came."""
+MAX_DECODED_BYTES = 32 * 1024 * 1024
+"""A compressed body that grows beyond this is not read: it passes through as it came. Hardly a provider takes more."""
 
 HOP_BY_HOP = frozenset(
     {
@@ -24,8 +24,14 @@ HOP_BY_HOP = frozenset(
     }
 )  # fmt: skip
 _NOT_OURS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
-_STEP = 4_096
+_LEAST_STEP, _STEP = 256, 4_096
+_GROWTH = 1 << 15
+"""How much a byte of zstd can become."""
 READABLE_ENCODINGS = ("identity", "gzip", "deflate", "zstd")
+
+
+class TooLarge(WireError):
+    """A compressed body that grows beyond what may be read of it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,45 +111,51 @@ def _readable(asked: bytes) -> bytes:
     return ", ".join(readable or ["identity"]).encode("latin-1")
 
 
-def decoded(body: bytes, encoding: str, *, whole: bool = True) -> bytes:
-    """`body` without its content-encoding. WireError for one that is not known, broken, or grows beyond the limit.
+def decoded(body: bytes, encoding: str, *, whole: bool = True, most_bytes: int = MAX_DECODED_BYTES) -> bytes:
+    """`body` without its content-encoding. WireError for one that is not known or broken, TooLarge for one that grows
+    beyond `most_bytes`.
 
     whole: False reads what came of a body that broke off
     """
     for name in reversed([part.strip().lower() for part in encoding.split(",") if part.strip()]):
-        body = _decode(body, name, whole)
+        body = _decode(body, name, whole, most_bytes)
     return body
 
 
-def _decode(body: bytes, name: str, whole: bool) -> bytes:
+def _decode(body: bytes, name: str, whole: bool, most_bytes: int) -> bytes:
     if name == "identity":
         return body
     if name in ("gzip", "x-gzip", "deflate"):
         bare = name == "deflate" and body[:1] != b"\x78"  # servers send deflate with and without its zlib header
         new = partial(zlib.decompressobj, -zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
-        return _unpacked(new, zlib.error, body, name, whole)
+        return _unpacked(new, zlib.error, body, name, whole, most_bytes)
     if name == "zstd":
         import zstandard  # few clients and upstreams have it
 
-        return _unpacked(zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError, body, name, whole)
+        fresh = zstandard.ZstdDecompressor().decompressobj
+        return _unpacked(fresh, zstandard.ZstdError, body, name, whole, most_bytes)
     raise WireError(f"content-encoding {name} is not known")
 
 
-def _unpacked(new: Callable[[], Any], failure: type[Exception], body: bytes, name: str, whole: bool) -> bytes:
+def _unpacked(
+    new: Callable[[], Any], failure: type[Exception], body: bytes, name: str, whole: bool, most_bytes: int
+) -> bytes:
     """All members of a gzip body, or frames of a zstd one.
 
-    In small steps: zstd can grow one thirty-thousandfold, and what stands in it behind a tiny member is copied.
+    In small steps, the smaller the less room there is: a step of zstd can become thirty thousand times as long, and
+    what stands behind a tiny member is copied.
     """
     plain, reader, at = bytearray(), None, 0
     while at < len(body):
         reader = reader or new()
+        step = min(max((most_bytes - len(plain)) // _GROWTH, _LEAST_STEP), _STEP)
         try:
-            plain += reader.decompress(body[at : at + _STEP])
+            plain += reader.decompress(body[at : at + step])
         except failure as error:
             raise WireError(f"content-encoding {name}: {error}") from error
-        at = min(at + _STEP, len(body))
-        if len(plain) > MAX_DECODED_BYTES:
-            raise WireError(f"a {name} body of more than {MAX_DECODED_BYTES} bytes")
+        at = min(at + step, len(body))
+        if len(plain) > most_bytes:
+            raise TooLarge(f"a {name} body of more than {most_bytes} bytes")
         if reader.eof:
             at, reader = at - len(reader.unused_data), None
     if whole and reader is not None:
