@@ -493,6 +493,33 @@ def reading_chat(lab: Lab, named: str = "") -> Chat:
     return chat
 
 
+def writing_chat() -> Chat:
+    """Its files stand in the arguments of calls alone."""
+    chat = Chat(Lab(), system=CODER, tools=TOOLS)
+    for n, (said, answer) in enumerate(turns("zephyr", 4)):
+        call_id = chat.lab.call_id()
+        call = called(call_id, "write_file", path=f"notes/{n}.md", text=file_of("zephyr", n))
+        chat.history.append(user(said))
+        chat.lab.answer(chat.send(), call)
+        chat.history += [call, result(call_id, "written")]
+        chat.lab.answer(chat.send(), assistant(answer))
+        chat.history.append(assistant(answer))
+        chat.session = next(iter(chat.lab.known.sessions))
+    return chat
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.parametrize("left", [{}, {"path": "notes/0.md", "text": "[omitted]"}, {"text": file_of("zephyr", 0)[:90]}])
+def test_calls_whose_arguments_were_emptied_are_cleared(left, renamed):
+    chat = writing_chat()
+    at = next(n for n, m in enumerate(chat.history) if m.get("tool_calls"))
+    call_id = "call_anew" if renamed else chat.history[at]["tool_calls"][0]["id"]
+    chat.history[at : at + 2] = [called(call_id, "write_file", **left), result(call_id, "written")]
+    step = chat.turn("go on with the next file", "going on with it")
+    assert (step.event, step.session.id) == ("cleared", chat.session)
+    assert chat.turn("and on", "on and on").event == "turn"
+
+
 @pytest.mark.parametrize("placeholder", ["[cleared]", "", "[Old tool result content cleared]", "zephyr 0: zephyr0row0"])
 def test_tool_results_that_were_emptied_are_cleared_and_the_anchor_is_the_last_of_them(placeholder):
     chat = reading_chat(Lab())
