@@ -493,6 +493,57 @@ def reading_chat(lab: Lab, named: str = "") -> Chat:
     return chat
 
 
+NEW_ON_THE_WAY = {
+    "another user": lambda n: [user(f"bob: {turns('zephyr', 1, start=40 + n)[0][0]}")],
+    "a person instead of the model": lambda n: [
+        user("Is a person there?"), assistant(f"Paul here. {turns('zephyr', 1, start=40 + n)[0][1]}")],
+    "a note of the client": lambda n: [
+        {"role": "system", "content": f"Working directory /srv/app. Files: zephyr_{n}.py. Tokens left: {90 - n}000"}],
+    "nothing": lambda n: [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("new", NEW_ON_THE_WAY)
+@pytest.mark.parametrize("counts", [True, False])
+def test_what_is_new_behind_what_a_window_kept_is_no_summary(new, counts):
+    chat = talk(Lab(), "en", named=False, tools=False, others=0)
+    note = "The customer has the gold plan by now and speaks German as well as English (step {})."
+    chat.system = f"{SYSTEM}\n\n{note.format(0)}" if counts else SYSTEM
+    chat.turn(*turns("zephyr", 1, start=29)[0])
+    for n in range(3):
+        chat.system = f"{SYSTEM}\n\n{note.format(n + 1)}" if counts else SYSTEM
+        chat.history = [*chat.history[-6:], *NEW_ON_THE_WAY[new](n)]
+        step = chat.turn(*turns("zephyr", 1, start=30 + n)[0])
+        assert (step.event, step.session.id) == ("window", chat.session)
+
+
+def writing_chat() -> Chat:
+    """Its files stand in the arguments of calls alone."""
+    chat = Chat(Lab(), system=CODER, tools=TOOLS)
+    for n, (said, answer) in enumerate(turns("zephyr", 4)):
+        call_id = chat.lab.call_id()
+        call = called(call_id, "write_file", path=f"notes/{n}.md", text=file_of("zephyr", n))
+        chat.history.append(user(said))
+        chat.lab.answer(chat.send(), call)
+        chat.history += [call, result(call_id, "written")]
+        chat.lab.answer(chat.send(), assistant(answer))
+        chat.history.append(assistant(answer))
+        chat.session = next(iter(chat.lab.known.sessions))
+    return chat
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.parametrize("left", [{}, {"path": "notes/0.md", "text": "[omitted]"}, {"text": file_of("zephyr", 0)[:90]}])
+def test_calls_whose_arguments_were_emptied_are_cleared(left, renamed):
+    chat = writing_chat()
+    at = next(n for n, m in enumerate(chat.history) if m.get("tool_calls"))
+    call_id = "call_anew" if renamed else chat.history[at]["tool_calls"][0]["id"]
+    chat.history[at : at + 2] = [called(call_id, "write_file", **left), result(call_id, "written")]
+    step = chat.turn("go on with the next file", "going on with it")
+    assert (step.event, step.session.id) == ("cleared", chat.session)
+    assert chat.turn("and on", "on and on").event == "turn"
+
+
 @pytest.mark.parametrize("placeholder", ["[cleared]", "", "[Old tool result content cleared]", "zephyr 0: zephyr0row0"])
 def test_tool_results_that_were_emptied_are_cleared_and_the_anchor_is_the_last_of_them(placeholder):
     chat = reading_chat(Lab())

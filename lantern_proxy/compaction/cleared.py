@@ -8,6 +8,8 @@ from lantern_proxy.history import before_answer
 from lantern_proxy.history.text import shared_ends, terms
 from lantern_proxy.turn import Item, plain
 
+_SHORTENED = ("text", "result", "call")
+"""Kinds of items of which clients leave something out."""
 _CLEARED_SHARE, _CLEARED_MIN_CHARS = 0.35, 80
 """A tool result of so many characters that kept less than this share of its text was cleared."""
 _CLEARED_MIN_TERMS, _CLEARED_TERMS_SHARE = 6, 0.2
@@ -26,14 +28,18 @@ _FRONT_CHARS, _NOTE_CHARS = 16, 200
 
 
 def find_cleared(seen: Seen) -> Pairs:
-    """(old, new): results that are short now, texts that were cut, placeholders for long texts and media."""
+    """(old, new): results and calls that are short now, texts that were cut, placeholders for long texts and media."""
     old, new = seen.old, seen.new
-    replaced = [(a, b) for a, b in seen.replaced if old[a].item.kind == new[b].item.kind in ("text", "result")]
+    replaced = [(a, b) for a, b in seen.replaced if _may_stand_for(old[a].item, new[b].item)]
     return [
         *((a, b) for a, b in seen.shown if _is_cleared(old[a].item, new[b].item) or _is_cut(seen, a, b)),
         *((a, b) for a, b in replaced if _is_emptied(seen, a, b) or _is_cut(seen, a, b)),
         *_media(seen),
     ]
+
+
+def _may_stand_for(old: Item, new: Item) -> bool:
+    return old.kind == new.kind and (old.kind in ("text", "result") or (old.kind == "call" and old.name == new.name))
 
 
 def is_all_there(seen: Seen, cleared: Collection[tuple[int, int]]) -> bool:
@@ -65,15 +71,16 @@ def _is_placeholder(seen: Seen, b: int) -> bool:
 
 
 def _is_emptied(seen: Seen, a: int, b: int) -> bool:
-    """Stands hardly anything for a long text now, or for any result of which what followed is kept?"""
+    """Stands hardly anything for a long text now, or for any result or call of which what followed is kept?"""
     old = seen.old[a].item
-    is_past = old.kind == "result" and any(after > a for after, _ in seen.pairs)
+    is_past = old.kind != "text" and any(after > a for after, _ in seen.pairs)
     return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and _is_cleared(old, seen.new[b].item)
 
 
 def _is_cleared(old: Item, new: Item) -> bool:
-    """Has a result (or a text that was replaced) kept less than a third of its length, or of a result hardly a word?"""
-    if old.print == new.print or old.kind not in ("result", "text") or (old.kind == "text" and is_alike(old, new)):
+    """Has a result, a call (or a text that was replaced) kept less than a third of its length, or of a result hardly a
+    word?"""
+    if old.print == new.print or old.kind not in _SHORTENED or (old.kind == "text" and is_alike(old, new)):
         return False
     before, after = plain(old.text), plain(new.text)
     if len(before) < _CLEARED_MIN_CHARS or len(after) >= len(before):
@@ -94,7 +101,7 @@ def _is_cut(seen: Seen, a: int, b: int) -> bool:
     ellipsis stands in its middle, its client has cut a text of the last turn, too.
     """
     old, new = seen.old[a].item, seen.new[b].item
-    if old.print == new.print or old.kind not in ("result", "text") or old.kind != new.kind:
+    if old.print == new.print or old.kind not in _SHORTENED or old.kind != new.kind:
         return False
     before = plain(old.text)
     after = _without_note(before, plain(new.text))
@@ -103,6 +110,8 @@ def _is_cut(seen: Seen, a: int, b: int) -> bool:
         return False
     if old.kind == "text":
         return omits or a < seen.last_turn
+    if old.kind == "call":
+        return True
     was_last = seen.old[a].at == len(before_answer(seen.session)) - 1
     return not (was_last and before.startswith(plain(new.text)))
 
