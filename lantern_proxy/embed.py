@@ -7,7 +7,7 @@
 
 Two processes, so that torch's memory never enters the proxy:
 
-    python -m lantern_proxy.embed export MODEL CACHE_DIR    sentence-transformers, adapted -> ONNX -> int8 per channel
+    python -m lantern_proxy.embed export MODEL CACHE_DIR    sentence-transformers -> ONNX -> int8 per channel, once
     Embedder                                                onnxruntime and tokenizers only, imported by its thread
 
 Each text runs alone: activations are quantised over all that runs together, so in a batch a vector would depend on its
@@ -37,12 +37,12 @@ _AGREEMENT = 0.97
 """Least median cosine between the compiled model and its original; below it the model is refused."""
 
 
-def recipe_of(model: str, *, adapted: bool = True) -> str:
+def recipe_of(model: str, *, adapted: bool = False) -> str:
     """How vectors of `model` are made. adapted: with what Lantern learned on top of it, where there is something"""
     return f"{RECIPE}-{ADAPTED}" if adapted and has_adapter(model) else RECIPE
 
 
-def folder_of(model: str, cache_dir: Path, *, adapted: bool = True) -> Path:
+def folder_of(model: str, cache_dir: Path, *, adapted: bool = False) -> Path:
     """Where the compiled `model` lies."""
     return compiled.folder_of(model, recipe_of(model, adapted=adapted), cache_dir)
 
@@ -55,7 +55,7 @@ class Embedder(Served["Compiled"]):
 
     def __init__(
         self, model: str, cache_dir: Path | str, threads: int = 1, *, late_interaction: bool = True,
-        adapted: bool = True,
+        adapted: bool = False,
     ) -> None:  # fmt: skip
         """model: a sentence-transformers name or folder. threads: most a single text may use.
 
@@ -68,7 +68,7 @@ class Embedder(Served["Compiled"]):
         """To keep beside the vectors: those of another model or recipe cannot be compared with them."""
         self._late_wanted = late_interaction
         folder = Path(cache_dir).expanduser()
-        command = ("-m", "lantern_proxy.embed", "export", model, str(folder), *(() if adapted else (_PLAIN,)))
+        command = ("-m", "lantern_proxy.embed", "export", model, str(folder), *((_ADAPTED,) if adapted else ()))
         built = folder_of(model, folder, adapted=adapted)
         super().__init__(model, built, command, partial(_open, threads=threads))
 
@@ -133,7 +133,7 @@ def _open(folder: Path, threads: int) -> "Compiled":
 # --- the export: runs in its own process, which alone imports torch ---
 
 
-def export(model: str, cache_dir: Path, *, adapted: bool = True) -> Path:
+def export(model: str, cache_dir: Path, *, adapted: bool = False) -> Path:
     """Compile `model` into `cache_dir` and return its folder, which appears whole or not at all.
 
     Needs ~1 GB of memory and 10-30 s of one core. Raises ModelError.
@@ -223,16 +223,16 @@ def _check_agreement(original: Any, model: str, built: Path) -> None:
         )
 
 
-_PLAIN = "plain"
-"""Behind the other arguments of the export: the model as it was published."""
+_ADAPTED = "adapted"
+"""Behind the other arguments of the export: with what Lantern learned on top of the model."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`python -m lantern_proxy.embed export MODEL CACHE_DIR [plain]`; also fills a cache before it is needed."""
+    """`python -m lantern_proxy.embed export MODEL CACHE_DIR [adapted]`; also fills a cache before it is needed."""
     from lantern_proxy.compiled_export import run_export
 
-    plain = arguments[3:] == [_PLAIN]
-    return run_export("lantern_proxy.embed", arguments[:3] if plain else arguments, partial(export, adapted=not plain))
+    adapted = arguments[3:] == [_ADAPTED]
+    return run_export("lantern_proxy.embed", arguments[:3] if adapted else arguments, partial(export, adapted=adapted))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ learn from tests/data/conversations.jsonl.gz, whose people and chats are made up
 
 So that other texts are told apart as before, the cosines of some of them with each other are held where they were:
 functions of Python's standard library, what is said of them, and paragraphs of Lantern's own documents.
-
-Make the data that depend on it afterwards: scripts/late_words.py, then scripts/shipped_reranker.py.
 """
 
 import argparse

@@ -81,12 +81,19 @@ def published() -> str:
     return str(Path(places[0]) / "model") if places else MODEL
 
 
-def test_int8_vectors_agree_with_the_adapted_float_model(embedder: Embedder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("adapted", [False, True])
+def test_int8_vectors_agree_with_the_float_model(adapted: bool, cache_dir: Path, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    adapt(MODEL, published(), tmp_path, local=False)
-    wanted = SentenceTransformer(str(tmp_path), device="cpu").encode(SENTENCES, normalize_embeddings=True)
-    found = embedder.embed(SENTENCES)
+    source = published()
+    if adapted:
+        source = str(tmp_path)
+        adapt(MODEL, published(), tmp_path, local=False)
+    wanted = SentenceTransformer(source, device="cpu").encode(SENTENCES, normalize_embeddings=True)
+    with Embedder(MODEL, cache_dir, adapted=adapted) as embedder:
+        embedder.start()
+        assert embedder.wait(600), embedder.detail
+        found = embedder.embed(SENTENCES)
     cosine = (wanted * found).sum(axis=1)
     assert np.median(cosine) >= 0.99
     assert cosine.min() >= 0.975
@@ -110,13 +117,13 @@ def test_what_was_learned_is_added_to_the_weights_and_to_no_others(tmp_path: Pat
         np.testing.assert_allclose(after[name].numpy() - weight.numpy(), added, atol=1e-6)
 
 
-def test_the_model_as_published_is_another_one(embedder: Embedder, cache_dir: Path) -> None:
-    plain = Embedder(MODEL, cache_dir, adapted=False)
-    assert plain.name != embedder.name
-    assert plain.recipe != embedder.recipe
-    assert folder_of(MODEL, cache_dir, adapted=False) != folder_of(MODEL, cache_dir)
-    assert adapter_of("sentence-transformers/all-mpnet-base-v2") is None
-    assert Embedder("some/other", cache_dir).name == Embedder("some/other", cache_dir, adapted=False).name
+def test_the_adapted_model_is_another_one_and_others_stay_as_they_are(embedder: Embedder, cache_dir: Path) -> None:
+    adapted = Embedder(MODEL, cache_dir, adapted=True)
+    assert adapted.name != embedder.name
+    assert adapted.recipe != embedder.recipe
+    assert folder_of(MODEL, cache_dir, adapted=True) != folder_of(MODEL, cache_dir)
+    assert adapter_of("some/other") is None
+    assert Embedder("some/other", cache_dir, adapted=True).name == Embedder("some/other", cache_dir).name
 
 
 def test_vectors_are_float32_rows_of_length_one(embedder: Embedder) -> None:
