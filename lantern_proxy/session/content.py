@@ -1,19 +1,17 @@
 """The session in which the content of a request was seen: its head goes on, or most of the evidence is for it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import takewhile
 
-from lantern_proxy.history import Session, before_answer, chains, items_of, shows_system_of, spoken
+from lantern_proxy.history import Session, before_answer, chains, items_of, shows_system_of
 from lantern_proxy.history.dress import says_same
-from lantern_proxy.history.text import breadth, shared_front
+from lantern_proxy.history.text import breadth
 from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
-from lantern_proxy.turn import SYSTEM, Item, Request, plain
+from lantern_proxy.turn import Item, Request, plain
 
 _REPEATED = 64
 """What stands in a request more often than that proves no more."""
-_CANDIDATES = 16
-"""Sessions that are looked at, the last ones, where a text of theirs begins like one of the request."""
 _LEAST = 1.0
 """What speaks for a session at least: one text of its user."""
 _SHORT_WEIGHT = 0.5
@@ -50,65 +48,6 @@ def continued_otherwise(known: Known, request: Request) -> Session | None:
         if same:
             return max(same, key=lambda s: (not s.side, s.last_seen_at))
     return None
-
-
-def only_asked(known: Known, request: Request) -> Session | None:
-    """The only session that was asked just what the request shows before its last answer, however that reads, and where
-    a user says something new behind it: its client keeps a version of its own of each answer.
-
-    Of two that begin with the same words the answers decide.
-    """
-    at = _last_asked(request)
-    if at is None:
-        return None
-    asked = [m for m in spoken(request.messages[: at + 1]) if m.print]
-    if len(asked) < 2 and breadth(plain(request.messages[at].text)) < PROBE_CHARS:
-        return None
-    holders = (known.sessions[sid] for sid in known.by_asked.get(chains(request.messages)[at], ()))
-    mains = [s for s in holders if s.api == request.api and not s.side] or _asked_more(known, request, at)
-    is_it = len(mains) == 1 and mains[0].answered and shows_system_of(mains[0], request)
-    return mains[0] if is_it else None
-
-
-def _last_asked(request: Request) -> int | None:
-    """Index of the message that was answered last, where nobody but a user speaks behind the answer; the beginning of
-    the next one may follow."""
-    said = [at for at, m in enumerate(request.messages) if m.role not in SYSTEM]
-    roles = [request.messages[at].role for at in said]
-    while roles and roles[-1] == "assistant":
-        roles.pop()
-    end = len(roles)
-    while end and roles[end - 1] == "user":
-        end -= 1
-    start = end
-    while start and roles[start - 1] == "assistant":
-        start -= 1
-    if not 0 < start < end < len(roles):
-        return None
-    return said[start - 1] if any(plain(request.messages[at].text) for at in said[end : len(roles)]) else None
-
-
-def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
-    """Sessions that were asked the same, but for what their client had put behind the last text, and that got an answer
-    which ends like the one that is shown."""
-    text = plain(request.messages[at].text)
-    holders = (known.sessions[sid] for sid in known.by_start.get(text[:PROBE_CHARS], ()) if sid in known.sessions)
-    recent = sorted((s for s in holders if s.api == request.api), key=lambda s: s.last_seen_at)[-_CANDIDATES:]
-    now = [m.print for m in spoken(request.messages[:at]) if m.print]
-    shown = list(items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])))
-    found = []
-    for s in recent:
-        *before, last = [e.message for e in before_answer(s) if e.message.print and e.message.role not in SYSTEM]
-        same = [m.print for m in before] == now and last.role == "user" and plain(last.text).startswith(text)
-        if same and (says_same(_answer_of(s), shown) or _ends_alike(_answer_of(s), shown)):
-            found.append(s)
-    return found
-
-
-def _ends_alike(made: Iterable[Item], shown: Iterable[Item]) -> bool:
-    """Is half of what is shown the end of what was produced?"""
-    a, b = ("\n".join([plain(i.text) for i in items if i.kind == "text"])[::-1] for items in (made, shown))
-    return 2 * shared_front(a, b) >= len(b) > 0
 
 
 def _answer_of(session: Session) -> list[Item]:
