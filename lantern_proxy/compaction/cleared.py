@@ -28,7 +28,7 @@ _FRONT_CHARS, _NOTE_CHARS = 16, 200
 
 
 def find_cleared(seen: Seen) -> Pairs:
-    """(old, new): results and arguments that are short now, texts that were cut, placeholders for long texts and media."""
+    """(old, new): results and arguments that are short now, texts that were cut, placeholders for texts and media."""
     old, new = seen.old, seen.new
     replaced = [(a, b) for a, b in seen.replaced if _may_stand_for(old[a].item, new[b].item)]
     return [
