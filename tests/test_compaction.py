@@ -493,6 +493,30 @@ def reading_chat(lab: Lab, named: str = "") -> Chat:
     return chat
 
 
+NEW_ON_THE_WAY = {
+    "another user": lambda n: [user(f"bob: {turns('zephyr', 1, start=40 + n)[0][0]}")],
+    "a person instead of the model": lambda n: [
+        user("Is a person there?"), assistant(f"Paul here. {turns('zephyr', 1, start=40 + n)[0][1]}")],
+    "a note of the client": lambda n: [
+        {"role": "system", "content": f"Working directory /srv/app. Files: zephyr_{n}.py. Tokens left: {90 - n}000"}],
+    "nothing": lambda n: [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("new", NEW_ON_THE_WAY)
+@pytest.mark.parametrize("counts", [True, False])
+def test_what_is_new_behind_what_a_window_kept_is_no_summary(new, counts):
+    chat = talk(Lab(), "en", named=False, tools=False, others=0)
+    note = "The customer has the gold plan by now and speaks German as well as English (step {})."
+    chat.system = f"{SYSTEM}\n\n{note.format(0)}" if counts else SYSTEM
+    chat.turn(*turns("zephyr", 1, start=29)[0])
+    for n in range(3):
+        chat.system = f"{SYSTEM}\n\n{note.format(n + 1)}" if counts else SYSTEM
+        chat.history = [*chat.history[-6:], *NEW_ON_THE_WAY[new](n)]
+        step = chat.turn(*turns("zephyr", 1, start=30 + n)[0])
+        assert (step.event, step.session.id) == ("window", chat.session)
+
+
 def writing_chat() -> Chat:
     """Its files stand in the arguments of calls alone."""
     chat = Chat(Lab(), system=CODER, tools=TOOLS)

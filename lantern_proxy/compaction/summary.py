@@ -5,13 +5,14 @@ Where a loss is sure, signs will do: some lines of such a text, words that clien
 speaks of the gone in the words of the gone.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from lantern_proxy.compaction.rewrites import is_rewritten
 from lantern_proxy.compaction.seen import Seen, untimed_text
-from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS, Said
+from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS, Said, Session
 from lantern_proxy.history.dress import strings_of, unescaped
 from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import Whole, whole_of
@@ -27,6 +28,7 @@ _RUN_CHARS, _RUN_STEP = SUMMARY_CHARS, 30
 """A run of a text: any stretch that is as long as both together holds one from end to end."""
 _RUNS_CHARS, _SIDE_ANSWERS = 2_000, 4
 """Of how much of an answer, and of how many, runs are looked for."""
+_NUMBER = re.compile(r"\d+")
 _MARKED = 8
 """Among so many messages behind the system prompt words of clients count."""
 
@@ -49,6 +51,18 @@ class _Traces:
     def early(self) -> Sequence[int]:
         """Those before the message that waits for an answer."""
         return [b for b in self.candidates if b < self.seen.pending]
+
+    @cached_property
+    def gap(self) -> int | None:
+        """The first seat that is kept of what followed the last of the gone: a summary of them stands before it. None
+        where none is, and it may stand anywhere before what waits for an answer."""
+        last = max(self.seen.gone)
+        return min((b for a, b in self.seen.pairs if a > last), default=None)
+
+    @cached_property
+    def at_gap(self) -> Sequence[int]:
+        """The early ones that stand where the gone did. What is said later speaks in the words of the gone, too."""
+        return [b for b in self.early if (self.gap is None or b < self.gap) and b not in self.due]
 
     @cached_property
     def due(self) -> set[int]:
@@ -208,15 +222,16 @@ def _marked(traces: _Traces) -> int | None:
     """A text at the beginning that opens with words that clients put in front of a summary."""
     messages = traces.seen.request.messages
     end = next((at for at, m in enumerate(messages) if m.role not in SYSTEM), 0) + _MARKED
-    seats = (traces.seen.new[b] for b in traces.early if b not in traces.due)
+    seats = (traces.seen.new[b] for b in traces.at_gap)
     return next((at for at, i in seats if at < end and MARKER.search(i.text[:MARKER_CHARS])), None)
 
 
 def _about_the_gone(traces: _Traces) -> int | None:
-    """The first text that is new, or was rewritten, and speaks of the gone; the last one waits for an answer."""
+    """The first text that is new, or was rewritten, and speaks of the gone, where they stood; the first that is kept
+    behind them may begin with it."""
     seen = traces.seen
     rewritten = [b for a, b in seen.shown if _is_reworded(seen.old[a].item, seen.new[b].item)]
-    for b in sorted([*(b for b in traces.early if b not in traces.due), *rewritten]):
+    for b in sorted([*traces.at_gap, *(b for b in rewritten if traces.gap is None or b <= traces.gap)]):
         was, text = traces.before.get(b), plain(untimed_text(seen.new[b].item))
         before = plain(untimed_text(was)) if was else ""
         added = text.replace(before, "", 1).strip() if before else text
@@ -230,12 +245,15 @@ def _is_reworded(old: Item, new: Item) -> bool:
 
 
 def _in_system(traces: _Traces) -> int | None:
-    """A summary beside the system prompt, in one message with it or in one of its own."""
+    """A summary beside the system prompt, in one message with it or in one of its own. Without proof one of its own
+    stands where the gone did, and one in which only numbers change speaks of the gone."""
     session, messages = traces.seen.session, traces.seen.request.messages
     known = {print for print, _ in session.system_keys}
     systems = [at for at, m in enumerate(messages) if m.role in SYSTEM]
     before = whole_of("\n".join(plain(e.message.text) for e in session.head if e.message.role in SYSTEM))
     is_rewound = traces.seen.pairs and traces.seen.is_rewound
+    end = len(messages) if traces.gap is None else traces.seen.new[traces.gap].at
+    shown = {_uncounted(_beside(session, plain(e.message.text))) for e in session.head if e.message.role in SYSTEM}
     for at in systems:
         m = messages[at]
         if m.print in known:
@@ -244,14 +262,25 @@ def _in_system(traces: _Traces) -> int | None:
             return at
         if _holds_run(traces, whole_of(unescaped(m.text))) and not _holds_run(traces, before):
             return at
-        if is_rewound:
+        if is_rewound or at > end:
             continue
         text = plain(m.text)
-        added = text.replace(session.system, "", 1).strip() if session.system else text
+        added = _beside(session, text)
         extended = len(added) < len(text) or not session.system or at != systems[0]
+        extended = extended and _uncounted(added) not in shown
         if (extended and len(added) >= SUMMARY_CHARS) or _is_about(traces, added, session.system):
             return at
     return None
+
+
+def _beside(session: Session, text: str) -> str:
+    """What a system message says besides the system prompt."""
+    return text.replace(session.system, "", 1).strip() if session.system else text
+
+
+def _uncounted(text: str) -> str:
+    """Without its numbers: a note may count the steps, or say what day it is."""
+    return _NUMBER.sub("", text)
 
 
 # --- texts ---------------------------------------------------------------------------------------------------------
