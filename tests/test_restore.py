@@ -216,6 +216,21 @@ def test_a_call_whose_arguments_the_request_holds_is_not_lost(tmp_path):
         assert "shell: cat f1.txt" in restorer.at_compaction(ask(present="nothing")).text
 
 
+def test_a_call_of_which_only_a_number_is_gone_is_lost_though_all_its_words_are_said_elsewhere(tmp_path):
+    written = '{"path": "notes/3.md", "text": "The staging server of Oulu listens on port 54321."}'
+    call = Filed(
+        key="c", position=0, turn=1, created_at=1.7e9,
+        message=message("assistant", [item("assistant", "call", written, name="write")], b"{}"),
+    )  # fmt: skip
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, [call])
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        words = "We write the path notes/3.md, a text: the staging server of Oulu, which listens on a port."
+        assert "54321" in restorer.at_compaction(ask(present=words)).text
+        assert restorer.at_compaction(ask(present=f"{words} It is port 54321.")) is None
+        assert restorer.at_compaction(ask(present=f"write {written}")) is None
+
+
 def test_encoded_data_does_not_flood_the_block(tmp_path):
     noise = (
         "4qvlUg+w44UmAweBwjIDOfYawLByVcpN2f9ocjLAT8WMUZ6Be0+oJfVQvA/recAFp6MSioaB8jnQcX8WgmWDoeopvbdVsfAWRAi3AxrozFFVnxXi0abfrnJz"

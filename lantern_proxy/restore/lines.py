@@ -255,10 +255,14 @@ def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
 
 
 def lost(passage: Passage, of: Sequence[Line], present: Present) -> tuple[int, ...]:
-    """Which of the passage's lines the request lacks. A call counts as held when its words are."""
+    """Which of the passage's lines the request lacks. Of a call, whose arguments may be written otherwise there, all
+    where its words are gone, else those with a specific term that is."""
     if passage.tools and passage.speaker != "tool":
         words = _WORD.findall(passage.text.lower())
-        return () if sum(present.words(words)) >= 0.9 * len(words) else tuple(range(len(of)))
+        if sum(present.words(words)) < 0.9 * len(words):
+            return tuple(range(len(of)))
+        held_keys = present.specific_terms({each for line in of for each in line.keys})
+        return tuple(i for i, line in enumerate(of) if not held_keys.issuperset(line.keys))
     held = present.holds([line.flat for line in of])
     return tuple(i for i, is_held in enumerate(held) if not is_held)
 
