@@ -185,6 +185,57 @@ def test_two_chats_that_begin_with_the_same_five_messages_stay_apart_once_they_d
     goes_on(two)
 
 
+def test_a_chat_that_opens_with_what_another_one_asked_later_is_a_session_of_its_own(chat):
+    said = chat.history[2]["content"]
+    is_new(another(chat), said, "It is set as you like.", apart_from=chat)
+
+
+def test_an_id_that_many_conversations_share_makes_one_equal_question_no_proof():
+    lab, key = Lab(), {"prompt_cache_key": "support"}
+    chat = Chat(lab)
+    for said, answer in turns("zephyr", 3):
+        chat.history.append(user(said))
+        lab.answer(chat.send(**key), assistant(answer))
+        chat.history.append(assistant(answer))
+    for said in (chat.history[2]["content"], "Go on, please."):
+        assert lab.ask(chat.wire([user(said)]), **key).event == "new"
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_one_text_of_a_user_belongs_to_a_chat_only_where_it_still_waits_there_for_an_answer(fails):
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    asked, notes = turns("zephyr", 1, start=3)[0][0], "Notes of a colleague, who was there: all of it went well so far."
+    step = chat.send([*chat.history, user(asked)])
+    if fails:
+        chat.lab.fail(step)
+    step = chat.lab.ask(chat.wire([user(notes), user(asked)]))
+    assert (step.session.id == chat.session) is fails, step.link.why
+
+
+@pytest.mark.parametrize(("texts", "system", "same"), [(1, SYSTEM, False), (2, SYSTEM, True), (2, CODER, False)])
+def test_two_texts_of_a_user_are_the_chat_that_holds_them_under_its_system_prompt(texts, system, same):
+    lab = Lab()
+    chat = Chat(lab)
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    kept = [m for m in chat.history[2:] if m["role"] == "user"][:texts]
+    step = Chat(lab, system=system).send([*kept, user("What is left of that now?")])
+    assert (step.session.id == chat.session) is same, step.link.why
+
+
+def test_another_question_right_behind_a_summary_is_the_chat_that_was_summed_up():
+    lab = Lab()
+    chat = Chat(lab)
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    told = user("What you know from the previous conversation: " + summary_of("zephyr", 4))
+    lab.answer(chat.send([told, user("What is left of that now?")]), assistant("Two of the four."))
+    assert chat.send([told, user("Which of them is the oldest?")]).session.id == chat.session
+    assert Chat(lab, system=CODER).send([told, user("Which of them is the oldest?")]).session.id != chat.session
+
+
 def test_identical_first_requests_at_once_are_conversations_of_their_own(chat):
     chats = [another(chat, f"p{n}") for n in range(3)]
     for each in chats:

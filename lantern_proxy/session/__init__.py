@@ -7,7 +7,8 @@ A client names its session, or it does not; then content decides. Evidence, stro
     minted ids              tool call ids, output item ids: 5 each
     produced answers        text the upstream produced in that session: 3 (a word or two: 0.5), divided by the
                             sessions that hold it
-    later user text         seen in one session only: 1; what stood in the session's first request: 0
+    later user text         seen in one session only: 1; what stood in the session's first request: 0. Where
+                            nothing of its model is shown, two of them, or the one that still waits for an answer
     a known summary         the answer of a side call stands in the request
     steps                   where only the user speaks, texts hold the last answers, field by field
     a script                the only text goes on with what was said, line by line, under the names of its speakers

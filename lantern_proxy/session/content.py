@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from itertools import takewhile
 
-from lantern_proxy.history import Session, before_answer, chains, items_of, shows_system_of
+from lantern_proxy.history import Session, before_answer, chains, items_of, shows_system_of, spoken
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
@@ -63,25 +63,53 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     """The session with the most evidence; that of a side call counts for its conversation, but for sub-agents. And is
     there more than one text of its user?"""
     scores: defaultdict[str, float] = defaultdict(float)
+    answered: defaultdict[str, float] = defaultdict(float)
+    asked: defaultdict[str, set[bytes]] = defaultdict(set)
     times = Counter[bytes]()
     for i in items_of(request.messages):
         times[i.print] += 1
         if times[i.print] > _REPEATED:
             continue
         for value in i.ids:
-            _credit(known, scores, known.by_id.get(value, ()), 5.0)
+            _credit(known, answered, known.by_id.get(value, ()), 5.0)
         made = [sid for sid in known.by_answer.get(i.print, ()) if i.print not in known.sessions[sid].opening]
         users = known.by_user.get(i.print, ())
         is_short = bool(made or users) and breadth(plain(i.text)) < PROBE_CHARS
         if made:
             weight = _SHORT_WEIGHT if is_short else 3.0
-            _credit(known, scores, made, weight * len(made) / len(known.by_answer[i.print]))
-        _credit(known, scores, users if len(users) == 1 else (), _LEAST * (_SHORT_WEIGHT if is_short else 1.0))
-    alive = [(score, known.sessions[sid]) for sid, score in scores.items() if known.sessions[sid].api == request.api]
+            _credit(known, answered, made, weight * len(made) / len(known.by_answer[i.print]))
+        if len(users) == 1:
+            _credit(known, scores, users, _LEAST * (_SHORT_WEIGHT if is_short else 1.0))
+            if not is_short:
+                asked[main_of(known.sessions[next(iter(users))])].add(i.print)
+    alive = [known.sessions[sid] for sid in scores.keys() | answered.keys()]
+    alive = [s for s in alive if s.api == request.api]
+    alive = [s for s in alive if s.id in answered or _is_asked_again(known, s, request, asked[s.id])]
     prints = {i.print for i in items_of(request.messages)}
-    ranked = [(score + (s.family in weak), len(prints & s.opening), s.last_seen_at, s.id) for score, s in alive]
+    points = ((scores[s.id] + answered[s.id] + (s.family in weak), s) for s in alive)
+    ranked = [(score, len(prints & s.opening), s.last_seen_at, s.id) for score, s in points]
     best = max(ranked, default=(0.0, 0, 0.0, ""))  # of two that say the same, the one that began like this
     return (known.sessions[best[3]], best[0] > _LEAST) if best[0] >= _LEAST else (None, False)
+
+
+def _is_asked_again(known: Known, session: Session, request: Request, asked: Collection[bytes]) -> bool:
+    """Where nothing of its model stands in a request: do its user's texts alone make it the session's?
+
+    Many ask one question. Two texts are a client that keeps what its user said, one is the question that got no
+    answer, or a summary that another question follows. Under another system prompt they are another's.
+    """
+    if not asked or not shows_system_of(session, request):
+        return False
+    if len(asked) > 1 or _begins_like(session, request):
+        return True
+    waits = not (session.answered or known.in_flight.get(session.id))
+    return waits and any(i.print in asked for i in session.head[-1].message.items)
+
+
+def _begins_like(session: Session, request: Request) -> bool:
+    """Is all but the last message of a request what the session's head begins with?"""
+    before = [m.print for m in spoken(request.messages)][:-1]
+    return bool(before) and before == [m.print for m in spoken(e.message for e in session.head)][: len(before)]
 
 
 def is_scanty(known: Known, request: Request, session: Session) -> bool:
