@@ -26,6 +26,7 @@ from lantern_proxy.history import (
     system_text,
     told_aside,
 )
+from lantern_proxy.history.begun import as_begun
 from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.history.steps import steps_of
 from lantern_proxy.history.whole import whole_of
@@ -75,7 +76,7 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         after, filed = advance(session, request, unseen, now=now)
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
     lines, verdict = compared(known, found.session, request, restart=found.restart)
-    session = found.session
+    session = as_begun(found.session, request)
     if found.family and not session.family:
         session = replace(session, family=found.family)
     if verdict.is_loss:
@@ -89,6 +90,7 @@ def compared(known: Known, session: Session, request: Request, *, restart: bool)
     """What `request` lacks of its session; and the messages that this is said of: other ones than came, where its
     client writes its history into one text."""
     said = known.said.get(session.id, {}).items()
+    session = as_begun(session, request)
     lines = lines_of(session, request) or (None if restart else steps_of(session, request, said))
     if lines is None and restart and script_use(known, session, request, named=True) == "turn":
         lines = parted(request)
@@ -141,7 +143,7 @@ def reply(known: Known, session_id: str, answer: Answer, *, now: float) -> tuple
         return None, ()
     known.in_flight[session_id] = max(0, known.in_flight[session_id] - 1)
     after, filed = answered(session, answer, now=now)
-    asked = known.asks.get(session_id, b"") if session.answered else session.chain
+    asked = known.asks.get(session_id, (b"",))[0] if session.answered else session.chain
     remember(known, after, ids=answer.ids, asked=asked)
     return after, filed
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from lantern_proxy.compaction.align import seats
 from lantern_proxy.compaction.cleared import find_cleared, is_all_there
-from lantern_proxy.compaction.place import is_spoken
+from lantern_proxy.compaction.place import is_begun_answer, is_spoken
 from lantern_proxy.compaction.rewrites import (
     is_edited,
     is_gone_back,
@@ -77,6 +77,10 @@ def compare(
     folded = _folded(session, request)
     if folded is None and goes_on(session, request):
         return _more(session, request)
+    if folded is None and _is_begun(session, request):
+        unbegun = replace(request, messages=request.messages[:-1])
+        verdict = compare(session, unbegun, said=said, anew=anew, restart=restart)
+        return replace(verdict, kept=(*verdict.kept, None))
     seen = see(session, request, said, anew)
     if folded is not None and not seen.gone:
         hidden = tuple(key for key in seen.kept[:folded] if key)
@@ -88,6 +92,19 @@ def compare(
     return Verdict(
         event=event, kept=seen.kept, gone=gone, abandoned=abandoned, anchor=anchor, summary=summary, asked=asked
     )
+
+
+def _is_begun(session: Session, request: Request) -> bool:
+    """Does the request end in the beginning of an answer, behind a text of its user that is new?
+
+    It may read like the beginning of every answer before.
+    """
+    if not is_begun_answer(request.messages):
+        return False
+    if session.answered and session.head[-1].message.print == request.messages[-1].print:
+        return False
+    asked = request.messages[-2].print
+    return all(e.message.print != asked for e in session.head)
 
 
 def _delta(session: Session, request: Request) -> Verdict:

@@ -35,13 +35,23 @@ def place(request: Request, anchor: int) -> tuple[int, Literal["inside", "after"
     return None if open_calls or begun else (last, "after")
 
 
+def is_begun_answer(messages: Sequence[Message]) -> bool:
+    """Is the last message one of the assistant, right behind a text of its user, with which the model has to go on?"""
+    if len(messages) < 2 or messages[-1].role != "assistant" or messages[-1].calls:
+        return False
+    return is_spoken(messages[-2])
+
+
 def question(request: Request, kept: Sequence[str | None] = ()) -> int | None:
-    """Index of the user text that waits for an answer: the last message, system messages behind it left out.
+    """Index of the user text that waits for an answer: the last message, but for system messages behind it and the
+    beginning of an answer.
 
     kept: what the session held of each message. A text that it held, behind a new one, is a note of its client's.
     """
     messages = request.messages
     at = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role not in SYSTEM), None)
+    if at is not None and is_begun_answer(messages[: at + 1]):
+        at -= 1
     if at is None or not is_spoken(messages[at]):
         return None
     is_note = at > 0 and bool(kept) and kept[at] is not None and kept[at - 1] is None and is_spoken(messages[at - 1])

@@ -8,9 +8,10 @@ from typing import Any
 
 from lantern_proxy.analyze import starts
 from lantern_proxy.analyze.starts import Starts
-from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, is_empty
+from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, chain_of, is_empty
+from lantern_proxy.history.begun import with_beginning
 from lantern_proxy.history.dress import parts_of, strings_of
-from lantern_proxy.history.same import changed
+from lantern_proxy.history.same import chain_after, changed
 from lantern_proxy.history.script import line_of
 from lantern_proxy.history.steps import fields_of
 from lantern_proxy.history.text import shared_front, terms
@@ -52,12 +53,12 @@ class Known:
     by_user: defaultdict[bytes, set[str]] = field(default_factory=lambda: defaultdict(set))
     by_family: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     by_head: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
-    ends: dict[str, bytes] = field(default_factory=dict)
-    """session -> under which chain hash by_head has it"""
+    ends: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """session -> under which chain hashes by_head has it"""
     by_asked: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
     """chain hash of what was asked last, without its answer -> sessions"""
-    asks: dict[str, bytes] = field(default_factory=dict)
-    """session -> under which chain hash by_asked has it"""
+    asks: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """session -> under which chain hashes by_asked has it, first that of all that was asked"""
     by_start: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """beginning of a text -> main sessions that hold such a text"""
     sought: Starts = field(default_factory=Starts)
@@ -139,10 +140,13 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: 
     known.sessions.move_to_end(session.id)
     if session.family and session.id not in known.by_family[session.family]:
         known.by_family[session.family].append(session.id)
-    _end(known.by_head, known.ends, session.id, session.chain if session.head else None)
-    _end(known.by_asked, known.asks, session.id, (asked or session.chain) if session.head else None)
+    ends, asks = _ends_of(session, asked)
+    _end(known.by_head, known.ends, session.id, ends if session.head else ())
+    _end(known.by_asked, known.asks, session.id, asks if session.head else ())
     for value in ids:
         _name(known.by_id, value, session.id, known.traces)
+    if whole := with_beginning(session):
+        _index(known, session, Entry("", whole, True))
     new = _unindexed(before.head if before else (), session.head)
     for entry in new:
         _index(known, session, entry)
@@ -152,6 +156,16 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: 
         _resize(known, session.id, known.sizes[session.id] + sum(map(_size_of_entry, new)))
     if len(known.sessions) > SIZE or known.size_bytes > MOST_BYTES:
         _make_room(known)
+
+
+def _ends_of(session: Session, asked: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Under which chain hashes by_head and by_asked have it: also under those of the last answer in one message with
+    the beginning that its client had written."""
+    whole = with_beginning(session)
+    if whole is None:
+        return (session.chain,), (asked or session.chain,)
+    before = chain_of(session.head[:-2])
+    return (session.chain, chain_after(before, whole)), (asked or session.chain, before)
 
 
 def _make_room(known: Known) -> None:
@@ -276,16 +290,18 @@ def _pass(known: Known, main: str, call: Item) -> None:
     del passed[:-_ARGUMENTS]
 
 
-def _end(index: dict[bytes, list[str]], ends: dict[str, bytes], sid: str, chain: bytes | None) -> None:
-    """Let `index` name a session for `chain` instead of what it named it for; None: not at all."""
-    before = ends.pop(sid, None)
-    if before is not None:
+def _end(
+    index: dict[bytes, list[str]], ends: dict[str, tuple[bytes, ...]], sid: str, chains: tuple[bytes, ...]
+) -> None:
+    """Let `index` name a session for `chains` instead of what it named it for; none: not at all."""
+    for before in ends.pop(sid, ()):
         index[before].remove(sid)
         if not index[before]:
             del index[before]
-    if chain is not None:
-        ends[sid] = chain
-        index[chain].append(sid)
+    if chains:
+        ends[sid] = chains
+        for chain in chains:
+            index[chain].append(sid)
 
 
 def forget(known: Known, *session_ids: str) -> None:
@@ -294,8 +310,8 @@ def forget(known: Known, *session_ids: str) -> None:
     gone = known.sessions.keys() & set(session_ids)
     for sid in gone:
         _forget_family(known, known.sessions.pop(sid))
-        _end(known.by_head, known.ends, sid, None)
-        _end(known.by_asked, known.asks, sid, None)
+        _end(known.by_head, known.ends, sid, ())
+        _end(known.by_asked, known.asks, sid, ())
         known.size_bytes -= known.sizes.pop(sid, 0)
         known.in_flight.pop(sid, None)
     mains = set(map(main_of, known.sessions.values()))

@@ -1,0 +1,41 @@
+"""An answer whose beginning its client had written: a request that ends in a message of the assistant.
+
+The model goes on from there, and its client keeps one message, beginning and answer together, or two.
+"""
+
+from msgspec.structs import replace
+
+from lantern_proxy.history import Entry, Session, chain_of
+from lantern_proxy.turn import Item, Message, Request, item, message
+
+
+def with_beginning(session: Session) -> Message | None:
+    """The last answer in one message with its beginning; None where its client had written none.
+
+    An answer of the Responses API may have several messages, and begins none of its client's.
+    """
+    if not session.answered or len(session.head) < 2 or session.api == "responses":
+        return None
+    begun, made = session.head[-2].message, session.head[-1].message
+    is_begun = begun.role == made.role == "assistant" and bool(begun.print and made.print) and not begun.calls
+    return message("assistant", _joined(begun, made), made.raw) if is_begun else None
+
+
+def _joined(begun: Message, made: Message) -> list[Item]:
+    """The items of both, the text in which the one ends and that with which the other begins as one."""
+    *front, last = begun.items
+    first = next((n for n, i in enumerate(made.items) if i.kind != "reasoning"), 0)
+    if not last.kind == made.items[first].kind == "text":
+        return [*begun.items, *made.items]
+    whole = item("assistant", "text", last.text + made.items[first].text, ids=made.items[first].ids)
+    return [*front, *made.items[:first], whole, *made.items[first + 1 :]]
+
+
+def as_begun(session: Session, request: Request) -> Session:
+    """The session with beginning and answer in one message, where the request shows them so."""
+    whole = with_beginning(session)
+    if whole is None or all(m.print != whole.print for m in request.messages):
+        return session
+    made = session.head[-1]
+    head = (*session.head[:-2], Entry(made.key, whole, made.produced, altered=True))
+    return replace(session, head=head, chain=chain_of(head))
