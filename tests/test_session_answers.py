@@ -1,5 +1,7 @@
 """Answers that their clients show otherwise: begun by themselves, in a version of their own."""
 
+import re
+
 import pytest
 from chats import Chat, Lab, assistant, turns, user
 
@@ -31,3 +33,69 @@ def test_a_begun_answer_is_filed_once():
         chat.history.append(assistant("{" + answer))
     texts = lab.texts(step.session.id)
     assert [sum(answer in text for text in texts) for _, answer in turns("zephyr", 3)] == [1, 1, 1]
+
+
+VERSIONS = {
+    "other words": lambda n, answer: assistant(f"The {n}. thing was looked after, as the office had wished it to be."),
+    "masked": lambda n, answer: assistant(re.sub(r"\d+|[A-Z]\w+", "<NAME>", answer)),
+    "tags": lambda n, answer: assistant("<p>" + answer.replace(" ", "</i> <i>") + "</p>"),
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_client_that_keeps_its_own_version_of_each_answer_stays_one_session(version):
+    lab = Lab()
+    chat, steps = Chat(lab), []
+    for n, (said, answer) in enumerate(turns("zephyr", 9)):
+        chat.history.append(user(said))
+        step = chat.send(chat.history[-7:] if n >= 7 else chat.history)
+        lab.answer(step, assistant(answer))
+        chat.history.append(VERSIONS[version](n, answer))
+        steps.append(step)
+    other = version == "other words"  # than the first answer's: what was asked once is no proof
+    assert len({step.session.id for step in steps[other:]}) == 1, step.link.why
+    assert [step.event for step in steps[other:]] == ["new", *["turn"] * (6 - other), *["window"] * 2]
+
+
+def test_a_version_of_an_answer_is_known_though_what_was_asked_lost_its_end():
+    lab = Lab()
+    chat, steps = Chat(lab), []
+    for said, answer in turns("zephyr", 5):
+        step = chat.send([*chat.history, user(f"{said}\n\nRespond with the fields, and end with [[completed]].")])
+        lab.answer(step, assistant(f"[[reasoning]] It was looked up for {said[:9]}. [[answer]] {answer} [[completed]]"))
+        chat.history += [user(said), assistant(f"[[reasoning]] Not kept. [[answer]] {answer} [[completed]]")]
+        steps.append(step)
+    assert len({step.session.id for step in steps}) == 1, step.link.why
+    assert [step.event for step in steps] == ["new", *["turn"] * 4]
+
+
+def test_two_that_begin_with_the_same_words_stay_two_though_their_clients_show_other_answers():
+    lab = Lab()
+    said = "How do I reset the password of the staging account?"
+    chats = [Chat(lab, history=[user(said)]) for _ in range(2)]
+    firsts = [chat.send() for chat in chats]
+    for step, answer in zip(firsts, ("Open the settings page.", "Ask the office of Bergamo."), strict=True):
+        lab.answer(step, assistant(answer))
+    seconds = []
+    for n, chat in enumerate(chats):
+        chat.history += [assistant(f"Version {n} of what was said."), user(f"And what is number {n} about?")]
+        seconds.append(chat.send())
+        lab.answer(seconds[-1], assistant("It is about nothing else."))
+    assert len({step.session.id for step in (*firsts, *seconds)}) == 4
+
+
+@pytest.mark.parametrize("system", ["You sort mail into folders, and say nothing of what stands in it.", ""])
+def test_a_chat_under_another_system_prompt_is_none_of_one_that_began_with_its_words(system):
+    lab = Lab()
+    chat = Chat(lab)
+    chat.turn("How do I reset the password of the staging account?", "Open the settings page.")
+    other = Chat(lab, system=system, history=[chat.history[0], assistant("Ask Ann."), user("Where is she today?")])
+    assert other.send().session.id != chat.session
+
+
+def test_a_short_first_text_alone_links_no_version_of_an_answer():
+    lab = Lab()
+    chat = Chat(lab)
+    chat.turn("Hello!", "Good morning, what is it about?")
+    other = Chat(lab, history=[user("Hello!"), assistant("Nice to see you."), user("Which port is it?")])
+    assert other.send().session.id != chat.session

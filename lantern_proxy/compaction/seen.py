@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from lantern_proxy.compaction.align import Seat, align, seats
+from lantern_proxy.compaction.align import Pairs, Seat, align, seats
 from lantern_proxy.compaction.lines import untimed
 from lantern_proxy.history import Said, Session, before_answer, chains, place_key
 from lantern_proxy.turn import Event, Item, Request
@@ -25,7 +25,7 @@ class Seen:
     answer: int
     """The head's first message whose answer the client had not shown yet."""
     pending: int
-    """The first seat of the user message that waits for an answer."""
+    """The first seat of the user message that waits for an answer, or of its client's own version of the last one."""
     pairs: Sequence[tuple[int, int]]
     """(old, new), rising in both."""
     moved: Sequence[tuple[int, int]]
@@ -110,6 +110,7 @@ def see(session: Session, request: Request, said: Said, anew: Collection[str] = 
     answer = 0 if session.recalled else len(before_answer(session))
     pairs, moved = align(old, new, answer=answer, pending=pending, finished=_is_finished(session))
     matched = [*pairs, *moved]
+    pending = _version(old, new, answer, pending, matched)
     paired_old, paired_new = {a for a, _ in matched}, {b for _, b in matched}
     gone = [a for a in range(len(old)) if a not in paired_old]
     unpaired = [b for b in range(len(new)) if b not in paired_new]
@@ -133,6 +134,18 @@ def _pending(old: Sequence[Seat], new: Sequence[Seat]) -> int:
     if len(known) < 2 or asked.isdisjoint(known) or new[-1].item.print in said:
         return at
     return max(n for n in range(at, len(new)) if is_user_text(new[n]))
+
+
+def _version(old: Sequence[Seat], new: Sequence[Seat], answer: int, pending: int, matched: Pairs) -> int:
+    """The first seat of what stands between what was asked last and the user's next text in place of the answer; else
+    `pending`. It is no summary, whatever it speaks of."""
+    found = dict(matched)
+    asked = max((a for a in range(len(old)) if old[a].at < answer), default=None)
+    if asked is None or asked not in found or any(a in found for a in range(asked + 1, len(old))):
+        return pending
+    between = range(found[asked] + 1, pending)
+    is_version = between and all(new[b].item.role == "assistant" for b in between)
+    return found[asked] + 1 if is_version and asked + 1 < len(old) else pending
 
 
 def _is_said(i: Item) -> bool:

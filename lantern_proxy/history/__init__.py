@@ -266,8 +266,9 @@ def advance(
     start = len(head) if request.delta else 0
     before = {e.key: e for e in ([head[at] for at in places if at < len(head)] if on else session.head)}
     redressed: dict[bytes, bytes] = {}
+    versions = range(0) if on else _versions(session, request, kept)
     for at, (key, m) in zip(places, keyed, strict=True):
-        entry, held = Entry(key, m, False), before.get(kept[at] or "")
+        entry, held = Entry(key, m, at in versions), before.get(kept[at] or "")
         if held is not None:
             altered = held.altered or held.message.print != m.print
             entry = Entry(key, _said_by(m, held.message), held.produced, altered)
@@ -288,6 +289,17 @@ def advance(
         abandoned=_abandoned(session, abandoned, head),
     )  # fmt: skip
     return after, filed
+
+
+def _versions(session: Session, request: Request, kept: Sequence[str | None]) -> range:
+    """Where the request shows a version of its client's own in place of the last answer."""
+    asked = before_answer(session)
+    if not asked or len(asked) == len(session.head) or any(e.key in kept for e in session.head[len(asked) :]):
+        return range(0)
+    start = end = kept.index(asked[-1].key) + 1 if asked[-1].key in kept else len(kept)
+    while end < len(kept) and kept[end] is None and request.messages[end].role == "assistant":
+        end += 1
+    return range(start, end)
 
 
 def _keyed(

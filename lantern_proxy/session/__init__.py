@@ -4,6 +4,7 @@ A client names its session, or it does not; then content decides. Evidence, stro
 
     explicit ids            name a family; within it the form of the request tells the conversation from side calls
     the head                the request continues, message by message, what the session showed last
+    the place               an answer, however its client shows it, follows what one session alone was asked
     minted ids              tool call ids, output item ids: 5 each
     produced answers        text the upstream produced in that session: 3 (a word or two: 0.5), divided by the
                             sessions that hold it
@@ -31,7 +32,7 @@ from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.whole import Whole, whole_of
-from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, scored
+from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.known import Known, forget, quoted, remember, searched
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.script import is_own, script_use, waits_for_words
@@ -199,6 +200,8 @@ def _is_same_but_a_part(before: str, after: str) -> bool:
 def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     if before := continued(known, request) or continued_otherwise(known, request):
         return _used(known, request, before, goes_on=True)
+    if asked := only_asked(known, request):  # of the archive's sessions one may have been asked the same
+        return replace(_used(known, request, asked, goes_on=True), scanty=True)
     if stepped := _stepped(known, request):
         return stepped
     session, is_sure = scored(known, request, weak)

@@ -1,17 +1,23 @@
 """The session in which the content of a request was seen: its head goes on, or most of the evidence is for it."""
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import takewhile
 
 from lantern_proxy.history import Session, before_answer, chains, items_of, shows_system_of, spoken
 from lantern_proxy.history.dress import says_same
-from lantern_proxy.history.text import breadth
+from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
-from lantern_proxy.turn import Item, Request, plain
+from lantern_proxy.turn import SYSTEM, Item, Request, plain
 
+_WORD = re.compile(r"\w+")
+_WORDS = 6
+"""Of fewer words half may be the same in any two answers."""
 _REPEATED = 64
 """What stands in a request more often than that proves no more."""
+_CANDIDATES = 16
+"""Sessions that are looked at, the last ones, where a text of theirs begins like one of the request."""
 _LEAST = 1.0
 """What speaks for a session at least: one text of its user."""
 _SHORT_WEIGHT = 0.5
@@ -48,6 +54,71 @@ def continued_otherwise(known: Known, request: Request) -> Session | None:
         if same:
             return max(same, key=lambda s: (not s.side, s.last_seen_at))
     return None
+
+
+def only_asked(known: Known, request: Request) -> Session | None:
+    """The only session that was asked just what the request shows before its last answer, however that reads, and where
+    a user says something new behind it: its client keeps a version of its own of each answer.
+
+    Of two that begin with the same words the answers decide. Many may ask one question: that alone is no proof, nor with
+    another answer.
+    """
+    at = _last_asked(request)
+    if at is None:
+        return None
+    asked = [m for m in spoken(request.messages[: at + 1]) if m.print]
+    holders = (known.sessions[sid] for sid in known.by_asked.get(chains(request.messages)[at], ()))
+    mains = [s for s in holders if s.api == request.api and not s.side] or _asked_more(known, request, at)
+    if len(mains) != 1 or not mains[0].answered or not shows_system_of(mains[0], request):
+        return None
+    proven = len(asked) > 1 or _is_version(_answer_of(mains[0]), _answer_behind(request, at))
+    return mains[0] if proven else None
+
+
+def _last_asked(request: Request) -> int | None:
+    """Index of the message that was answered last, where nobody but a user speaks behind the answer; the beginning of
+    the next one may follow."""
+    said = [at for at, m in enumerate(request.messages) if m.role not in SYSTEM]
+    roles = [request.messages[at].role for at in said]
+    while roles and roles[-1] == "assistant":
+        roles.pop()
+    end = len(roles)
+    while end and roles[end - 1] == "user":
+        end -= 1
+    start = end
+    while start and roles[start - 1] == "assistant":
+        start -= 1
+    if not 0 < start < end < len(roles):
+        return None
+    return said[start - 1] if any(plain(request.messages[at].text) for at in said[end : len(roles)]) else None
+
+
+def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
+    """Sessions that were asked the same, but for what their client had put behind the last text, and that got an answer
+    which ends like the one that is shown."""
+    text = plain(request.messages[at].text)
+    holders = (known.sessions[sid] for sid in known.by_start.get(text[:PROBE_CHARS], ()) if sid in known.sessions)
+    recent = sorted((s for s in holders if s.api == request.api), key=lambda s: s.last_seen_at)[-_CANDIDATES:]
+    now = [m.print for m in spoken(request.messages[:at]) if m.print]
+    shown = _answer_behind(request, at)
+    found = []
+    for s in recent:
+        *before, last = [e.message for e in before_answer(s) if e.message.print and e.message.role not in SYSTEM]
+        same = [m.print for m in before] == now and last.role == "user" and plain(last.text).startswith(text)
+        if same and (says_same(_answer_of(s), shown) or _is_version(_answer_of(s), shown)):
+            found.append(s)
+    return found
+
+
+def _is_version(made: Iterable[Item], shown: Iterable[Item]) -> bool:
+    """Is half of what is shown the end of what was produced, or are half of its words?"""
+    a, b = ("\n".join([plain(i.text) for i in items if i.kind == "text"]) for items in (made, shown))
+    words, found = (set(_WORD.findall(text.lower())) for text in (a, b))
+    return 2 * shared_front(a[::-1], b[::-1]) >= len(b) > 0 or 2 * len(words & found) >= len(found) >= _WORDS
+
+
+def _answer_behind(request: Request, at: int) -> list[Item]:
+    return list(items_of(takewhile(lambda m: m.role == "assistant", request.messages[at + 1 :])))
 
 
 def _answer_of(session: Session) -> list[Item]:
