@@ -26,6 +26,7 @@ from lantern_proxy.history import (
     system_text,
     told_aside,
 )
+from lantern_proxy.history.aside import before_form, without_aside
 from lantern_proxy.history.begun import as_begun
 from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.history.steps import steps_of
@@ -75,13 +76,15 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         session = begin(request, session_id=new_id(), now=now, family=found.family, parent=found.parent)
         after, filed = advance(session, request, unseen, now=now)
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
-    lines, verdict = compared(known, found.session, request, restart=found.restart)
-    session = as_begun(found.session, request)
+    base = without_aside(found.session, request)
+    lines, verdict = compared(known, base, request, restart=found.restart)
+    session = as_begun(base, request)
     if found.family and not session.family:
         session = replace(session, family=found.family)
     if verdict.is_loss:
         session = replace(session, lost=True, before=answers_of(session.head))
     after, filed = advance(session, lines, verdict.kept, now=now, abandoned=verdict.abandoned)
+    after = replace(after, before_form=before_form(base, request))
     verdict = as_sent(verdict, request, lines)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
 

@@ -63,6 +63,13 @@ Names = tuple[bytes, *tuple[str, ...]]
 """What an answer is known by: its fingerprint, and what its upstream called it."""
 
 
+class Form(Struct, frozen=True):
+    """What an answer is asked for with."""
+
+    system: str
+    tools: frozenset[str]
+
+
 class Session(Struct, frozen=True, kw_only=True, gc=False):
     """What is known of one session. Replaced, never changed: three times a request, for which a Struct is made in a
     tenth of the time that a dataclass takes."""
@@ -99,6 +106,10 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     turn: int = 0
     lost: bool = False
     """Some of what it held was lost, so its questions may need evidence that the request lacks."""
+    before_form: "Session | None" = None
+    """As it was before a request of another form, while that may have been an aside: history/aside.py"""
+    asides: Mapping[Form, int] = {}
+    """Forms in which answers were asked for that its client never showed, and how often."""
     title: str = ""
     created_at: float = 0.0
     last_seen_at: float = 0.0

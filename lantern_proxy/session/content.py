@@ -60,8 +60,7 @@ def only_asked(known: Known, request: Request) -> Session | None:
     """The only session that was asked just what the request shows before its last answer, however that reads, and where
     a user says something new behind it: its client keeps a version of its own of each answer.
 
-    Of two that begin with the same words the answers decide. Many may ask one question: that alone is no proof, nor with
-    another answer.
+    Of two that begin with the same words the answers decide. Many may ask one question, and get other answers.
     """
     at = _last_asked(request)
     if at is None:

@@ -21,6 +21,7 @@ from lantern_proxy.history import (
     system_text,
     told_aside,
 )
+from lantern_proxy.history.aside import is_aside
 from lantern_proxy.history.dress import parts_of, strings_of, unescaped
 from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import whole_of
@@ -102,6 +103,8 @@ def _is_named(i: Item, names: set[bytes | str]) -> bool:
 
 def is_side_of(known: Known, session: Session, request: Request) -> bool:
     """Does this request use the session's content for something else than going on with it?"""
+    if is_aside(session, request):
+        return True
     said = known.said.get(session.id, {})
     if use := script_use(known, session, request, named=True):
         return use == "side"

@@ -1,0 +1,72 @@
+"""Asides, known in hindsight: requests over the history in another form, whose answers their client never shows.
+
+Apps have a message sorted, or the next speaker chosen, under a system prompt of its own or without the conversation's
+tools. It reads like a turn in another mode, until the client goes on without the answer.
+"""
+
+from msgspec.structs import replace
+
+from lantern_proxy.history import Form, Session, items_of, system_text
+from lantern_proxy.history.text import same_system
+from lantern_proxy.turn import Request
+
+_CERTAIN = 2
+"""So often an answer in some form was never shown before the next one is taken for an aside at once: a user may have
+asked again in another mode."""
+_FORMS = 8
+"""Kept of a session, the last ones."""
+
+
+def without_aside(session: Session, request: Request) -> Session:
+    """The session as it was before what it was asked last, where the request goes on as if that had not been."""
+    before, form = session.before_form, _form(session)
+    if before is None:
+        return session
+    if _shows_answer(session, before, request):
+        return replace(session, before_form=None, asides={f: n for f, n in session.asides.items() if f != form})
+    if _has_form(form, request):
+        return session
+    shown = {m.print for m in request.messages}
+    left = {e.key: e.message.print for e in session.head if e.key not in before.keys and e.message.print not in shown}
+    asides = {**session.asides, form: session.asides.get(form, 0) + 1}
+    return replace(
+        before, keys=session.keys, position=session.position, turn=session.turn, last_seen_at=session.last_seen_at,
+        abandoned={**before.abandoned, **left}, asides=dict([*asides.items()][-_FORMS:]),
+    )  # fmt: skip
+
+
+def before_form(session: Session, request: Request) -> Session | None:
+    """What a later request may show the session to be again.
+
+    session: without asides, as it was before `request`
+    """
+    if session.before_form is not None:
+        return session.before_form
+    return session if session.answered and not request.delta and not _has_form(_form(session), request) else None
+
+
+def is_aside(session: Session, request: Request) -> bool:
+    """Is the request of a form in which answers never became a part of the session?"""
+    before = session.before_form
+    if _has_form(_form(before or session), request) or (before and _shows_answer(session, before, request)):
+        return False
+    return any(times >= _CERTAIN and _has_form(form, request) for form, times in session.asides.items())
+
+
+def _form(session: Session) -> Form:
+    return Form(session.system, session.tools)
+
+
+def _has_form(form: Form, request: Request) -> bool:
+    """Documents may stand behind a system prompt."""
+    system = system_text(request)
+    return form.tools == request.tools and (
+        same_system(form.system, system) or bool(form.system and form.system in system)
+    )
+
+
+def _shows_answer(session: Session, before: Session, request: Request) -> bool:
+    """Does the request show any of what the session was answered since?"""
+    made = [i for e in session.head if e.produced and e.key not in before.keys for i in e.message.items]
+    prints, ids = {i.print for i in made}, {value for i in made for value in i.ids}
+    return any(i.print in prints or not ids.isdisjoint(i.ids) for i in items_of(request.messages))
