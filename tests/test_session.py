@@ -7,7 +7,7 @@ import time
 import pytest
 from chats import CODER, SYSTEM, TOOLS, Chat, Lab, assistant, called, result, summary_of, transcript, turns, user
 
-from lantern_proxy.follow import Step, follow
+from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.history.text import shared_ends, shared_front
 from lantern_proxy.session import pasted
 from lantern_proxy.turn import Identity
@@ -787,6 +787,23 @@ def test_a_summary_that_the_model_passed_to_a_tool_is_no_prompt_of_a_sub_agent(c
     goes_on(chat)
 
 
+@pytest.mark.parametrize("by", ["its user", "its agent"])
+def test_a_thread_that_the_model_opened_is_the_conversation_once_its_user_goes_on_there(chat, by):
+    summary, order = summary_of("zephyr", 4), "Look once more, and tell me in which of the files it is read at start."
+    chat.history.append(user("Go on in a new thread, please."))
+    chat.lab.answer(chat.send(), called(chat.lab.call_id(), "new_thread", context=summary, then=order))
+    chat.history = [user(summary)]
+    first = chat.send()
+    chat.lab.answer(first, assistant("I have read it. What is next?"))
+    chat.history += [assistant("I have read it. What is next?")]
+    step = chat.turn("Let us go on with the mails." if by == "its user" else order, "Gladly.")
+    if by == "its user" or chat.named:
+        assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+        goes_on(chat)
+    else:
+        assert (step.event, step.session.id) == ("side", first.session.id), step.link.why
+
+
 def test_an_old_half_of_a_long_conversation_pasted_is_a_side_call(chat):
     for n, (said, answer) in enumerate(turns("zephyr", 45, start=20)):
         chat.turn(f"{n}: {said}", f"{n}: {answer}")
@@ -874,6 +891,34 @@ def test_a_chat_of_another_protocol_that_begins_with_a_short_answer_is_a_new_one
     request = messages.read(json.dumps(body).encode())
     step = follow(chat.lab.known, request, Identity(), now=chat.lab.now, new_id=lambda: "another")
     assert (step.event, step.session.id) == ("new", "another"), step.link.why
+
+
+def test_results_of_tools_that_stand_in_messages_of_the_user_are_nothing_that_was_said_before():
+    lab, history = Lab(), []
+
+    def send(said):
+        history.append(user(said))
+        tools = [{"name": "read_file", "input_schema": {}}]
+        request = messages.read(json.dumps({"system": SYSTEM, "tools": tools, "messages": history}).encode())
+        return follow(lab.known, request, Identity(), now=lab.now, new_id=lambda: f"ses_{len(history)}")
+
+    def answer(step, part):
+        content = {"id": lab.call_id(), "role": "assistant", "content": [part]}
+        reply(
+            lab.known, step.session.id, messages.read_answer(json.dumps(content).encode(), streamed=False), now=lab.now
+        )
+        history.append({"role": "assistant", "content": [part]})
+
+    for n, (said, told) in enumerate(turns("zephyr", 4)):
+        step = send(said)
+        for call in (f"a{n}", f"b{n}", f"c{n}"):
+            answer(step, {"type": "tool_use", "id": call, "name": "read_file", "input": {"path": f"{call}.txt"}})
+            step = send([{"type": "tool_result", "tool_use_id": call, "content": f"Row {call} of a table."}])
+        answer(step, {"type": "text", "text": told})
+    kept = {"type": "tool_use", "id": "t9", "name": "read_file", "input": {"context": summary_of("zephyr", 4)}}
+    answer(send("Go on in a new thread, please."), kept)
+    session, history = step.session.id, []
+    assert send(f"<task>\n{summary_of('zephyr', 4)}\n</task>").session.id == session
 
 
 def test_texts_from_one_template_are_looked_for_once(monkeypatch):

@@ -44,6 +44,7 @@ from lantern_proxy.session.side import (
     is_retold,
     is_side_of,
     is_spoken_to,
+    is_taken_over,
     is_task_about,
     is_task_about_line,
     is_title_call,
@@ -63,6 +64,8 @@ WEAK_IDS = frozenset({"prompt_cache_key", "x-session-affinity", "x-affinity"})
 ask for the same cache or the same server."""
 STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversation"})
 """Ids of what the upstream holds: a request that names one says only what is new."""
+_DELEGATED = "delegated"
+"""The agent of a task that a session's model wrote, where its client does not say so."""
 _AT_ONCE_S = 15 * 60.0
 """A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
 
@@ -155,7 +158,7 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     if not held and is_retold(known.said.get(session.id, {}), session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
     if not held and is_delegated(known, session, request):
-        return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
+        return Link(session=session, side=True, agent=_DELEGATED, why="its model wrote this prompt")
     if _is_taken_up(known, request, session):
         if (held or told_whole) and (not _is_stub(session) or holds_answer(session, request)):
             return Link(session=session, why="a side call that goes on", restart=True)
@@ -214,6 +217,9 @@ def _by_content(known: Known, request: Request, weak: Sequence[str], now: float)
 def _used(known: Known, request: Request, session: Session, *, goes_on: bool) -> Link:
     """What is `session` to a request that holds some of its content, or goes on with its head?"""
     if session.side and session.agent:
+        parent = known.sessions.get(session.parent)
+        if parent and session.agent == _DELEGATED and is_taken_over(known, parent, request):
+            return Link(session=parent, restart=True, why="a thread that its model opened, and its user took over")
         return Link(session=session, side=True, agent=session.agent, why="continues a sub-agent")
     if session.side:  # a side call that is continued was none, or belongs to what it was taken from
         parent = known.sessions.get(session.parent)
@@ -292,7 +298,7 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     if pasted:
         return Link(session=session, side=True, why="its texts stand together in one message")
     if is_delegated(known, session, request):
-        return Link(session=session, side=True, agent="delegated", why="its model wrote this prompt")
+        return Link(session=session, side=True, agent=_DELEGATED, why="its model wrote this prompt")
     return None
 
 

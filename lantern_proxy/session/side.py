@@ -234,6 +234,17 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
     return any(argument in whole or asked in argument for argument in known.arguments.get(session.id, ()))
 
 
+def is_taken_over(known: Known, parent: Session, request: Request) -> bool:
+    """Does a user go on in a thread that the model of `parent` opened, where it would go on with it itself?
+
+    What is said there by another agent was passed to a tool, too.
+    """
+    if request.tools != parent.tools or not shows_system_of(parent, request) or not is_spoken_to(request.messages):
+        return False
+    said = plain(spoken(request.messages)[-1].text)
+    return not any(said in argument or argument in said for argument in known.arguments.get(parent.id, ()))
+
+
 def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bool:
     """Does a text of the user or the system hold the session's last answer, and does that stand before the message that
     asks, or speak of half of what the user said before?
@@ -246,12 +257,17 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
     if not shows_system_of(session, request):
         return False
     retold = _retold(session, request)
-    before = [e.message.text for e in session.head if e.message.role == "user"][:-1] if retold else []
+    before = [e.message.text for e in session.head if _is_said(e.message)][:-1] if retold else []
     if len(before) < _RETOLD_TEXTS:
         return False
     earlier = "\n".join([plain(m.text) for m in request.messages[:-1] if m.role != "assistant"])
     told = any(text in earlier for text in retold) or _speaks_of_half("\n".join(retold), before)
     return told and not is_pasted(said, read_of(request, system=True))
+
+
+def _is_said(message: Message) -> bool:
+    """Is it a user's own, with no results of tools in it?"""
+    return message.role == "user" and not any(i.kind == "result" for i in message.items)
 
 
 def _retold(session: Session, request: Request) -> list[str]:
@@ -328,7 +344,7 @@ def is_told_whole(session: Session, request: Request) -> bool:
 def is_spoken_to(messages: Sequence[Message]) -> bool:
     """Does a user speak last, after an answer? Sub-agents and titles are not spoken to again."""
     said = spoken(messages)
-    if not said or said[-1].role != "user" or any(i.kind == "result" for i in said[-1].items):
+    if not said or not _is_said(said[-1]):
         return False
     return any(m.role == "assistant" for m in said)
 
