@@ -26,8 +26,8 @@ from lantern_proxy.history import (
     system_text,
     told_aside,
 )
-from lantern_proxy.history.aside import before_form, without_aside
 from lantern_proxy.history.begun import as_begun
+from lantern_proxy.history.former import before_form, on_branch, with_branch, without_aside
 from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.history.steps import steps_of
 from lantern_proxy.history.whole import whole_of
@@ -76,7 +76,7 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         session = begin(request, session_id=new_id(), now=now, family=found.family, parent=found.parent)
         after, filed = advance(session, request, unseen, now=now)
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
-    base = without_aside(found.session, request)
+    base = on_branch(known_as := without_aside(found.session, request), request)
     lines, verdict = compared(known, base, request, restart=found.restart)
     session = as_begun(base, request)
     if found.family and not session.family:
@@ -85,6 +85,10 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         session = replace(session, lost=True, before=answers_of(session.head))
     after, filed = advance(session, lines, verdict.kept, now=now, abandoned=verdict.abandoned)
     after = replace(after, before_form=before_form(base, request))
+    if verdict.event == "branch":
+        after = with_branch(after, base)
+    elif verdict.event == "turn" and base is not known_as:
+        verdict = dataclasses.replace(verdict, event="branch")
     verdict = as_sent(verdict, request, lines)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
 

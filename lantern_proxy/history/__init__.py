@@ -107,7 +107,9 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     lost: bool = False
     """Some of what it held was lost, so its questions may need evidence that the request lacks."""
     before_form: "Session | None" = None
-    """As it was before a request of another form, while that may have been an aside: history/aside.py"""
+    """As it was before a request of another form, while that may have been an aside: history/former.py"""
+    forks: "tuple[Session, ...]" = ()
+    """As it was on other branches, the last one first."""
     asides: Mapping[Form, int] = {}
     """Forms in which answers were asked for that its client never showed, and how often."""
     title: str = ""

@@ -10,7 +10,7 @@ from lantern_proxy.compaction import Verdict, whole
 from lantern_proxy.compaction.place import question
 from lantern_proxy.follow import as_sent, compared
 from lantern_proxy.history import Session
-from lantern_proxy.history.aside import without_aside
+from lantern_proxy.history.former import on_branch, without_aside
 from lantern_proxy.history.script import as_told
 from lantern_proxy.proxy.exchange import settled
 from lantern_proxy.turn import Identity, Preview, Request, Restored
@@ -44,7 +44,7 @@ async def preview_of(
         return Preview(tenant=tenant, session=mine.id, notes=("restore:warming",))
     if making.exception() is not None:
         return Preview(tenant=tenant, session=mine.id, notes=("restore:error",))
-    mine = without_aside(mine, request)
+    mine = on_branch(without_aside(mine, request), request)
     lines, verdict = compared(known, mine, request, restart=found.restart)
     verdict = as_sent(verdict, request, lines)
     return await asyncio.to_thread(_choose, proxy, making.result(), request, verdict, tenant, project, mine)

@@ -21,8 +21,8 @@ from lantern_proxy.history import (
     system_text,
     told_aside,
 )
-from lantern_proxy.history.aside import is_aside
 from lantern_proxy.history.dress import parts_of, strings_of, unescaped
+from lantern_proxy.history.former import is_aside
 from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known

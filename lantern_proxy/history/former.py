@@ -1,12 +1,16 @@
-"""Asides, known in hindsight: requests over the history in another form, whose answers their client never shows.
+"""Former states of a session that a request may go back to: as it was before an aside, and on a branch that was left.
 
-Apps have a message sorted, or the next speaker chosen, under a system prompt of its own or without the conversation's
-tools. It reads like a turn in another mode, until the client goes on without the answer.
+An aside is known in hindsight. Apps have a message sorted, or the next speaker chosen, over the history under a system
+prompt of its own or without the conversation's tools. It reads like a turn in another mode, until the client goes on
+without the answer.
+
+A branch may be taken up again, in turn with the one that took its place: a cloned chat, two versions of a question.
+What was said on one is none of the other's.
 """
 
 from msgspec.structs import replace
 
-from lantern_proxy.history import Form, Session, items_of, system_text
+from lantern_proxy.history import Form, Session, items_of, spoken, system_text
 from lantern_proxy.history.text import same_system
 from lantern_proxy.turn import Request
 
@@ -15,6 +19,8 @@ _CERTAIN = 2
 asked again in another mode."""
 _FORMS = 8
 """Kept of a session, the last ones."""
+_BRANCHES = 4
+"""Kept of a session beside its own, the last ones."""
 
 
 def without_aside(session: Session, request: Request) -> Session:
@@ -51,6 +57,31 @@ def is_aside(session: Session, request: Request) -> bool:
     if _has_form(_form(before or session), request) or (before and _shows_answer(session, before, request)):
         return False
     return any(times >= _CERTAIN and _has_form(form, request) for form, times in session.asides.items())
+
+
+def with_branch(session: Session, before: Session) -> Session:
+    """The session after it took another branch than it was on `before`, to which it may come back."""
+    forks = (replace(before, forks=(), before_form=None), *session.forks)
+    return replace(session, forks=forks[:_BRANCHES])
+
+
+def on_branch(session: Session, request: Request) -> Session:
+    """The session as it was on the branch of which the request shows most; itself where that is its own."""
+    prints = {m.print for m in spoken(request.messages) if m.print}
+
+    def shown(state: Session) -> int:
+        return sum(e.message.print in prints for e in state.head)
+
+    best = max(session.forks, key=shown, default=session)
+    if request.delta or shown(best) <= shown(session):
+        return session
+    since = dict.fromkeys(session.keys - best.keys, b"") | {e.key: e.message.print for e in session.head}
+    left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
+    forks = (replace(session, forks=(), before_form=None), *(each for each in session.forks if each is not best))
+    return replace(
+        best, keys=session.keys, position=session.position, turn=session.turn, last_seen_at=session.last_seen_at,
+        asides=session.asides, abandoned={**best.abandoned, **left}, forks=forks,
+    )  # fmt: skip
 
 
 def _form(session: Session) -> Form:
