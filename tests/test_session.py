@@ -236,6 +236,14 @@ def test_another_question_right_behind_a_summary_is_the_chat_that_was_summed_up(
     assert Chat(lab, system=CODER).send([told, user("Which of them is the oldest?")]).session.id != chat.session
 
 
+def test_a_greeting_and_what_another_chat_asked_later_begin_a_chat_of_its_own():
+    lab, greeting = Lab(), assistant("Hello! I am the assistant of the shop. How can I help you today?")
+    one = Chat(lab, history=[greeting])
+    for said, answer in turns("zephyr", 3):
+        one.turn(said, answer)
+    assert Chat(lab, history=[greeting, one.history[3]]).send().event == "new"
+
+
 def test_identical_first_requests_at_once_are_conversations_of_their_own(chat):
     chats = [another(chat, f"p{n}") for n in range(3)]
     for each in chats:
@@ -802,6 +810,20 @@ def test_a_thread_that_the_model_opened_is_the_conversation_once_its_user_goes_o
         goes_on(chat)
     else:
         assert (step.event, step.session.id) == ("side", first.session.id), step.link.why
+
+
+def test_a_sub_agent_that_its_client_speaks_to_again_stays_one(chat):
+    task = "Find every place in which the retry policy of the gateway is read, and list the files with their lines."
+    chat.history.append(user("Please delegate the search for the places."))
+    call = called(chat.lab.call_id(), "task", prompt=task)
+    chat.lab.answer(chat.send(), call)
+    agent = Chat(chat.lab, system=chat.system, tools=chat.tools, history=[user(task)])
+    chat.lab.answer(agent.send(), assistant("I think I am done."))
+    agent.history += [assistant("I think I am done."), user("You called no tool. Go on, or say that you are done.")]
+    assert agent.send().event == "side"
+    chat.history += [call, result(call["tool_calls"][0]["id"], "gateway/retry.py")]
+    step = chat.send()
+    assert (step.event, step.session.id) == ("turn", chat.session)
 
 
 def test_an_old_half_of_a_long_conversation_pasted_is_a_side_call(chat):

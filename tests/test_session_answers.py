@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from chats import Chat, Lab, assistant, turns, user
+from chats import SYSTEM, Chat, Lab, assistant, turns, user
 
 
 @pytest.mark.parametrize("begun", ["{", "<answer>", "Mira:", "Here is the JSON requested:\n"])
@@ -99,3 +99,47 @@ def test_a_short_first_text_alone_links_no_version_of_an_answer():
     chat.turn("Hello!", "Good morning, what is it about?")
     other = Chat(lab, history=[user("Hello!"), assistant("Nice to see you."), user("Which port is it?")])
     assert other.send().session.id != chat.session
+
+
+QUESTION = "How do I reset the password of the staging account, please?"
+EXAMPLE = [user("Example question: what is the port?"), assistant("It is 8080, as written in the config.")]
+GREETING = [assistant("Hello! I am the assistant of the shop. How can I help you today?")]
+
+
+@pytest.mark.parametrize("opened", [[], EXAMPLE])
+@pytest.mark.parametrize("what", ["wants another answer", "edits", "tries again after a failure"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_goes_back_to_a_question_that_another_one_asked_too_gets_none_of_that_chat(opened, what, restarts):
+    lab = Lab()
+    one, other = (Chat(lab, history=[*opened]) for _ in range(2))
+    how = "To reset the password, open the settings page, choose account and press reset. "
+    one.turn(QUESTION, f"{how}Your account is bergamo-7.")
+    other.turn(QUESTION, f"{how}Your account is palermo-9.")
+    other.history.append(user("And where do I find that page in the new version?"))
+    step = other.send()
+    if what == "tries again after a failure":
+        lab.fail(step)
+    else:
+        lab.answer(step, assistant("It is behind the wheel."))
+    if what == "edits":
+        other.history[-1] = user("And does that hold for the beta version, too?")
+    if restarts:
+        lab.restart()
+    assert other.send().session.id == other.session != one.session
+
+
+@pytest.mark.parametrize("shown", ["It was sent to Palermo.", "Sorry, something went wrong. Please try again."])
+def test_an_answer_from_elsewhere_behind_a_greeting_and_one_question_links_nothing(shown):
+    lab = Lab()
+    asked = "Where is my order, and when will it be delivered to my house?"
+    one = Chat(lab, history=[*GREETING])
+    one.turn(asked, "Your lamp 4711 comes on Monday to Bergamo, street 9.")
+    other = Chat(lab, history=[*GREETING, user(asked), assistant(shown), user("Thanks. And to which street there?")])
+    assert other.send().session.id != one.session
+
+
+def test_a_session_that_was_asked_nothing_but_blanks_does_no_harm():
+    lab, shop = Lab(), "Welcome to the shop of Bergamo: ask for orders, returns, and bills; what is it about today?"
+    lab.answer(lab.ask([{"role": "system", "content": SYSTEM}]), assistant(shop))
+    chat = Chat(lab, history=[user(shop), assistant("Is that the text of the shop?"), user("Yes. What is it?")])
+    assert chat.send().event == "new"

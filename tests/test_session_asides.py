@@ -1,9 +1,13 @@
 """Asides over the history in another form: what its client never shows again is none of the conversation."""
 
-import pytest
-from chats import SYSTEM, TOOLS, Chat, Lab, assistant, turns, user
+import json
 
-from lantern_proxy.follow import Step
+import pytest
+from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, assistant, summary_of, turns, user
+
+from lantern_proxy.follow import Step, follow, reply
+from lantern_proxy.turn import Identity
+from lantern_proxy.wire import responses
 
 SORT = "Sort the last message of the user into one of: note, wish, question. Answer with a single word in JSON."
 NEXT = "Who is to speak next, by what was said last? Answer in JSON, with a reason."
@@ -81,3 +85,98 @@ def test_one_that_asks_again_in_another_mode_goes_on_with_the_answer_that_it_sho
     step = chat.turn(said, answer)
     assert (step.event, step.session.id) == ("turn", chat.session)
     assert chat.turn("And what is left of it?", "Nothing.").event == "turn"
+
+
+@pytest.mark.parametrize("dress", ["without its thoughts", "without its sources", "masked"])
+def test_a_mode_whose_answers_are_shown_in_another_dress_is_a_turn_however_often_it_is_used(dress):
+    chat, events = Chat(Lab()), []
+    for n, (said, answer) in enumerate(turns("zephyr", 14)):
+        made, shown = {
+            "without its thoughts": (f"<think>Let me see {n}.</think>\n\n{answer}", answer),
+            "without its sources": (f"{answer}\n\nSources: [1] http://a/{n} [2] http://b/{n}", answer),
+            "masked": (answer, answer.replace("zephyr", "<NAME>")),
+        }[dress]
+        chat.history.append(user(said))
+        step = chat.send(tools=("web_search",) if n % 3 == 1 else ())
+        chat.lab.answer(step, assistant(made))
+        chat.history.append(assistant(shown))
+        events.append(step.event)
+    assert events == ["new", *["turn"] * 13]
+    said = {f.key for f in chat.lab.kept[step.session.id].filed if f.message.role == "user"}
+    assert said.isdisjoint(step.session.abandoned)
+
+
+@pytest.mark.parametrize(
+    "style", ["summary, then the question", "first user message and an assistant summary", "second system message only"]
+)
+def test_what_was_said_in_another_mode_right_before_a_compaction_is_gone_and_was_not_taken_back(style):
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    chat.tools = ("read_file", "ask_user")
+    chat.turn("Plan the move of the data from Bergamo to Como.", "Plan: freeze on the 3rd of May, copy by night.")
+    chat.tools = TOOLS
+    step = chat.compact(STYLES[style], summary_of("zephyr", 4), "Now do the first step of the plan.", "Done.")
+    texts = {f.key: f.message.text for f in chat.lab.kept[chat.session].filed}
+    assert any("Plan: freeze" in texts[key] for key in step.verdict.gone)
+    assert not any("Plan" in texts[key] for key in step.session.abandoned)
+
+
+def test_a_client_that_sends_its_last_message_alone_may_offer_other_tools_each_time():
+    chat, steps = Chat(Lab(), named="x"), []
+    for n, (said, answer) in enumerate(turns("zephyr", 8)):
+        chat.history.append(user(said))
+        steps.append(chat.send(chat.history[-1:], tools=(*TOOLS, "web_search") if n % 2 else TOOLS))
+        chat.lab.answer(steps[-1], assistant(answer))
+        chat.history.append(assistant(answer))
+    assert "side" not in {step.event for step in steps}
+    assert not steps[-1].session.abandoned
+
+
+def test_a_mode_whose_requests_failed_is_a_turn_once_they_succeed():
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    for said, answer in turns("amber", 3):
+        chat.history.append(user(said))
+        chat.lab.fail(chat.send(tools=(*TOOLS, "broken")))
+        chat.history.pop()
+        chat.turn(said, answer)
+    chat.tools = (*TOOLS, "broken")
+    assert [chat.turn(said, answer, reads="A row.").event for said, answer in turns("birch", 4)] == ["turn"] * 4
+
+
+def test_a_request_of_the_conversation_beside_one_in_flight_is_none():
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 6):
+        chat.history.append(user(said))
+        step = chat.send()
+        beside(chat, "sorted, all of it")
+        chat.lab.answer(step, assistant(answer))
+        chat.history.append(assistant(answer))
+        assert (step.event, step.session.side) != ("side", True)
+
+
+def test_what_goes_on_from_a_stored_answer_had_that_answer():
+    lab, asked = Lab(), turns("zephyr", 4)
+
+    def ask(said, tools, history=(), before=""):
+        body = {"instructions": SYSTEM, "input": [*history, user(said)], "previous_response_id": before or None,
+                "tools": [{"type": "function", "name": name, "parameters": {}} for name in tools]}  # fmt: skip
+        request = responses.read(json.dumps(body).encode())
+        return follow(lab.known, request, Identity(), now=lab.now, new_id=lambda: "ses_1")
+
+    def answer(step, text):
+        parts = [{"type": "output_text", "text": text}]
+        message = {"type": "message", "id": lab.call_id(), "role": "assistant", "content": parts}
+        body = {"id": f"resp_{message['id']}", "status": "completed", "output": [message]}
+        reply(lab.known, step.session.id, responses.read_answer(json.dumps(body).encode(), streamed=False), now=lab.now)
+        return body["id"]
+
+    answer(ask(asked[0][0], TOOLS), asked[0][1])
+    history = [user(asked[0][0]), assistant(asked[0][1])]
+    stored = answer(ask(asked[1][0], (*TOOLS, "web"), history), asked[1][1])
+    for said, told in asked[2:]:
+        step = ask(said, TOOLS, before=stored)
+        assert (step.event, dict(step.session.abandoned)) == ("turn", {})
+        stored = answer(step, told)

@@ -58,3 +58,43 @@ def test_a_user_who_edits_again_and_again_is_on_the_last_branch():
     step = chat.turn("Go on with that.", "Gladly.")
     assert (step.event, len(left(chat, "Version "))) == ("turn", 5)
     assert left(chat, "Version 5") == []
+
+
+@pytest.mark.parametrize("kept", [3, 100])
+def test_short_words_that_were_said_often_on_a_branch_that_was_left_do_not_lead_back_to_it(kept):
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 2):
+        chat.turn(said, answer)
+    before = [*chat.history]
+    for n in range(6):
+        chat.turn("Continue.", f"Part {n} of the old story about the harbour.")
+    chat.history = [*before]
+    chat.turn("No: write it about the mountains, with a hut in it.", "The hut of Bormio stands at 2400 m.")
+    chat.turn("And who lives there, in the hut of Bormio?", "An old guide named Ulisse, of Bormio.")
+    for n in range(3):
+        chat.history.append(user("Continue."))
+        step = chat.send(chat.history[-kept:])
+        assert kept == 3 or step.event == "turn"
+        assert left(chat, "Bormio") == []
+        chat.lab.answer(step, assistant(f"And so on, mountain part {n}."))
+        chat.history.append(assistant(f"And so on, mountain part {n}."))
+
+
+def test_former_states_hold_no_former_states():
+    a, b = cloned(6)
+    session = a.lab.known.sessions[a.session]
+    assert len(session.forks) == 1
+    assert all(not each.forks and each.before_form is None for each in session.forks)
+    assert b.session == a.session
+
+
+def test_a_branch_that_was_left_counts_as_memory():
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 2):
+        chat.turn(said, answer)
+    before = [*chat.history]
+    chat.turn(f"Read this: {'word ' * 20_000}", "Read.")
+    held = chat.lab.known.sizes[chat.session]
+    chat.history = before
+    chat.turn("Leave it.", "Gladly.")
+    assert chat.lab.known.sizes[chat.session] > held

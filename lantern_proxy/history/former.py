@@ -8,9 +8,11 @@ A branch may be taken up again, in turn with the one that took its place: a clon
 What was said on one is none of the other's.
 """
 
+from itertools import pairwise
+
 from msgspec.structs import replace
 
-from lantern_proxy.history import Form, Session, items_of, spoken, system_text
+from lantern_proxy.history import Entry, Form, Session, goes_on, items_of, spoken, system_text
 from lantern_proxy.history.text import same_system
 from lantern_proxy.turn import Request
 
@@ -28,11 +30,13 @@ def without_aside(session: Session, request: Request) -> Session:
     before, form = session.before_form, _form(session)
     if before is None:
         return session
-    if _shows_answer(session, before, request):
+    if request.delta or _shows_answer(session, before, request):
         return replace(session, before_form=None, asides={f: n for f, n in session.asides.items() if f != form})
     if _has_form(form, request):
         return session
     shown = {m.print for m in request.messages}
+    if not session.answered or _end_of(session, before).message.print not in shown:
+        return replace(session, before_form=None)  # no answer came, or there is no telling whether it was left out
     left = {e.key: e.message.print for e in session.head if e.key not in before.keys and e.message.print not in shown}
     asides = {**session.asides, form: session.asides.get(form, 0) + 1}
     return replace(
@@ -67,13 +71,17 @@ def with_branch(session: Session, before: Session) -> Session:
 
 def on_branch(session: Session, request: Request) -> Session:
     """The session as it was on the branch of which the request shows most; itself where that is its own."""
+    if request.delta or not session.forks or goes_on(session, request):
+        return session
     prints = {m.print for m in spoken(request.messages) if m.print}
 
-    def shown(state: Session) -> int:
-        return sum(e.message.print in prints for e in state.head)
+    def shown(state: Session) -> tuple[int, int]:
+        """Answers first: a user says "Go on." on each branch, and often."""
+        held = {e.message.print: e.message.role for e in state.head if e.message.print in prints}
+        return sum(role == "assistant" for role in held.values()), len(held)
 
     best = max(session.forks, key=shown, default=session)
-    if request.delta or shown(best) <= shown(session):
+    if shown(best) <= shown(session):
         return session
     since = dict.fromkeys(session.keys - best.keys, b"") | {e.key: e.message.print for e in session.head}
     left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
@@ -97,7 +105,20 @@ def _has_form(form: Form, request: Request) -> bool:
 
 
 def _shows_answer(session: Session, before: Session, request: Request) -> bool:
-    """Does the request show any of what the session was answered since?"""
+    """Does the request show any of what the session was answered since, in whatever dress: where it was asked for?"""
     made = [i for e in session.head if e.produced and e.key not in before.keys for i in e.message.items]
     prints, ids = {i.print for i in made}, {value for i in made for value in i.ids}
-    return any(i.print in prints or not ids.isdisjoint(i.ids) for i in items_of(request.messages))
+    if any(i.print in prints or not ids.isdisjoint(i.ids) for i in items_of(request.messages)):
+        return True
+    asked = [e for e in session.head if not e.produced or e.key in before.keys]
+    if not asked:
+        return False
+    held, last = {e.message.print for e in asked}, asked[-1].message.print
+    behind = pairwise(spoken(request.messages))
+    return any(a.print == last and b.role == "assistant" and b.print not in held for a, b in behind)
+
+
+def _end_of(session: Session, before: Session) -> Entry:
+    """What was said last before, as the client shows it by now."""
+    last = before.head[-1]
+    return next((e for e in reversed(session.head) if e.key == last.key), last)

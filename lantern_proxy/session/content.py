@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from itertools import takewhile
 
-from lantern_proxy.history import Session, before_answer, chains, items_of, shows_system_of, spoken
+from lantern_proxy.history import Session, before_answer, chains, items_of, place_key, shows_system_of, spoken
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
@@ -70,8 +70,19 @@ def only_asked(known: Known, request: Request) -> Session | None:
     mains = [s for s in holders if s.api == request.api and not s.side] or _asked_more(known, request, at)
     if len(mains) != 1 or not mains[0].answered or not shows_system_of(mains[0], request):
         return None
-    proven = len(asked) > 1 or _is_version(_answer_of(mains[0]), _answer_behind(request, at))
+    if _was_asked_elsewhere(known, request, at, mains[0]):
+        return None
+    users = sum(m.role == "user" for m in asked)
+    proven = users > 1 or _is_version(_answer_of(mains[0]), _answer_behind(request, at))
     return mains[0] if proven else None
+
+
+def _was_asked_elsewhere(known: Known, request: Request, at: int, session: Session) -> bool:
+    """Was another session ever asked the same at this place, and went on since? Its user may be back there, with other
+    words for what came then, or for another answer."""
+    key = place_key(chains(request.messages)[at])
+    others = (s for s in known.sessions.values() if s.id != session.id and not s.side)
+    return any(key in s.keys for s in others)
 
 
 def _last_asked(request: Request) -> int | None:
@@ -102,8 +113,9 @@ def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
     shown = _answer_behind(request, at)
     found = []
     for s in recent:
-        *before, last = [e.message for e in before_answer(s) if e.message.print and e.message.role not in SYSTEM]
-        same = [m.print for m in before] == now and last.role == "user" and plain(last.text).startswith(text)
+        asked = [e.message for e in before_answer(s) if e.message.print and e.message.role not in SYSTEM]
+        same = [m.print for m in asked[:-1]] == now and asked[-1:] and plain(asked[-1].text).startswith(text)
+        same = same and asked[-1].role == "user"
         if same and (says_same(_answer_of(s), shown) or _is_version(_answer_of(s), shown)):
             found.append(s)
     return found
@@ -178,8 +190,11 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: Col
 
 def _begins_like(session: Session, request: Request) -> bool:
     """Is all but the last message of a request what the session's head begins with?"""
-    before = [m.print for m in spoken(request.messages)][:-1]
-    return bool(before) and before == [m.print for m in spoken(e.message for e in session.head)][: len(before)]
+    said = spoken(request.messages)[:-1]
+    if all(i.print in session.opening for m in said for i in m.items):
+        return False  # many chats open so: a greeting, examples
+    before = [m.print for m in said]
+    return before == [m.print for m in spoken(e.message for e in session.head)][: len(before)]
 
 
 def is_scanty(known: Known, request: Request, session: Session) -> bool:

@@ -196,9 +196,11 @@ def _dress(entry: Entry) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _size_of(session: Session, known: Known) -> int:
-    """Of its head, and what is remembered of messages that left it: their names, and texts that may be quoted."""
-    gone = max(0, len(session.keys) - len(session.head))
-    return sum(map(_size_of_entry, session.head)) + _GONE_BYTES * gone + known.said_chars[session.id]
+    """Of its head and those of its branches, and what is remembered of messages that left them: their names, and texts
+    that may be quoted."""
+    held = {id(e): e for state in (session, *session.forks) for e in state.head}
+    gone = max(0, len(session.keys) - len(held))
+    return sum(map(_size_of_entry, held.values())) + _GONE_BYTES * gone + known.said_chars[session.id]
 
 
 def _size_of_entry(entry: Entry) -> int:

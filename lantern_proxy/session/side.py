@@ -241,7 +241,11 @@ def is_taken_over(known: Known, parent: Session, request: Request) -> bool:
     """
     if request.tools != parent.tools or not shows_system_of(parent, request) or not is_spoken_to(request.messages):
         return False
-    said = plain(spoken(request.messages)[-1].text)
+    first, *_, last = spoken(request.messages)
+    before = [e.message.text for e in parent.head if _is_said(e.message)][:-1]
+    if not before or not _speaks_of_half(plain(first.text), before):
+        return False  # a task is one thing; what a model passes on to go on with speaks of all
+    said = plain(last.text)
     return not any(said in argument or argument in said for argument in known.arguments.get(parent.id, ()))
 
 
