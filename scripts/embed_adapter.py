@@ -1,4 +1,4 @@
-"""Make lantern_proxy/data/adapter_minilm_l6.npz: python scripts/embed_adapter.py MODEL (an hour on two cores; needs the
+"""Make lantern_proxy/data/adapter_minilm_l6.npz: python scripts/embed_adapter.py MODEL (an hour on one core; needs the
 extra dense). MODEL: a folder or the name of all-MiniLM-L6-v2 (Apache 2.0), uncompiled.
 
 Low-rank matrices beside the upper layers learn to tell the messages that answer a question from the others of their
@@ -34,11 +34,11 @@ TARGET = ROOT / "lantern_proxy" / "data" / "adapter_minilm_l6.npz"
 NAME = "sentence-transformers/all-MiniLM-L6-v2"
 FIRST, RANK = 3, 16
 """The lowest layer that is adapted, and the rank of what is added to each of its matrices."""
-EPOCHS, TOGETHER, RATE, WARM_UP = 1, 16, 5e-4, 20
+EPOCHS, TOGETHER, RATE, WARM_UP = 2, 16, 5e-4, 20
 """Times that each question is seen, questions of a step, and the rate of AdamW."""
-MOST_TOKENS = 3_500
+MOST_TOKENS = 6_000
 """Of a step: of longer conversations some sessions are left out, never those with evidence."""
-MEAN_SHARE, HELD_SHARE, HELD_TEXTS = 0.5, 30.0, 32
+MEAN_SHARE, HELD_SHARE, HELD_TEXTS = 1.0, 8.0, 32
 """How much the mean of vectors counts beside words, and the cosines that are held; texts of a step for these."""
 OPEN_WORDS = 60
 """Words up to which the message before counts in full, as in a ranking."""
