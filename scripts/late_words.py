@@ -1,6 +1,6 @@
 """Make lantern_proxy/data/late_words_minilm_l6.npz: python scripts/late_words.py (a minute; needs the extra dense).
 
-What the compiled and adapted model gives for each piece of the table of like words (scripts/alike_table.py) by itself, in the space
+What the compiled model gives for each piece of the table of like words (scripts/alike_table.py) by itself, in the space
 of the token vectors of passages. It comes from the model alone.
 """
 
@@ -19,10 +19,10 @@ DATA = Path(__file__).parent.parent / "lantern_proxy" / "data"
 
 
 def main(cache_dir: Path) -> None:
-    with Embedder(MODEL, cache_dir, adapted=True) as embedder:
+    with Embedder(MODEL, cache_dir) as embedder:
         embedder.start()
         embedder.wait()
-    compiled, projection = open_compiled(folder_of(MODEL, cache_dir, adapted=True), 1), projection_of(MODEL)
+    compiled, projection = open_compiled(folder_of(MODEL, cache_dir), 1), projection_of(MODEL)
     assert projection is not None
     with np.load(DATA / "alike_minilm_l6.npz") as table:
         pieces = table["pieces"].tobytes().decode().split("\n")

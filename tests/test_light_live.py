@@ -37,7 +37,7 @@ FORMLESS = RestoreConfig(admission=0.0, weights={"form": 0.0})
 def resources(cache_dir) -> Iterator[Resources]:
     if not available():
         pytest.skip("the extra `dense` is not installed")
-    with Resources(Config(embed=EmbedConfig(cache_dir=cache_dir, adapted=False), restore=FORMLESS)) as resources:
+    with Resources(Config(embed=EmbedConfig(cache_dir=cache_dir), restore=FORMLESS)) as resources:
         yield resources
 
 

@@ -549,7 +549,7 @@ def test_vectors_do_not_make_chit_chat_a_question(archive, embedder, text):
 class CountedEmbedder:
     """Says of every question the same, and remembers which it was asked."""
 
-    adapted = True
+    adapted = False
     name, state, detail, dim, recipe = "counted", "ready", "", 4, ""
 
     def __init__(self):

@@ -37,7 +37,7 @@ SURE, UNSURE = "Where does the copper kettle stand?", "What was the weekly meeti
 class Counted:
     """An embedder that says of every question the same, and remembers which it was asked."""
 
-    adapted = True
+    adapted = False
     name, state, detail, dim, recipe = "counted", "ready", "", 4, "counted/late-1"
 
     def __init__(self) -> None:

@@ -200,9 +200,10 @@ class EmbedConfig(Section):
     """auto: when the extra `dense` is installed. on: say so in doctor when it is missing. off: 90 MB less memory."""
     model: Annotated[str, Like(r"\S+", "use a model name")] = "sentence-transformers/all-MiniLM-L6-v2"
     """Small, quick on a CPU and good enough beside BM25. After a change run `lantern reindex --vectors`."""
-    adapted: bool = True
-    """With what Lantern learned on top of all-MiniLM-L6-v2: to find the message that answers a question. false: the model
-    as it was published. Other models are taken as they are. After a change run `lantern reindex --vectors`."""
+    adapted: bool = False
+    """With what Lantern learned on top of all-MiniLM-L6-v2: to find the message that answers a question. Orders
+    learned on top of it (`lantern train reranker`) gain most, blocks do not. Other models are taken as they are. After
+    a change run `lantern reindex --vectors`."""
     cache_dir: Path = field(default_factory=default_cache_dir)
     """Where the compiled model is kept: $XDG_CACHE_HOME/lantern or ~/.cache/lantern by default."""
     threads: Annotated[int, Within(1, 256)] = 1

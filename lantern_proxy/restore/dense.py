@@ -94,7 +94,7 @@ class Dense:
     def by_word(self) -> bool:
         """Does the embedder, ready or not, make vectors of words in the space of those that come with Lantern? Those of
         passages serve while it is not asked."""
-        return self._embedder is not None and self._embedder.adapted and bool(self._embedder.recipe)
+        return self._embedder is not None and not self._embedder.adapted and bool(self._embedder.recipe)
 
     def begin(self, scope: Scope, question: Question, ask: "Ask", *, skip: bool = False) -> bool:
         """Should look() be called? Then the question is embedded from now on. False: no, see ask.notes.
