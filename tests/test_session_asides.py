@@ -180,3 +180,19 @@ def test_what_goes_on_from_a_stored_answer_had_that_answer():
         step = ask(said, TOOLS, before=stored)
         assert (step.event, dict(step.session.abandoned)) == ("turn", {})
         stored = answer(step, told)
+
+
+@pytest.mark.parametrize("again", ["the same", "other words"])
+def test_who_asks_again_behind_a_summary_in_a_new_system_prompt_is_where_the_summary_is(again):
+    chat = Chat(Lab(), system="", tools=TOOLS)
+    for said, answer in turns("zephyr", 5):
+        chat.turn(said, answer)
+    chat.system, chat.history = summary_of("zephyr", 5), chat.history[-2:]
+    assert chat.turn("Sort the next of them.", "Sorted.").event == "compacted"
+    kept = chat.lab.known.sessions[chat.session]
+    chat.history = [*chat.history[:-2], user("Sort the next of them." if again == "the same" else "Sort the last one.")]
+    step = chat.send()
+    assert step.event == ("retry" if again == "the same" else "branch")
+    assert step.session.lost
+    assert not step.session.asides
+    assert step.session.keys >= kept.keys

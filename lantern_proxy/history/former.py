@@ -60,7 +60,8 @@ def is_aside(session: Session, request: Request) -> bool:
     before = session.before_form
     if _has_form(_form(before or session), request) or (before and _shows_answer(session, before, request)):
         return False
-    return any(times >= _CERTAIN and _has_form(form, request) for form, times in session.asides.items())
+    alike = (form for form, times in session.asides.items() if times >= _CERTAIN and _has_form(form, request))
+    return any(form.system or not system_text(request) for form in alike)
 
 
 def with_branch(session: Session, before: Session) -> Session:
@@ -97,11 +98,9 @@ def _form(session: Session) -> Form:
 
 
 def _has_form(form: Form, request: Request) -> bool:
-    """Documents may stand behind a system prompt."""
+    """Documents and summaries may stand behind a system prompt, or where there was none."""
     system = system_text(request)
-    return form.tools == request.tools and (
-        same_system(form.system, system) or bool(form.system and form.system in system)
-    )
+    return form.tools == request.tools and (form.system in system or same_system(form.system, system))
 
 
 def _shows_answer(session: Session, before: Session, request: Request) -> bool:
