@@ -8,6 +8,7 @@ A branch may be taken up again, in turn with the one that took its place: a clon
 What was said on one is none of the other's.
 """
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -39,10 +40,7 @@ def without_aside(session: Session, request: Request) -> Session:
         return replace(session, before_form=None)  # no answer came, or there is no telling whether it was left out
     left = {e.key: e.message.print for e in session.head if e.key not in before.keys and e.message.print not in shown}
     asides = {**session.asides, form: session.asides.get(form, 0) + 1}
-    return replace(
-        before, keys=session.keys, position=session.position, turn=session.turn, last_seen_at=session.last_seen_at,
-        abandoned={**before.abandoned, **left}, asides=dict([*asides.items()][-_FORMS:]),
-    )  # fmt: skip
+    return replace(_gone_back(session, before, left), asides=dict([*asides.items()][-_FORMS:]))
 
 
 def before_form(session: Session, request: Request) -> Session | None:
@@ -58,7 +56,11 @@ def before_form(session: Session, request: Request) -> Session | None:
 def is_aside(session: Session, request: Request) -> bool:
     """Is the request of a form in which answers never became a part of the session?"""
     before = session.before_form
-    if _has_form(_form(before or session), request) or (before and _shows_answer(session, before, request)):
+    if (
+        not session.asides
+        or _has_form(_form(before or session), request)
+        or (before and _shows_answer(session, before, request))
+    ):
         return False
     alike = (form for form, times in session.asides.items() if times >= _CERTAIN and _has_form(form, request))
     return any(form.system or not system_text(request) for form in alike)
@@ -81,15 +83,23 @@ def on_branch(session: Session, request: Request) -> Session:
         held = {e.message.print: e.message.role for e in state.head if e.message.print in prints}
         return sum(role == "assistant" for role in held.values()), len(held)
 
-    best = max(session.forks, key=shown, default=session)
+    best = max(session.forks, key=shown)
     if shown(best) <= shown(session):
         return session
     since = dict.fromkeys(session.keys - best.keys, b"") | {e.key: e.message.print for e in session.head}
     left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
     forks = (replace(session, forks=(), before_form=None), *(each for each in session.forks if each is not best))
+    return replace(_gone_back(session, best, left), asides=session.asides, forks=forks)
+
+
+def _gone_back(session: Session, state: Session, left: Mapping[str, bytes]) -> Session:
+    """The session in a former state, with the names and places that it has given since.
+
+    left: messages that were filed since and are none of that state, with their fingerprints
+    """
     return replace(
-        best, keys=session.keys, position=session.position, turn=session.turn, last_seen_at=session.last_seen_at,
-        asides=session.asides, abandoned={**best.abandoned, **left}, forks=forks,
+        state, keys=session.keys, position=session.position, turn=session.turn, last_seen_at=session.last_seen_at,
+        abandoned={**state.abandoned, **left},
     )  # fmt: skip
 
 

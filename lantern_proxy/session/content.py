@@ -114,9 +114,10 @@ def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
     found = []
     for s in recent:
         asked = [e.message for e in before_answer(s) if e.message.print and e.message.role not in SYSTEM]
-        same = [m.print for m in asked[:-1]] == now and asked[-1:] and plain(asked[-1].text).startswith(text)
-        same = same and asked[-1].role == "user"
-        if same and (says_same(_answer_of(s), shown) or _is_version(_answer_of(s), shown)):
+        if not asked or asked[-1].role != "user" or [m.print for m in asked[:-1]] != now:
+            continue
+        made = _answer_of(s)
+        if plain(asked[-1].text).startswith(text) and (says_same(made, shown) or _is_version(made, shown)):
             found.append(s)
     return found
 

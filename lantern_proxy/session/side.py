@@ -242,7 +242,7 @@ def is_taken_over(known: Known, parent: Session, request: Request) -> bool:
     if request.tools != parent.tools or not shows_system_of(parent, request) or not is_spoken_to(request.messages):
         return False
     first, *_, last = spoken(request.messages)
-    before = [e.message.text for e in parent.head if _is_said(e.message)][:-1]
+    before = _said_before(parent)
     if not before or not _speaks_of_half(plain(first.text), before):
         return False  # a task is one thing; what a model passes on to go on with speaks of all
     said = plain(last.text)
@@ -261,12 +261,17 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
     if not shows_system_of(session, request):
         return False
     retold = _retold(session, request)
-    before = [e.message.text for e in session.head if _is_said(e.message)][:-1] if retold else []
+    before = _said_before(session) if retold else []
     if len(before) < _RETOLD_TEXTS:
         return False
     earlier = "\n".join([plain(m.text) for m in request.messages[:-1] if m.role != "assistant"])
     told = any(text in earlier for text in retold) or _speaks_of_half("\n".join(retold), before)
     return told and not is_pasted(said, read_of(request, system=True))
+
+
+def _said_before(session: Session) -> list[str]:
+    """What a head's user said, but for the last of it."""
+    return [e.message.text for e in session.head if _is_said(e.message)][:-1]
 
 
 def _is_said(message: Message) -> bool:
