@@ -960,7 +960,7 @@ def test_speakers_are_those_of_whom_something_stands_in_no_text_of_another():
         for text in (*words, " ".join(words), f"{words[1]} {words[2]}", f"{words[0]} grove"):
             spans = [(at, at + len(p), who) for p, who in said for at in range(len(text)) if text.startswith(p, at)]
             apart = {w for a, b, w in spans if not any(c <= a and b <= d and w != v for c, d, v in spans)}
-            assert pasted._speakers(pieces, text, iter(range(1_000)), pasted._starts_of(pieces)) == apart
+            assert pasted._speakers(pieces, text, iter(range(1_000)), pasted._starts_of(pieces), {}) == apart
 
 
 @pytest.mark.parametrize(
@@ -1115,3 +1115,20 @@ def test_a_wish_for_a_summary_is_a_persons_where_times_changed_in_the_first_mess
         chat.history.append(assistant(answer))
     asked = chat.send(ago([*chat.history, user("Please summarise our conversation so far.")], 9))
     assert (asked.event, asked.session.id) == ("turn", step.session.id), asked.link.why
+
+
+def test_a_short_question_between_two_answers_is_what_its_user_said_where_both_were_pasted():
+    chat = Chat(Lab())
+    for nod, (_, answer) in zip(("ok", "weiter", "Ja."), turns("zephyr", 3), strict=True):
+        chat.turn(nod, answer)
+    pasted = f"Suggest three questions that may come next.\n\n{transcript(chat.history)}"
+    step = chat.lab.ask([user(pasted)])
+    assert (step.event, step.session.parent) == ("side", chat.session)
+
+
+def test_two_answers_side_by_side_are_no_transcript():
+    chat = Chat(Lab())
+    for nod, (_, answer) in zip(("ok", "weiter"), turns("zephyr", 2), strict=True):
+        chat.turn(nod, answer)
+    both = "\n".join(m["content"] for m in chat.history if m["role"] == "assistant")
+    assert chat.lab.ask([{"role": "system", "content": "Compare."}, user(f"Which is better?\n{both}")]).event == "new"

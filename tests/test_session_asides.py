@@ -1,9 +1,12 @@
-"""Asides over the history in another form: what its client never shows again is none of the conversation."""
+"""Asides over the history in another form, and agents that hand over to each other.
+
+What its client never shows again is none of the conversation.
+"""
 
 import json
 
 import pytest
-from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, assistant, summary_of, turns, user
+from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, assistant, called, result, summary_of, turns, user
 
 from lantern_proxy.follow import Step, follow, reply
 from lantern_proxy.turn import Identity
@@ -196,3 +199,80 @@ def test_who_asks_again_behind_a_summary_in_a_new_system_prompt_is_where_the_sum
     assert step.session.lost
     assert not step.session.asides
     assert step.session.keys >= kept.keys
+
+
+# --- handing over ---------------------------------------------------------------------------------------------------
+
+AGENTS = {
+    "triage": (
+        "You find out who knows most about what is asked, and hand over to that agent.",
+        ("to_coder", "to_clerk"),
+    ),
+    "coder": ("You write code in small steps and run the tests after each of them.", ("write_file", "run", "to_clerk")),
+    "clerk": ("You answer questions about bills, in one sentence and without any tools.", ()),
+}
+
+
+def hand_over(chat: Chat, to: str, *, renamed: bool = False) -> Step:
+    """The model calls for another agent, and that one is asked."""
+    call_id = chat.lab.call_id()
+    step = chat.send()
+    chat.lab.answer(step, called(call_id, f"to_{to}"))
+    shown_as = chat.lab.call_id() if renamed else call_id
+    chat.history += [called(shown_as, f"to_{to}"), result(shown_as, "Handed over.")]
+    chat.system, chat.tools = AGENTS[to]
+    return chat.send()
+
+
+@pytest.mark.parametrize("to", [("coder",), ("clerk",), ("coder", "clerk")])
+@pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.parametrize("named", ["", "x"])
+@pytest.mark.parametrize("back", [False, True])
+def test_a_conversation_that_is_handed_over_goes_on_under_other_orders(to, renamed, named, back):
+    chat, events = Chat(Lab(), named=named), []
+    chat.system, chat.tools = AGENTS["triage"]
+    for n, (said, answer) in enumerate(turns("zephyr", 8)):
+        chat.history.append(user(said))
+        agent = to[n // 2 % len(to)]
+        if chat.tools and (back or (chat.system, chat.tools) != AGENTS[agent]):
+            step = hand_over(chat, agent, renamed=renamed)
+        else:
+            step = chat.send()
+        chat.lab.answer(step, assistant(answer))
+        chat.history.append(assistant(answer))
+        events.append(step.event)
+        if back:
+            chat.system, chat.tools = AGENTS["triage"]
+    assert set(events) == {"turn"}
+    assert len(chat.lab.kept) == 1
+    assert not step.session.abandoned
+
+
+@pytest.mark.parametrize(
+    "style", ["summary, then the question", "appended to the system prompt only", "appended to the system prompt, tail"]
+)
+def test_an_agent_that_takes_over_again_may_come_with_a_summary(style):
+    chat = Chat(Lab(), named="x")
+    chat.system, chat.tools = AGENTS["coder"]
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    chat.history.append(user("Who pays for it?"))
+    step = hand_over(chat, "clerk")
+    chat.lab.answer(step, assistant("The office in Como does, at the end of May."))
+    chat.history.append(assistant("The office in Como does, at the end of May."))
+    chat.system, chat.tools = AGENTS["coder"]
+    step = chat.compact(STYLES[style], summary_of("zephyr", 3), "Then write the export.", "Done.")
+    assert (step.event, step.session.id) == ("compacted", "ses_1")
+
+
+def test_a_task_with_the_results_of_calls_and_more_words_is_still_another_use_of_a_conversation():
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer)
+    call_id = chat.lab.call_id()
+    chat.history.append(user("Read the notes."))
+    chat.lab.answer(chat.send(), called(call_id, "read_file", path="notes.txt"))
+    chat.history += [called(call_id, "read_file", path="notes.txt"), result(call_id, "The port is 9443.")]
+    judge = [{"role": "system", "content": SORT}, *chat.history, user("Is the last step safe?")]
+    assert chat.lab.ask(judge).event == "side"
+    assert chat.send().event == "turn"

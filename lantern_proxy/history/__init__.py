@@ -82,9 +82,9 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     side: bool = False
     system: str = ""
     """Canonical text of its system prompt, without what was appended to it later."""
-    former_system: str = ""
-    """The one before, where another took its place: a client may have a summary made under a prompt for that."""
     tools: frozenset[str] = frozenset()
+    forms: tuple[Form, ...] = ()
+    """Others that its turns had before, the last one first: modes of a client, agents that hand over to each other."""
     head: tuple[Entry, ...] = ()
     """What the client showed last, and the answer that it got."""
     chain: bytes = b""
@@ -120,6 +120,8 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
 _LONG_CHARS = 65_536
 _TITLED_CHARS = 4_200
 """A title is cut when it is written down, from so much: whoever redacts it has to see more than is kept."""
+_FORMS = 8
+"""Kept of a session, the last ones."""
 _SYSTEMS = 64
 """System messages that a session is known by: some clients write the time into theirs, with every request."""
 
@@ -165,7 +167,35 @@ def shows_system_of(session: Session, request: Request) -> bool:
     if opening and all(m.print in known for m in opening):
         return True
     now = system_text(request)
-    return same_system(session.system, now) or bool(session.former_system and same_system(session.former_system, now))
+    return same_system(session.system, now) or any(f.system and same_system(f.system, now) for f in session.forms)
+
+
+def form_of(session: Session) -> Form:
+    """What the session's last turn was asked for with."""
+    return Form(session.system, session.tools)
+
+
+def has_form(form: Form, request: Request) -> bool:
+    """Documents and summaries may stand behind a system prompt, or where there was none."""
+    system = system_text(request)
+    return form.tools == request.tools and (form.system in system or same_system(form.system, system))
+
+
+def in_form(session: Session, request: Request) -> Session:
+    """The session in the form of `request`, where turns of it had that before; itself where none had."""
+    if not session.forms or has_form(form_of(session), request):
+        return session
+    alike = (f for f in session.forms if has_form(f, request) and (f.system or not system_text(request)))
+    form = next(alike, None)
+    return replace(session, system=form.system, tools=form.tools) if form else session
+
+
+def _forms(session: Session, system: str, tools: frozenset[str]) -> tuple[Form, ...]:
+    """Those before, once the session has another system prompt or other tools."""
+    if not session.keys or (tools == session.tools and same_system(session.system, system)):
+        return session.forms
+    others = (f for f in session.forms if f.tools != session.tools or not same_system(f.system, session.system))
+    return (form_of(session), *others)[:_FORMS]
 
 
 def _base(session: Session, request: Request) -> str:
@@ -289,15 +319,14 @@ def advance(
         head[start + at : start + at + 1] = [entry]
     hashes = chains(request.messages) or (b"",)
     system = _base(session, request)
-    is_other = not same_system(session.system, system)
+    tools = session.tools if request.delta and not request.tools else request.tools
     after = replace(
         session, head=tuple(head), answered=False, recalled=False, last_seen_at=now,
         keys=_keys_with(session, filed), position=session.position + len(filed),
         turn=filed[-1].turn if filed else session.turn,
         chain=reduce(chain_after, request.messages, session.chain) if request.delta else hashes[-1],
         opening=frozenset(redressed.get(each, each) for each in session.opening) if redressed else session.opening,
-        tools=session.tools if request.delta and not request.tools else request.tools,
-        system=system, former_system=session.system if is_other else session.former_system,
+        tools=tools, system=system, forms=_forms(session, system, tools),
         system_keys=tuple(system_keys.items())[-_SYSTEMS:],
         abandoned=_abandoned(session, abandoned, head),
     )  # fmt: skip

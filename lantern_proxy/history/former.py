@@ -13,8 +13,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from lantern_proxy.history import Entry, Form, Session, goes_on, items_of, spoken, system_text
-from lantern_proxy.history.text import same_system
+from lantern_proxy.history import Entry, Session, form_of, goes_on, has_form, items_of, spoken, system_text
 from lantern_proxy.turn import Request
 
 _CERTAIN = 2
@@ -28,12 +27,12 @@ _BRANCHES = 4
 
 def without_aside(session: Session, request: Request) -> Session:
     """The session as it was before what it was asked last, where the request goes on as if that had not been."""
-    before, form = session.before_form, _form(session)
+    before, form = session.before_form, form_of(session)
     if before is None:
         return session
     if request.delta or _shows_answer(session, before, request):
         return replace(session, before_form=None, asides={f: n for f, n in session.asides.items() if f != form})
-    if _has_form(form, request):
+    if has_form(form, request):
         return session
     shown = {m.print for m in request.messages}
     if not session.answered or _end_of(session, before).message.print not in shown:
@@ -50,7 +49,7 @@ def before_form(session: Session, request: Request) -> Session | None:
     """
     if session.before_form is not None:
         return session.before_form
-    return session if session.answered and not request.delta and not _has_form(_form(session), request) else None
+    return session if session.answered and not request.delta and not has_form(form_of(session), request) else None
 
 
 def is_aside(session: Session, request: Request) -> bool:
@@ -58,11 +57,11 @@ def is_aside(session: Session, request: Request) -> bool:
     before = session.before_form
     if (
         not session.asides
-        or _has_form(_form(before or session), request)
+        or has_form(form_of(before or session), request)
         or (before and _shows_answer(session, before, request))
     ):
         return False
-    alike = (form for form, times in session.asides.items() if times >= _CERTAIN and _has_form(form, request))
+    alike = (form for form, times in session.asides.items() if times >= _CERTAIN and has_form(form, request))
     return any(form.system or not system_text(request) for form in alike)
 
 
@@ -101,16 +100,6 @@ def _gone_back(session: Session, state: Session, left: Mapping[str, bytes]) -> S
         state, keys=session.keys, position=session.position, turn=session.turn, last_seen_at=session.last_seen_at,
         abandoned={**state.abandoned, **left},
     )  # fmt: skip
-
-
-def _form(session: Session) -> Form:
-    return Form(session.system, session.tools)
-
-
-def _has_form(form: Form, request: Request) -> bool:
-    """Documents and summaries may stand behind a system prompt, or where there was none."""
-    system = system_text(request)
-    return form.tools == request.tools and (form.system in system or same_system(form.system, system))
 
 
 def _shows_answer(session: Session, before: Session, request: Request) -> bool:

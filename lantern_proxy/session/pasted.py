@@ -2,8 +2,8 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 
 from lantern_proxy.analyze.starts import Starts
 from lantern_proxy.history.text import shared_front
@@ -13,6 +13,10 @@ PROBE_TEXT_CHARS = 400
 """How much of a text is looked for, where its beginning was found."""
 _LABEL = re.compile(r"\[[^\[\]\n]{1,60}\] ")
 """What a client writes in front of what is said, and leaves out where it pastes that: "[Mon 11:30 UTC] "."""
+_NAME = re.compile(r"[^\w\s]*\w{1,30}[:>\]]+[*\s]*")
+"""In front of a line of a transcript: "USER: ", "<user>", "**User:** "."""
+_BETWEEN_CHARS = 80
+"""No more stands between two answers that were pasted than what was said to get the second one, and two names."""
 _MOST_LOOKS = 60_000
 """At so many places of a request at most a text is looked for that begins like those there."""
 
@@ -26,8 +30,17 @@ def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool =
     if labelled:
         found = [*found, *((text[len(label[0]) :], who) for text, who in found if (label := _LABEL.match(text)))]
     pieces, looks = _by_start(found), iter(range(_MOST_LOOKS))
-    starts = _starts_of(pieces)
-    return any(len(_speakers(pieces, text, looks, starts)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
+    starts, short = _starts_of(pieces), _short(said)
+    return any(len(_speakers(pieces, text, looks, starts, short)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
+
+
+def _short(said: Mapping[str, str]) -> dict[str, set[str]]:
+    """Who -> texts too short to be looked for by themselves, a nod perhaps."""
+    found: dict[str, set[str]] = {}
+    for text, who in said.items():
+        if who != "side" and 0 < len(text) < PROBE_CHARS:
+            found.setdefault(who, set()).add(text)
+    return found
 
 
 def _by_start(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
@@ -44,12 +57,16 @@ def _starts_of(pieces: Iterable[str]) -> Starts:
 
 
 def _speakers(
-    pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, looks: Iterator[int], starts: Starts
+    pieces: Mapping[str, Mapping[str, Sequence[str]]],
+    text: str,
+    looks: Iterator[int],
+    starts: Starts,
+    short: Mapping[str, Collection[str]],
 ) -> set[str]:
     """Who said what stands in `text`, within what no other said. pieces: see _by_start; starts: those of them
 
-    A title repeats words of the message that it stands for.
-    """
+    A title repeats words of the message that it stands for. short: what counts only between two texts of another
+    """  # fmt: skip
     searched = text[:QUOTED_CHARS]
     found = [
         (at, at + chars, who)
@@ -64,7 +81,9 @@ def _speakers(
         voices = {who for _, _, who in same}
         reach |= {who: max(end, reach.get(who, 0)) for who in voices}
         speakers |= {who for who in voices if all(far < end for other, far in reach.items() if other != who)}
-    return speakers
+    between = [text[a[1] : b[0]] for a, b in pairwise(sorted(found)) if 0 < b[0] - a[1] <= _BETWEEN_CHARS]
+    lines = {line.strip() for gap in between if speakers for line in _NAME.split(gap)}
+    return speakers | {who for who, some in short.items() if not lines.isdisjoint(some)}
 
 
 def _places(start: str, text: str) -> Iterator[int]:

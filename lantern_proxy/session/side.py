@@ -7,12 +7,14 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 
 from lantern_proxy.history import (
     SUMMARY_CHARS,
     Session,
+    before_answer,
     goes_on,
+    in_form,
     is_empty,
     items_of,
     shown,
@@ -105,6 +107,7 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
     """Does this request use the session's content for something else than going on with it?"""
     if is_aside(session, request):
         return True
+    session = in_form(session, request)
     said = known.said.get(session.id, {})
     if use := script_use(known, session, request, named=True):
         return use == "side"
@@ -120,9 +123,26 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
         return _is_summary_call(request, session, said) or (share < 1 and _is_summary_of_rest(request, session, said))
     if not holds_answer(session, request) and share <= 0.5 and system_text(request):
         return not _is_summed_up_in_system(known, session, request)
+    if _answers_calls(session, request):
+        return False
     if request.tools != session.tools or _is_summary_call(request, session, said):
         return True
     return is_wished_of_head(session, request) and not _is_summed_up_in_system(known, session, request)
+
+
+def _answers_calls(session: Session, request: Request) -> bool:
+    """Do the results of all calls of the session's last answer end the request, and nothing else since?
+
+    What a model called for comes back to it, under whatever orders: it may have handed the conversation over.
+    """
+    answer = session.head[len(before_answer(session)) :]
+    called = [i.print for e in answer for i in e.message.calls]
+    if not called:
+        return False
+    used = takewhile(lambda i: i.kind in ("call", "result"), reversed([*items_of(request.messages)]))
+    last = [*islice(used, 2 * len(called))]
+    results = sum(i.kind == "result" for i in last)
+    return results == len(called) and called == [i.print for i in reversed(last) if i.kind == "call"]
 
 
 def _is_summed_up_in_system(known: Known, session: Session, request: Request) -> bool:

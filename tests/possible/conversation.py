@@ -19,6 +19,12 @@ from possible.wire import PATHS, Call, Json, Msg, answer, body_of
 TURN = frozenset({"turn"})
 VIEWED = frozenset({"window", "cleared"})
 """What a request may be, where the client keeps everything and sends less of it every time."""
+HANDED_OVER = (
+    "",
+    "You look after what is owed to the house and who pays it when, and leave everything else to the others.",
+    "You only speak of what is sent out, when and by whom. Whoever wants to know something else is handed over.",
+)
+"""What agents are told to whom a conversation was handed over. The first is the one it began with."""
 AGENT_SYSTEM = "You are a search agent. Find what is asked for in the files and report it in a few lines."
 
 
@@ -40,6 +46,8 @@ class Conversation:
         """Value -> number of its message."""
         self.view: Callable[[Sequence[Msg]], list[Msg]] | None = None
         """What is sent of what is held, where the client keeps everything."""
+        self.agent = 0
+        """Who speaks with the user: a place in HANDED_OVER."""
         self.numbers = count(1)
         self._stage, self._key = stage, key
         self._nth, self._clock = 0, 0
@@ -82,6 +90,11 @@ class Conversation:
             del self.facts[value], self.said_in[value]
         del self.held[at:]
         self.judge.take_back("\n".join(m.text for m in self.held))
+
+    @property
+    def has_tools(self) -> bool:
+        """May its model use tools now?"""
+        return bool(self._tools())
 
     def start_chain_anew(self) -> None:
         self._response = ""
@@ -203,7 +216,10 @@ class Conversation:
         return f"id-{self.client.number}-{self.name}"
 
     def _tools(self) -> tuple[str, ...]:
-        return ("read", "search") if self.client.tools else ()
+        if self.agent:
+            return ("write", "hand_over") if self.agent == 1 else ()
+        handed = ("hand_over",) if "handed_over" in self.client.incidents else ()
+        return ("read", "search", *handed) if self.client.tools else ()
 
     def _body(self, system: str, messages: Sequence[Msg], tools: Sequence[str], more: Json) -> Json:
         self._nth += 1
@@ -217,7 +233,7 @@ class Conversation:
         return body_of(c.api, system, messages, c.dress, tools=tools, stream=c.stream, nth=self._nth) | named | more
 
     def _system(self) -> str:
-        base, now = self.words.system, self._clock
+        base, now = HANDED_OVER[self.agent] or self.words.system, self._clock
         if self.client.system == "dated":
             return f"{base}\nToday is 2026-03-{now % 28 + 1:02d} {now % 24:02d}:{now * 7 % 60:02d}."
         if self.client.system == "git":

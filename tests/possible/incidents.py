@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from clients.dialects import Reply
 
-from possible.conversation import AGENT_SYSTEM, Conversation
+from possible.conversation import AGENT_SYSTEM, HANDED_OVER, Conversation
 from possible.wire import Msg
 
 SIDE, SIDE_OR_NEW = frozenset({"side"}), frozenset({"side", "new"})
@@ -139,6 +139,20 @@ async def delegated(c: Conversation) -> None:
         c.keep(await c.send(c.held, {"turn"}, "result", reply=reply), fact)
 
 
+async def handed_over(c: Conversation) -> None:
+    """Another agent goes on with it, under orders and tools of its own; perhaps the first one begins the next turn."""
+    if not c.client.tools:
+        return
+    c.held.append(c.user())
+    call = await c.call("hand_over", {})
+    first, c.agent = c.agent, c.rng.choice([n for n in range(len(HANDED_OVER)) if n != c.agent])
+    c.result(call, lambda _: "Handed over.")
+    reply, fact = c.reply()
+    c.keep(await c.send(c.held, {"turn"}, "handed over", reply=reply), fact)
+    if c.rng.random() < 0.5:
+        c.agent = first
+
+
 async def _title(c: Conversation, said: Msg, right: frozenset[str]) -> None:
     plain = Msg("user", (said.text,))
     reply = Reply(text=c.talk.filler(1)[:30])
@@ -178,7 +192,8 @@ async def nothing(c: Conversation) -> None:
 INCIDENTS: dict[str, Callable[[Conversation], Awaitable[None]]] = {
     "retry": retry, "retry_otherwise": retry_otherwise, "retry_after_error": retry_after_error,
     "retry_after_half": retry_after_half, "go_on": go_on, "edit": edit, "regenerate": regenerate, "rewind": rewind,
-    "there_and_back": there_and_back, "agent": agent, "delegated": delegated, "title_first": nothing,
+    "there_and_back": there_and_back, "agent": agent, "delegated": delegated, "handed_over": handed_over,
+    "title_first": nothing,
     "title_later": title_later, "ideas": ideas, "summary_by_hand": summary_by_hand, "undo": nothing,
 }  # fmt: skip
 UNCHAINED = frozenset(INCIDENTS) - {"go_on", "summary_by_hand"}
@@ -210,7 +225,7 @@ async def summarise(c: Conversation, text: str) -> str:
     elif how == "own_system_transcript":
         await c.send_side([Msg("user", (transcript,))], SIDE, how, reply=reply, system=told, tools=())
     elif how == "own_system_history":
-        known = c.client.tools and c.client.system not in ("absent", "in_user")
+        known = c.has_tools and c.client.system not in ("absent", "in_user")
         history = [*shown, Msg("user", (told[:60],))]
         await c.send_side(history, SIDE if known else loose, how, reply=reply, system=told, tools=())
     elif how == "transcript":
