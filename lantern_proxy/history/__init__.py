@@ -181,21 +181,30 @@ def has_form(form: Form, request: Request) -> bool:
     return form.tools == request.tools and (form.system in system or same_system(form.system, system))
 
 
+def form_among(forms: Iterable[Form], request: Request) -> Form | None:
+    """The first of `forms` that the request has; one without a system prompt only where the request has none."""
+    return next((f for f in forms if has_form(f, request) and (f.system or not system_text(request))), None)
+
+
 def in_form(session: Session, request: Request) -> Session:
     """The session in the form of `request`, where turns of it had that before; itself where none had."""
     if not session.forms or has_form(form_of(session), request):
         return session
-    alike = (f for f in session.forms if has_form(f, request) and (f.system or not system_text(request)))
-    form = next(alike, None)
+    form = form_among(session.forms, request)
     return replace(session, system=form.system, tools=form.tools) if form else session
 
 
-def _forms(session: Session, system: str, tools: frozenset[str]) -> tuple[Form, ...]:
-    """Those before, once the session has another system prompt or other tools."""
-    if not session.keys or (tools == session.tools and same_system(session.system, system)):
+def _forms(session: Session, now: Form) -> tuple[Form, ...]:
+    """Those before, once the session has another form."""
+    last = form_of(session)
+    if not session.keys or _is_same(last, now):
         return session.forms
-    others = (f for f in session.forms if f.tools != session.tools or not same_system(f.system, session.system))
-    return (form_of(session), *others)[:_FORMS]
+    return (last, *(f for f in session.forms if not _is_same(last, f)))[:_FORMS]
+
+
+def _is_same(a: Form, b: Form) -> bool:
+    """The same tools, and system prompts of one class."""
+    return a.tools == b.tools and same_system(a.system, b.system)
 
 
 def _base(session: Session, request: Request) -> str:
@@ -326,7 +335,7 @@ def advance(
         turn=filed[-1].turn if filed else session.turn,
         chain=reduce(chain_after, request.messages, session.chain) if request.delta else hashes[-1],
         opening=frozenset(redressed.get(each, each) for each in session.opening) if redressed else session.opening,
-        tools=tools, system=system, forms=_forms(session, system, tools),
+        tools=tools, system=system, forms=_forms(session, Form(system, tools)),
         system_keys=tuple(system_keys.items())[-_SYSTEMS:],
         abandoned=_abandoned(session, abandoned, head),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from lantern_proxy.history import Entry, Session, form_of, goes_on, has_form, items_of, spoken, system_text
+from lantern_proxy.history import Entry, Session, form_among, form_of, goes_on, has_form, items_of, spoken
 from lantern_proxy.turn import Request
 
 _CERTAIN = 2
@@ -61,8 +61,8 @@ def is_aside(session: Session, request: Request) -> bool:
         or (before and _shows_answer(session, before, request))
     ):
         return False
-    alike = (form for form, times in session.asides.items() if times >= _CERTAIN and has_form(form, request))
-    return any(form.system or not system_text(request) for form in alike)
+    certain = (form for form, times in session.asides.items() if times >= _CERTAIN)
+    return form_among(certain, request) is not None
 
 
 def with_branch(session: Session, before: Session) -> Session:

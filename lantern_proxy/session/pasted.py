@@ -57,16 +57,13 @@ def _starts_of(pieces: Iterable[str]) -> Starts:
 
 
 def _speakers(
-    pieces: Mapping[str, Mapping[str, Sequence[str]]],
-    text: str,
-    looks: Iterator[int],
-    starts: Starts,
+    pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, looks: Iterator[int], starts: Starts,
     short: Mapping[str, Collection[str]],
-) -> set[str]:
-    """Who said what stands in `text`, within what no other said. pieces: see _by_start; starts: those of them
+) -> set[str]:  # fmt: skip
+    """Who said what stands in `text`, within what no other said: a title repeats words of what it stands for.
 
-    A title repeats words of the message that it stands for. short: what counts only between two texts of another
-    """  # fmt: skip
+    pieces: see _by_start; starts: those of them; short: see _short, counts only between two pieces
+    """
     searched = text[:QUOTED_CHARS]
     found = [
         (at, at + chars, who)
@@ -82,8 +79,8 @@ def _speakers(
         reach |= {who: max(end, reach.get(who, 0)) for who in voices}
         speakers |= {who for who in voices if all(far < end for other, far in reach.items() if other != who)}
     between = [text[a[1] : b[0]] for a, b in pairwise(sorted(found)) if 0 < b[0] - a[1] <= _BETWEEN_CHARS]
-    lines = {line.strip() for gap in between if speakers for line in _NAME.split(gap)}
-    return speakers | {who for who, some in short.items() if not lines.isdisjoint(some)}
+    lines = {line.strip() for gap in between for line in _NAME.split(gap)}
+    return speakers and speakers | {who for who, some in short.items() if not lines.isdisjoint(some)}
 
 
 def _places(start: str, text: str) -> Iterator[int]:

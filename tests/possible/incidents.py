@@ -193,8 +193,8 @@ INCIDENTS: dict[str, Callable[[Conversation], Awaitable[None]]] = {
     "retry": retry, "retry_otherwise": retry_otherwise, "retry_after_error": retry_after_error,
     "retry_after_half": retry_after_half, "go_on": go_on, "edit": edit, "regenerate": regenerate, "rewind": rewind,
     "there_and_back": there_and_back, "agent": agent, "delegated": delegated, "handed_over": handed_over,
-    "title_first": nothing,
-    "title_later": title_later, "ideas": ideas, "summary_by_hand": summary_by_hand, "undo": nothing,
+    "title_first": nothing, "title_later": title_later, "ideas": ideas, "summary_by_hand": summary_by_hand,
+    "undo": nothing,
 }  # fmt: skip
 UNCHAINED = frozenset(INCIDENTS) - {"go_on", "summary_by_hand"}
 """Those that a client which sends only what is new does not have here."""
