@@ -42,6 +42,11 @@ def recipe_of(model: str, *, adapted: bool = False) -> str:
     return f"{RECIPE}-{ADAPTED}" if adapted and has_adapter(model) else RECIPE
 
 
+def name_of(model: str, *, adapted: bool = False) -> str:
+    """To keep beside vectors and what was learned from them: those of another model or recipe are not comparable."""
+    return f"{model}@{recipe_of(model, adapted=adapted)}"
+
+
 def folder_of(model: str, cache_dir: Path, *, adapted: bool = False) -> Path:
     """Where the compiled `model` lies."""
     return compiled.folder_of(model, recipe_of(model, adapted=adapted), cache_dir)
@@ -64,8 +69,7 @@ class Embedder(Served["Compiled"]):
         """
         self.model = model
         self.adapted = adapted and has_adapter(model)
-        self.name = f"{model}@{recipe_of(model, adapted=adapted)}"
-        """To keep beside the vectors: those of another model or recipe cannot be compared with them."""
+        self.name = name_of(model, adapted=adapted)
         self._late_wanted = late_interaction
         folder = Path(cache_dir).expanduser()
         command = ("-m", "lantern_proxy.embed", "export", model, str(folder), *((_ADAPTED,) if adapted else ()))

@@ -11,6 +11,7 @@ import sys
 import termios
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import certifi
@@ -28,6 +29,9 @@ from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.cli import main as cli
 from lantern_proxy.compiled import available
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
+from lantern_proxy.embed import name_of
+from lantern_proxy.rerank.light import save
+from lantern_proxy.restore.light import open_light
 from lantern_proxy.turn import Block
 
 SCRIPT = demo.chat()
@@ -666,6 +670,18 @@ def test_doctor_finds_a_damaged_archive_bad_and_says_what_to_do(lantern, tmp_pat
     bad = [row for row in rows(lantern("doctor", "--offline", "--json", code=1)) if row["state"] == "bad"]
     assert bad
     assert all(row["remedy"] for row in bad)
+
+
+def test_doctor_says_when_an_order_was_learned_from_other_vectors_than_those_in_use(lantern, tmp_path):
+    shipped, model = open_light("shipped").models[0], "sentence-transformers/all-MiniLM-L6-v2"
+    save(replace(shipped, embedder=name_of(model, adapted=True)), tmp_path / "m.npz", {})
+    for adapted, state in ("false", "warn"), ("true", "ok"):
+        (tmp_path / "l.yaml").write_text(f"rerank: {{light: m.npz}}\nembed: {{adapted: {adapted}}}")
+        found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml"))}
+        assert found["reranker"]["state"] == state
+    (tmp_path / "l.yaml").write_text("rerank: {light: shipped}\nembed: {adapted: true}")
+    found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml"))}
+    assert found["reranker"]["state"] == "ok"
 
 
 def test_doctor_finds_models_that_cannot_be_read_or_made(lantern, tmp_path):

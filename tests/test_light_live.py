@@ -4,7 +4,9 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
+import numpy as np
 import pytest
 from test_light import THINGS, conversation
 
@@ -15,6 +17,7 @@ from lantern_proxy.bench.evidence import MINILM
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.chunk import passages
+from lantern_proxy.compiled import ModelError
 from lantern_proxy.compiled_export import sources
 from lantern_proxy.config import Config, EmbedConfig, RerankConfig, RestoreConfig
 from lantern_proxy.embed import Embedder, available
@@ -42,11 +45,17 @@ def resources(cache_dir) -> Iterator[Resources]:
 
 
 @pytest.fixture(scope="module")
-def model(resources, tmp_path_factory) -> Path:
-    """Trained on six conversations; the one that is asked about is not among them."""
-    folder = tmp_path_factory.mktemp("live")
-    data, file = folder / "labelled.jsonl", folder / "model.npz"
-    data.write_text("".join(json.dumps(conversation(n)) + "\n" for n in range(1, 7)), "utf-8")
+def data(tmp_path_factory) -> Path:
+    """Six conversations; the one that is asked about is not among them."""
+    file = tmp_path_factory.mktemp("live") / "labelled.jsonl"
+    file.write_text("".join(json.dumps(conversation(n)) + "\n" for n in range(1, 7)), "utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def model(resources, data) -> Path:
+    """Trained on them with the vectors that are configured."""
+    file = data.with_name("model.npz")
     parts = [light.collect(Default(resources), each, lambda _: None) for each in labelled(data)]
     save(light.grow(parts), file, {})
     return file
@@ -145,6 +154,38 @@ def test_what_untrained_comes_first_stays_in_the_block_where_a_question_is_unlik
 
 def test_the_model_looks_at_words_and_vectors(resources, model):
     assert set(open_light(str(model)).models[0].features) == set(FEATURES)
+
+
+def test_a_model_learns_from_the_vectors_that_rank_its_questions_better_and_says_which(data, resources, tmp_path):
+    def untrained(by: Resources) -> float:
+        parts = [light.collect(Default(by), each, lambda _: None) for each in labelled(data)]
+        return float(np.concatenate([light.measured(part, part.before) for part in parts])[:, 0].mean())
+
+    asked = []
+    learned = light.lesson(resources, labelled(data), asked.append, without=frozenset())
+    published, adapted = untrained(resources), untrained(resources.adapted)
+    assert published != adapted
+    assert learned.embed.adapted == (adapted > published)
+    assert len(asked) == 2 * sum(len(each.questions) for each in labelled(data))
+    assert np.concatenate(learned.before)[:, 0].mean() == pytest.approx(published)
+
+    file = tmp_path / "model.npz"
+    save(learned.learn(), file, {})
+    (found,) = open_light(str(file)).models
+    assert found.embedder == (resources.adapted if learned.embed.adapted else resources).embedder.name
+
+
+def test_what_is_configured_is_kept_where_the_other_embedder_is_not_to_be_had(data, resources, monkeypatch):
+    class Missing:
+        config = resources.adapted.config
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise ModelError(f"no {name}")
+
+    monkeypatch.setitem(vars(resources), "adapted", Missing())
+    learned = light.lesson(resources, labelled(data), lambda _: None, without=frozenset())
+    assert not learned.embed.adapted
+    assert len(learned.parts) == 6
 
 
 def test_where_a_model_cannot_work_the_block_is_that_without_one_byte_for_byte(archive, resources, model, tmp_path):

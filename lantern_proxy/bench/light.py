@@ -1,7 +1,8 @@
 """The light learned reranker: examples from conversations with known evidence, training, and the pipeline `trained`."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,9 @@ from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer
 from lantern_proxy.bench.pipelines_product import Archived, Default
 from lantern_proxy.bench.resources import Resources
+from lantern_proxy.compiled import ModelError
+from lantern_proxy.config import EmbedConfig
+from lantern_proxy.embed import name_of
 from lantern_proxy.rank import Ints
 from lantern_proxy.rerank import light as rerank_light
 from lantern_proxy.rerank.light import LightError, Model
@@ -75,6 +79,51 @@ def collect(default: Default, conversation: Conversation, advance: Progress) -> 
     return Examples(conversation.id, *joined)
 
 
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a model learns from: the examples of some conversations, as one embedder's vectors rank them."""
+
+    default: Default
+    parts: list[Examples]
+    before: list[Floats]
+    """What `measured` says of each part by the embedder that is configured, untrained."""
+    embed: EmbedConfig
+    """Of the embedder that was chosen."""
+
+    def learn(self) -> Model:
+        """A model of all parts. LightError when there is none."""
+        model, embed = grow(self.parts), self.embed
+        looked = len(model.features) > len(LEXICAL)
+        return replace(model, embedder=name_of(embed.model, adapted=embed.adapted)) if looked else model
+
+
+def lesson(
+    resources: Resources, conversations: Sequence[Conversation], advance: Progress, *, without: frozenset[str]
+) -> Lesson:
+    """With the vectors that rank these very questions better: the configured embedder's, or those of what Lantern
+    learned on top of it. What is learned from the better order is better, too.
+
+    advance: told of each question once for each of `embedders`; without: signals to leave out
+    """
+    found: list[tuple[Default, list[Examples], list[Floats], EmbedConfig]] = []
+    for each in embedders(resources):
+        default = Default(each, without)
+        with suppress(ModelError) if found else nullcontext():  # what is not configured may not be there to compile
+            parts = [part for known in conversations if (part := collect(default, known, advance))]
+            found.append((default, parts, [measured(part, part.before) for part in parts], each.config.embed))
+    default, parts, _, embed = max(found, key=lambda each: _mrr(each[2]))
+    return Lesson(default, parts, found[0][2], embed)
+
+
+def embedders(resources: Resources) -> list[Resources]:
+    """Those that a lesson chooses from, the configured one first."""
+    return [resources] if resources.adapted is resources else [resources, resources.adapted]
+
+
+def _mrr(untrained: Sequence[Floats]) -> float:
+    return float(np.concatenate(untrained)[:, 0].mean()) if untrained else 0.0
+
+
 def grow(parts: Sequence[Examples]) -> Model:
     """Train on all of `parts`. LightError when there is none."""
     if not parts:
@@ -108,11 +157,12 @@ def held_out(parts: Sequence[Examples]) -> Iterator[tuple[Model, Sequence[Exampl
         yield grow([part for n, part in enumerate(parts) if n % folds != fold]), parts[fold::folds]
 
 
-def cross_validated(parts: Sequence[Examples]) -> Iterator[tuple[Floats, Floats]]:
+def cross_validated(learned: Lesson) -> Iterator[tuple[Floats, Floats]]:
     """(before, after) of the questions of each conversation, by a model that did not see it."""
-    for model, unseen in held_out(parts):
+    before = {part.conversation: found for part, found in zip(learned.parts, learned.before, strict=True)}
+    for model, unseen in held_out(learned.parts):
         for part in unseen:
-            yield measured(part, part.before), measured(part, dealt(part, model.scores(part.table)))
+            yield before[part.conversation], measured(part, dealt(part, model.scores(part.table)))
 
 
 def dealt(part: Examples, scores: Floats) -> Floats:
@@ -135,6 +185,7 @@ class Trained:
     """The default with the light reranker: trained on dev conversations, or the one that the config names."""
 
     def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
+        self._resources, self._without = resources, without
         self._default = Default(resources, without)
         self._light = open_light(resources.config.rerank.light)
 
@@ -142,8 +193,8 @@ class Trained:
         return _prepared(self._default, conversation, self._light)
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
-        parts = (collect(self._default, each, _ignore) for each in conversations)
-        return _Learned(self._default, Light((grow([part for part in parts if part]),)))
+        learned = lesson(self._resources, conversations, _ignore, without=self._without)
+        return _Learned(learned.default, Light((learned.learn(),)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from lantern_proxy.compiled import ModelError
 from lantern_proxy.config import Config
-from lantern_proxy.embed import Embedder
+from lantern_proxy.embed import Embedder, available
+from lantern_proxy.embed_adapter import has_adapter
 from lantern_proxy.signals.late import DIM, Tokens
 
 Vectors = npt.NDArray[np.float32]
@@ -32,8 +33,18 @@ class Resources:
     @cached_property
     def published(self) -> "Resources":
         """The same with the model as it was published, which the methods of others are measured with."""
+        return self._with(adapted=False)
+
+    @cached_property
+    def adapted(self) -> "Resources":
+        """The same with what Lantern learned on top of the model; itself where there is nothing such."""
         embed = self.config.embed
-        return Resources(replace(self.config, embed=replace(embed, adapted=False))) if embed.adapted else self
+        there = embed.enabled != "off" and available() and has_adapter(embed.model)
+        return self._with(adapted=True) if there else self
+
+    def _with(self, *, adapted: bool) -> "Resources":
+        embed = replace(self.config.embed, adapted=adapted)
+        return self if embed == self.config.embed else Resources(replace(self.config, embed=embed))
 
     @property
     def embedder(self) -> Embedder:
@@ -81,8 +92,9 @@ class Resources:
     def close(self) -> None:
         if self._embedder is not None:
             self._embedder.close()
-        if (published := self.__dict__.get("published", self)) is not self:
-            published.close()
+        for kept in ("published", "adapted"):
+            if (other := self.__dict__.get(kept, self)) is not self:
+                other.close()
 
     def __enter__(self) -> "Resources":
         return self

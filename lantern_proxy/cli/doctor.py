@@ -109,14 +109,20 @@ def _rerankers(config: Config) -> Iterator[Diagnosis]:
     """The model file that is configured, if any; the evidence reranker's may come from the hub."""
     if not config.rerank.light:
         return
+    from lantern_proxy.embed import name_of
     from lantern_proxy.rerank.light import LightError
     from lantern_proxy.restore.light import open_light
 
     try:
-        open_light(config.rerank.light)
+        light = open_light(config.rerank.light)
     except LightError as error:
         wrong, _, remedy = str(error).rpartition("; ")
         yield Diagnosis("reranker", "warn", f"rerank.light: {wrong}", remedy)
+        return
+    learned = next((model.embedder for model in light.models if model.embedder), "") if light else ""
+    if learned not in ("", name_of(config.embed.model, adapted=config.embed.adapted)):
+        wrong = f"rerank.light: {config.rerank.light} learned from the vectors of {learned}, not from those of `embed:`"
+        yield Diagnosis("reranker", "warn", wrong, "set embed.model and embed.adapted as they were, or train it again")
     else:
         yield Diagnosis("reranker", "ok", f"rerank.light is {config.rerank.light}")
 

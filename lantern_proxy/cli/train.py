@@ -29,7 +29,8 @@ conversations = click.option(
 def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None:
     """Train the light reranker and tell what it gains over the untrained ranking, on conversations it has not seen.
 
-    It reorders the best 100 passages of a question. Use it with `rerank.light: FILE`.
+    It reorders the best 100 passages of a question. Use it with `rerank.light: FILE`. It is learned with the vectors
+    that rank these questions better: MiniLM's as published, or with what Lantern learned on top of it (embed.adapted).
 
     \b
     Example: lantern train reranker --data labelled.jsonl --out reranker.npz
@@ -37,7 +38,6 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
     import numpy as np
 
     from lantern_proxy.bench import light
-    from lantern_proxy.bench.pipelines_product import Default
     from lantern_proxy.bench.resources import Resources
     from lantern_proxy.rerank.light import save
 
@@ -46,18 +46,23 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
         if len(found) < 2:
             raise ValueError("one conversation is not enough: what was learned is measured on others; give two or more")
         with Resources(settings.load()) as resources:
-            default = Default(resources)
-            asked = sum(len(c.questions) for c in found)
+            asked = sum(len(c.questions) for c in found) * len(light.embedders(resources))
             with counting("ranking the candidates", asked, quiet=settings.as_json) as advance:
-                parts = [part for c in found if (part := light.collect(default, c, advance))]
+                lesson = light.lesson(resources, found, advance, without=frozenset())
+        parts = lesson.parts
         if len(parts) < 2:
             raise ValueError(f"{len(parts)} of {len(found)} conversations have questions to learn from; two must")
-        runs = list(light.cross_validated(parts))
+        runs = []
+        with counting("learning", len(parts), quiet=settings.as_json) as advance:
+            for run in light.cross_validated(lesson):
+                runs.append(run)
+                advance(1)
         told = light.compared(np.concatenate([b for b, _ in runs]), np.concatenate([a for _, a in runs]))
         row: dict[str, Any] = {"conversations": len(parts), "n": sum(len(p.groups) for p in parts), **told}
-        row["helps"] = _helps(told)
+        row |= {"helps": _helps(told), "adapted": lesson.embed.adapted}
+        row["reindex"] = lesson.embed.adapted != resources.config.embed.adapted
         if out is not None:
-            save(light.grow(parts), out, row)
+            save(lesson.learn(), out, row)
             row["out"] = str(out)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
@@ -77,7 +82,9 @@ def _text(row: Mapping[str, Any]) -> str:
     if not row["helps"]:
         lines.append("It does not help on conversations it has not seen: leave rerank.light empty, or label more.")
     elif "out" in row:
-        lines.append(f"Written to {row['out']}. Use it with `rerank: {{light: {row['out']}}}`.")
+        lines += [f"Written to {row['out']}. Use it with", f"  rerank: {{light: {row['out']}}}"]
+        if row["reindex"]:
+            lines += ["  embed: {adapted: true}", "and, since that means other vectors, `lantern reindex --vectors`."]
     return "\n".join(lines)
 
 

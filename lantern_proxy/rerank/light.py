@@ -110,6 +110,8 @@ class Model:
 
     trees: Trees
     network: Network
+    embedder: str = ""
+    """Whose vectors it learned from, by `embed.name_of`; empty: none's, or it was not noted."""
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -126,6 +128,7 @@ class Model:
 def save(model: Model, path: Path, told: dict[str, Any]) -> None:
     """Write `model` with what there is to tell of its training (JSON)."""
     meta = {"version": VERSION, "features": list(model.features), "depth": model.trees.depth, "trained": told}
+    meta |= {"embedder": model.embedder}
     arrays = {name: getattr(model.trees, name) for name in _ARRAYS}
     arrays |= {name: getattr(model.network, name) for name in _OF_NETWORK}
     with path.open("wb") as file:
@@ -142,7 +145,8 @@ def load(path: Path, known: Sequence[str]) -> Model:
             arrays: dict[str, Any] = {name: np.ascontiguousarray(data[name], kind) for name, kind in _ARRAYS.items()}
             features = tuple(map(str, meta["features"]))
             trees = Trees(features=features, depth=int(meta["depth"]), **arrays)
-            model = Model(trees, Network(*(np.ascontiguousarray(data[name], np.float32) for name in _OF_NETWORK)))
+            network = Network(*(np.ascontiguousarray(data[name], np.float32) for name in _OF_NETWORK))
+            model = Model(trees, network, str(meta.get("embedder", "")))
     except LightError:
         raise
     except Exception as error:  # zipfile, zlib and numpy have a dozen kinds for what is damaged
