@@ -95,6 +95,17 @@ def rows(result):
 # help, errors, exit codes
 
 
+@pytest.mark.parametrize(("given", "kept"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_small_matrices_are_not_spread_over_threads_unless_told_to(given, kept):
+    code = "import atexit, os; from lantern_proxy.cli.main import main; "
+    code += "atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS'])); main()"
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | given
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "--version"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines()[-1] == kept
+
+
 def test_help_answers_at_once_with_click_alone():
     code = "import sys; from lantern_proxy import cli; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

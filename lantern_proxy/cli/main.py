@@ -6,6 +6,7 @@ Errors are one lower-case line on stderr. LANTERN_DEBUG=1 shows where one came f
 Only click is imported at the top, and everything else inside the commands: `lantern --help` answers at once.
 """
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -272,5 +273,10 @@ def doctor(settings: Settings, offline: bool, deep: bool) -> None:
 
 
 def main() -> None:
-    """The console script `lantern`."""
+    """The console script `lantern`.
+
+    Its matrices are small: spread over two threads, those of the light reranker take four times the CPU time. This is
+    read when numpy is imported.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cli()
