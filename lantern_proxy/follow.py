@@ -23,6 +23,7 @@ from lantern_proxy.history import (
     before_answer,
     begin,
     chain_of,
+    items_of,
     system_text,
     told_aside,
 )
@@ -167,7 +168,7 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
     first_answer = next((n for n, f in enumerate(filed) if f.message.role == "assistant"), len(filed))
     request = Request(api=row.api, model="", messages=tuple(f.message for f in sorted(filed, key=_position)))
     head_of_all, altered = tuple(map(_entry, filed)), head.altered or {}
-    opening = {i.print for f in filed[:first_answer] for i in f.message.items}
+    opening = {i.print for i in items_of(f.message for f in filed[:first_answer])}
     opening.update(print for f in filed[:first_answer] for print in altered.get(f.key, ()))
     abandoned = {key: by_key[key].message.print for key in head.abandoned if key in by_key}
     session = replace(

@@ -1,9 +1,19 @@
 """A claimed history: a new text stands where the history should be, and speaks in the words of one session."""
 
+import re
 from collections.abc import Sequence
 
-from lantern_proxy.history import SUMMARY_CHARS, Session, has_marker, items_of, shows_system_of, system_text
-from lantern_proxy.history.text import shared_front, terms
+from lantern_proxy.history import (
+    MARKER,
+    MARKER_CHARS,
+    SUMMARY_CHARS,
+    Session,
+    has_marker,
+    items_of,
+    shows_system_of,
+    system_text,
+)
+from lantern_proxy.history.text import mostly_equal, shared_front, terms
 from lantern_proxy.session.known import PROBE_CHARS, Known, vocabulary, without_frame
 from lantern_proxy.session.side import texts_of
 from lantern_proxy.turn import Request
@@ -18,13 +28,21 @@ _MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 3.0
 """A claimed history is about a session that has this share of its terms, so many that not all candidates have, and
 this many times those of the runner-up."""
 
+_SUMMED_UP = re.compile(
+    rf"{MARKER.pattern}|summar|recap|\bso far\b|compacted|condensed|zusammenfass|bisher|résum|jusqu'|resum[eio]"
+    "|riassunt|finora|hasta ahora|até agora|samenvatt|tot nu toe|sammanfatt|hittills|podsumow|dotychczas|до сих пор"
+    "|кратк|итог|özet|şimdiye|ملخص|总结|摘要|總結|到目前|要約|これまで|まとめ|요약|지금까지",
+    re.I,
+)
+"""Words around a summary, and at its beginning."""
+
 
 def by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Session | None:
     """A text stands where the history should be: the session in whose words it speaks, when one does so clearly."""
     claimed = _claimed(known, request)[:_CLAIMED_CHARS]
     if len(terms(claimed)) < 2 * _MIN_TERMS:
         return None
-    fit = _candidates(known, request, weak, now)
+    fit = [s for s in _candidates(known, request, weak, now) if not _is_preamble(known, s, request, claimed)]
     if not fit:
         return None
     found = terms(without_frame(known, [s.id for s in fit], claimed))
@@ -47,7 +65,7 @@ def _candidates(known: Known, request: Request, weak: Sequence[str], now: float)
 
 
 def _claimed(known: Known, request: Request) -> str:
-    """The text that stands for a history: the one long text before the last, an addition to a known system prompt, or
+    """The text that stands for a history: the one long text before the last, a summary behind a known system prompt, or
     a single text that says so in a client's words. Empty: this is a new conversation, or one that we never saw begin.
     """
     if any(i.kind == "call" for i in items_of(request.messages)):
@@ -58,11 +76,30 @@ def _claimed(known: Known, request: Request) -> str:
         return long[0]
     if len(texts) != 1:
         return ""
-    system = system_text(request)
+    added = _added(known, system_text(request))
+    return added or (texts[0] if has_marker(request) else "")
+
+
+def _added(known: Known, system: str) -> str:
+    """What stands behind a system prompt that was seen before, when it says that it sums something up. Documents, notes
+    and what a program remembers of its user stand there, too, and speak in the words of those who said it."""
     others = {s.system for s in known.sessions.values()}
-    if system not in others:
-        return system[max((shared_front(system, other) for other in others), default=len(system)) :]
-    return texts[0] if has_marker(request) else ""
+    if system in others:
+        return ""
+    behind = [o for o in others if system.startswith(o) or mostly_equal(o, system[: len(o)])]
+    added = system[len(max(behind, key=len, default=system)) :]
+    return added if _SUMMED_UP.search(added[:MARKER_CHARS]) else ""
+
+
+def _is_preamble(known: Known, session: Session, request: Request, claimed: str) -> bool:
+    """Does its client begin conversations like this: with as many texts, or with such a one while nothing was lost?
+
+    Documents for a question, the state of a working directory, a greeting with a name.
+    """
+    said = known.said.get(session.id, ())
+    if not session.lost and any(shared_front(claimed, text) >= PROBE_CHARS for text in said):
+        return True
+    return len(texts_of(request)) in range(2, len(session.opening) + 1) and not MARKER.search(claimed[:MARKER_CHARS])
 
 
 def _is_quoted(known: Known, text: str) -> bool:
