@@ -216,6 +216,8 @@ class Request:
     stream: bool = False
     ids: tuple[tuple[str, str], ...] = ()
     """Explicit session ids of the body, most specific first: (name, value)."""
+    person: str = ""
+    """Whom the client says it asks for."""
     signals: frozenset[str] = frozenset()
     """What the client says of itself: "compact" (this is the summarising call), "side" (a sub-agent, a title)."""
     delta: bool = False

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 from chats import SYSTEM, Chat, Lab, Wire, assistant, parts, summary_of, turns, user
 
+from lantern_proxy.follow import Step
+
 Shape = Callable[[str, list[Wire]], tuple[str, list[Wire]]]
 """(documents, history with the question at its end) -> system prompt, messages"""
 
@@ -78,3 +80,89 @@ def test_documents_that_come_with_the_second_question_only_begin_another_chat_al
     asked = _in_front_of_the_last(documents(0, 1), [user("What do I restart?")], heading="Answer from these articles: ")
     step = lab.ask([{"role": "system", "content": SYSTEM}, *asked])
     assert (step.event, step.session.id != first.session.id) == ("new", True), step.link.why
+
+
+# --- bots that say the same to many --------------------------------------------------------------------------------
+
+PEOPLE = (("Rosa Quint", "48213377"), ("Emil Haug", "70955102"))
+Ask = Callable[[Lab, int, list[Wire]], Step]
+
+
+def menu(who: int) -> list[tuple[str, str]]:
+    """What a support bot and its customer say: from the fourth turn on what all say."""
+    name, number = PEOPLE[who]
+    return [
+        ("Hi", "Hello! How can I help you today?"),
+        (f"I am {name} and my line is dead.", f"Sorry to hear that, {name}. Please tell me your customer number."),
+        (f"It is {number}.", f"Thank you, I found contract {number}. Restart the device and tell me when it is done."),
+        ("ok", "Tell me when you are ready."),
+        ("done", "Great! Does the green light come on now?"),
+        ("yes", "Wonderful. Is there anything else I can help you with?"),
+        ("no", "Thank you for contacting us. Have a nice day!"),
+    ]
+
+
+def plainly(lab: Lab, who: int, history: list[Wire]) -> Step:
+    return lab.ask([{"role": "system", "content": SYSTEM}, *history])
+
+
+NAMED: dict[str, Ask] = {
+    "by user": lambda lab, who, h: lab.ask([{"role": "system", "content": SYSTEM}, *h], user=f"person-{who}"),
+    "by safety_identifier": lambda lab, who, h: lab.ask(
+        [{"role": "system", "content": SYSTEM}, *h], safety_identifier=f"person-{who}"
+    ),
+    "in the system prompt": lambda lab, who, h: lab.ask(
+        [{"role": "system", "content": f"{SYSTEM} You talk to {PEOPLE[who][0]}."}, *h]
+    ),
+}
+
+
+def held(lab: Lab, order: list[tuple[int, int]], ask: Ask, window: int) -> list[tuple[int, Step]]:
+    """Both talk to the bot, of which so many messages are shown to the model: (who, what came of it)."""
+    histories: tuple[list[Wire], list[Wire]] = ([], [])
+    steps = []
+    for who, n in order:
+        said, answer = menu(who)[n]
+        histories[who].append(user(said))
+        steps.append((who, step := ask(lab, who, histories[who][-window:])))
+        lab.answer(step, assistant(answer))
+        histories[who].append(assistant(answer))
+    return steps
+
+
+def is_told_to(lab: Lab, steps: list[tuple[int, Step]], who: int) -> bool:
+    """Is a number of the other one filed in a session that was asked for by this one once both had told theirs?"""
+    asked = {step.session.id for by, step in steps if by == who}
+    return any(PEOPLE[1 - who][1] in text for session in asked for text in lab.texts(session))
+
+
+ONE_AFTER_THE_OTHER = [(who, n) for who in (0, 1) for n in range(7)]
+BOTH_AT_ONCE = [(who, n) for n in range(7) for who in (0, 1)]
+
+
+@pytest.mark.parametrize("window", [3, 5, 7])
+def test_the_second_customer_of_a_bot_goes_on_in_a_conversation_of_their_own(window: int) -> None:
+    steps = held(Lab(), ONE_AFTER_THE_OTHER, plainly, window)
+    assert len({step.session.id for who, step in steps if who == 0}) == 1
+    assert len({step.session.id for who, step in steps if who == 1}) == 1
+    assert steps[0][1].session.id != steps[-1][1].session.id
+
+
+@pytest.mark.parametrize("window", [3, 5, 7])
+def test_of_two_customers_who_say_the_same_at_the_same_time_neither_gets_what_the_other_said(window: int) -> None:
+    lab = Lab()
+    steps = held(lab, BOTH_AT_ONCE, plainly, window)
+    swapped = steps[2][1].session.id != steps[0][1].session.id  # two equal greetings: either is right
+    for who, step in steps[2:]:
+        other = PEOPLE[1 - who][1]
+        texts = lab.texts(step.session.id)
+        assert not any(other in text for text in texts), (who, swapped, step.link.why)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_customers_who_are_named_go_on_where_they_were_though_they_say_the_same(name: str) -> None:
+    lab = Lab()
+    steps = held(lab, BOTH_AT_ONCE, NAMED[name], 5)
+    for who in (0, 1):
+        assert len({step.session.id for by, step in steps if by == who}) == 1
+        assert not is_told_to(lab, steps, who)

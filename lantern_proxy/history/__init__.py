@@ -77,6 +77,8 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     id: str
     api: Api
     family: str = ""
+    person: str = ""
+    """Whom its client named; empty: nobody, or several, or it is from an archive."""
     agent: str = ""
     parent: str = ""
     side: bool = False
@@ -168,6 +170,11 @@ def shows_system_of(session: Session, request: Request) -> bool:
         return True
     now = system_text(request)
     return same_system(session.system, now) or any(f.system and same_system(f.system, now) for f in session.forms)
+
+
+def is_others(session: Session, request: Request) -> bool:
+    """Did its client name somebody else? A group may share a conversation, so this counts where little else does."""
+    return bool(session.person and request.person) and session.person != request.person
 
 
 def form_of(session: Session) -> Form:
@@ -296,7 +303,7 @@ def begin(
     """A session that starts with `request`."""
     spoken = [m for m in request.messages if m.role == "user" and plain(m.text)]
     return Session(
-        id=session_id, api=request.api, family=family, agent=agent, side=side, parent=parent,
+        id=session_id, api=request.api, family=family, person=request.person, agent=agent, side=side, parent=parent,
         system=system_text(request), tools=request.tools, created_at=now, last_seen_at=now,
         opening=frozenset(i.print for i in items_of(request.messages)),
         title=plain(spoken[-1].text)[:_TITLED_CHARS] if spoken else "",
@@ -331,6 +338,7 @@ def advance(
     tools = session.tools if request.delta and not request.tools else request.tools
     after = replace(
         session, head=tuple(head), answered=False, recalled=False, last_seen_at=now,
+        person="" if is_others(session, request) else session.person,
         keys=_keys_with(session, filed), position=session.position + len(filed),
         turn=filed[-1].turn if filed else session.turn,
         chain=reduce(chain_after, request.messages, session.chain) if request.delta else hashes[-1],

@@ -26,7 +26,7 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lantern_proxy.history import Session, items_of, shows_system_of, spoken, system_text, told_aside
+from lantern_proxy.history import Session, is_others, items_of, shows_system_of, spoken, system_text, told_aside
 from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
@@ -355,6 +355,6 @@ def _last_answered(known: Known, request: Request, now: float) -> Session | None
         return None
     s = known.sessions[holders.pop()]
     same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
-    known_as = (s.system or s.tools) and s.turn > 1
+    known_as = (s.system or s.tools) and s.turn > 1 and not is_others(s, request)
     last = s.head[-1].message.print == said[0].print
     return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None

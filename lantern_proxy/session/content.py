@@ -2,13 +2,24 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
 
-from lantern_proxy.history import Session, before_answer, chains, items_of, place_key, shows_system_of, spoken
+from lantern_proxy.history import (
+    Session,
+    before_answer,
+    chains,
+    is_others,
+    items_of,
+    place_key,
+    shows_system_of,
+    spoken,
+    system_text,
+)
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
+from lantern_proxy.session.rivals import decided, rivals_of
 from lantern_proxy.turn import SYSTEM, Item, Request, plain
 
 _WORD = re.compile(r"\w+")
@@ -34,8 +45,16 @@ def continued(known: Known, request: Request) -> Session | None:
         alive = [s for s in alive if s.answered or (chain == found[-1] and not _is_twin(known, s))]
         same = [s for s in alive if shows_system_of(s, request)]
         if same or alive:
-            return max(same or alive, key=lambda s: (not s.side, s.last_seen_at))
+            return _likeliest(same or alive, request)
     return None
+
+
+def _likeliest(sessions: Sequence[Session], request: Request) -> Session:
+    """Of those that a request goes on with as well: the same person's, under this very prompt, seen last."""
+    if len(sessions) == 1:
+        return sessions[0]
+    system = system_text(request)
+    return max(sessions, key=lambda s: (not s.side, not is_others(s, request), s.system == system, s.last_seen_at))
 
 
 def continued_otherwise(known: Known, request: Request) -> Session | None:
@@ -52,7 +71,7 @@ def continued_otherwise(known: Known, request: Request) -> Session | None:
         alive = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and s.answered]
         same = [s for s in alive if shows_system_of(s, request) and says_same(_answer_of(s), answer)]
         if same:
-            return max(same, key=lambda s: (not s.side, s.last_seen_at))
+            return _likeliest(same, request)
     return None
 
 
@@ -144,7 +163,7 @@ def _is_twin(known: Known, session: Session) -> bool:
 
 def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Session | None, bool]:
     """The session with the most evidence; that of a side call counts for its conversation, but for sub-agents. And is
-    there more than one text of its user?"""
+    that sure: more than one text of its user, or that it may be several people's?"""
     scores: defaultdict[str, float] = defaultdict(float)
     answered: defaultdict[str, float] = defaultdict(float)
     asked: defaultdict[str, set[bytes]] = defaultdict(set)
@@ -172,7 +191,12 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     points = ((scores[s.id] + answered[s.id] + (s.family in weak), s) for s in alive)
     ranked = [(score, len(prints & s.opening), s.last_seen_at, s.id) for score, s in points]
     best = max(ranked, default=(0.0, 0, 0.0, ""))  # of two that say the same, the one that began like this
-    return (known.sessions[best[3]], best[0] > _LEAST) if best[0] >= _LEAST else (None, False)
+    if best[0] < _LEAST:
+        return None, False
+    session = known.sessions[best[3]]
+    rivals = [] if session.side else rivals_of(known, session, alive, request)
+    meant = decided([session, *rivals], request, weak) if rivals else session
+    return meant, meant is None or best[0] > _LEAST
 
 
 def _is_asked_again(known: Known, session: Session, request: Request, asked: Collection[bytes]) -> bool:

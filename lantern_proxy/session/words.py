@@ -9,6 +9,7 @@ from lantern_proxy.history import (
     SUMMARY_CHARS,
     Session,
     has_marker,
+    is_others,
     items_of,
     shows_system_of,
     system_text,
@@ -60,7 +61,7 @@ def _candidates(known: Known, request: Request, weak: Sequence[str], now: float)
     """Conversations seen last, under the request's system prompt or none; those that a weak id names, if there are."""
     recent = (s for s in reversed(known.sessions.values()) if now - s.last_seen_at < RECENT_S and not s.side)
     talks = (s for s in recent if s.api == request.api and s.turn > 1)
-    fit = [s for s in talks if not s.system or shows_system_of(s, request)]
+    fit = [s for s in talks if (not s.system or shows_system_of(s, request)) and not is_others(s, request)]
     return ([s for s in fit if s.family in weak] or fit)[:CANDIDATES]
 
 

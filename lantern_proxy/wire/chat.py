@@ -48,11 +48,12 @@ def read(body: bytes) -> Request:
         tools=frozenset(tool_names(top)),
         stream=bytes(top.get("stream", b"false")) == b"true",
         ids=explicit_ids(top),
+        person=person(top),
     )
 
 
 def explicit_ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
-    """Session ids that bodies of any protocol carry, most specific first. `user` names a person, so it is left out."""
+    """Session ids that bodies of any protocol carry, most specific first. `user` names a person: see `person`."""
     found: list[tuple[str, str]] = []
     metadata = parse(top["metadata"]) if "metadata" in top else None
     if isinstance(metadata, dict):
@@ -60,6 +61,11 @@ def explicit_ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
         found += [("metadata", value) for value in named if isinstance(value, str) and value]
     key = text_member(top, "prompt_cache_key")
     return (*found, ("prompt_cache_key", key)) if key else tuple(found)
+
+
+def person(top: Mapping[str, msgspec.Raw]) -> str:
+    """Whom a body of OpenAI's names; empty when it names nobody."""
+    return text_member(top, "safety_identifier") or text_member(top, "user")
 
 
 def tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:

@@ -40,7 +40,7 @@ def read(body: bytes) -> Request:
         api="messages", model=text_member(top, "model"),
         messages=(*_system(top), *(read_message(bytes(raw)) for raw in elements(top["messages"]))),
         tools=frozenset(tool_names(top)), stream=bytes(top.get("stream", b"false")) == b"true",
-        ids=(*_ids(top), *continued), delta=bool(continued),
+        ids=(*_ids(top), *continued), person=_person(top), delta=bool(continued),
         signals=frozenset({"compact"} if bytes(top.get("compaction", b"null")) != b"null" else ()),
     )  # fmt: skip
 
@@ -53,10 +53,20 @@ def _continued(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
 
 
 def _ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
+    session = user_id_session(_user_id(top))
+    return (*([("user_id", session)] if session else []), *explicit_ids(top))
+
+
+def _person(top: Mapping[str, msgspec.Raw]) -> str:
+    """Whom a body names; empty when that name is a session's."""
+    user = _user_id(top)
+    return "" if user_id_session(user) else user
+
+
+def _user_id(top: Mapping[str, msgspec.Raw]) -> str:
     metadata = parse(top["metadata"]) if "metadata" in top else None
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
-    session = user_id_session(user) if isinstance(user, str) else ""
-    return (*([("user_id", session)] if session else []), *explicit_ids(top))
+    return user if isinstance(user, str) else ""
 
 
 def _system(top: Mapping[str, msgspec.Raw]) -> list[Message]:

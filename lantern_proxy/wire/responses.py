@@ -11,7 +11,7 @@ import msgspec
 
 from lantern_proxy.turn import Answer, Item, Message, Request, Role, canonical, fingerprint, item, message
 from lantern_proxy.wire import sse
-from lantern_proxy.wire.chat import content_items, explicit_ids, inject_into, plain, tool_names
+from lantern_proxy.wire.chat import content_items, explicit_ids, inject_into, person, plain, tool_names
 from lantern_proxy.wire.json import (
     Insert,
     Place,
@@ -45,6 +45,7 @@ def read(body: bytes, *, compact: bool = False) -> Request:
     return Request(
         api="responses", model=text_member(top, "model"), messages=tuple(messages), tools=frozenset(tool_names(top)),
         stream=bytes(top.get("stream", b"false")) == b"true", ids=(*chained, *explicit_ids(top)),
+        person=person(top),
         signals=frozenset({"compact"} if compact or trigger else ()), delta=bool(chained),
     )  # fmt: skip
 
