@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from lantern_proxy.history import Session, is_others, items_of, spoken, system_text
 from lantern_proxy.history.text import breadth
-from lantern_proxy.session.known import PROBE_CHARS, Known
+from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
 from lantern_proxy.turn import Request, plain
 
 _STANDS, _ENDS = 1, 2
@@ -32,14 +32,18 @@ def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) 
 
 
 def _telling(known: Known, request: Request) -> dict[bytes | str, Collection[str]]:
-    """Texts and ids of a request that some sessions hold, and which."""
+    """Texts and ids of a request that some conversations hold, or their side calls, and which."""
     found: dict[bytes | str, Collection[str]] = {}
     for i in items_of(request.messages):
-        found |= {value: known.by_id[value] for value in i.ids if value in known.by_id}
+        found |= {value: _mains(known, known.by_id[value]) for value in i.ids if value in known.by_id}
         holders = known.by_answer.get(i.print, set()) | known.by_user.get(i.print, set())
         if holders and breadth(plain(i.text)) >= PROBE_CHARS:
-            found[i.print] = holders
+            found[i.print] = _mains(known, holders)
     return found
+
+
+def _mains(known: Known, holders: Collection[str]) -> Collection[str]:
+    return {sid if known.sessions[sid].agent else main_of(known.sessions[sid]) for sid in holders}
 
 
 def _shown(request: Request) -> list[bytes]:
