@@ -276,3 +276,33 @@ def test_a_task_with_the_results_of_calls_and_more_words_is_still_another_use_of
     judge = [{"role": "system", "content": SORT}, *chat.history, user("Is the last step safe?")]
     assert chat.lab.ask(judge).event == "side"
     assert chat.send().event == "turn"
+
+
+def test_a_suggestion_that_its_user_took_up_is_theirs_and_no_summary():
+    """Chats like Open WebUI have questions suggested and searches thought up in between, from what was said last."""
+    chat = Chat(Lab(), system="")
+    said = [
+        "Hello! We plan a trip to Bohinj in June, two adults and a child.",
+        "By car from Graz; our child is allergic to hazelnuts, and we have 2350 euros in total.",
+        "We booked the apartment by the lake, and the confirmation code of it is BK-77419.",
+        "What are the best family-friendly hikes around the lake for a child of six years?",
+        "And where can we eat?",
+    ]
+
+    def aside(task: str, answer: str) -> Step:
+        shown = "\n".join(f"{m['role'].upper()}: {m['content']}" for m in chat.history[-6:])
+        step = chat.lab.ask([user(f"### Task:\n{task}\n### Chat History:\n<chat_history>\n{shown}\n</chat_history>")])
+        chat.lab.answer(step, assistant(answer))
+        return step
+
+    for n, text in enumerate(said):
+        chat.history.append(user(text))
+        looked = aside("Think of searches that help with the answer.", f'{{"queries": ["bohinj {n}"]}}')
+        step = chat.send()
+        answer = f"That is a good question about the lake, and the answer number {n} is in the guide."
+        chat.lab.answer(step, assistant(answer))
+        chat.history.append(assistant(answer))
+        assert (step.event, looked.event) == (("turn", "side") if n else ("new", "new"))
+        following = [*said, "Is the water warm?"][n + 1]
+        wished = aside("Suggest what the user may ask next.", json.dumps({"follow_ups": [following, "Is it far?"]}))
+        assert wished.event == "side"

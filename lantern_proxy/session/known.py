@@ -150,12 +150,21 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: 
     new = _unindexed(before.head if before else (), session.head)
     for entry in new:
         _index(known, session, entry)
+    _take_up(known, session)
     if before is not None and len(session.head) < len(before.head) + len(new):  # something left it
         _resize(known, session.id, _size_of(session, known))
     else:
         _resize(known, session.id, known.sizes[session.id] + sum(map(_size_of_entry, new)))
     if len(known.sessions) > SIZE or known.size_bytes > MOST_BYTES:
         _make_room(known)
+
+
+def _take_up(known: Known, session: Session) -> None:
+    """What a side call suggested is the user's once they say it; a summary stands in front of what they say."""
+    if session.head and not session.side and (last := session.head[-1]).message.role == "user":
+        said, text = known.said[session.id], plain(last.message.text)
+        if said.get(text) == "side":
+            said[text] = "user"
 
 
 def _ends_of(session: Session, asked: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
