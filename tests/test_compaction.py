@@ -1720,11 +1720,16 @@ def test_a_first_message_that_changes_with_every_request_is_no_loss():
     assert len(sessions) == 1
 
 
-def test_documents_that_change_with_every_request_are_no_loss(chat):
+@pytest.mark.parametrize("written", [
+    "{documents}\n\nQuestion: {said}",
+    "<files>\n<file path='a.py'>\n{documents}\n</file>\n</files>\n<userRequest>\n{said}\n</userRequest>",
+    "<context>{documents}</context><asked><by>user</by><text>{said}</text></asked>",
+])  # fmt: skip
+def test_documents_that_change_with_every_request_are_no_loss(chat, written):
     for k in range(4):
         said, answer = turns("zephyr", 1, start=30 + k)[0]
         documents = "Context:\n" + " ".join(f"doc{k}word{n}" for n in range(120))
-        step = chat.send([*chat.history, user(f"{documents}\n\nQuestion: {said}")])
+        step = chat.send([*chat.history, user(written.format(documents=documents, said=said))])
         assert (step.event, step.session.id) == ("turn", chat.session)
         chat.lab.answer(step, assistant(answer))
         chat.history += [user(said), assistant(answer)]

@@ -36,6 +36,7 @@ _STEPS = 200
 _WINDOW = 400
 """How far behind the last one that was found an alike item is looked for."""
 _NO_WORD, _STAMP = re.compile(r"\W+"), re.compile(rf"\A{STAMP}")
+_CLOSED, _CLOSED_CHARS = re.compile(r"(?:\s*</[\w:.-]+>)+\Z"), 200
 _NO_WORD_ASCII = bytes(code for code in range(128) if _NO_WORD.match(chr(code)))
 
 
@@ -227,7 +228,10 @@ def _alike_in_gap(
 
 
 def is_alike(a: Item, b: Item) -> bool:
-    """The same item in another dress: same minted id, or text that lost or gained a suffix, or was tidied up."""
+    """The same item in another dress: same minted id, or text that lost or gained a suffix, or was tidied up.
+
+    Editors put open files in front of what their user says, and tags around both, while it is the last.
+    """
     if b.kind != "ref" and (a.kind != b.kind or a.role != b.role):
         return False
     if b.kind != "text":
@@ -235,9 +239,15 @@ def is_alike(a: Item, b: Item) -> bool:
     short, long = sorted((_unstamped(a), _unstamped(b)), key=len)
     if len(short) < _MIN_ALIKE:
         return False
-    if long.startswith(short) or long.endswith(short):
+    if long.startswith(short) or long.endswith(short) or _unclosed(long).endswith(short):
         return True
     return len(long) < 2 * len(short) and bare(short) == bare(long)
+
+
+def _unclosed(text: str) -> str:
+    """Without the tags that are closed at its end."""
+    closed = _CLOSED.search(text, max(0, len(text) - _CLOSED_CHARS)) if text.endswith(">") else None
+    return text[: closed.start()] if closed else text
 
 
 def _unstamped(i: Item) -> str:
