@@ -306,3 +306,34 @@ def test_a_suggestion_that_its_user_took_up_is_theirs_and_no_summary():
         following = [*said, "Is the water warm?"][n + 1]
         wished = aside("Suggest what the user may ask next.", json.dumps({"follow_ups": [following, "Is it far?"]}))
         assert wished.event == "side"
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_drafts_that_a_client_does_not_keep_are_taken_back_and_not_lost(rounds):
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 2):
+        chat.turn(said, answer)
+    for n, (said, answer) in enumerate(turns("zephyr", 4, start=2)):
+        chat.history.append(user(said))
+        drafts = []
+        for k in range(rounds):
+            draft = assistant(
+                f"Draft {k} of answer {n}: one could look at the plan first, and then see about the rest."
+            )
+            chat.lab.answer(chat.send([*chat.history, *drafts]), draft)
+            drafts += [draft, user("That is not valid JSON: expecting value. Correct it.")]
+        step = chat.send([*chat.history, *drafts])
+        chat.lab.answer(step, assistant(answer))
+        chat.history.append(assistant(answer))
+        assert (step.event, step.session.id) == ("turn", chat.session)
+        after = chat.turn(f"And what of point {n}?", f"Point {n} is settled.")
+        assert (after.event, after.session.id) == ("turn", chat.session)
+        assert len(after.verdict.abandoned) == 2 * rounds
+
+
+def test_what_its_client_called_for_in_between_is_lost_when_it_goes():
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 3):
+        chat.turn(said, answer, reads="The port of zephyr is 9443, and its certificate ends on 4 May.")
+    chat.history[-3:-1] = []
+    assert chat.turn("And what of the rest?", "It is settled.").event in ("window", "cleared")

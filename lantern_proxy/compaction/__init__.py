@@ -25,6 +25,7 @@ from lantern_proxy.compaction.place import is_begun_answer, is_spoken
 from lantern_proxy.compaction.rewrites import (
     is_edited,
     is_gone_back,
+    is_improved,
     is_joined,
     is_parted,
     is_rewritten,
@@ -165,7 +166,7 @@ def _event(seen: Seen, restart: bool) -> _Found:
     summary = summary_at(seen)
     if summary is not None:
         return _Found("compacted", summary, summary)
-    if seen.pairs and is_rewritten(seen):
+    if is_improved(seen) or (seen.pairs and is_rewritten(seen)):
         return _Found(seen.forward)
     if is_gone_back(seen):
         return _Found("branch")

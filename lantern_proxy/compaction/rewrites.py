@@ -27,6 +27,23 @@ def is_gone_back(seen: Seen) -> bool:
     return place_key(chain) in seen.session.keys
 
 
+def is_improved(seen: Seen) -> bool:
+    """Is all that is gone what was said between what the user asked and the answer that is shown for it, the last?
+
+    A draft and what was wrong with it, an answer that was no JSON. What was called for is no such talk, and a client
+    that keeps the first message and the last two leaves out the same.
+    """
+    first, last = seen.gone[0], seen.gone[-1]
+    inside = first > 1 and last + 1 < len(seen.old) and last + 1 - first == len(seen.gone)
+    if not inside or {i.kind for i in seen.gone_items} != {"text"} or seen.gone_items[-1].role != "user":
+        return False
+    found = {a for a, _ in seen.pairs}
+    asked, answer, before = seen.old[first - 1], seen.old[last + 1], seen.old[first - 2]
+    shown = {first - 2, first - 1, last + 1} <= found
+    is_last = answer.at >= seen.answer and seen.session.head[answer.at].produced
+    return shown and is_last and is_user_text(asked) and before.item.role == "assistant"
+
+
 def is_told_again(seen: Seen) -> bool:
     """Stands in place of the gone what was said before: each answer as it was, the user's texts but for a part?
 
