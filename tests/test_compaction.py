@@ -671,6 +671,17 @@ CUTS = {
 }
 
 
+def test_texts_that_are_cut_off_as_soon_as_they_are_old_are_cleared(chat):
+    """At so many characters, and so within a word now and then."""
+    for n in range(3):
+        said, answer = turns("zephyr", 1, start=30 + n)[0]
+        long = f"We thought about it for a while and looked at alternatives that were worse in nearly every way. {said}"
+        step = chat.send([*chat.history, user(long)])
+        chat.lab.answer(step, assistant(answer))
+        chat.history += [user("We thought about it for a while and looked at altern"), assistant(answer)]
+        assert (step.event, step.session.id) == ("cleared" if n else "turn", chat.session)
+
+
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("renamed", [False, True])
 def test_an_older_result_that_was_cut_is_cleared_even_when_its_id_changed(cut, renamed):

@@ -98,7 +98,7 @@ def _is_cut(seen: Seen, a: int, b: int) -> bool:
     """Was a part of a text left out, at its end or in its middle? A mark may stand there instead.
 
     A text of the last turn, and the last result, may lose what their client had put behind them meanwhile. Where an
-    ellipsis stands in its middle, its client has cut a text of the last turn, too.
+    ellipsis stands in its middle, or it ends within a word, its client has cut a text of the last turn, too.
     """
     old, new = seen.old[a].item, seen.new[b].item
     if old.print == new.print or old.kind not in _SHORTENED or old.kind != new.kind:
@@ -109,11 +109,16 @@ def _is_cut(seen: Seen, a: int, b: int) -> bool:
     if not omits and not (_is_shorter(old.kind, before, after) and _is_of(before, after)):
         return False
     if old.kind == "text":
-        return omits or a < seen.last_turn
+        return omits or a < seen.last_turn or _ends_in_a_word(old.text, new.text)
     if old.kind == "call":
         return True
     was_last = seen.old[a].at == len(before_answer(seen.session)) - 1
     return not (was_last and before.startswith(plain(new.text)))
+
+
+def _ends_in_a_word(before: str, after: str) -> bool:
+    """Was a text cut off behind so many characters, wherever that is?"""
+    return before.startswith(after) and before[len(after) - 1 : len(after) + 1].isalnum()
 
 
 def _is_shorter(kind: str, before: str, after: str) -> bool:
