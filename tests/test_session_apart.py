@@ -66,6 +66,16 @@ def test_what_a_program_remembers_of_its_user_is_no_summary_of_the_last_chat(hea
         assert (step.event, step.session.id != chat.session) == ("turn" if fresh.history[2:] else "new", True)
 
 
+def test_a_note_about_a_conversation_that_shows_its_lines_in_other_words_is_not_the_conversation() -> None:
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    told = "\n".join(f"Customer: {documents(n)}\nAgent: It is done, and {documents(n)}" for n in (0, 2, 4))
+    note = chat.lab.ask(chat.wire([user(f"Write a note about the conversation so far:\n\n{told}")]))
+    assert note.session.id != chat.session, note.link.why
+    assert chat.turn("And what comes next?", "The review does.").event == "turn"
+
+
 def test_documents_that_come_with_the_second_question_only_begin_another_chat_all_the_same() -> None:
     lab = Lab()
     history: list[Wire] = [user("Hi"), assistant("Hello! How can I help you today?")]

@@ -1,6 +1,7 @@
 """A claimed history: a new text stands where the history should be, and speaks in the words of one session."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from lantern_proxy.history import (
@@ -12,6 +13,7 @@ from lantern_proxy.history import (
     is_others,
     items_of,
     shows_system_of,
+    spoken,
     system_text,
 )
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
@@ -36,6 +38,8 @@ _SUMMED_UP = re.compile(
     re.I,
 )
 """Words around a summary, and at its beginning."""
+
+_LINE_NAME = re.compile(r"^\W*(\w[^\n:]{0,30}):\s", re.M)
 
 
 def by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Session | None:
@@ -77,8 +81,14 @@ def _claimed(known: Known, request: Request) -> str:
         return long[0]
     if len(texts) != 1:
         return ""
-    added = _added(known, system_text(request))
-    return added or (texts[0] if has_marker(request) else "")
+    told = texts[0] if has_marker(request) and not _is_transcript(request) else ""
+    return _added(known, system_text(request)) or told
+
+
+def _is_transcript(request: Request) -> bool:
+    """Do two speak in turn in a text? Then it says nothing of a conversation, it shows one."""
+    names = Counter(_LINE_NAME.findall("\n".join([m.text for m in spoken(request.messages)])[:_CLAIMED_CHARS]))
+    return sum(count > 1 for count in names.values()) > 1
 
 
 def _added(known: Known, system: str) -> str:
