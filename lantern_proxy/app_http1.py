@@ -6,6 +6,9 @@ Requests of one connection are taken apart with httptools and given to the appli
 it answers within one step goes out in one write: a client that waits for it is woken once. A connection has one timer,
 and not one for each of its requests.
 
+A refusal may come while its request is still being sent. To close then is to reset, and a reset takes the answer from a
+client that has not read it: what still comes is read and dropped first, for a while (RFC 9112, section 9.6).
+
 Two old habits of clients get their answer. One of HTTP/1.0 knows no chunks: a body without a length ends with its
 connection (RFC 9112, section 6.3). One may say that it has sent all, and still wait (section 9.6), as `nc` does.
 """
@@ -30,6 +33,8 @@ log = logging.getLogger("lantern.http")
 
 _ASKED_AFTER_S = (0.05, 0.1, 1.0)
 """Seconds after a client's last byte: the first question tells its machine, the second learns what that said."""
+_LINGER_S = 5.0
+"""Seconds in which a client may go on with a request that was answered, before its connection is closed."""
 _MOST_HEAD_BYTES = 1 << 20
 """A head that is longer, with what came with it, is not waited for: it would grow until the memory is full."""
 _REFUSED = (
@@ -62,7 +67,9 @@ class ClientConnection(asyncio.Protocol):
         """Requests that came and are not answered, the one that is being answered first."""
         self._coming: Call | None = None
         """The one whose body is still coming."""
-        self._paused = self._refused = False
+        self._paused = self._refused = self._stopping = False
+        self._lingering = False
+        """The last answer is written: what still comes is dropped."""
         self._unread_bytes = 0
         """What came since the last head or piece of a body: a head, or what stands behind the last piece, that does not
         end yet."""
@@ -107,6 +114,7 @@ class ClientConnection(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """The server ends: so does this connection, as soon as nothing is asked by it."""
+        self._stopping = True
         if not self._calls:
             self.transport.close()
         for call in self._calls:
@@ -155,8 +163,10 @@ class ClientConnection(asyncio.Protocol):
 
     def _refuse(self) -> None:
         """What came is not HTTP. Not a word of that goes amid an answer: those who asked before get theirs."""
-        log.warning("a request that is not HTTP, or whose head never ends, is refused")
         self._refused = True
+        if self._lingering:
+            return
+        log.warning("a request that is not HTTP, or whose head never ends, is refused")
         if self._coming is not None and len(self._calls) > 1:
             self._calls.pop()  # its body is not HTTP, and it had not begun
             self._coming = None
@@ -166,7 +176,9 @@ class ClientConnection(asyncio.Protocol):
             return
         if first is None or not first.started:
             self.transport.write(_REFUSED)
-        self.transport.close()
+            self._hang_up()
+        else:
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         self._url, self._headers = b"", []
@@ -178,7 +190,7 @@ class ClientConnection(asyncio.Protocol):
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        if self._parser.should_upgrade():
+        if self._parser.should_upgrade() or self._lingering:
             return
         self._unread_bytes = 0
         self._headers, self._wished = self._wished or self._headers, []
@@ -220,13 +232,16 @@ class ClientConnection(asyncio.Protocol):
         if self._coming is not None:
             self._coming.end()
             self._coming = None
+        if self._lingering:
+            self.transport.close()
 
     def finished(self, call: "Call") -> None:
         """The first call is answered: the next one's turn, or the client's."""
         self._server.total_requests += 1
         self._calls.popleft()
         if not call.keep_alive:
-            self.transport.close()
+            self._hang_up()
+            return
         if self.transport.is_closing():
             return
         if self._calls:
@@ -234,6 +249,24 @@ class ClientConnection(asyncio.Protocol):
             return
         self.resume_reading()
         self._rest()
+
+    def _hang_up(self) -> None:
+        """The last answer is written. The connection ends with the request that still comes, when its client leaves, or
+        when its time is over; at once where nothing comes, or the server stops."""
+        ended = not self._refused and self._coming is None
+        if ended or self._stopping or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._lingering = True
+        for call in self._calls:
+            call.leave()
+        self._calls.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(_LINGER_S, self.transport.close)
+        if self.transport.can_write_eof():  # not with TLS
+            self.transport.write_eof()
+        self.resume_reading()
 
     def _rest(self) -> None:
         """Nothing is asked: the time of a connection that is not used begins."""

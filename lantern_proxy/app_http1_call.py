@@ -91,7 +91,7 @@ class Call:
     async def receive(self) -> Message:
         if self._expects:
             self._expects = False
-            if not self.started and not self._connection.transport.is_closing():
+            if not (self.started or self._gone or self._connection.transport.is_closing()):
                 self._connection.transport.write(CONTINUE)
         while not (self._gone or self._complete or self._pieces or self._ended > self._told_end):
             self._connection.resume_reading()

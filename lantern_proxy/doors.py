@@ -75,7 +75,7 @@ class Doors:
         headers = dict(arrival.headers)
         if b"origin" in headers and (refused := self._refuse_page(arrival, headers)):
             return refused
-        if "." in arrival.path and climbs(arrival.path):
+        if ("." in arrival.path or "%2" in arrival.path) and climbs(arrival.path):
             return Refusal(
                 400, "invalid_request_error", "the path climbs above the upstream's base URL; take the .. out of it"
             )

@@ -2,14 +2,20 @@
 
 import asyncio
 import gc
+import shutil
+import ssl
+import subprocess
+import time
 import weakref
 from functools import partial
 
 import pytest
 import uvicorn
+import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from lantern_proxy import app_http1
 from lantern_proxy.app_http1 import ClientConnection
 
 SAID = b"what was said"
@@ -21,15 +27,26 @@ class Transport(asyncio.Transport):
 
     def __init__(self):
         super().__init__()
-        self.writes, self.closed, self.reading = [], False, True
+        self.writes, self.closed, self.reading, self.eof = [], False, True, False
         self.ended = asyncio.Event()
 
     def get_extra_info(self, name, default=None):
         return {"peername": ("192.0.2.1", 4), "sockname": ("127.0.0.1", 8484)}.get(name, default)
 
+    @property
+    def says_no_more(self):
+        return self.closed or self.eof
+
     def write(self, data):
+        assert not self.eof, "asyncio raises here"
         if not self.closed:
             self.writes.append(bytes(data))
+
+    def can_write_eof(self):
+        return True
+
+    def write_eof(self):
+        self.eof = True
 
     def close(self):
         self.closed = True
@@ -60,7 +77,7 @@ def connected(app, protocol=ClientConnection, **settings):
 
 
 def played(app, *pieces, protocol=ClientConnection, turns=12):
-    """(what comes back for these bytes, is the connection closed then?)"""
+    """(what comes back for these bytes, is that all that will come?)"""
 
     async def play():
         connection, transport = connected(app, protocol)
@@ -68,7 +85,7 @@ def played(app, *pieces, protocol=ClientConnection, turns=12):
             if not transport.closed:
                 connection.data_received(piece)
                 await settle(turns)
-        return b"".join(transport.writes), transport.closed
+        return b"".join(transport.writes), transport.says_no_more
 
     return asyncio.run(play())
 
@@ -216,7 +233,7 @@ def test_what_is_not_http_puts_no_word_amid_an_answer():
             await settle()
         more.set()
         await settle()
-        return b"".join(transport.writes), transport.closed
+        return b"".join(transport.writes), transport.says_no_more
 
     got, closed = asyncio.run(play())
     assert got.partition(b"\r\n\r\n")[2] == SAID
@@ -443,3 +460,142 @@ def test_a_server_that_stops_closes_who_asks_nothing_and_lets_the_others_have_th
         assert transport.closed
 
     asyncio.run(play())
+
+
+def test_a_server_that_stops_does_not_wait_for_what_a_refused_client_still_sends():
+    async def play():
+        before, its_transport = connected(hangs_up)
+        before.data_received(POST)
+        await settle()
+        assert its_transport.eof
+        assert not its_transport.closed
+        before.shutdown()
+        assert its_transport.closed
+        after, transport = connected(hangs_up)
+        after.data_received(POST)
+        after.shutdown()
+        await settle()
+        assert transport.writes[0].endswith(SAID)
+        assert transport.closed
+
+    asyncio.run(play())
+
+
+def test_who_waits_for_a_go_on_and_is_refused_is_not_told_to_go_on():
+    head = b"POST /p HTTP/1.1\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n"
+    got, ended = played(tells, head + b"zz\r\n")
+    assert got.startswith(b"HTTP/1.1 400 ")
+    assert got.count(b"HTTP/1.1 ") == 1
+    assert ended
+
+
+# on real sockets
+
+
+LOOPS = pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    if shutil.which("openssl") is None:
+        pytest.skip("makes its certificate with openssl")
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "key.pem", "-out",
+            folder / "cert.pem", "-days", "2", "-subj", "/CN=localhost"]  # fmt: skip
+    subprocess.run(make, check=True, capture_output=True)
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def talk(loop, app, work, certificate=None):
+    """What `work(reader, writer)` returns of a connection to `app`."""
+    theirs = ours = None
+    if certificate is not None:
+        theirs, ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+        theirs.load_cert_chain(*certificate)
+        ours.check_hostname, ours.verify_mode = False, ssl.CERT_NONE
+
+    async def main():
+        config = uvicorn.Config(app, http=ClientConnection, ws="none", lifespan="off", log_config=None)
+        state = ServerState()
+        make = partial(ClientConnection, config=config, server_state=state, app_state={})
+        server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0, ssl=theirs)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), ssl=ours)
+        try:
+            return await asyncio.wait_for(work(reader, writer), 60)
+        finally:
+            writer.transport.abort()
+            server.close()
+            await asyncio.sleep(0.05)
+            assert not state.connections
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(main())
+
+
+LARGE = b"x" * 4_000_000
+STILL_SENT = {
+    "a body": (b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(LARGE), b"413"),
+    "chunks": (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n" % (len(LARGE) + 1), b"413"),
+    "broken chunks": (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n" % 1_000_000, b"413"),
+    "no http": (b"no http\r\n\r\n", b"400"),
+}
+
+
+async def refuses(scope, receive, send):
+    await answer(send, SAID, status=413, headers=[LENGTH, (b"connection", b"close")])
+
+
+async def send_all_then_read(head, reader, writer):
+    """As clients do that wait for their answer only when all is sent."""
+    writer.write(head)
+    await asyncio.sleep(0.2)
+    for at in range(0, len(LARGE), 100_000):
+        writer.write(LARGE[at : at + 100_000])
+        await writer.drain()
+    return await reader.readuntil(b"\r\n\r\n")
+
+
+@LOOPS
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("name", STILL_SENT)
+def test_who_is_refused_while_sending_may_send_all_and_reads_why(loop, name, tls, request):
+    head, status = STILL_SENT[name]
+    pair = request.getfixturevalue("certificate") if tls else None
+    assert talk(loop, refuses, partial(send_all_then_read, head), pair).split()[1] == status
+
+
+@LOOPS
+def test_a_refused_connection_is_closed_as_soon_as_its_request_has_ended(loop):
+    """Its client could go on for as long as it liked."""
+
+    async def work(reader, writer):
+        await send_all_then_read(STILL_SENT["a body"][0], reader, writer)
+        began = time.monotonic()
+        while not writer.transport.is_closing() and time.monotonic() - began < 30:
+            writer.write(b"x")
+            await asyncio.sleep(0.01)
+        return time.monotonic() - began
+
+    assert talk(loop, refuses, work) < app_http1._LINGER_S / 2
+
+
+async def send_for_ever(writer):
+    while True:
+        writer.write(b"3e8\r\n%b\r\n" % bytes(1_000))
+        await writer.drain()
+        await asyncio.sleep(0.001)
+
+
+@LOOPS
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_a_refused_client_that_sends_for_ever_is_cut_off(loop, tls, monkeypatch, request):
+    monkeypatch.setattr(app_http1, "_LINGER_S", 0.5)
+
+    async def work(reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n")
+        began = time.monotonic()
+        with pytest.raises(ConnectionError):
+            await send_for_ever(writer)
+        return time.monotonic() - began
+
+    assert 0.4 < talk(loop, refuses, work, request.getfixturevalue("certificate") if tls else None) < 30

@@ -442,6 +442,20 @@ def test_a_body_that_is_too_long_is_refused(tmp_path, path, chunked):
         assert all(len(got.body) <= 1_000_000 for got in upstream.got)
 
 
+@pytest.mark.parametrize("status", [401, 413])
+def test_whoever_sends_a_large_body_to_its_end_reads_why_it_is_refused(tmp_path, status):
+    access = {"keys": "required"} if status == 401 else {"max_body_mb": 1}
+    with keyed(tmp_path, **access) as (config, upstream, _), serving(config) as url:
+        large = b"x" * 5_000_000
+        with socket.create_connection(("127.0.0.1", httpx.URL(url).port), timeout=60) as wire:
+            wire.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(large))
+            assert wire.recv(12, socket.MSG_PEEK).endswith(b"%d" % status)
+            wire.sendall(large)
+            got = b"".join(iter(lambda: wire.recv(65_536), b""))
+        assert json.loads(got.partition(b"\r\n\r\n")[2])["error"]["message"].startswith("lantern: ")
+        assert upstream.got == []
+
+
 # the upstream is the config's
 
 
@@ -476,10 +490,14 @@ def test_a_path_does_not_leave_the_base_of_the_upstream(path, leaves):
     assert climbs(path) is leaves
 
 
-def test_a_path_that_climbs_is_refused(running):
+@pytest.mark.parametrize(
+    "path",
+    [b"/v1/../../admin", b"/v1/%2e%2e/%2e%2e/admin", b"/v1/%2E%2E/%2E%2E/admin", b"/v1/%2e%2E%2f%2e%2e%2Fadmin"],
+)
+def test_a_path_that_climbs_is_refused(running, path):
     upstream, url = running
     before = len(upstream.got)
-    assert raw(url, b"GET /v1/../../admin HTTP/1.1\r\nhost: x\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert raw(url, b"GET %s HTTP/1.1\r\nhost: x\r\n\r\n" % path).startswith(b"HTTP/1.1 400")
     assert len(upstream.got) == before
 
 

@@ -11,7 +11,7 @@ from scripted import CHUNKED, Upstream, say
 from lantern_proxy.config import UpstreamConfig
 from lantern_proxy.upstream import Upstream as Client
 from lantern_proxy.upstream import UpstreamError, _Base
-from lantern_proxy.upstream.http1 import host_of
+from lantern_proxy.upstream.http1 import Answer, host_of
 
 DEFAULT = UpstreamConfig()
 DEEP = UpstreamConfig(openai="https://router.example/api/v1", anthropic="https://claude.example/proxy")
@@ -84,6 +84,41 @@ def call(upstream: Upstream, **settings) -> bytes:
                 await answer.close()
 
     return asyncio.run(through())
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "straight"),
+    [("", False), ("127.0.0.1", True), ("example, 127.0.0.1", True), ("*", True), ("example", False)],
+)
+def test_an_upstream_that_no_proxy_names_is_asked_straight_and_by_our_own_transport(monkeypatch, no_proxy, straight):
+    async def send(url):
+        async with Client(UpstreamConfig(openai=f"{url}/v1")) as client:
+            answer = await client.send("GET", "/v1/models", b"", [], b"")
+            return await answer.read(), isinstance(answer.body, Answer)
+
+    with Upstream() as proxy, Upstream(answer=say(200, b"straight")) as upstream:
+        proxy.answer = say(200, b"by the proxy")
+        for name in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.setenv("no_proxy", no_proxy)
+        got = asyncio.run(send(upstream.url))
+    assert got == ((b"straight", True) if straight else (b"by the proxy", False))
+
+
+@pytest.mark.parametrize("http2", [False, True], ids=["ours", "httpx"])
+def test_of_a_length_and_chunks_the_client_hears_the_chunks(http2):
+    async def mixed(got, wire):
+        await wire.head(200, ("Content-Length", "200"), CHUNKED)
+        await wire.chunk(b"{}")
+        await wire.send(b"0\r\n\r\n")
+
+    async def send(url):
+        async with Client(UpstreamConfig(openai=f"{url}/v1", http2=http2)) as client:
+            answer = await client.send("GET", "/v1/models", b"", [], b"")
+            return answer.header("content-length"), await answer.read()
+
+    with Upstream(answer=mixed) as upstream:
+        assert asyncio.run(send(upstream.url)) == ("", b"{}")
 
 
 async def nothing(got, wire):

@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import threading
 
 import httpx
 import pytest
@@ -327,6 +328,14 @@ def test_of_a_length_and_chunks_the_chunks_count_and_nothing_else_is_asked_on_th
     assert (headers, body) == ([(b"transfer-encoding", b"chunked")], b"abc")
 
 
+def test_a_coding_that_is_not_chunked_tells_no_end_so_that_the_connections_end_is_one():
+    async def work(ask, *_):
+        return await ask()
+
+    with Upstream(answer=raw(OK + b"transfer-encoding: identity\r\n\r\n", b"all of", b" it")) as upstream:
+        assert run(upstream, work) == (200, b"all of it")
+
+
 def test_a_control_character_in_a_header_becomes_a_space():
     with Upstream(answer=raw(OK + b"x-a: b\x01c\r\ncontent-length: 2\r\n\r\nhi")) as upstream:
         _, headers, body = asyncio.run(outcome(AsHttpx(), upstream.url, "GET"))
@@ -449,6 +458,46 @@ def test_an_answer_that_comes_before_the_body_is_sent_is_the_answer():
         server.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def test_a_refusal_before_the_connection_is_reset_is_the_answer(loop):
+    """Its server closes with half of the body unread. The client cannot read before that, and writes first."""
+    heard, held, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def refuse(listener):
+        wire, _ = listener.accept()
+        with wire:
+            got = b""
+            while not got.endswith(b"\r\n\r\n"):
+                got += wire.recv(1)
+            wire.recv(1, socket.MSG_PEEK)
+            heard.set()
+            assert held.wait(30)
+            wire.sendall(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig")
+        closed.set()
+
+    async def body():
+        yield b"first"
+        await asyncio.to_thread(heard.wait, 30)
+        held.set()
+        assert closed.wait(30)
+        for _ in range(20):
+            yield b"x" * 10_000
+
+    async def main(port):
+        transport = ours()
+        answer = await transport.ask(Origin("http", "127.0.0.1", port), b"POST", b"/", [], body())
+        got = b"".join([chunk async for chunk in answer])
+        answer.close()
+        await transport.aclose()
+        return answer.status, got
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, asyncio.Runner(loop_factory=loop) as runner:
+        server = threading.Thread(target=refuse, args=(listener,), daemon=True)
+        server.start()
+        assert runner.run(main(listener.getsockname()[1])) == (413, b"big")
+        server.join(30)
 
 
 @pytest.mark.parametrize("answers", [True, False])

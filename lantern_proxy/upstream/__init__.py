@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import quote, urlsplit
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
+from lantern_proxy.upstream.connection import without_void_length
 from lantern_proxy.upstream.errors import RemoteProtocolError, TimeoutException, TransportError
 from lantern_proxy.upstream.http1 import Answer, Body, Http1, Origin, host_of
 
@@ -132,8 +133,7 @@ class _Base:
     @property
     def is_plain(self) -> bool:
         """Can our own transport go there?"""
-        proxies = _proxies()
-        return not ("@" in urlsplit(self.url).netloc or proxies.get(self.origin.scheme) or proxies.get("all"))
+        return not ("@" in urlsplit(self.url).netloc or _by_proxy(self.origin))
 
 
 class Upstream:
@@ -254,7 +254,8 @@ async def _through(
 
     sent = b"".join(body) if isinstance(body, list) else body
     response = await upstream_stock.ask(client, method, url, target, headers, sent)
-    return UpstreamAnswer(response.status_code, response.headers.raw, upstream_stock.raw(response), response.aclose)
+    told = without_void_length(response.headers.raw)
+    return UpstreamAnswer(response.status_code, told, upstream_stock.raw(response), response.aclose)
 
 
 def _litellm(config: UpstreamConfig, route: RouteConfig) -> "httpx.AsyncClient":

@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncIterable, Sequence
+from contextlib import suppress
 from typing import cast
 
 import httptools
@@ -28,6 +29,8 @@ _HIGH_BYTES = 256 * 1024
 """Bytes of an answer that wait for a slow reader; beyond them the upstream is not read from until they are taken."""
 _ONE_WRITE_BYTES = 65_536
 """A body up to this size goes out together with its head, in one write."""
+
+_ONE_READ_BYTES = 65_536
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
@@ -253,7 +256,10 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.is_closed, self.reusable = True, False
+        self.is_closed = True
+        if exc is not None and self._error is None and not self.complete:
+            self._hear_last_words()
+        self.reusable = False
         self._stop_sending()
         if self._timer is not None:
             self._timer.cancel()
@@ -268,6 +274,16 @@ class Connection(asyncio.Protocol):
         else:
             self._fail(RemoteProtocolError("peer closed connection without sending complete message body"))
         self._wake()
+
+    def _hear_last_words(self) -> None:
+        """Read what came before the connection broke: an upstream that refuses a body without reading it resets the
+        connection, and what we write fails before its refusal is read. With TLS it stays unread."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is None or self.transport.get_extra_info("sslcontext") is not None:
+            return
+        with suppress(OSError), sock.dup() as rest:
+            while not (self.complete or self._error) and (data := rest.recv(_ONE_READ_BYTES)):
+                self.data_received(data)
 
     # --- the parser's calls ---
 
@@ -284,11 +300,11 @@ class Connection(asyncio.Protocol):
             return
         self.head_done = True
         names = {name.lower() for name, _ in self.headers}
-        self._mixed = b"content-length" in names and _is_chunked(self.headers)
-        if self._mixed:  # the chunks count, and whoever else believes the length must not hear of it
-            self.headers = [pair for pair in self.headers if pair[0].lower() != b"content-length"]
+        chunked = _is_chunked(self.headers)
+        self._mixed = chunked and b"content-length" in names
+        self.headers = without_void_length(self.headers)
         bare = self._method == b"HEAD" or self.status in (204, 304)
-        self._to_the_end = not (bare or b"content-length" in names or b"transfer-encoding" in names)
+        self._to_the_end = not (bare or chunked or b"content-length" in names)
         if self._method == b"HEAD":  # the parser does not know that no body follows
             self._end()
 
@@ -317,6 +333,12 @@ class Connection(asyncio.Protocol):
         closing = any(n.lower() == b"connection" and b"close" in v.lower() for n, v in self.headers)
         whole = self._sent_all and self._room is None and not (self._to_the_end or self._mixed)
         self.reusable = bool(keep) and not closing and whole
+
+
+def without_void_length(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """An answer's headers without a length beside chunks: the chunks count, and whoever believes the length must not
+    hear of it (RFC 9112, section 6.3)."""
+    return [pair for pair in headers if pair[0].lower() != b"content-length"] if _is_chunked(headers) else headers
 
 
 def _is_chunked(headers: Sequence[tuple[bytes, bytes]]) -> bool:
