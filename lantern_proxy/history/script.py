@@ -5,8 +5,8 @@
     Human: ...
     AI:
 
-Memories of prompt templates do so. Such a request is read as the messages of which it is made: those that the session
-holds already, and one with the new lines.
+Memories of prompt templates do so, and some programs write what was said into their system prompt. Such a request is
+read as the messages of which it is made: those that the session holds already, and one with the new lines.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from lantern_proxy.history import Entry, Session, before_answer, shows_system_of, spoken
 from lantern_proxy.history.text import shared_front
 from lantern_proxy.history.whole import Whole
-from lantern_proxy.turn import SYSTEM, Message, Request, item, message
+from lantern_proxy.turn import SYSTEM, Message, Request, item, message, plain
 
 _GAP_CHARS = 60
 """Between two lines stands no more than who speaks."""
@@ -44,7 +44,11 @@ def lines_of(session: Session, request: Request) -> Request | None:
     """
     written = script_of(request)
     text = _squeezed(written)
-    if not text or request.tools != session.tools or not shows_system_of(session, request):
+    if not text or request.tools != session.tools:
+        return None
+    if told_before := _told_by_system(session, request):
+        return told_before
+    if not shows_system_of(session, request):
         return None
     head = [e for e in session.head if e.message.role not in SYSTEM]
     lines = [_line(e) for e in head]
@@ -66,6 +70,31 @@ def lines_of(session: Session, request: Request) -> Request | None:
     return replace(request, messages=(*system, *(e.message for e in told), *anew))
 
 
+def _told_by_system(session: Session, request: Request) -> Request | None:
+    """The same of a request with what was said in its system prompt, up to the last answer, and the user's next text in
+    the only message. None where the prompt begins otherwise than the session's: then that is another use of it."""
+    text = _squeezed("\n".join([m.text for m in request.messages if m.role in SYSTEM]))
+    head = [e for e in session.head if e.message.role not in SYSTEM]
+    if not text or not head or not head[-1].produced:
+        return None
+    end, start = len(text), len(head)
+    for e in reversed(head):
+        line = _line(e)
+        at = text.rfind(line, 0, end) if line else -1
+        behind = text[at + len(line) : end]
+        if at < 0 or (start < len(head) and not (len(behind) <= _GAP_CHARS and _NAMED.search(behind))):
+            break
+        end, start = at, start - 1
+    front = text[:end].rpartition("\n")[0]
+    shared = shared_front(session.system, plain(front))
+    told = len(head) - start > 1 and len(text) - end >= _LEAST_CHARS
+    if not told or shared < max(len(front) / 2, len(front) - _GAP_CHARS):
+        return None
+    orders = message("system", [item("system", "text", front)], _raw("system", front))
+    said = (m for m in request.messages if m.role not in SYSTEM)
+    return replace(request, messages=(orders, *(e.message for e in head[start:]), *said))
+
+
 def teller_of(sessions: Iterable[Session], request: Request, *, named: bool) -> Session | None:
     """The session whose script this is: of several the one with most of its lines, then whose last are there, then the
     first.
@@ -83,7 +112,8 @@ def teller_of(sessions: Iterable[Session], request: Request, *, named: bool) -> 
     if best is None or named:
         return best and best.session
     rivals = [each for each in told if each.length == best.length]
-    alone = len(rivals) == 1 and best.shows_end and best.length > _GREETING and _is_one_line(best.lines)
+    is_one = _is_one_line(best.lines) or best.lines.messages[-1] is request.messages[-1]
+    alone = len(rivals) == 1 and best.shows_end and best.length > _GREETING and is_one
     return best.session if alone or not any(_hides(each.session, each.lines) for each in rivals) else None
 
 
@@ -255,5 +285,8 @@ def _is_one_speaker(before: str, now: str) -> bool:
 
 
 def said_anew(text: str) -> Message:
-    raw = json.dumps({"role": "user", "content": text}, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    return message("user", [item("user", "text", text)], raw)
+    return message("user", [item("user", "text", text)], _raw("user", text))
+
+
+def _raw(role: str, text: str) -> bytes:
+    return json.dumps({"role": role, "content": text}, ensure_ascii=False).encode("utf-8", "surrogatepass")
