@@ -9,7 +9,6 @@ Memories of prompt templates do so, and some programs write what was said into t
 read as the messages of which it is made: those that the session holds already, and one with the new lines.
 """
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,8 +16,9 @@ from typing import NamedTuple
 
 from lantern_proxy.history import Entry, Session, before_answer, shows_system_of, spoken
 from lantern_proxy.history.text import shared_front
+from lantern_proxy.history.told import by_answers, by_system, line_in, said_anew, squeezed
 from lantern_proxy.history.whole import Whole
-from lantern_proxy.turn import SYSTEM, Message, Request, item, message, plain
+from lantern_proxy.turn import SYSTEM, Request, item, message
 
 _GAP_CHARS = 60
 """Between two lines stands no more than who speaks."""
@@ -30,9 +30,9 @@ _MOST_READ = 1_000
 """So often at most a text is read for lines that are known, and are not there."""
 _NAMED = re.compile(r"[^\W_]")
 _SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
+_HEADING = re.compile(r"#{1,6}\s+\w[^\n]{0,30}(?=\n)")
 _CUE = re.compile(r"\n[^\w\n/]*\w[^\n:>\]]{0,30}[:>\]][^\w\n]*$")
 _LINE = re.compile(r"[^\n]+")
-_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _SPEAKS = (":", ">", "]")
 
 
@@ -43,15 +43,18 @@ def lines_of(session: Session, request: Request) -> Request | None:
     what it answers, with a name in between. A transcript of messages has neither, a task behind a script no such name.
     """
     written = script_of(request)
-    text = _squeezed(written)
-    if not text or request.tools != session.tools:
+    if not squeezed(written) or request.tools != session.tools:
         return None
-    if told_before := _told_by_system(session, request):
-        return told_before
     if not shows_system_of(session, request):
-        return None
+        return by_system(session, request)
+    return by_system(session, request) or _by_lines(session, request, written) or by_answers(session, request)
+
+
+def _by_lines(session: Session, request: Request, written: str) -> Request | None:
+    """The same where it ends in what its user says, under their name. written: its only text"""
+    text = squeezed(written)
     head = [e for e in session.head if e.message.role not in SYSTEM]
-    lines = [_line(e) for e in head]
+    lines = [line_in(e) for e in head]
     if not all(lines) or all(e.produced for e in head):
         return None
     moved = [_moved(line, text) for line, e in zip(lines, head, strict=True) if not e.produced]
@@ -68,31 +71,6 @@ def lines_of(session: Session, request: Request) -> Request | None:
     system = (m for m in request.messages if m.role in SYSTEM)
     anew = [said_anew(_as_written(written, new, tail))] if new else []
     return replace(request, messages=(*system, *(e.message for e in told), *anew))
-
-
-def _told_by_system(session: Session, request: Request) -> Request | None:
-    """The same of a request with what was said in its system prompt, up to the last answer, and the user's next text in
-    the only message. None where the prompt begins otherwise than the session's: then that is another use of it."""
-    text = _squeezed("\n".join([m.text for m in request.messages if m.role in SYSTEM]))
-    head = [e for e in session.head if e.message.role not in SYSTEM]
-    if not text or not head or not head[-1].produced:
-        return None
-    end, start = len(text), len(head)
-    for e in reversed(head):
-        line = _line(e)
-        at = text.rfind(line, 0, end) if line else -1
-        behind = text[at + len(line) : end]
-        if at < 0 or (start < len(head) and not (len(behind) <= _GAP_CHARS and _NAMED.search(behind))):
-            break
-        end, start = at, start - 1
-    front = text[:end].rpartition("\n")[0]
-    shared = shared_front(session.system, plain(front))
-    told = len(head) - start > 1 and len(text) - end >= _LEAST_CHARS
-    if not told or shared < max(len(front) / 2, len(front) - _GAP_CHARS):
-        return None
-    orders = message("system", [item("system", "text", front)], _raw("system", front))
-    said = (m for m in request.messages if m.role not in SYSTEM)
-    return replace(request, messages=(orders, *(e.message for e in head[start:]), *said))
 
 
 def teller_of(sessions: Iterable[Session], request: Request, *, named: bool) -> Session | None:
@@ -146,7 +124,7 @@ def _hides(session: Session, lines: Request) -> bool:
 
 def _is_one_line(lines: Request) -> bool:
     """Is no more new than what one speaker says?"""
-    named = _SPEAKER.match(lines.messages[-1].text)
+    named = _SPEAKER.match(lines.messages[-1].text) or _HEADING.match(lines.messages[-1].text)
     return named is not None and f"\n{named[0].strip()}" not in lines.messages[-1].text
 
 
@@ -197,11 +175,6 @@ def beginning(text: str, squeezed: str) -> str:
     return text[: _before(text, len(text), _count(text) - _count(squeezed))].strip()
 
 
-def _squeezed(text: str) -> str:
-    """Without empty lines: templates leave one where there is no history yet."""
-    return _EMPTY_LINES.sub("\n", text).strip()
-
-
 def _as_written(text: str, squeezed: str, tail: str) -> str:
     """The part of a text of which `squeezed` was made; behind it stands no more than `tail`."""
     end = _before(text, len(text), _count(tail))
@@ -218,12 +191,6 @@ def _before(text: str, end: int, count: int) -> int:
 
 def _count(text: str) -> int:
     return len("".join(text.split()))
-
-
-def _line(e: Entry) -> str:
-    """What a message says; empty when it is more than text."""
-    shown = [i for i in e.message.items if i.kind != "reasoning"]
-    return _squeezed(shown[0].text) if len(shown) == 1 and shown[0].kind == "text" else ""
 
 
 def _moved(line: str, text: str) -> str:
@@ -282,11 +249,3 @@ def _is_one_speaker(before: str, now: str) -> bool:
     """Does the name with which `now` begins stand at the beginning of a line of `before`, too?"""
     named = _SPEAKER.match(now)
     return named is not None and any(line.strip().startswith(named[0].strip()) for line in before.splitlines())
-
-
-def said_anew(text: str) -> Message:
-    return message("user", [item("user", "text", text)], _raw("user", text))
-
-
-def _raw(role: str, text: str) -> bytes:
-    return json.dumps({"role": role, "content": text}, ensure_ascii=False).encode("utf-8", "surrogatepass")

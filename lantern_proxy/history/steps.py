@@ -21,7 +21,7 @@ from lantern_proxy.history import (
     told_aside,
 )
 from lantern_proxy.history.dress import strings_of
-from lantern_proxy.history.script import said_anew
+from lantern_proxy.history.told import said_anew
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 

@@ -1,0 +1,131 @@
+"""A history that stands among other text: in a system prompt, or in one with documents and a question.
+
+    Answer from the context.       the only message of the request, again with every turn
+    Context: ...                   documents that change
+    Chat history:
+    User: ...
+    Bot: ...
+    Question: ...
+
+Its answers are those of the session, one behind the other, and between them stands what its user asked.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lantern_proxy.history import Entry, Session, spoken
+from lantern_proxy.history.text import shared_front
+from lantern_proxy.turn import SYSTEM, Message, Request, item, message, plain
+
+_GAP_CHARS = 60
+"""Between two lines stands no more than who speaks."""
+_LEAST_CHARS = 20
+"""Of a history."""
+_LEAST_AROUND = 8
+"""What a program writes around what its user says, and behind it, where it writes all into one text."""
+_NAMED = re.compile(r"[^\W_]")
+_TAG = re.compile(r"</?[\w-]{1,30}>")
+_SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
+_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+
+
+def by_system(session: Session, request: Request) -> Request | None:
+    """`request` as if what was said had come in messages: one with that in its system prompt, up to the last answer,
+    and the user's next text in the only message.
+
+    None where the prompt begins otherwise than the session's: then that is another use of it.
+    """
+    text = squeezed("\n".join([m.text for m in request.messages if m.role in SYSTEM]))
+    head = [e for e in session.head if e.message.role not in SYSTEM]
+    if not text or not head or not head[-1].produced:
+        return None
+    end, start = len(text), len(head)
+    for e in reversed(head):
+        line = line_in(e)
+        at = text.rfind(line, 0, end) if line else -1
+        behind = text[at + len(line) : end]
+        if at < 0 or (start < len(head) and not (len(behind) <= _GAP_CHARS and _NAMED.search(behind))):
+            break
+        end, start = at, start - 1
+    front = text[:end].rpartition("\n")[0]
+    shared = shared_front(session.system, plain(front))
+    told = len(head) - start > 1 and len(text) - end >= _LEAST_CHARS
+    if not told or shared < max(len(front) / 2, len(front) - _GAP_CHARS):
+        return None
+    orders = message("system", [item("system", "text", front)], _raw("system", front))
+    said = (m for m in request.messages if m.role not in SYSTEM)
+    return replace(request, messages=(orders, *(e.message for e in head[start:]), *said))
+
+
+def by_answers(session: Session, request: Request) -> Request | None:
+    """The same of one whose only text holds it, with documents or orders around it that may change.
+
+    None where its client does not write all into one text, or ends this one otherwise: then it shows the history for
+    another use.
+    """
+    said, head = spoken(request.messages), [e for e in session.head if e.message.role not in SYSTEM]
+    if len(said) != 1 or not head or not head[-1].produced:
+        return None
+    text = squeezed(said[0].text)
+    asked = squeezed(next((e.message.text for e in reversed(head) if not e.produced), ""))
+    if shared_front(text[::-1], asked[::-1]) < _LEAST_AROUND:
+        return None
+    start, end = _told(text, head)
+    new = text[end:].strip()
+    if start == len(head) or not new:
+        return None
+    system = (m for m in request.messages if m.role in SYSTEM)
+    return replace(request, messages=(*system, *(e.message for e in head[start:]), said_anew(new)))
+
+
+def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
+    """(first of the messages that stand in `text`, where the last of them ends); the last one is the head's."""
+    first, end, at = len(head), 0, len(text)
+    for n in range(len(head) - 1, 0, -2):
+        asked, answer = line_in(head[n - 1]), line_in(head[n])
+        found = text.rfind(answer, 0, at) if len(answer) >= _LEAST_AROUND else -1
+        behind = at - found - len(answer)
+        if found < 0 or head[n - 1].produced or not head[n].produced:
+            break
+        if end and behind > len(line_in(head[first])) + 2 * _GAP_CHARS:
+            break
+        if not _asks(text[:found], asked):
+            first = n if end else first  # a window may begin with an answer
+            break
+        first, end, at = n - 1, end or found + len(answer), found
+    return first, end
+
+
+def _asks(text: str, asked: str) -> bool:
+    """Does a text end in the last line of what was asked, with names around it? That has more of its client's words."""
+    lines = reversed(text[-len(asked) - 2 * _GAP_CHARS :].splitlines())
+    said = next((line for line in map(_unnamed, lines) if line), "")
+    return bool(said) and said in asked and len(asked) - len(said) >= _LEAST_AROUND
+
+
+def _unnamed(line: str) -> str:
+    """A line without the name of who speaks; empty when it is no more than that."""
+    bare = _TAG.sub("", line)
+    named = _SPEAKER.match(bare)
+    return "" if bare.startswith("#") else (bare[named.end() :] if named else bare).strip()
+
+
+def squeezed(text: str) -> str:
+    """Without empty lines: templates leave one where there is no history yet."""
+    return _EMPTY_LINES.sub("\n", text).strip()
+
+
+def line_in(e: Entry) -> str:
+    """What a message says; empty when it is more than text."""
+    shown = [i for i in e.message.items if i.kind != "reasoning"]
+    return squeezed(shown[0].text) if len(shown) == 1 and shown[0].kind == "text" else ""
+
+
+def said_anew(text: str) -> Message:
+    return message("user", [item("user", "text", text)], _raw("user", text))
+
+
+def _raw(role: str, text: str) -> bytes:
+    return json.dumps({"role": role, "content": text}, ensure_ascii=False).encode("utf-8", "surrogatepass")
