@@ -4,7 +4,7 @@ the state of a folder. One key may serve many people."""
 from collections.abc import Callable
 
 import pytest
-from chats import SYSTEM, Chat, Lab, Wire, assistant, parts, summary_of, turns, user
+from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
 
 from lantern_proxy.follow import Step
 
@@ -191,3 +191,28 @@ def test_customers_who_are_named_go_on_where_they_were_though_they_say_the_same(
     for who in (0, 1):
         assert len({step.session.id for by, step in steps if by == who}) == 1
         assert not is_told_to(lab, steps, who)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_runs_of_one_task_whose_calls_have_the_same_ids_stay_apart_when_results_are_cleared(at_once: bool) -> None:
+    """Some models number their calls."""
+    lab = Lab()
+    histories = [[user("Run the morning report: fetch the sales, then write to the channel.")] for _ in range(3)]
+    sessions: list[str] = [""] * 3
+    order = (
+        [(run, n) for n in range(4) for run in range(3)] if at_once else [(r, n) for r in range(3) for n in range(4)]
+    )
+    for run, n in order:
+        history = histories[run]
+        cleared = [{**m, "content": "[cleared]"} if m["role"] == "tool" else m for m in history[:-1]]
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *cleared, history[-1]], tools=TOOLS)
+        sessions[run] = sessions[run] or step.session.id
+        texts = lab.texts(step.session.id)
+        assert not any(f"{6000 + other} units" in text for other in range(3) if other != run for text in texts)
+        call = called(f"call_{n}", "run", command=f"fetch {n}")
+        lab.answer(step, call)
+        said = (
+            f"{6000 + run} units were sold in the north, and the rest is as before" if n == 0 else "nothing to report"
+        )
+        history += [call, result(f"call_{n}", said)]
+    assert len({*sessions}) == 3

@@ -4,7 +4,7 @@ Bots say the same to many, and their users answer with a word. Where two fit it 
 since the one must not get what the other said.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from lantern_proxy.history import Session, before_answer, is_others, items_of, spoken, system_text
 from lantern_proxy.history.text import breadth
@@ -28,8 +28,7 @@ def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) 
     own = [s for s in rivals if not is_others(s, request)]
     left = [s for s in own if s.family in weak] or own
     left = [s for s in left if s.system == system_text(request)] or left
-    said = spoken(request.messages)
-    asked, shown = [m.print for m in said], [m.print for m in said[: _end_of_shown(said)]]
+    asked, shown = _marks(request.messages), _marks(request.messages[: _end_of_shown(request.messages)])
     fits = {s.id: _fit(s, shown, asked) for s in left}
     best = [s for s in left if fits[s.id] == max(fits.values())]
     same = len({s.keys for s in best}) == 1  # of one, and of those that say the same
@@ -56,10 +55,15 @@ def _mains(known: Known, holders: Collection[str]) -> Collection[str]:
     return {sid if known.sessions[sid].agent else main_of(known.sessions[sid]) for sid in holders}
 
 
+def _marks(messages: Iterable[Message]) -> list[bytes]:
+    """What was said, without results: their clients clear those."""
+    return [m.print for m in spoken(messages) if any(i.kind != "result" for i in m.items)]
+
+
 def _fit(session: Session, shown: list[bytes], asked: list[bytes]) -> int:
     """Does a session's head end with `shown`, or was it asked this very thing last; or does it stand there at all?"""
-    head = [m.print for m in spoken(e.message for e in session.head)]
-    before = [m.print for m in spoken(e.message for e in before_answer(session))]
+    head = _marks(e.message for e in session.head)
+    before = _marks(e.message for e in before_answer(session))
     if not shown:
         return 0
     if head[-len(shown) :] == shown or before[-len(asked) :] == asked:
