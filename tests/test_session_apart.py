@@ -4,7 +4,7 @@ the state of a folder. One key may serve many people."""
 from collections.abc import Callable
 
 import pytest
-from chats import SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
+from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
 
 from lantern_proxy.follow import Step
 
@@ -216,3 +216,17 @@ def test_runs_of_one_task_whose_calls_have_the_same_ids_stay_apart_when_results_
         )
         history += [call, result(f"call_{n}", said)]
     assert len({*sessions}) == 3
+
+
+@pytest.mark.parametrize("words", ["", "Summary of the conversation so far: "])
+def test_the_same_summary_of_two_conversations_goes_on_in_each_with_its_own(words: str) -> None:
+    lab = Lab()
+    summary = "The customer reported that a line is dead. The agent asked for a restart, and the customer did it."
+    chats = [Chat(lab), Chat(lab)]
+    for who, chat in enumerate(chats):
+        for said, answer in menu(who)[:5]:
+            chat.turn(said, answer)
+        chat.summarise("instruction at the end", summary)
+        step = chat.compact(STYLES["summary as user message, tail"], words + summary, "yes", "Wonderful. And then?")
+        assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+        assert not any(PEOPLE[1 - who][1] in text for text in lab.texts(step.session.id))

@@ -19,7 +19,7 @@ from lantern_proxy.history import (
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
-from lantern_proxy.session.rivals import decided, rivals_of
+from lantern_proxy.session.rivals import decided, is_summed_up, rivals_of
 from lantern_proxy.turn import SYSTEM, Item, Request, plain
 
 _WORD = re.compile(r"\w+")
@@ -194,6 +194,9 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     if best[0] < _LEAST:
         return None, False
     session = known.sessions[best[3]]
+    summed_up = [s for s in alive if is_summed_up(known, s, request)]
+    if len(summed_up) == 1:
+        return summed_up[0], True
     rivals = [] if session.side else rivals_of(known, session, alive, request)
     meant = decided([session, *rivals], request, weak) if rivals else session
     return meant, meant is None or best[0] > _LEAST

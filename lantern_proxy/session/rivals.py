@@ -6,12 +6,14 @@ since the one must not get what the other said.
 
 from collections.abc import Collection, Iterable, Sequence
 
-from lantern_proxy.history import Session, before_answer, is_others, items_of, spoken, system_text
+from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, is_others, items_of, spoken, system_text
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
 from lantern_proxy.turn import Message, Request, plain
 
 _STANDS, _ENDS = 1, 2
+_FIRST = 8
+"""Messages among which a summary stands."""
 
 
 def rivals_of(known: Known, session: Session, others: Collection[Session], request: Request) -> list[Session]:
@@ -33,6 +35,15 @@ def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) 
     best = [s for s in left if fits[s.id] == max(fits.values())]
     same = len({s.keys for s in best}) == 1  # of one, and of those that say the same
     return best[0] if best and (same or not shown) else None
+
+
+def is_summed_up(known: Known, session: Session, request: Request) -> bool:
+    """Does the request begin with the summary that a side call made of a conversation, which has not gone on since?"""
+    side = known.sessions.get(f"{session.id}.side")
+    if side is None or not side.answered or side.last_seen_at < session.last_seen_at:
+        return False
+    made = plain(side.head[-1].message.text)
+    return len(made) >= SUMMARY_CHARS and any(made in plain(m.text) for m in request.messages[:_FIRST])
 
 
 def _end_of_shown(messages: Sequence[Message]) -> int:
