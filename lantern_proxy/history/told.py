@@ -91,7 +91,7 @@ def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
             break
         if end and behind > len(line_in(head[first])) + 2 * _GAP_CHARS:
             break
-        if not _asks(text[:found], asked):
+        if not _asks(text[max(0, found - len(asked) - 2 * _GAP_CHARS) : found], asked):
             first = n if end else first  # a window may begin with an answer
             break
         first, end, at = n - 1, end or found + len(answer), found
@@ -100,8 +100,7 @@ def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
 
 def _asks(text: str, asked: str) -> bool:
     """Does a text end in the last line of what was asked, with names around it? That has more of its client's words."""
-    lines = reversed(text[-len(asked) - 2 * _GAP_CHARS :].splitlines())
-    said = next((line for line in map(_unnamed, lines) if line), "")
+    said = next((line for line in map(_unnamed, reversed(text.splitlines())) if line), "")
     return bool(said) and said in asked and len(asked) - len(said) >= _LEAST_AROUND
 
 
