@@ -230,3 +230,17 @@ def test_the_same_summary_of_two_conversations_goes_on_in_each_with_its_own(word
         step = chat.compact(STYLES["summary as user message, tail"], words + summary, "yes", "Wonderful. And then?")
         assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
         assert not any(PEOPLE[1 - who][1] in text for text in lab.texts(step.session.id))
+
+
+def test_conversations_with_the_same_short_answers_go_on_in_what_they_began_with() -> None:
+    """Their texts are in another dress with every request, so that no end of a history is as it was."""
+    lab = Lab()
+    talks = [[f"This is talk {who} about point {n}" for n in range(5)] for who in (0, 1)]
+    sessions = ["", ""]
+    for n in range(5):
+        for who, talk in enumerate(talks):
+            shown = [m for text in talk[:n] for m in (user(" " * n + text + "\n" * n), assistant("Fine."))]
+            step = lab.ask([*shown, user(talk[n])])
+            lab.answer(step, assistant("Fine."))
+            sessions[who] = sessions[who] or step.session.id
+            assert (step.event, step.session.id) == ("turn" if n else "new", sessions[who]), step.link.why

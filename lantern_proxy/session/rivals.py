@@ -25,11 +25,14 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
 
 
 def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) -> Session | None:
-    """The one of them that is named, has its system prompt, or ends with what is shown. None: more than one does, or
-    all are other people's."""
+    """The one of them that is named, has its system prompt, began like this, or ends with what is shown. None: more
+    than one does, or all are other people's."""
     own = [s for s in rivals if not is_others(s, request)]
     left = [s for s in own if s.family in weak] or own
     left = [s for s in left if s.system == system_text(request)] or left
+    prints = {i.print for i in items_of(request.messages)}
+    begun = {s.id: len(prints & s.opening) for s in left}
+    left = [s for s in left if begun[s.id] == max(begun.values())]
     asked, shown = _marks(request.messages), _marks(request.messages[: _end_of_shown(request.messages)])
     fits = {s.id: _fit(s, shown, asked) for s in left}
     best = [s for s in left if fits[s.id] == max(fits.values())]
