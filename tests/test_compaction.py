@@ -1712,10 +1712,15 @@ def test_a_tail_that_changes_with_every_request_is_no_loss(chat, note):
         said, answer = turns("zephyr", 1, start=30 + k)[0]
         text = note.format(k=k)
         pending = [user(said + text)] if text.startswith("\n") else [user(said), user(text)]
-        step = chat.send([*chat.history, *pending])
-        assert (step.event, step.session.id) == ("turn", chat.session)
-        chat.lab.answer(step, assistant(answer))
-        chat.history += [user(said), assistant(answer)]
+        is_turn(chat, pending, said, answer)
+
+
+def is_turn(chat, pending, said, answer):
+    """What is sent for `said` is told as the next turn; the client keeps `said` alone."""
+    step = chat.send([*chat.history, *pending])
+    assert (step.event, step.session.id) == ("turn", chat.session)
+    chat.lab.answer(step, assistant(answer))
+    chat.history += [user(said), assistant(answer)]
 
 
 def test_a_first_message_that_changes_with_every_request_is_no_loss():
@@ -1740,10 +1745,7 @@ def test_documents_that_change_with_every_request_are_no_loss(chat, written):
     for k in range(4):
         said, answer = turns("zephyr", 1, start=30 + k)[0]
         documents = "Context:\n" + " ".join(f"doc{k}word{n}" for n in range(120))
-        step = chat.send([*chat.history, user(written.format(documents=documents, said=said))])
-        assert (step.event, step.session.id) == ("turn", chat.session)
-        chat.lab.answer(step, assistant(answer))
-        chat.history += [user(said), assistant(answer)]
+        is_turn(chat, [user(written.format(documents=documents, said=said))], said, answer)
 
 
 @pytest.mark.parametrize("at", [1, -1])

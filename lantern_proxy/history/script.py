@@ -16,20 +16,26 @@ from typing import NamedTuple
 
 from lantern_proxy.history import Entry, Session, before_answer, shows_system_of, spoken
 from lantern_proxy.history.text import shared_front
-from lantern_proxy.history.told import by_answers, by_system, line_in, said_anew, squeezed
+from lantern_proxy.history.told import (
+    GAP_CHARS,
+    LEAST_CHARS,
+    NAMED,
+    SPEAKER,
+    by_answers,
+    by_system,
+    line_in,
+    said_anew,
+    squeezed,
+)
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.turn import SYSTEM, Request, item, message
 
-_GAP_CHARS = 60
-"""Between two lines stands no more than who speaks."""
-_LEAST_CHARS, _LEAST_LINE = 20, 8
-"""Of all lines that are known, and of the first of them."""
+_LEAST_LINE = 8
+"""Of the first line that is known."""
 _GREETING = 4
 """Messages, with the new one and a system prompt: chats of one program may all begin with as many."""
 _MOST_READ = 1_000
 """So often at most a text is read for lines that are known, and are not there."""
-_NAMED = re.compile(r"[^\W_]")
-_SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
 _HEADING = re.compile(r"#{1,6}\s+\w[^\n]{0,30}(?=\n)")
 _CUE = re.compile(r"\n[^\w\n/]*\w[^\n:>\]]{0,30}[:>\]][^\w\n]*$")
 _LINE = re.compile(r"[^\n]+")
@@ -43,16 +49,17 @@ def lines_of(session: Session, request: Request) -> Request | None:
     what it answers, with a name in between. A transcript of messages has neither, a task behind a script no such name.
     """
     written = script_of(request)
-    if not squeezed(written) or request.tools != session.tools:
+    text = squeezed(written)
+    if not text or request.tools != session.tools:
         return None
     if not shows_system_of(session, request):
         return by_system(session, request)
-    return by_system(session, request) or _by_lines(session, request, written) or by_answers(session, request)
+    found = by_system(session, request) or _by_lines(session, request, written, text)
+    return found or by_answers(session, request, text)
 
 
-def _by_lines(session: Session, request: Request, written: str) -> Request | None:
-    """The same where it ends in what its user says, under their name. written: its only text"""
-    text = squeezed(written)
+def _by_lines(session: Session, request: Request, written: str, text: str) -> Request | None:
+    """The same where it ends in what its user says, under their name. written: its only text; text: that, squeezed"""
     head = [e for e in session.head if e.message.role not in SYSTEM]
     lines = [line_in(e) for e in head]
     if not all(lines) or all(e.produced for e in head):
@@ -124,7 +131,7 @@ def _hides(session: Session, lines: Request) -> bool:
 
 def _is_one_line(lines: Request) -> bool:
     """Is no more new than what one speaker says?"""
-    named = _SPEAKER.match(lines.messages[-1].text) or _HEADING.match(lines.messages[-1].text)
+    named = SPEAKER.match(lines.messages[-1].text) or _HEADING.match(lines.messages[-1].text)
     return named is not None and f"\n{named[0].strip()}" not in lines.messages[-1].text
 
 
@@ -148,11 +155,11 @@ def as_told(request: Request) -> Request:
 
 def line_of(text: str) -> str:
     """What the user says last in a text that ends in the name of who is to speak: their name, and all behind it."""
-    cue = _CUE.search(text.rstrip()[-2 * _GAP_CHARS :])
+    cue = _CUE.search(text.rstrip()[-2 * GAP_CHARS :])
     if cue is None:
         return ""
     said = text.rstrip().removesuffix(cue[0])
-    at = next((m.start() for m in reversed([*_LINE.finditer(said)]) if _SPEAKER.match(m[0])), None)
+    at = next((m.start() for m in reversed([*_LINE.finditer(said)]) if SPEAKER.match(m[0])), None)
     return "" if at is None else said[at:].strip()
 
 
@@ -214,23 +221,23 @@ def _known(text: str, head: Sequence[Entry], lines: Sequence[str]) -> tuple[int,
     first -= first > 0 and head[first - 1].produced and _is_before(text, start, lines[first - 1])
     while last < len(lines):
         line = lines[last]
-        at = text.find(line, end, end + _GAP_CHARS + len(line))
+        at = text.find(line, end, end + GAP_CHARS + len(line))
         if not _follows(text, end, at, line, produced=head[last].produced):
             break
         end, last, chars = at + len(line), last + 1, chars + len(line)
-    return (first, last, end) if chars >= _LEAST_CHARS else (0, 0, 0)
+    return (first, last, end) if chars >= LEAST_CHARS else (0, 0, 0)
 
 
 def _is_begun(whole: Whole, e: Entry, line: str, *, is_first: bool) -> bool:
     """Do the known lines of a text begin with this one?"""
     if is_first and line and whole.text.startswith(line):
         return True
-    return not e.produced and len(line) >= _LEAST_LINE and bool(_SPEAKER.match(line)) and line in whole
+    return not e.produced and len(line) >= _LEAST_LINE and bool(SPEAKER.match(line)) and line in whole
 
 
 def _is_before(text: str, end: int, line: str) -> bool:
     """Does an answer stand right before `end`, behind a name? A window may begin with it."""
-    at = text.rfind(line, max(0, end - _GAP_CHARS - len(line)), end)
+    at = text.rfind(line, max(0, end - GAP_CHARS - len(line)), end)
     return at >= 0 and bool(line) and not text[at + len(line) : end].strip() and text[:at].rstrip().endswith(_SPEAKS)
 
 
@@ -242,10 +249,10 @@ def _follows(text: str, end: int, at: int, line: str, *, produced: bool) -> bool
         return not text[end:at].strip()
     while end and text[end - 1].isspace():
         end -= 1
-    return text[end - 1 : end] in _SPEAKS or bool(_NAMED.search(text, end, at))
+    return text[end - 1 : end] in _SPEAKS or bool(NAMED.search(text, end, at))
 
 
 def _is_one_speaker(before: str, now: str) -> bool:
     """Does the name with which `now` begins stand at the beginning of a line of `before`, too?"""
-    named = _SPEAKER.match(now)
+    named = SPEAKER.match(now)
     return named is not None and any(line.strip().startswith(named[0].strip()) for line in before.splitlines())

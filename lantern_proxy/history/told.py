@@ -15,19 +15,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lantern_proxy.history import Entry, Session, spoken
+from lantern_proxy.history import Entry, Session
 from lantern_proxy.history.text import shared_front
-from lantern_proxy.turn import SYSTEM, Message, Request, item, message, plain
+from lantern_proxy.turn import SYSTEM, Message, Request, Role, item, message, plain
 
-_GAP_CHARS = 60
+GAP_CHARS = 60
 """Between two lines stands no more than who speaks."""
-_LEAST_CHARS = 20
-"""Of a history."""
+LEAST_CHARS = 20
+"""Of all that is known of a history."""
 _LEAST_AROUND = 8
 """What a program writes around what its user says, and behind it, where it writes all into one text."""
-_NAMED = re.compile(r"[^\W_]")
+NAMED = re.compile(r"[^\W_]")
 _TAG = re.compile(r"</?[\w-]{1,30}>")
-_SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
+SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
 _EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
@@ -46,29 +46,27 @@ def by_system(session: Session, request: Request) -> Request | None:
         line = line_in(e)
         at = text.rfind(line, 0, end) if line else -1
         behind = text[at + len(line) : end]
-        if at < 0 or (start < len(head) and not (len(behind) <= _GAP_CHARS and _NAMED.search(behind))):
+        if at < 0 or (start < len(head) and not (len(behind) <= GAP_CHARS and NAMED.search(behind))):
             break
         end, start = at, start - 1
     front = text[:end].rpartition("\n")[0]
     shared = shared_front(session.system, plain(front))
-    told = len(head) - start > 1 and len(text) - end >= _LEAST_CHARS
-    if not told or shared < max(len(front) / 2, len(front) - _GAP_CHARS):
+    told = len(head) - start > 1 and len(text) - end >= LEAST_CHARS
+    if not told or shared < max(len(front) / 2, len(front) - GAP_CHARS):
         return None
-    orders = message("system", [item("system", "text", front)], _raw("system", front))
     said = (m for m in request.messages if m.role not in SYSTEM)
-    return replace(request, messages=(orders, *(e.message for e in head[start:]), *said))
+    return replace(request, messages=(said_anew(front, "system"), *(e.message for e in head[start:]), *said))
 
 
-def by_answers(session: Session, request: Request) -> Request | None:
-    """The same of one whose only text holds it, with documents or orders around it that may change.
+def by_answers(session: Session, request: Request, text: str) -> Request | None:
+    """The same of one whose only text, `squeezed`, holds it, with documents or orders around it that may change.
 
     None where its client does not write all into one text, or ends this one otherwise: then it shows the history for
     another use.
     """
-    said, head = spoken(request.messages), [e for e in session.head if e.message.role not in SYSTEM]
-    if len(said) != 1 or not head or not head[-1].produced:
+    head = [e for e in session.head if e.message.role not in SYSTEM]
+    if not head or not head[-1].produced:
         return None
-    text = squeezed(said[0].text)
     asked = squeezed(next((e.message.text for e in reversed(head) if not e.produced), ""))
     if shared_front(text[::-1], asked[::-1]) < _LEAST_AROUND:
         return None
@@ -89,9 +87,9 @@ def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
         behind = at - found - len(answer)
         if found < 0 or head[n - 1].produced or not head[n].produced:
             break
-        if end and behind > len(line_in(head[first])) + 2 * _GAP_CHARS:
+        if end and behind > len(line_in(head[first])) + 2 * GAP_CHARS:
             break
-        if not _asks(text[max(0, found - len(asked) - 2 * _GAP_CHARS) : found], asked):
+        if not _asks(text[max(0, found - len(asked) - 2 * GAP_CHARS) : found], asked):
             first = n if end else first  # a window may begin with an answer
             break
         first, end, at = n - 1, end or found + len(answer), found
@@ -107,7 +105,7 @@ def _asks(text: str, asked: str) -> bool:
 def _unnamed(line: str) -> str:
     """A line without the name of who speaks; empty when it is no more than that."""
     bare = _TAG.sub("", line)
-    named = _SPEAKER.match(bare)
+    named = SPEAKER.match(bare)
     return "" if bare.startswith("#") else (bare[named.end() :] if named else bare).strip()
 
 
@@ -122,9 +120,6 @@ def line_in(e: Entry) -> str:
     return squeezed(shown[0].text) if len(shown) == 1 and shown[0].kind == "text" else ""
 
 
-def said_anew(text: str) -> Message:
-    return message("user", [item("user", "text", text)], _raw("user", text))
-
-
-def _raw(role: str, text: str) -> bytes:
-    return json.dumps({"role": role, "content": text}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+def said_anew(text: str, role: Role = "user") -> Message:
+    raw = json.dumps({"role": role, "content": text}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return message(role, [item(role, "text", text)], raw)

@@ -18,7 +18,7 @@ from lantern_proxy.history import (
 )
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.text import breadth, shared_front
-from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
+from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, main_of
 from lantern_proxy.session.rivals import decided, is_summed_up, rivals_of
 from lantern_proxy.turn import SYSTEM, Item, Request, plain
 
@@ -241,6 +241,6 @@ def _credit(known: Known, scores: dict[str, float], holders: Collection[str], we
     """Share `weight` among the sessions that hold a thing."""
     for sid in holders:
         session = known.sessions[sid]
-        main = sid if session.agent else main_of(session)
+        main = holder_of(session)
         if main in known.sessions and not (known.sessions[main].side and not session.agent):
             scores[main] += weight / len(holders)

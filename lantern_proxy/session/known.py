@@ -89,6 +89,11 @@ def main_of(session: Session) -> str:
     return session.parent if session.side and session.parent else session.id
 
 
+def holder_of(session: Session) -> str:
+    """For whom it counts that a session holds a thing: a sub-agent for itself, other side sessions for the main one."""
+    return session.id if session.agent else main_of(session)
+
+
 def quoted(known: Known, texts: Sequence[str]) -> list[str]:
     """Main sessions whose texts may stand within `texts`, most of them first. Only beginnings are compared."""
     hits: defaultdict[str, int] = defaultdict(int)

@@ -6,9 +6,10 @@ since the one must not get what the other said.
 
 from collections.abc import Collection, Iterable, Sequence
 
-from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, is_others, items_of, spoken, system_text
+from lantern_proxy.history import Session, before_answer, is_others, items_of, spoken, system_text
 from lantern_proxy.history.text import breadth
-from lantern_proxy.session.known import PROBE_CHARS, Known, main_of
+from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of
+from lantern_proxy.session.side import summed_up_since
 from lantern_proxy.turn import Message, Request, plain
 
 _STANDS, _ENDS = 1, 2
@@ -42,11 +43,8 @@ def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) 
 
 def is_summed_up(known: Known, session: Session, request: Request) -> bool:
     """Does the request begin with the summary that a side call made of a conversation, which has not gone on since?"""
-    side = known.sessions.get(f"{session.id}.side")
-    if side is None or not side.answered or side.last_seen_at < session.last_seen_at:
-        return False
-    made = plain(side.head[-1].message.text)
-    return len(made) >= SUMMARY_CHARS and any(made in plain(m.text) for m in request.messages[:_FIRST])
+    made = summed_up_since(known, session)
+    return any(text in plain(m.text) for text in made for m in request.messages[:_FIRST])
 
 
 def _end_of_shown(messages: Sequence[Message]) -> int:
@@ -58,15 +56,15 @@ def _telling(known: Known, messages: Sequence[Message]) -> dict[bytes | str, Col
     """Texts and ids of messages that some conversations hold, or their side calls, and which."""
     found: dict[bytes | str, Collection[str]] = {}
     for i in items_of(messages):
-        found |= {value: _mains(known, known.by_id[value]) for value in i.ids if value in known.by_id}
+        found |= {value: _holders(known, known.by_id[value]) for value in i.ids if value in known.by_id}
         holders = known.by_answer.get(i.print, set()) | known.by_user.get(i.print, set())
         if holders and breadth(plain(i.text)) >= PROBE_CHARS:
-            found[i.print] = _mains(known, holders)
+            found[i.print] = _holders(known, holders)
     return found
 
 
-def _mains(known: Known, holders: Collection[str]) -> Collection[str]:
-    return {sid if known.sessions[sid].agent else main_of(known.sessions[sid]) for sid in holders}
+def _holders(known: Known, sids: Collection[str]) -> Collection[str]:
+    return {holder_of(known.sessions[sid]) for sid in sids}
 
 
 def _marks(messages: Iterable[Message]) -> list[bytes]:

@@ -107,8 +107,8 @@ def _is_preamble(known: Known, session: Session, request: Request, claimed: str)
 
     Documents for a question, the state of a working directory, a greeting with a name.
     """
-    said = known.said.get(session.id, ())
-    if not session.lost and any(shared_front(claimed, text) >= PROBE_CHARS for text in said):
+    said, begins = known.said.get(session.id, ()), claimed[:PROBE_CHARS]
+    if not session.lost and any(shared_front(begins, text) >= PROBE_CHARS for text in said):
         return True
     return len(texts_of(request)) in range(2, len(session.opening) + 1) and not MARKER.search(claimed[:MARKER_CHARS])
 

@@ -35,12 +35,14 @@ def read(body: bytes) -> Request:
     top = members(body)
     if "messages" not in top:
         raise WireError("a messages request without messages")
-    continued = _continued(top)
+    continued, user = _continued(top), _user_id(top)
+    session = user_id_session(user)  # else it names a person
+    named = (("user_id", session),) if session else ()
     return Request(
         api="messages", model=text_member(top, "model"),
         messages=(*_system(top), *(read_message(bytes(raw)) for raw in elements(top["messages"]))),
         tools=frozenset(tool_names(top)), stream=bytes(top.get("stream", b"false")) == b"true",
-        ids=(*_ids(top), *continued), person=_person(top), delta=bool(continued),
+        ids=(*named, *explicit_ids(top), *continued), person="" if session else user, delta=bool(continued),
         signals=frozenset({"compact"} if bytes(top.get("compaction", b"null")) != b"null" else ()),
     )  # fmt: skip
 
@@ -50,17 +52,6 @@ def _continued(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
     thread = parse(top["thread"]) if "thread" in top else None
     previous = thread.get("previous_message_id") if isinstance(thread, dict) else None
     return (("previous_message_id", previous),) if isinstance(previous, str) and previous else ()
-
-
-def _ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
-    session = user_id_session(_user_id(top))
-    return (*([("user_id", session)] if session else []), *explicit_ids(top))
-
-
-def _person(top: Mapping[str, msgspec.Raw]) -> str:
-    """Whom a body names; empty when that name is a session's."""
-    user = _user_id(top)
-    return "" if user_id_session(user) else user
 
 
 def _user_id(top: Mapping[str, msgspec.Raw]) -> str:
