@@ -275,8 +275,8 @@ def doctor(settings: Settings, offline: bool, deep: bool) -> None:
 def main() -> None:
     """The console script `lantern`.
 
-    Its matrices are small: spread over two threads, those of the light reranker take four times the CPU time. This is
-    read when numpy is imported.
+    Its matrices are small: where those of the light reranker are spread over two threads, a question takes twice the
+    CPU time (docs/reranker.md). This is read when numpy is imported.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cli()
