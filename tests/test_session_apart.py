@@ -244,3 +244,34 @@ def test_conversations_with_the_same_short_answers_go_on_in_what_they_began_with
             lab.answer(step, assistant("Fine."))
             sessions[who] = sessions[who] or step.session.id
             assert (step.event, step.session.id) == ("turn" if n else "new", sessions[who]), step.link.why
+
+
+# --- examples ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fixed", [0, 2])
+@pytest.mark.parametrize("most", [2, 4, 8])
+def test_questions_with_examples_of_those_answered_before_stand_alone(most: int, fixed: int) -> None:
+    """The newest first, or those most like the question: behind examples that never change."""
+    lab = Lab()
+    old = [m for said, answer in turns("maple", fixed) for m in (user(said), assistant(answer))]
+    answered: list[tuple[str, str]] = []
+    for n, (said, answer) in enumerate(turns("zephyr", 8)):
+        shown = [m for pair in answered[::-1][:most] for m in (user(pair[0]), assistant(pair[1]))]
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *old, *shown, user(said)])
+        lab.answer(step, assistant(answer))
+        answered.append((said, answer))
+        if n > 1:
+            assert (step.event, step.link.why) == ("new", "nothing known")
+
+
+def test_questions_with_examples_of_what_several_people_asked_are_none_of_theirs() -> None:
+    lab = Lab()
+    people = [Chat(lab) for _ in range(3)]
+    shown: list[Wire] = []
+    for chat, about in zip(people, ("zephyr", "maple", "payments"), strict=True):
+        for said, answer in turns(about, 2):
+            chat.turn(said, answer)
+        shown += chat.history[-2:]
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *shown, user("And who signs for the delivery?")])
+    assert step.event == "new", step.link.why

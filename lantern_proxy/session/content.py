@@ -18,6 +18,7 @@ from lantern_proxy.history import (
 )
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.text import breadth, shared_front
+from lantern_proxy.session.examples import are_examples
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, main_of
 from lantern_proxy.session.rivals import decided, is_summed_up, rivals_of
 from lantern_proxy.turn import SYSTEM, Item, Request, plain
@@ -199,7 +200,9 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
         return summed_up[0], True
     rivals = [] if session.side else rivals_of(known, session, alive, request)
     meant = decided([session, *rivals], request, weak) if rivals else session
-    return meant, meant is None or best[0] > _LEAST
+    if meant is None or are_examples(known, meant, request):
+        return None, True
+    return meant, best[0] > _LEAST
 
 
 def _is_asked_again(known: Known, session: Session, request: Request, asked: Collection[bytes]) -> bool:

@@ -1,0 +1,46 @@
+"""Examples: exchanges that a client picks from all that were ever had, those that are most like a question.
+
+Each of its requests stands alone, though what it shows was once said. No conversation shows its exchanges in another
+order, or as many of others in front of its own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
+from lantern_proxy.history import Session, items_of, spoken
+from lantern_proxy.session.known import Known, main_of
+from lantern_proxy.turn import Message, Request
+
+Exchange = tuple[bytes, bytes]
+"""Fingerprints of a user's text and of the answer to it."""
+
+
+def are_examples(known: Known, session: Session, request: Request) -> bool:
+    """Are the exchanges that a request shows picked ones, though `session` had some of them?"""
+    shown = [each for each in _exchanges(request.messages) if each[1] in known.by_answer]
+    return len(shown) > 1 and (_are_shuffled(session, shown) or _are_of_others(known, session, shown))
+
+
+def _exchanges(messages: Iterable[Message]) -> list[Exchange]:
+    pairs = pairwise(spoken(messages))
+    answered = ((a, b) for a, b in pairs if (a.role, b.role) == ("user", "assistant") and len(b.items) == 1)
+    return [(asked.print, answer.items[0].print) for asked, answer in answered]
+
+
+def _are_shuffled(session: Session, shown: list[Exchange]) -> bool:
+    """Do exchanges come in another order than that in which the session has them?"""
+    held = _exchanges(e.message for e in session.head)
+    times = Counter(held) + Counter(shown)
+    places = {each: at for at, each in enumerate(held) if times[each] == 2}
+    return any(a > b for a, b in pairwise(places[each] for each in shown if each in places))
+
+
+def _are_of_others(known: Known, session: Session, shown: list[Exchange]) -> bool:
+    """Are there, in front of the session's last answer, no fewer that others got and that it never showed?"""
+    held = {i.print for i in items_of(e.message for e in session.head)} | session.opening
+    main = main_of(session)
+    got = [{main_of(known.sessions[sid]) for sid in known.by_answer[answer]} for _, answer in shown]
+    own = [at for at, (_, answer) in enumerate(shown) if main in got[at] and answer not in session.opening]
+    others = [at for at, (_, answer) in enumerate(shown) if main not in got[at] and answer not in held]
+    return bool(own) and len(own) <= sum(at < own[-1] for at in others)
