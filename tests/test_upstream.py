@@ -121,6 +121,40 @@ def test_of_a_length_and_chunks_the_client_hears_the_chunks(http2):
         assert asyncio.run(send(upstream.url)) == ("", b"{}")
 
 
+ELSEWHERE = "https://other.example/v1/models/"
+
+
+@pytest.mark.parametrize("http2", [False, True], ids=["ours", "httpx"])
+@pytest.mark.parametrize(
+    ("prefix", "asked", "location", "heard"),
+    [
+        ("/v1", "/v1/models/", "{url}/v1/models?a=%2F", "/v1/models?a=%2F"),
+        ("/v1", "/v1/models/", "/v1/models", "/v1/models"),
+        ("/v1", "/models/", "{url}/v1/models", "/models"),
+        ("/v1", "/v1/models/", "../models", "/v1/models"),
+        ("/api/v1", "/v1/models/", "{url}/api/v1/models", "/v1/models"),
+        ("/api/v1", "/v1/models/", "/api/v1/models", "/v1/models"),
+        ("/api/v1", "/v1/models/", "/api/status", "/status"),
+        ("/api/v1", "/v1/models/", "{url}/login", "{url}/login"),
+        ("", "/v1/models/", "{url}/models", "/v1/models"),
+        ("/v1", "/v1/models/", ELSEWHERE, ELSEWHERE),
+        ("/v1", "/v1/models/", "http://[", "http://["),
+    ],
+)
+def test_a_redirect_within_the_upstream_leads_through_us(prefix, asked, location, heard, http2):
+    async def moved(got, wire):
+        await wire.head(307, ("Content-Length", "0"), ("Location", location.format(url=upstream.url)), ("x-last", "1"))
+
+    async def send():
+        async with Client(UpstreamConfig(openai=f"{upstream.url}{prefix}", http2=http2)) as client:
+            answer = await client.send("POST", asked, b"", [], b"{}")
+            await answer.read()
+            return answer.header("location"), [name.lower() for name, _ in answer.headers][-2:]
+
+    with Upstream(answer=moved) as upstream:
+        assert asyncio.run(send()) == (heard.format(url=upstream.url), [b"location", b"x-last"])
+
+
 async def nothing(got, wire):
     await wire.closed()
 

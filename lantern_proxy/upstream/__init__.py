@@ -5,7 +5,8 @@
         async for chunk in answer.chunks(): ...
         await answer.close()
 
-Path, query, headers and bytes go out as they are given; redirects are not followed; nothing is decoded, no cookie kept.
+Path, query, headers and bytes go out as they are given; nothing is decoded, no cookie kept. Redirects are not followed: the
+client hears of them, and of one within its upstream so that it comes through us again.
 Requests go out by our own transport (upstream/http1.py), or by httpx's where that cannot do what is asked: through a
 proxy that the environment names, over HTTP/2, with credentials in the URL.
 """
@@ -18,7 +19,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.connection import without_void_length
@@ -212,17 +213,46 @@ class Upstream:
         try:
             if at in self._litellm:
                 return await _through(self._litellm[at], method, f"http://{host}{path}", None, headers, body)
-            base, target = self._target(path, query, headers, None if at is None else self._config.routes[at])
+            route = None if at is None else self._config.routes[at]
+            base, target = self._target(path, query, headers, route)
             host = base.name
             if base.origin not in self._direct:
-                return await _through(self._client, method, base.url, target, headers, body)
-            answer = await self._http1.ask(base.origin, method.encode(), target, headers, body, host=base.host)
+                answer = await _through(self._client, method, base.url, target, headers, body)
+            else:
+                sent = await self._http1.ask(base.origin, method.encode(), target, headers, body, host=base.host)
+                answer = UpstreamAnswer(sent.status, sent.headers, sent, sent.close)
         except TimeoutException as error:
             raise UpstreamError(f"upstream {host} did not answer in time: {type(error).__name__}", 504) from error
         except TransportError as error:
             what = "failed" if isinstance(error, RemoteProtocolError) else "cannot be reached"
             raise UpstreamError(f"upstream {host} {what}: {error or type(error).__name__}", 502) from error
-        return UpstreamAnswer(answer.status, answer.headers, answer, answer.close)
+        location = answer.header("location") if 300 <= answer.status < 400 else ""
+        if location and (leads := self._leads(location, base, target, path, headers, route)):
+            told = ((name, leads if name.lower() == b"location" else value) for name, value in answer.headers)
+            answer.headers = [*told]
+        return answer
+
+    def _leads(
+        self, location: str, base: _Base, target: bytes, path: str, headers: Headers, route: RouteConfig | None
+    ) -> bytes:
+        """Where a redirect within the upstream leads, as a client asks us for it; empty for any other.
+
+        Who followed the upstream's own words would go there without its key, or ask for a prefix twice.
+        """
+        try:
+            there = urlsplit(urljoin(base.url, urljoin(target.decode("latin-1"), location)))
+            if Origin.of(there.geturl()) != base.origin:
+                return b""
+        except ValueError:  # no URL
+            return b""
+        query = there.query.encode("latin-1", "replace")
+        wanted = there.path.encode("latin-1", "replace") + (b"?" + query if query else b"")
+        below = there.path.removeprefix(base.prefix)
+        known = (f"/v1{below}", below) if path.startswith("/v1/") else (below, f"/v1{below}")
+        for asked in (*known, there.path.removeprefix(base.root)):
+            if self._target(asked, query, headers, route)[1] == wanted:
+                return asked.encode("latin-1", "replace") + (b"?" + query if query else b"")
+        return b""
 
 
 def _proxies() -> dict[str, str]:
