@@ -218,15 +218,20 @@ def test_runs_of_one_task_whose_calls_have_the_same_ids_stay_apart_when_results_
     assert len({*sessions}) == 3
 
 
+@pytest.mark.parametrize("how", ["instruction at the end", "as a turn"])
 @pytest.mark.parametrize("words", ["", "Summary of the conversation so far: "])
-def test_the_same_summary_of_two_conversations_goes_on_in_each_with_its_own(words: str) -> None:
+def test_the_same_summary_of_two_conversations_goes_on_in_each_with_its_own(words: str, how: str) -> None:
     lab = Lab()
     summary = "The customer reported that a line is dead. The agent asked for a restart, and the customer did it."
     chats = [Chat(lab), Chat(lab)]
     for who, chat in enumerate(chats):
         for said, answer in menu(who)[:5]:
             chat.turn(said, answer)
-        chat.summarise("instruction at the end", summary)
+        if how == "as a turn":
+            assert chat.turn("Schreib bitte auf, was bisher geschah.", summary).event == "turn"
+            del chat.history[-2:]
+        else:
+            chat.summarise(how, summary)
         step = chat.compact(STYLES["summary as user message, tail"], words + summary, "yes", "Wonderful. And then?")
         assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
         assert not any(PEOPLE[1 - who][1] in text for text in lab.texts(step.session.id))

@@ -6,7 +6,7 @@ since the one must not get what the other said.
 
 from collections.abc import Collection, Iterable, Sequence
 
-from lantern_proxy.history import Session, before_answer, is_others, items_of, spoken, system_text
+from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, is_others, items_of, spoken, system_text
 from lantern_proxy.history.text import breadth
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of
 from lantern_proxy.session.side import summed_up_since
@@ -42,9 +42,13 @@ def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) 
 
 
 def is_summed_up(known: Known, session: Session, request: Request) -> bool:
-    """Does the request begin with the summary that a side call made of a conversation, which has not gone on since?"""
+    """Does the request begin with the summary that a conversation ended in, or that a side call made of it since?"""
     made = summed_up_since(known, session)
-    return any(text in plain(m.text) for text in made for m in request.messages[:_FIRST])
+    if session.answered and not made:
+        texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
+        made = [text for text in texts if len(text) >= SUMMARY_CHARS]
+    told = [plain(m.text) for m in request.messages[:_FIRST] if m.role != "assistant"]
+    return any(text in each for text in made for each in told)
 
 
 def _end_of_shown(messages: Sequence[Message]) -> int:

@@ -5,8 +5,8 @@
         async for chunk in answer.chunks(): ...
         await answer.close()
 
-Path, query, headers and bytes go out as they are given; nothing is decoded, no cookie kept. Redirects are not followed: the
-client hears of them, and of one within its upstream so that it comes through us again.
+Path, query, headers and bytes go out as they are given; nothing is decoded, no cookie kept. Redirects are not followed:
+the client hears of them, and of one within its upstream so that it comes through us again.
 Requests go out by our own transport (upstream/http1.py), or by httpx's where that cannot do what is asked: through a
 proxy that the environment names, over HTTP/2, with credentials in the URL.
 """
