@@ -280,3 +280,83 @@ def test_questions_with_examples_of_what_several_people_asked_are_none_of_theirs
         shown += chat.history[-2:]
     step = lab.ask([{"role": "system", "content": SYSTEM}, *shown, user("And who signs for the delivery?")])
     assert step.event == "new", step.link.why
+
+
+# --- a phrase, a document, a key that many share -------------------------------------------------------------------
+
+
+def told_by(lab: Lab, step: Step, who: int = 0) -> bool:
+    """Does the session of `step` hold what this one said?"""
+    return any(PEOPLE[who][1] in text for text in lab.texts(step.session.id))
+
+
+def customer(lab: Lab, count: int = 7, **body: str) -> list[Wire]:
+    history: list[Wire] = []
+    for said, answer in menu(0)[:count]:
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *history, user(said)], **body)
+        lab.answer(step, assistant(answer))
+        history += [user(said), assistant(answer)]
+    return history
+
+
+PHRASE = "Sorry to hear that, Rosa Quint. Please tell me your customer number."
+SEEN: dict[str, list[Wire]] = {
+    "a clerk's phrase": [user("The device blinks red."), assistant(PHRASE), user("It is 70955102.")],
+    "a greeting": [assistant(PHRASE), user("Which number do you have of me?")],
+    "a phrase among others": [
+        user("Good morning"), assistant("Good morning, this is Ida of the service."), user("It blinks red."),
+        assistant(PHRASE), user("70955102"), assistant("And since when does it blink?"), user("Since noon."),
+    ],
+    "the last phrase": [user("It works again."), assistant(menu(0)[-1][1]), user("Which number do you have of me?")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_a_phrase_that_another_customer_heard_too_gives_nothing_of_them(name: str) -> None:
+    lab = Lab()
+    customer(lab)
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *SEEN[name]])
+    assert (step.event, told_by(lab, step)) == ("new", False), step.link.why
+
+
+def test_a_key_of_the_cache_is_no_evidence_beside_a_phrase() -> None:
+    lab = Lab()
+    customer(lab, prompt_cache_key="app")
+    shown = [user("It works."), assistant("Tell me when you are ready."), user("Which number do you have of me?")]
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *shown], prompt_cache_key="app")
+    assert (step.event, told_by(lab, step)) == ("new", False), step.link.why
+
+
+def test_what_another_person_said_is_not_yours_though_you_say_the_same_unless_you_are_a_group() -> None:
+    lab = Lab()
+    history = customer(lab, user="rosa")
+    asked = [{"role": "system", "content": SYSTEM}, *history[-2:], user("Which number do you have of me?")]
+    assert not told_by(lab, lab.ask(asked, user="emil"))
+    asked = [{"role": "system", "content": SYSTEM}, *history[-4:], user("And who else takes part here?")]
+    assert lab.ask(asked, user="emil").event == "window"
+
+
+TERMS = "Travel policy: class B is allowed up to 840 EUR for the staff of Nordwind, with approval of the line manager."
+HOTELS = "Hotel policy: 120 EUR a night in Lisbon and 140 EUR a night in Bergen, with breakfast included in both."
+
+
+def test_who_asks_about_a_document_gets_nothing_of_who_got_no_answer_about_it() -> None:
+    lab = Lab()
+    history = customer(lab)
+    lab.fail(lab.ask([{"role": "system", "content": SYSTEM}, *history, parts(TERMS, "May I fly in class B?")]))
+    step = lab.ask([{"role": "system", "content": SYSTEM}, parts(TERMS, "What is allowed?")])
+    assert (step.event, told_by(lab, step)) == ("new", False), step.link.why
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_who_asks_about_two_documents_gets_nothing_of_who_asked_about_both(kept: bool) -> None:
+    lab = Lab()
+    history = customer(lab)
+    asked = parts(TERMS, HOTELS, "May I fly in class B?")
+    lab.answer(lab.ask([{"role": "system", "content": SYSTEM}, *history, asked]), assistant("Yes, up to 840 EUR."))
+    shown = [*history[-2:], asked if kept else user("May I fly in class B?"), assistant("Yes, up to 840 EUR.")]
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *shown, user("And breakfast?")])
+    assert step.event == "window"
+    lab.answer(step, assistant("It is included."))
+    step = lab.ask([{"role": "system", "content": SYSTEM}, parts(TERMS, HOTELS, "What may a hotel cost in Lisbon?")])
+    assert (step.event, told_by(lab, step)) == ("new", False), step.link.why

@@ -35,6 +35,7 @@ from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.known import Known, forget, quoted, remember, searched
 from lantern_proxy.session.pasted import is_pasted
+from lantern_proxy.session.rivals import is_anothers
 from lantern_proxy.session.script import is_own, script_use, waits_for_words
 from lantern_proxy.session.side import (
     held_share,
@@ -205,6 +206,11 @@ def _by_content(known: Known, request: Request, weak: Sequence[str], now: float)
         return _used(known, request, before, goes_on=True)
     if asked := only_asked(known, request):  # of the archive's sessions one may have been asked the same
         return replace(_used(known, request, asked, goes_on=True), scanty=True)
+    found = _by_evidence(known, request, weak, now)
+    return None if found and found.session and is_anothers(found.session, request) else found
+
+
+def _by_evidence(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     if stepped := _stepped(known, request):
         return stepped
     session, is_sure = scored(known, request, weak)

@@ -9,6 +9,7 @@ from lantern_proxy.history import (
     Session,
     before_answer,
     chains,
+    is_empty,
     is_others,
     items_of,
     place_key,
@@ -20,8 +21,8 @@ from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, main_of
-from lantern_proxy.session.rivals import decided, is_summed_up, rivals_of
-from lantern_proxy.turn import SYSTEM, Item, Request, plain
+from lantern_proxy.session.rivals import decided, is_passing, is_summed_up, rivals_of
+from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
 _WORDS = 6
@@ -189,23 +190,23 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     alive = [s for s in alive if s.api == request.api]
     alive = [s for s in alive if s.id in answered or _is_asked_again(known, s, request, asked[s.id])]
     prints = {i.print for i in items_of(request.messages)}
-    points = ((scores[s.id] + answered[s.id] + (s.family in weak), s) for s in alive)
-    ranked = [(score, len(prints & s.opening), s.last_seen_at, s.id) for score, s in points]
-    best = max(ranked, default=(0.0, 0, 0.0, ""))  # of two that say the same, the one that began like this
+    points = ((scores[s.id] + answered[s.id], s) for s in alive)
+    ranked = [(score, s.family in weak, len(prints & s.opening), s.last_seen_at, s.id) for score, s in points]
+    best = max(ranked, default=(0.0, False, 0, 0.0, ""))  # of two that say the same, the one that began like this
     if best[0] < _LEAST:
         return None, False
-    session = known.sessions[best[3]]
+    session = known.sessions[best[-1]]
     summed_up = [s for s in alive if is_summed_up(known, s, request)]
     if len(summed_up) == 1:
         return summed_up[0], True
     rivals = [] if session.side else rivals_of(known, session, alive, request)
     meant = decided([session, *rivals], request, weak) if rivals else session
-    if meant is None or are_examples(known, meant, request):
+    if meant is None or is_passing(known, meant, request) or are_examples(known, meant, request):
         return None, True
     return meant, best[0] > _LEAST
 
 
-def _is_asked_again(known: Known, session: Session, request: Request, asked: Collection[bytes]) -> bool:
+def _is_asked_again(known: Known, session: Session, request: Request, asked: set[bytes]) -> bool:
     """Where nothing of its model stands in a request: do its user's texts alone make it the session's?
 
     Many ask one question. Two texts are a client that keeps what its user said, one is the question that got no
@@ -213,10 +214,19 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: Col
     """
     if not asked or not shows_system_of(session, request):
         return False
-    if len(asked) > 1 or _begins_like(session, request):
+    head = [{i.print for i in e.message.items} for e in session.head]
+    known_as = [prints & asked for prints in head if prints & asked]  # documents came with one message
+    gone = asked.difference(*known_as)
+    again = len(known_as) + sum(any(i.print in gone for i in m.items) for m in request.messages)
+    if again > 1 or _begins_like(session, request):
         return True
     waits = not (session.answered or known.in_flight.get(session.id))
-    return waits and any(i.print in asked for i in session.head[-1].message.items)
+    return waits and _is_all_of(session.head[-1].message, asked)
+
+
+def _is_all_of(message: Message, asked: Collection[bytes]) -> bool:
+    """Beside a document a question may be another one."""
+    return all(i.print in asked for i in message.items if not is_empty(i))
 
 
 def _begins_like(session: Session, request: Request) -> bool:

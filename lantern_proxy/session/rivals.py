@@ -4,15 +4,18 @@ Bots say the same to many, and their users answer with a word. Where two fit it 
 since the one must not get what the other said.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, is_others, items_of, spoken, system_text
-from lantern_proxy.history.text import breadth
+from lantern_proxy.history.text import breadth, mostly_equal
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of
 from lantern_proxy.session.side import summed_up_since
 from lantern_proxy.turn import Message, Request, plain
 
+_WORD = re.compile(r"\w+")
 _STANDS, _ENDS = 1, 2
+_EXCHANGE = 2
 _FIRST = 8
 """Messages among which a summary stands."""
 
@@ -41,6 +44,51 @@ def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) 
     return best[0] if best and (same or not shown) else None
 
 
+def is_anothers(session: Session, request: Request) -> bool:
+    """Did its client name somebody else, who did not just take part in it either? In a group all that is shown ends the
+    conversation, and is more than an exchange."""
+    shown, asked = _marks(request.messages[: _end_of_shown(request.messages)]), _marks(request.messages)
+    return is_others(session, request) and not (len(shown) > _EXCHANGE and _fit(session, shown, asked) == _ENDS)
+
+
+def is_passing(known: Known, session: Session, request: Request) -> bool:
+    """Does a request share no more with a conversation than bots say to many: one phrase, or less than it shows of
+    others, and neither its last answer, unless something else was asked before it, nor its summary?"""
+    shown = [m for m in spoken(request.messages[: _end_of_shown(request.messages)]) if m.print]
+    if any(session.id in known.by_id.get(value, ()) for m in shown for i in m.items for value in i.ids):
+        return False
+    prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
+    last = next((e.message for e in reversed(session.head) if e.produced), None)
+    said = known.said.get(session.id, {})
+    held = [_is_said(known, session, said, prints, m) for m in shown]
+    for at, m in enumerate(shown):
+        is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(session, shown[at - 1]))
+        if is_last or said.get(plain(m.text)) == "side":
+            return False
+    return bool(shown) and (sum(held) < 2 or 2 * sum(held) <= len(held))
+
+
+def _is_asked_anew(session: Session, message: Message) -> bool:
+    """Is it a user's, short, and without a word of what the session was asked last?"""
+    asked = " ".join([plain(e.message.text) for e in before_answer(session) if e.message.role == "user"][-1:])
+    text = plain(message.text)
+    is_short = message.role == "user" and len(text) < SUMMARY_CHARS
+    return is_short and {*_WORD.findall(text.lower())}.isdisjoint(_WORD.findall(asked.lower()))
+
+
+def _is_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:
+    """Was it said in a session, also in another dress?"""
+    if any(i.print in prints or session.id in _heard(known, i.print) for i in message.items):
+        return True
+    text = plain(message.text)
+    long = (each for each in said if len(each) >= PROBE_CHARS) if len(text) >= PROBE_CHARS else ()
+    return any(each in text or text in each or mostly_equal(each, text) for each in long)
+
+
+def _heard(known: Known, print: bytes) -> set[str]:
+    return known.by_answer.get(print, set()) | known.by_user.get(print, set())
+
+
 def is_summed_up(known: Known, session: Session, request: Request) -> bool:
     """Does the request begin with the summary that a conversation ended in, or that a side call made of it since?"""
     made = summed_up_since(known, session)
@@ -61,7 +109,7 @@ def _telling(known: Known, messages: Sequence[Message]) -> dict[bytes | str, Col
     found: dict[bytes | str, Collection[str]] = {}
     for i in items_of(messages):
         found |= {value: _holders(known, known.by_id[value]) for value in i.ids if value in known.by_id}
-        holders = known.by_answer.get(i.print, set()) | known.by_user.get(i.print, set())
+        holders = _heard(known, i.print)
         if holders and breadth(plain(i.text)) >= PROBE_CHARS:
             found[i.print] = _holders(known, holders)
     return found
