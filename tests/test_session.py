@@ -826,6 +826,37 @@ def test_a_sub_agent_that_its_client_speaks_to_again_stays_one(chat):
     assert (step.event, step.session.id) == ("turn", chat.session)
 
 
+PLAN = "1. Move the listener to port 7461. 2. Replace the parser of the invoices. 3. Add a test for each encoding."
+
+
+def written(chat: Chat, *, waits: bool) -> Chat:
+    """A new chat of the program in which the model of `chat` wrote a plan with a tool."""
+    chat.history.append(user("Write down a plan for the rest, please."))
+    call = called(chat.lab.call_id(), "write_file", path="plan.md", content=PLAN)
+    chat.lab.answer(chat.send(), call)
+    chat.history += [call, result(call["tool_calls"][0]["id"], "written")]
+    if not waits:
+        chat.lab.answer(chat.send(), assistant("It is in plan.md."))
+        chat.history.append(assistant("It is in plan.md."))
+    return another(chat)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["no result of it was seen", "its result was seen"])
+@pytest.mark.parametrize("words", ["", "Implement the following plan:\n\n"])
+def test_a_plan_that_a_model_wrote_begins_a_conversation_of_its_own_where_its_user_passes_it_on(chat, words, waits):
+    fresh = written(chat, waits=waits)
+    events = [fresh.turn(f"{words}{PLAN}", "I begin with the listener.").event]
+    for said, answer in turns("omega", 5):
+        events.append((step := fresh.turn(said, answer)).event)
+        assert step.session.id != chat.session
+    at = events.index("new")
+    assert events == ["side"] * at + ["new"] + ["turn"] * (5 - at)
+    assert at == 0 if words or fresh.named else at == (2 if waits else 1)
+    fresh.history = fresh.history[-5:]
+    cut = fresh.turn("And what was it before?", "The listener.")
+    assert (cut.event, cut.session.id) == ("window", step.session.id), cut.link.why
+
+
 def test_an_old_half_of_a_long_conversation_pasted_is_a_side_call(chat):
     for n, (said, answer) in enumerate(turns("zephyr", 45, start=20)):
         chat.turn(f"{n}: {said}", f"{n}: {answer}")

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,7 +34,7 @@ from lantern_proxy.history.steps import is_again, shows_steps, told_steps
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
-from lantern_proxy.session.known import Known, forget, quoted, remember, searched
+from lantern_proxy.session.known import Known, forget, main_of, quoted, remember, searched
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.rivals import is_anothers
 from lantern_proxy.session.script import is_own, script_use, waits_for_words
@@ -41,6 +42,7 @@ from lantern_proxy.session.side import (
     held_share,
     holds_answer,
     is_delegated,
+    is_passed_on,
     is_result_to_shorten,
     is_retold,
     is_side_of,
@@ -100,6 +102,8 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
         found = Link(why="nothing known", side=is_title_call(request))
     if _is_new_id(found, strong):
         found = Link(why="known content under a new id", parent=found.session.id if found.session else "")
+    if parent := _passed_on_from(known, request, found, strong):
+        found = Link(why="what its model wrote, passed on by its user", parent=parent)
     side = found.side or bool(identity.agent) or bool({"side", "compact"} & (identity.signals | request.signals))
     return replace(found, family=next(iter((*strong, *weak)), ""), side=side, agent=found.agent or identity.agent)
 
@@ -114,6 +118,17 @@ def _is_new_id(found: Link, strong: Sequence[str]) -> bool:
         and not found.side
         and found.why != "stored"
     )
+
+
+def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[str]) -> str:
+    """The session whose model wrote what a user begins a conversation of their own with, be it found to be that of an
+    agent; empty where none did."""
+    parent = known.sessions.get(main_of(found.session)) if found.session and found.agent == _DELEGATED else None
+    if parent is None:
+        return ""
+    is_parents = parent.family in ids or parent.id in ids
+    id_of: Literal["", "parent", "own"] = "parent" if is_parents else "own" if ids and parent.family else ""
+    return parent.id if is_passed_on(known, parent, request, id_of=id_of) else ""
 
 
 def _stored(known: Known, ids: Sequence[tuple[str, str]]) -> Link | None:
