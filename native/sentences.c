@@ -75,19 +75,51 @@ static const uint8_t *border(const output *o, uint32_t c, const uint8_t *behind)
     return stop > behind ? stop : NULL;
 }
 
-/* _ABBREVIATION: does one end at `stop`, its full stop included, that does not begin before `from`? */
-static int is_abbreviation(const output *o, const uint8_t *from, const uint8_t *stop) {
-    static const char *const all[] = {"e.g.", "i.e.", "etc.", "vs.", "Mr.", "Mrs.", "Ms.", "Dr.", "Prof.",
-                                      "St.", "No.", "Fig.", "approx.", "cf."};
-    const uint8_t *p = stop - from >= 2 && stop[-1] == '.' && stop[-2] >= 'A' && stop[-2] <= 'Z' ? stop - 2 : NULL;
+static int is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
+
+static int is_initial(uint8_t c) { return (c >= 'A' && c <= 'Z') || is_one_of(c, "dopuz", 5); }
+
+/* Does a word begin at p? */
+static int begins_word(const output *o, const uint8_t *p) {
     unsigned n;
-    for (size_t i = 0; !p && i < sizeof all / sizeof *all; i++) {
-        const size_t size = strlen(all[i]);
-        if ((size_t)(stop - from) >= size && !memcmp(stop - size, all[i], size) &&
-            (stop - size == o->text || !(o->unicode->kind[next(before(stop - size), &n)] & ANALYZE_WORD)))
-            return 1;
+    return p == o->text || !(o->unicode->kind[next(before(p), &n)] & ANALYZE_WORD);
+}
+
+/* Does one of these, which end with NULL, end at `stop`, and not begin before `from`? */
+static int ends_in(const output *o, const uint8_t *from, const uint8_t *stop, const char *const *all) {
+    for (; *all; all++) {
+        const size_t size = strlen(*all);
+        if ((size_t)(stop - from) >= size && !memcmp(stop - size, *all, size) && begins_word(o, stop - size)) return 1;
     }
-    return p && (p == o->text || !(o->unicode->kind[next(before(p), &n)] & ANALYZE_WORD));
+    return 0;
+}
+
+/* _ORDINAL_MONTHS: does one stand at p? */
+static int is_month(const output *o, const uint8_t *p) {
+    static const char *const months[] = {"Januar", "J\xC3\xA4nner", "Februar", "M\xC3\xA4rz", "April", "Mai", "Juni",
+                                         "Juli", "August", "September", "Oktober", "November", "Dezember"};
+    for (size_t i = 0; i < sizeof months / sizeof *months; i++) {
+        const size_t size = strlen(months[i]);
+        if ((size_t)(o->end - p) >= size && !memcmp(p, months[i], size)) return 1;
+    }
+    return 0;
+}
+
+/* _goes_on: is the full stop before `stop` none of a sentence that begins at `from`? behind: where the next word is */
+static int goes_on(const output *o, const uint8_t *from, const uint8_t *stop, const uint8_t *behind) {
+    static const char *const always[] = {"e.g.", "i.e.", "etc.", "vs.",  "Mr.",   "Mrs.", "Ms.",  "Dr.", "Prof.",
+                                         "St.",  "No.",  "Fig.", "approx.", "cf.", "bzw.", "ggf.", "evtl.", "inkl.",
+                                         "vgl.", "Hr.",  "Sr.",  "Sra.", "Dra.",  "Mme.", NULL};
+    static const char *const numbered[] = {"Art.", "Abs.", "Nr.",  "Ziff.", "Kap.", "Bd.",  "Max.", "Min.", "max.",
+                                           "min.", "ca.",  "Tel.", "Sec.",  "Ch.",  "Vol.", "pp.",  "Jan.", "Feb.",
+                                           "Mar.", "Apr.", "Jun.", "Jul.",  "Aug.", "Sep.", "Sept.", "Oct.", "Okt.",
+                                           "Nov.", "Dec.", "Dez.", NULL};
+    if (stop - from < 2 || stop[-1] != '.') return 0;
+    if (is_initial(stop[-2]) && begins_word(o, stop - 2)) return 1;
+    if (ends_in(o, from, stop, always)) return 1;
+    if (behind < o->end && is_digit(*behind) && ends_in(o, from, stop, numbered)) return 1;
+    if (!is_digit(stop[-2]) || !is_month(o, behind)) return 0;
+    return begins_word(o, stop - 2) || (stop - from >= 3 && is_digit(stop[-3]) && begins_word(o, stop - 3));
 }
 
 static uint32_t index_of(output *o, const uint8_t *p) {
@@ -114,7 +146,7 @@ int64_t sentences_of(const analyze_unicode *unicode, size_t n_bytes, const char 
         const uint8_t *const stop = c == '\n' ? p : behind;
         p = behind;
         if (!next_one) continue;
-        if (next_one > stop && !memchr(stop, '\n', (size_t)(next_one - stop)) && is_abbreviation(&o, at, stop)) continue;
+        if (next_one > stop && !memchr(stop, '\n', (size_t)(next_one - stop)) && goes_on(&o, at, stop, next_one)) continue;
         put(&o, at, next_one);
         p = at = next_one;
     }

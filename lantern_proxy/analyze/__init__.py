@@ -198,7 +198,20 @@ _SENTENCE_END = re.compile(
     rf"[.!?\u2026{_ENDS}][\"')\]*_]{{0,3}}\s+(?=[\"'(\[*_`]{{0,3}}[{_CAPITALS}{_UNCASED}0-9`/~$#@-])|[\u3002\uff01\uff1f]"
     rf"|[!?{_ENDS}]\s+|\n\s*"
 )
-_ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|approx|cf|[A-Z])\.$")
+_ABBREVIATION = re.compile(
+    r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|approx|cf|bzw|ggf|evtl|inkl|vgl|Hr|Sr|Sra|Dra|Mme|[A-Zdopuz])\.$"
+)
+_NUMBERED = re.compile(
+    r"\b(?:Art|Abs|Nr|Ziff|Kap|Bd|Max|Min|max|min|ca|Tel|Sec|Ch|Vol|pp|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Okt|Nov"
+    r"|Dec|Dez)\.$"
+)
+"""What is short for a word where a number follows: "Art. 7", "Sept. 3"."""
+_ORDINAL = re.compile(r"(?<!\w)[0-9]{1,2}\.$")
+_ORDINAL_MONTHS = (
+    "Januar", "J\u00e4nner", "Februar", "M\u00e4rz", "April", "Mai", "Juni", "Juli", "August", "September", "Oktober",
+    "November", "Dezember",
+)  # fmt: skip
+"""Months in German, whose days are ordinals: "25. Juli". Where they are so elsewhere, months have no capital."""
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
@@ -228,12 +241,21 @@ def sentences_in_python(text: str) -> list[tuple[int, int]]:
             continue
         stop = border.start() + (sign.group() != "\n")
         between = text[stop : border.end()]
-        if between and "\n" not in between and _ABBREVIATION.search(text, max(at, stop - 8), stop):
+        if between and "\n" not in between and _goes_on(text, max(at, stop - 8), stop, border.end()):
             continue
         spans.append((at, stop + len(between.rstrip())))
         at = border.end()
     spans.append((at, len(text)))
     return [(start, end) for start, end in (_trim(text, a, b) for a, b in spans) if end > start]
+
+
+def _goes_on(text: str, start: int, stop: int, behind: int) -> bool:
+    """Is the full stop at the end of text[start:stop] none of a sentence? behind: where the next word begins"""
+    if _ABBREVIATION.search(text, start, stop):
+        return True
+    if text[behind : behind + 1] in {*"0123456789"} and _NUMBERED.search(text, start, stop):
+        return True
+    return text.startswith(_ORDINAL_MONTHS, behind) and _ORDINAL.search(text, start, stop) is not None
 
 
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:
