@@ -34,7 +34,7 @@ from lantern_proxy.history import head_of
 from lantern_proxy.record import asked, session_of, session_row
 from lantern_proxy.redact import Cleaner
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.present import text_of
+from lantern_proxy.restore.present import text_of, told_in
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known
 from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored
@@ -144,6 +144,7 @@ class Lantern:
             project=self._project,
             session=self._own(session),
             present=text_of(request),
+            told=told_in(request),
             question=question,
             summary=summary,
             budget_chars=settings.budget_chars,

@@ -1,6 +1,7 @@
 """Contradictions: what a later statement replaces is left out or marked; what only looks like one stays."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from test_restore import LEXICAL, ask, filed, write
@@ -27,6 +28,7 @@ REPLACED = [
     ),
     ("My sister lives in Oslo.", "My sister moved to Bergen, she no longer lives in Oslo."),
     ("The budget for the kitchen is $4,000.", "On second thought, make the kitchen budget $5,500."),
+    ("Ticket T-117 was moved to column 2.", "Ticket T-117 was moved to column 3."),
     ("Priya Raman signs off on releases.", "From now on Tom Keller signs off on releases, not Priya Raman."),
 ]
 BOTH_STAY = [
@@ -39,6 +41,8 @@ BOTH_STAY = [
     ("I changed the tyre of the car on 3 May.", "I washed the car on 10 May."),
     ("The staging port is 8443.", "The production port is 443 instead."),
     ("My daughter is 7.", "My son is 9 now."),
+    ("I renamed load_first to fetch_first.", "I renamed load_second to fetch_second."),
+    ("Ticket T-117 was moved to column 2.", "Ticket T-118 was moved to column 3."),
 ]
 
 
@@ -92,8 +96,9 @@ def test_many_rows_that_read_alike_are_compared_in_linear_time(row):
 
 
 def test_of_a_request_statements_are_read_and_questions_are_not():
-    found = list(of_request("Is it 8443? Use port 9443 for staging.", "Long ago. We switched to tabs. Fine."))
-    assert found == ["Use port 9443 for staging.", "We switched to tabs."]
+    told = "Long ago. We switched to tabs. Fine.\nNo longer\nby 3 May."
+    found = list(of_request("Is it 8443? Use port 9443 for staging.", told))
+    assert found == ["Use port 9443 for staging.", "We switched to tabs.", "No longer"]
 
 
 TALK = [("The API listens on port 8443 in staging.", "Noted."), ("The office dog is called Bruno.", "Hello Bruno.")]
@@ -123,10 +128,26 @@ def test_the_loss_block_has_the_newest_value_only(restorer):
 
 
 def test_a_value_that_the_request_itself_replaces_is_not_restored_as_if_it_held(restorer):
-    restored = restorer(*TALK).at_compaction(ask(present=f"Nothing. {CHANGE}"))
+    restored = restorer(*TALK).at_compaction(ask(present=f"Nothing. {CHANGE}", told=CHANGE))
     assert "8443 in staging" not in restored.text
     block = restorer(*TALK).for_question(ask(f"{CHANGE} Which port did the API have?", present="Nothing."))
     assert "[2023-11-14 user #1, superseded by this request] The API listens on port 8443" in block.text
+
+
+def test_what_stands_in_a_block_replaces_nothing(restorer):
+    """It comes from before, and its entries stand one behind the other."""
+    talk = [
+        ("I no longer eat meat.", "Noted."),
+        ("The check-up is on 17 June.", "The check-up with Dr. Pell is on 17 June at 9:00."),
+        *TALK,
+    ]
+    about = restorer(*talk)
+    asked = ask("When is the check-up with Dr. Pell?", present="Nothing.")
+    loss = about.at_compaction(asked)
+    assert "no longer" in loss.text
+    block = about.for_question(replace(asked.beside([loss]), shown=frozenset(), present="Nothing."))
+    assert "17 June" in block.text
+    assert "superseded" not in block.text
 
 
 def test_a_question_block_marks_the_older_value(restorer):

@@ -117,6 +117,7 @@ class Stage:
             present=canonical("\n".join(filter(None, held))),
             shown=frozenset(placed.passage.id for placed in shown.placed),
             question=question or last,
+            told="\n".join(canonical(said.text) for said in cut.kept if said.role == "user"),
             summary=cut.summary,
             budget_chars=budget_chars,
             now=cut.kept[-1].at + 60 if cut.kept else 0.0,

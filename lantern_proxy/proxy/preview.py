@@ -64,12 +64,12 @@ def _choose(
 ) -> Preview:  # fmt: skip
     from lantern_proxy.restore.ask import Ask
     from lantern_proxy.restore.passed_over import Passed
-    from lantern_proxy.restore.present import text_of
+    from lantern_proxy.restore.present import text_of, told_in
 
     settings, asked = proxy.config.restore, question(request)
     ask = Ask(
         tenant=tenant, project=project, session=session.id, left=frozenset(session.abandoned),
-        present=text_of(whole(session.head, request)),
+        present=text_of(whole(session.head, request)), told=told_in(request),
         question=verdict.asked or (request.messages[asked].text if asked is not None else ""),
         summary=request.messages[verdict.anchor].text if verdict.is_loss and verdict.anchor is not None else "",
         budget_chars=settings.budget_chars, now=time.time(), deadline=time.monotonic() + _PATIENCE_S,

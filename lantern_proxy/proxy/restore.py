@@ -236,11 +236,13 @@ class Restoring:
 
     def _ask(self, need: _Need, present: str, budget_chars: int, summary: str = "") -> "Ask":
         from lantern_proxy.restore.ask import Ask, looking_s
+        from lantern_proxy.restore.present import told_in
 
         exchange, packing_s = need.exchange, self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
         ask = Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session, present=present,
             left=frozenset(need.step.session.abandoned), question=need.question, summary=summary,
+            told=told_in(need.whole),
             budget_chars=budget_chars, now=exchange.at, deadline=need.deadline - packing_s,
         )  # fmt: skip
         return ask.beside([*exchange.shown, *exchange.held])

@@ -32,6 +32,8 @@ class Ask:
     """Keys of messages of branches that the client left: what was taken back is not restored."""
     question: str = ""
     """Text of the last user message."""
+    told: str = ""
+    """What its users say in it, and may change what was said before: one line a text, see present.told_in."""
     summary: str = ""
     """Text that stands for what was lost, if there is any."""
     budget_chars: int

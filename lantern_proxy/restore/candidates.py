@@ -217,7 +217,7 @@ def replaced(candidates: Sequence[Candidate], ask: Ask) -> dict[tuple[int, int],
                 order = (passage.created_at, passage.position, i)
                 statements.append(Statement(line.flat, passage.turn, order, passage.speaker == "user"))
     late = (math.inf, 0, 0)
-    statements += [Statement(text, 0, late, True) for text in of_request(ask.question, ask.present)]
+    statements += [Statement(text, 0, late, True) for text in of_request(ask.question, f"{ask.summary}\n{ask.told}")]
     return {where[n]: turn for n, turn in superseded(statements, ask.late).items() if n < len(where)}
 
 

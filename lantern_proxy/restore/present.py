@@ -10,6 +10,8 @@ from lantern_proxy.compaction import shown_to_model
 from lantern_proxy.turn import Item, Request, plain
 
 _WORD = re.compile(r"\w+")
+TOLD_CHARS = 6_000
+"""How much of what the users of a request say is read for changes of what was said before."""
 _PIECE_CHARS = 65_536
 """So much of a text is read between two looks at the clock: a millisecond, and many times that without C."""
 
@@ -25,6 +27,17 @@ def _never() -> bool:
 def text_of(request: Request) -> str:
     """All that the model is shown of a request, as Present takes it: one line an item, white space collapsed."""
     return "\n".join([_plain(i) for message in shown_to_model(request) for i in message.items])
+
+
+def told_in(request: Request) -> str:
+    """What users say in a request, its end, for Ask.told: what tools and models say changes nothing of theirs."""
+    texts, chars = list[str](), 0
+    for m in reversed(request.messages):
+        for i in reversed(m.items):
+            if i.role == "user" and i.kind == "text" and chars < TOLD_CHARS:
+                texts.append(plain(i.text)[-TOLD_CHARS:])
+                chars += len(texts[-1])
+    return "\n".join(reversed(texts))
 
 
 def _plain(i: Item) -> str:

@@ -73,8 +73,7 @@ _EMPTY = STOP_WORDS | frozenset(
 SHARED = 2
 """Content words that a change without the old value must share with what it changes."""
 MOST_CHARS, HELD_CHARS, MOST_RIVALS = 400, 6_000, 400
-"""Of a sentence that is read; of the request's text, whose end is read for changes; and of the earlier statements that
-one is compared with, the newest."""
+"""Of a sentence that is read; of the question; and of the earlier statements that one is compared with, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ def _rivals(now: _Read, about: _About, frames: Mapping[tuple[str, ...], list[int
 
 
 def _replaces(now: _Read, old: _Read) -> bool:
-    if now.frame == old.frame and not old.says_so:
+    if now.frame == old.frame and now.about:  # two values that differ make another record
         return len(now.every - old.every) == 1 == len(old.every - now.every)
     shared = now.about & old.about
     if now.ended and now.every & old.every and (shared or not now.about):
@@ -214,9 +213,9 @@ def _holds(text: str, signs: Sequence[str]) -> bool:
     return any(sign in text for sign in signs)
 
 
-def of_request(question: str, present: str) -> Iterator[str]:
+def of_request(question: str, told: str) -> Iterator[str]:
     """Sentences of the request that may replace what was lost: the question's, and those that tell of a change."""
-    tail = present[-HELD_CHARS:]
     found = [question[a:b] for a, b in sentences(question[:HELD_CHARS])]
-    found += [told for a, b in sentences(tail) if _CUE.search(told := tail[a:b])]
-    yield from (told for told in dict.fromkeys(found) if len(told) <= MOST_CHARS and not told.endswith(QUESTION_MARKS))
+    for text in told.splitlines():
+        found += [change for a, b in sentences(text) if _CUE.search(change := text[a:b])]
+    yield from (each for each in dict.fromkeys(found) if len(each) <= MOST_CHARS and not each.endswith(QUESTION_MARKS))
