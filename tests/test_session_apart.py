@@ -1,12 +1,29 @@
 """A new conversation gets nothing of another, though it begins with what speaks of the same things: documents, notes,
 the state of a folder. One key may serve many people."""
 
+import json
 from collections.abc import Callable
 
 import pytest
-from chats import STYLES, SYSTEM, TOOLS, Chat, Lab, Wire, assistant, called, parts, result, summary_of, turns, user
+from chats import (
+    STYLES,
+    SYSTEM,
+    TOOLS,
+    Chat,
+    Lab,
+    Wire,
+    assistant,
+    called,
+    parts,
+    result,
+    summary_of,
+    transcript,
+    turns,
+    user,
+)
 
 from lantern_proxy.follow import Step
+from lantern_proxy.session import forget
 
 Shape = Callable[[str, list[Wire]], tuple[str, list[Wire]]]
 """(documents, history with the question at its end) -> system prompt, messages"""
@@ -360,3 +377,58 @@ def test_who_asks_about_two_documents_gets_nothing_of_who_asked_about_both(kept:
     lab.answer(step, assistant("It is included."))
     step = lab.ask([{"role": "system", "content": SYSTEM}, parts(TERMS, HOTELS, "What may a hotel cost in Lisbon?")])
     assert (step.event, told_by(lab, step)) == ("new", False), step.link.why
+
+
+# --- what side calls answer that is no summary ---------------------------------------------------------------------
+
+ASKED_ANEW = "Which documents are required to move a contract of Acme Broadband to a new address in the same city?"
+NOTED = "Has had problems with the internet connection since yesterday evening"
+MADE_ASIDE: dict[str, tuple[str, Callable[[str], tuple[str, list[Wire]]]]] = {
+    "a question, worded anew": (ASKED_ANEW, lambda a: (SYSTEM, [user(a)])),
+    "a question, worded anew, behind documents": (ASKED_ANEW, lambda a: (SYSTEM, [user(f"{TERMS}\n\nQuestion: {a}")])),
+    "a fact of a list": (
+        json.dumps({"facts": [NOTED]}),
+        lambda a: (f"{SYSTEM}\n\n# Memories\n- {NOTED}\n- Likes jazz", [user("How do I bake a plum cake?")]),
+    ),
+    "a fact of a list of records": (
+        json.dumps({"memory": [{"id": "0", "text": NOTED, "event": "ADD"}]}),
+        lambda a: (f"{SYSTEM}\n\n# Memories\n- {NOTED}\n- Likes jazz", [user("How do I bake a plum cake?")]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MADE_ASIDE)
+def test_what_a_side_call_made_of_a_conversation_gives_it_to_nobody_who_says_the_same(name: str) -> None:
+    lab = Lab()
+    history = customer(lab)
+    made, shown = MADE_ASIDE[name]
+    side = lab.ask([user(f"Read the conversation and do as you were told.\n\n{transcript(history)}")])
+    assert (side.event, told_by(lab, side)) == ("side", True), side.link.why
+    lab.answer(side, assistant(made))
+    system, messages = shown(made)
+    step = lab.ask([{"role": "system", "content": system}, *messages])
+    assert (step.event, step.link.why) == ("new", "nothing known")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_summary_that_two_got_is_nobodys_unless_one_of_them_is_named(named: bool) -> None:
+    lab = Lab()
+    summary = "The customer reported that a line is dead. The agent asked for a restart, and the customer did it."
+    sessions = []
+    for who in (0, 1):
+        history: list[Wire] = []
+        body = {"user": f"person-{who}"} if named else {}
+        for said, answer in menu(who)[:5]:
+            step = lab.ask([{"role": "system", "content": SYSTEM}, *history, user(said)], **body)
+            lab.answer(step, assistant(answer))
+            history += [user(said), assistant(answer)]
+        sessions.append(step.session.id)
+        side = lab.ask([{"role": "system", "content": "Sum it up."}, user(transcript(history))], **body)
+        lab.answer(side, assistant(summary))
+    for who, session in enumerate(sessions):
+        asked = [user(f"So far: {summary}"), user(f"Which number did {PEOPLE[who][0]} give?")]
+        body = {"user": f"person-{who}"} if named else {}
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *asked], **body)
+        assert step.event == ("compacted" if named else "new"), step.link.why
+        assert not named or step.session.id == session
+        forget(lab.known, *({step.session.id} - {*sessions}))

@@ -54,8 +54,11 @@ def _writes_calls(made: Sequence[Item], seen: Sequence[Item]) -> bool:
     return all(any(len(value) >= _MIN_CHARS and value in whole for value in i.ids) for i in calls)
 
 
-def strings_of(text: str) -> Iterator[str]:
-    """Every string within a JSON text, the text itself when it is none; names of fields are left out."""
+def strings_of(text: str, *, listed: bool = True) -> Iterator[str]:
+    """Every string within a JSON text, the text itself when it is none; names of fields are left out.
+
+    listed: also what stands in lists
+    """
     start, end = text.find("{"), text.rfind("}")
     try:
         pending = [msgspec.json.decode(text[start : end + 1] if 0 <= start < end else text)]
@@ -67,14 +70,15 @@ def strings_of(text: str) -> Iterator[str]:
             yield value
         elif isinstance(value, dict):
             pending += value.values()
-        elif isinstance(value, list):
+        elif isinstance(value, list) and listed:
             pending += value
 
 
 def parts_of(text: str) -> Iterator[str]:
     """Every string within a JSON text, else the text itself, and each of its parts: what stands within tags, and what
-    stands between those. Clients keep the summary of an answer, and leave out the thoughts in front of it."""
-    for each in strings_of(text):
+    stands between those. Clients keep the summary of an answer, and leave out the thoughts in front of it; lists hold
+    facts to remember, suggestions, each for itself."""
+    for each in strings_of(text, listed=False):
         yield each
         yield from _tagged(each[:_READ_CHARS])
 

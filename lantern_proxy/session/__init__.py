@@ -37,7 +37,7 @@ from lantern_proxy.session.content import continued, continued_otherwise, is_sca
 from lantern_proxy.session.known import Known, forget, main_of, quoted, remember, searched
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.rivals import is_anothers
-from lantern_proxy.session.script import is_own, script_use, waits_for_words
+from lantern_proxy.session.script import is_own, script_use
 from lantern_proxy.session.side import (
     held_share,
     holds_answer,
@@ -310,8 +310,8 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     pasted = pasted or is_task_about(said, session, request) or is_result_to_shorten(said, session, request)
     of_head = at_once and other and is_wished_of_head(session, request)
     pasted = pasted or of_head or (other and is_task_about_line(said, request))
-    told = [text for text in told_aside(said.items()) if text in read.whole]
-    if told and (not waits_for_words(request) or any(is_own(known, session, text) for text in told)):
+    told = [t for t in told_aside(said.items()) if t in read.whole and is_own(known, session, t, of=request)]
+    if told:
         side = pasted or _is_other_use(session, request, told)
         return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
     if at_once and is_retold(said, session, request):

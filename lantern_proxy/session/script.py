@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
-from lantern_proxy.history import SUMMARY_CHARS, Session, told_aside
+from lantern_proxy.history import SUMMARY_CHARS, Session, is_others, told_aside
 from lantern_proxy.history.script import script_of
 from lantern_proxy.history.text import shared_front
 from lantern_proxy.history.whole import Whole
@@ -47,15 +47,14 @@ def script_use(known: Known, session: Session, request: Request, *, named: bool)
     return "side" if quotes or _begins_like_side_call(known, session, text) else ""
 
 
-def is_own(known: Known, session: Session, text: str) -> bool:
-    """Is no other session known that holds this text?"""
+def is_own(known: Known, session: Session, text: str, *, of: Request | None = None) -> bool:
+    """Is no other session known that holds this text?
+
+    of: a request that may name somebody; what other people hold is nothing to it
+    """
     others = [sid for sid in known.by_start.get(text[:PROBE_CHARS], ()) if sid != session.id]
+    others = [sid for sid in others if of is None or not is_others(known.sessions[sid], of)]
     return not any(text in known.said.get(sid, ()) or text in known.lines.get(sid, ()) for sid in others)
-
-
-def waits_for_words(request: Request) -> bool:
-    """Does the only text of a request end in the name of who is to speak?"""
-    return bool(_CUE.search(script_of(request)[-_CUE_CHARS:]))
 
 
 def _quotes_lines(known: Known, session: Session, whole: Whole, *, named: bool) -> bool:
