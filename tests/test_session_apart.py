@@ -432,3 +432,29 @@ def test_a_summary_that_two_got_is_nobodys_unless_one_of_them_is_named(named: bo
         assert step.event == ("compacted" if named else "new"), step.link.why
         assert not named or step.session.id == session
         forget(lab.known, *({step.session.id} - {*sessions}))
+
+
+# --- what its user made of a conversation --------------------------------------------------------------------------
+
+DRAFT = (
+    "Dear all, Team Heron moves to Lisbon on 14 March. Marta Oliveira answers questions on furniture; the budget is "
+    "18,400 EUR. Until April please use garage P3 for parking. We look forward to it!"
+)
+DRAFTED = [
+    ("I have to write an announcement about the office move of Team Heron to Lisbon.", "Sure, when is the move?"),
+    ("On 14 March; the badge codes are private: 48213377, leave them out.", "Understood. Who helps with the rest?"),
+    ("Marta Oliveira for questions on furniture.", "Of course. Which tone?"),
+    ("Friendly, with the budget of 18,400 EUR for furniture.", "Fine. Anything on parking?"),
+    ("Parking: use garage P3 until April.", DRAFT),
+]
+
+
+@pytest.mark.parametrize("words", ["I got this mail today:\n\n", "Please look at what a colleague sent to us all.\n"])
+def test_a_draft_that_is_pasted_into_another_chat_gives_nothing_of_the_chat_in_which_it_was_written(words: str) -> None:
+    lab = Lab()
+    chat = Chat(lab)
+    for said, answer in DRAFTED:
+        chat.turn(said, answer)
+    asked = user(f"{words}{DRAFT}\n\nWrite a polite answer that I cannot come on that day.")
+    step = lab.ask([{"role": "system", "content": SYSTEM}, asked])
+    assert (step.event, told_by(lab, step)) == ("new", False), step.link.why

@@ -46,6 +46,13 @@ MARKER = re.compile(
 """Words that clients put in front of a summary."""
 MARKER_CHARS = 2_000
 """Such words open a text."""
+SUMMED_UP = re.compile(
+    rf"{MARKER.pattern}|summar|recap|\bso far\b|compacted|condensed|zusammenfass|bisher|résum|jusqu'|resum[eio]"
+    "|riassunt|finora|hasta ahora|até agora|samenvatt|tot nu toe|sammanfatt|hittills|podsumow|dotychczas|до сих пор"
+    "|кратк|итог|özet|şimdiye|ملخص|总结|摘要|總結|到目前|要約|これまで|まとめ|요약|지금까지",
+    re.I,
+)
+"""Words around a summary, and at its beginning."""
 
 
 Said = Collection[tuple[str, str]]

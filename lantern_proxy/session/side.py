@@ -11,7 +11,9 @@ from itertools import chain, islice, takewhile
 from typing import Literal
 
 from lantern_proxy.history import (
+    MARKER_CHARS,
     SUMMARY_CHARS,
+    SUMMED_UP,
     Session,
     before_answer,
     goes_on,
@@ -68,6 +70,8 @@ _TITLE_CHARS = 600
 """Such a task stands at the beginning of its prompt."""
 _RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
 """Texts of a user that an answer tells again, at least, and how much of each counts."""
+_HEADING_WORDS = 2
+"""What clients put in front of what they tell a model has no more: "Before:"."""
 _NAMED_LINE = re.compile(r"^\W{0,3}\w[^\n:>\]]{0,30}[:>\]][*\s]*(\S.*)$", re.M)
 """What somebody says in a transcript: "Human: ..."."""
 _TAG = re.compile(r"</?[\w:-]{1,40}>")
@@ -300,10 +304,11 @@ def is_taken_over(known: Known, parent: Session, request: Request) -> bool:
 
 def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bool:
     """Does a text of the user or the system hold the session's last answer, and does that stand before the message that
-    asks, or speak of half of what the user said before?
+    asks, or open that message and speak of half of what the user said before?
 
     Then it was a summary, whatever it was asked for with. Any other answer speaks of what was said last, and who shows
-    it to a model in a new conversation asks about it in the same message.
+    it to a model in a new conversation asks about it in the same message. A draft speaks of all, too: people say in
+    front of it what it is.
     """
     if any(m.role not in ("user", "assistant") for m in spoken(request.messages)):
         return False
@@ -314,8 +319,17 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
     if len(before) < _RETOLD_TEXTS:
         return False
     earlier = "\n".join([plain(m.text) for m in request.messages[:-1] if m.role != "assistant"])
-    told = any(text in earlier for text in retold) or _speaks_of_half("\n".join(retold), before)
+    opens = _opens(said, plain(request.messages[-1].text), retold)
+    told = any(text in earlier for text in retold) or (opens and _speaks_of_half("\n".join(retold), before))
     return told and not is_pasted(said, read_of(request, system=True))
+
+
+def _opens(said: Mapping[str, str], text: str, told: Sequence[str]) -> bool:
+    """Is there nothing in front of what is told in a text but tags, a heading, words around a summary, what was said
+    before?"""
+    front = text[: min((at for each in told if (at := text.find(each)) >= 0), default=0)]
+    bare = _TAG.sub("", front).strip()
+    return bare in said or len(bare.split()) <= _HEADING_WORDS or bool(SUMMED_UP.search(front[:MARKER_CHARS]))
 
 
 def _said_before(session: Session) -> list[str]:

@@ -8,6 +8,7 @@ from lantern_proxy.history import (
     MARKER,
     MARKER_CHARS,
     SUMMARY_CHARS,
+    SUMMED_UP,
     Session,
     has_marker,
     is_others,
@@ -30,14 +31,6 @@ _CLAIMED_CHARS = 20_000
 _MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 3.0
 """A claimed history is about a session that has this share of its terms, so many that not all candidates have, and
 this many times those of the runner-up."""
-
-_SUMMED_UP = re.compile(
-    rf"{MARKER.pattern}|summar|recap|\bso far\b|compacted|condensed|zusammenfass|bisher|résum|jusqu'|resum[eio]"
-    "|riassunt|finora|hasta ahora|até agora|samenvatt|tot nu toe|sammanfatt|hittills|podsumow|dotychczas|до сих пор"
-    "|кратк|итог|özet|şimdiye|ملخص|总结|摘要|總結|到目前|要約|これまで|まとめ|요약|지금까지",
-    re.I,
-)
-"""Words around a summary, and at its beginning."""
 
 _LINE_NAME = re.compile(r"^\W*(\w[^\n:]{0,30}):\s", re.M)
 
@@ -99,7 +92,7 @@ def _added(known: Known, system: str) -> str:
         return ""
     behind = [o for o in others if system.startswith(o) or mostly_equal(o, system[: len(o)])]
     added = system[len(max(behind, key=len, default=system)) :]
-    return added if _SUMMED_UP.search(added[:MARKER_CHARS]) else ""
+    return added if SUMMED_UP.search(added[:MARKER_CHARS]) else ""
 
 
 def _is_preamble(known: Known, session: Session, request: Request, claimed: str) -> bool:
