@@ -458,3 +458,71 @@ def test_a_draft_that_is_pasted_into_another_chat_gives_nothing_of_the_chat_in_w
     asked = user(f"{words}{DRAFT}\n\nWrite a polite answer that I cannot come on that day.")
     step = lab.ask([{"role": "system", "content": SYSTEM}, asked])
     assert (step.event, told_by(lab, step)) == ("new", False), step.link.why
+
+
+# --- the words of a subject ----------------------------------------------------------------------------------------
+
+ABOUT_A_LINE = [
+    ("Hi", "Hello! What can I do for you?"),
+    (
+        "My internet connection is dead since yesterday, the router blinks red; I am Rosa Quint, number 48213377.",
+        "Please restart the router and check the cable, Rosa Quint.",
+    ),
+    (
+        "The restart of the router did not help, the cable is fine, I need a technician in Birch Lane 14.",
+        "A technician comes on Friday to Birch Lane 14.",
+    ),
+    ("Does the technician bring a new router?", "Yes, the technician brings a new router."),
+]
+ABOUT_AN_INVOICE = [
+    ("Good day", "Good day! What can I do?"),
+    ("I want to cancel my invoice of March, the amount of 99 EUR is wrong.", "I checked the invoice."),
+    ("And send the refund to my bank account please.", "The refund is on its way."),
+]
+IN_THEIR_WORDS: dict[str, tuple[str, list[Wire]]] = {
+    "two messages": (SYSTEM, [
+        user("My router blinks red since yesterday, internet connection dead, restart of the router did not help."),
+        user("Hello? When does a technician come?"),
+    ]),
+    "an article that has a summary": (
+        f"{SYSTEM}\n\n# Articles\nSummary: when the internet connection is dead and the router blinks red, restart the "
+        "router and check the cable. If the restart did not help, a technician brings a new router.",
+        [user("Hello, what do I do?")],
+    ),
+    "a summary of another customer": (
+        f"{SYSTEM}\n\nProfile summary: Emil Haug, number 70955102, reported on Friday that the internet connection is "
+        "dead and the router blinks red, restart did not help, technician booked.",
+        [user("Hello, any news?")],
+    ),
+    "notes for a summary": (SYSTEM, [
+        user("Write a chat summary from my notes: internet connection dead since yesterday, router blinks red, restart "
+             "of the router did not help, technician booked for Friday, new router."),
+    ]),
+}  # fmt: skip
+
+
+def about_both(lab: Lab) -> Chat:
+    line, invoice = Chat(lab), Chat(lab)
+    for chat, told in ((line, ABOUT_A_LINE), (invoice, ABOUT_AN_INVOICE)):
+        for said, answer in told:
+            chat.turn(said, answer)
+    return line
+
+
+@pytest.mark.parametrize("name", IN_THEIR_WORDS)
+def test_who_begins_in_the_words_in_which_all_speak_of_a_subject_gets_nothing_of_who_spoke_of_it(name: str) -> None:
+    lab = Lab()
+    about_both(lab)
+    system, messages = IN_THEIR_WORDS[name]
+    step = lab.ask([{"role": "system", "content": system}, *messages])
+    assert (step.event, told_by(lab, step)) == ("new", False), step.link.why
+
+
+def test_a_summary_that_names_what_was_named_is_that_of_the_conversation() -> None:
+    chat = about_both(Lab())
+    summary = (
+        "Rosa Quint, number 48213377, reported a dead internet connection and a router that blinks red. The restart "
+        "did not help, so a technician comes on Friday to Birch Lane 14 with a new router."
+    )
+    step = chat.send([user(summary), user("Which floor, did I say?")])
+    assert (step.event, step.session.id, step.link.why) == ("compacted", chat.session, "the words of one session")

@@ -38,6 +38,8 @@ _GONE_BYTES = 400
 """What is left of a message that its client shows no more: its key, and what finds the session by it."""
 _TERM_TEXTS, _TERM_CHARS = 200, 300
 """Of how many texts of a session, and of how much of each, the terms are taken."""
+_NAMED_CHARS = 4_000
+"""How much of each is looked through for names."""
 _ARGUMENTS = _LINES = 200
 _FEW = 16
 """So many new messages are looked at one by one."""
@@ -115,6 +117,12 @@ def searched(texts: Sequence[str]) -> Sequence[str]:
 def vocabulary(known: Known, sid: str) -> set[str]:
     """The terms of what was said in a session last."""
     return terms("\n".join(text[:_TERM_CHARS] for text in _said_last(known, sid)))
+
+
+def named_in(known: Known, sid: str) -> str:
+    """What was said in a session last, and what its model passed to tools: in which names are looked for."""
+    passed = known.arguments.get(sid, ())
+    return "\n".join([text[:_NAMED_CHARS] for text in (*_said_last(known, sid), *passed)])
 
 
 def without_frame(known: Known, sids: Iterable[str], text: str) -> str:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.history import (
     MARKER,
     MARKER_CHARS,
@@ -18,7 +19,7 @@ from lantern_proxy.history import (
     system_text,
 )
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
-from lantern_proxy.session.known import PROBE_CHARS, Known, vocabulary, without_frame
+from lantern_proxy.session.known import PROBE_CHARS, Known, named_in, vocabulary, without_frame
 from lantern_proxy.session.side import texts_of
 from lantern_proxy.turn import Request
 
@@ -32,6 +33,10 @@ _MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 3.0
 """A claimed history is about a session that has this share of its terms, so many that not all candidates have, and
 this many times those of the runner-up."""
 
+_MARK, _MARK_CHARS = re.compile(r"\d|[^\W\d_].*[/_.@]|[A-Z\u00c0-\u00de]"), 3
+"""A word that names one thing: "48213377", "notes.txt", "Rosa"."""
+_MARKS, _MIN_MARKS = 64, 2
+"""Such words that are looked for, and those that a claimed history shares with its session at least."""
 _LINE_NAME = re.compile(r"^\W*(\w[^\n:]{0,30}):\s", re.M)
 
 
@@ -51,7 +56,25 @@ def by_words(known: Known, request: Request, weak: Sequence[str], now: float) ->
     if len(held[best.id]) < max(_MIN_TERMS, _MIN_SHARE * len(found)):
         return None
     clear = not others or own[best.id] >= max(_MIN_TERMS, _CLEARLY * own[others[0].id])
-    return best if clear or _same_talk(best, others[0]) else None
+    if not clear and not _same_talk(best, others[0]):
+        return None
+    return best if _names_what_it_named(known, best, others, claimed) else None
+
+
+def _names_what_it_named(known: Known, session: Session, others: Sequence[Session], claimed: str) -> bool:
+    """Does a claimed history name things that only this session named: numbers, people, paths?
+
+    All who talk about one subject do so in the same words, and all name the product. A summary names little that was
+    not in the conversation; documents and notes do.
+    """
+    words = dict.fromkeys(word for term in specifics(claimed) for word in term.split())
+    marks = [word for word in words if len(word) >= _MARK_CHARS and _MARK.search(word)][:_MARKS]
+    apart = (other for other in others if not _same_talk(session, other))
+    common = "\n".join([session.system, *(named_in(known, other.id) for other in apart)])
+    telling = [mark for mark in marks if mark not in common]
+    named = named_in(known, session.id)
+    shared = sum(mark in named for mark in telling)
+    return shared >= _MIN_MARKS and 2 * shared >= len(telling)
 
 
 def _candidates(known: Known, request: Request, weak: Sequence[str], now: float) -> Sequence[Session]:
