@@ -15,6 +15,7 @@ from lantern_proxy.chunk import passages, turn_passage
 from lantern_proxy.config import Config, EmbedConfig, RestoreConfig
 from lantern_proxy.config.retrieval import RetrievalConfig
 from lantern_proxy.embed import Embedder, available
+from lantern_proxy.pack import WRAPPER_CHARS
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.breaker import Breaker
 from lantern_proxy.restore.question import read_question
@@ -151,6 +152,19 @@ def test_of_a_group_chat_greetings_are_left_out_and_who_said_it_is_not(tmp_path)
         "[user #3] Ben: \u2026 My sister Ilse moved to Trondheim last spring.",
         "[user #4] Ana: She works at the harbour of Trondheim as a pilot.",
     ]
+
+
+STYLE = "The manual is for the drone Pelican 20. British spelling. Active voice. Thanks! Captions below."
+
+
+@pytest.mark.parametrize(("budget", "whole"), [(6_000, True), (WRAPPER_CHARS + 80, False)])
+def test_short_wishes_of_a_message_stay_with_it_where_there_is_room(tmp_path, budget, whole):
+    with Archive(tmp_path / "lantern.db", synchronous="normal") as archive:
+        write(archive, filed([(STYLE, "Noted.")]))
+        restored = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(ask(present="Nothing.", budget=budget))
+    assert "Pelican 20" in restored.text
+    assert ("British spelling. Active voice." in restored.text, "Captions below." in restored.text) == (whole, whole)
+    assert "Thanks" not in restored.text
 
 
 def test_of_a_group_chat_a_question_block_tells_who_said_it(tmp_path):

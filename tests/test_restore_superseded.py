@@ -134,6 +134,15 @@ def test_a_value_that_the_request_itself_replaces_is_not_restored_as_if_it_held(
     assert "[2023-11-14 user #1, superseded by this request] The API listens on port 8443" in block.text
 
 
+def test_a_rule_whose_number_changed_stays_beside_the_change(restorer):
+    talk = [
+        ("Never refund more than 150 EUR without asking me.", "Understood."),
+        ("The limit without asking me is now 120 EUR.", "Noted."),
+    ]
+    text = restorer(*talk).at_compaction(ask(present="Nothing.")).text
+    assert text.index("Never refund more than 150 EUR") < text.index("is now 120 EUR")
+
+
 def test_what_stands_in_a_block_replaces_nothing(restorer):
     """It comes from before, and its entries stand one behind the other."""
     talk = [

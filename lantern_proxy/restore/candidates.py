@@ -222,9 +222,12 @@ def replaced(candidates: Sequence[Candidate], ask: Ask) -> dict[tuple[int, int],
 
 
 def newest(candidates: Sequence[Candidate], ask: Ask) -> list[Candidate]:
-    """Without the lost lines that a later statement replaces."""
+    """Without the lost lines that a later statement replaces. A rule stays: the new number alone says not of what."""
     old = replaced(candidates, ask)
-    kept = [replace(c, lost=tuple(i for i in c.lost if (n, i) not in old)) for n, c in enumerate(candidates)]
+    kept = [
+        replace(c, lost=tuple(i for i in c.lost if (n, i) not in old or c.lines[i].sort == "rule"))
+        for n, c in enumerate(candidates)
+    ]
     for n, candidate in enumerate(kept):
         if candidates[n].lost and not candidate.lost:
             ask.passed.add(candidate.passage, "superseded", other=max(old.get((n, i), 0) for i in candidates[n].lost))

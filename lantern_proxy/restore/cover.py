@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from lantern_proxy.pack import day, entry_of
-from lantern_proxy.restore.lines import Line, takes_back
+from lantern_proxy.restore.lines import Line, is_filler, takes_back
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.salience import Place, content, likelihood, says_something
 from lantern_proxy.turn import CLIENT, Passage
@@ -285,6 +285,32 @@ def cover(
             sets.append([Chosen(single, single.alone)])
             break
     return max(sets, key=lambda chosen: value(each.part for each in chosen))
+
+
+def completed(chosen: Sequence[Chosen], candidates: Sequence[Candidate], cost: Cost, room_chars: int) -> list[Chosen]:
+    """`chosen`, and what is left of short messages of users that are among it, as far as there is room: of a message
+    "British spelling. Active voice." no half is all that was wished for, little as two words say by themselves."""
+    opened: set[str] = set()
+    taken: dict[int, list[Part]] = {}
+    for each in chosen:
+        room_chars -= cost(each.part, opened)
+        opened |= each.part.opens
+        taken.setdefault(each.part.candidate, []).append(each.part)
+    found = [*chosen]
+    for c, some in taken.items():
+        candidate, first = candidates[c], some[0]
+        if first.speaker != "user" or len(candidate.passage.text) > GROUP_CHARS["user"]:
+            continue
+        told = {i for part in some for i in part.lines}
+        lines = candidate.lines
+        rest = [
+            i for i in candidate.lost if i not in told and lines[i].sort not in UNASKED and not is_filler(lines[i].flat)
+        ]
+        part = Part(c, tuple(rest), first.speaker, {}, 0.0, first.opens)
+        if rest and (chars := cost(part, opened)) <= room_chars:
+            room_chars -= chars
+            found.append(Chosen(part, 0.0))
+    return found
 
 
 def _greedy(

@@ -170,6 +170,11 @@ def greets(text: str) -> bool:
     return len(text) < GREETING_CHARS and _GREETING.fullmatch(text) is not None
 
 
+def is_filler(text: str) -> bool:
+    """Does a sentence greet, thank, agree or promise to remember, and say nothing else?"""
+    return greets(text) or (len(text) < GREETING_CHARS and _FILLER.match(text) is not None)
+
+
 _TAKES_BACK = re.compile(
     r"\W*(?:no|nope|not that|wait|hold on|stop|actually|scratch that|on second thought|sorry|rather|better"
     r"|nein|doch|halt|warte|non|attends|plut\u00f4t|espera|mejor|n\u00e3o|aspetta|meglio|\u043d\u0435\u0442)\b"

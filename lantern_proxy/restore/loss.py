@@ -10,7 +10,7 @@ from lantern_proxy.analyze import terms
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import PINNED, Source, candidate_of, choice_of, looked_at, newest, place_of
-from lantern_proxy.restore.cover import UNASKED, Candidate, Chosen, Cost, Part, cover, parts
+from lantern_proxy.restore.cover import UNASKED, Candidate, Chosen, Cost, Part, completed, cover, parts
 from lantern_proxy.restore.lines import beside_rows
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
@@ -101,11 +101,12 @@ def _cover(
     ]
     soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
     offered, chosen = list[Part](), list[Chosen]()
+    cost = _cost_of(candidates, ask.session)
     for unasked in (UNASKED, UNASKED - {"printed"}):  # where nothing else was lost, it is all there is
         offered = parts(candidates, present, scope.idf, prior, soon.late, unasked=unasked)
         chosen = cover(
             offered,
-            _cost_of(candidates, ask.session),
+            cost,
             room,
             power=min(1.0, source.restore.length_power + LINES_POWER),
             shares={speaker: int(share * room) for speaker, share in SHARES.items()},
@@ -114,7 +115,7 @@ def _cover(
         if chosen:
             break
     note_cover(ask.passed, candidates, offered, chosen)
-    return chosen
+    return completed(chosen, candidates, cost, room)
 
 
 def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
