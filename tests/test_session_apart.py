@@ -299,6 +299,24 @@ def test_questions_with_examples_of_what_several_people_asked_are_none_of_theirs
     assert step.event == "new", step.link.why
 
 
+@pytest.mark.parametrize("picked", [(0, 1), (2, 1, 0), (0, 2, 3), (3, 0, 1, 2)])
+def test_a_question_behind_examples_of_which_each_was_asked_alone_is_none_of_theirs(picked: tuple[int, ...]) -> None:
+    lab = Lab()
+    asked = turns("zephyr", 5)
+    sessions = set()
+    for said, answer in asked[:4]:
+        step = lab.ask([{"role": "system", "content": SYSTEM}, user(said)])
+        lab.answer(step, assistant(answer))
+        sessions.add(step.session.id)
+    shown = [m for n in picked for m in (user(asked[n][0]), assistant(asked[n][1]))]
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *shown, user(asked[4][0])])
+    assert (step.event, len(sessions), step.session.id in sessions) == ("new", 4, False), step.link.why
+    lab.answer(step, assistant(asked[4][1]))
+    shown += [user(asked[4][0]), assistant(asked[4][1]), user("And what comes next in it?")]
+    later = lab.ask([{"role": "system", "content": SYSTEM}, *shown])
+    assert (later.event, later.session.id) == ("turn", step.session.id)
+
+
 # --- a phrase, a document, a key that many share -------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ from lantern_proxy.history.steps import is_again, shows_steps, told_steps
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
+from lantern_proxy.session.examples import are_examples_behind
 from lantern_proxy.session.known import Known, forget, main_of, quoted, remember, searched
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.rivals import is_anothers
@@ -218,6 +219,8 @@ def _is_same_but_a_part(before: str, after: str) -> bool:
 
 def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     if before := continued(known, request) or continued_otherwise(known, request):
+        if are_examples_behind(known, before, request):
+            return None
         return _used(known, request, before, goes_on=True)
     if asked := only_asked(known, request):  # of the archive's sessions one may have been asked the same
         return replace(_used(known, request, asked, goes_on=True), scanty=True)

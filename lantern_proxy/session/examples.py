@@ -5,7 +5,7 @@ order, or as many of others in front of its own.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from itertools import pairwise
 
 from lantern_proxy.history import Session, items_of, spoken
@@ -20,6 +20,20 @@ def are_examples(known: Known, session: Session, request: Request) -> bool:
     """Are the exchanges that a request shows picked ones, though `session` had some of them?"""
     shown = [each for each in _exchanges(request.messages) if each[1] in known.by_answer]
     return len(shown) > 1 and (_are_shuffled(session, shown) or _are_of_others(known, session, shown))
+
+
+def are_examples_behind(known: Known, session: Session, request: Request) -> bool:
+    """Does a request that begins as `session` go on with as many exchanges of others, who never showed its own?"""
+    own = {*_exchanges(e.message for e in session.head)}
+    behind = [each for each in _exchanges(request.messages) if each not in own]
+    return 0 < len(own) <= sum(_is_of_another(known, session, own, each) for each in behind)
+
+
+def _is_of_another(known: Known, session: Session, own: Set[Exchange], shown: Exchange) -> bool:
+    """Did only conversations have an exchange that have none of `own`? One that left a session has its beginning."""
+    mains = {main_of(known.sessions[sid]) for sid in known.by_answer.get(shown[1], ())}
+    had = [{*_exchanges(e.message for e in known.sessions[sid].head)} for sid in mains & known.sessions.keys()]
+    return session.id not in mains and bool(had) and all(shown in each and own.isdisjoint(each) for each in had)
 
 
 def _exchanges(messages: Iterable[Message]) -> list[Exchange]:
