@@ -66,12 +66,14 @@ def archived(folder: Path, *, tokens: bool = True) -> Iterator[Archive]:
     archive.close()
 
 
-def found(archive: Archive, question: str, tau: float = RetrievalConfig().tau) -> tuple[Evidence, list[str], list[str]]:
+def found(
+    archive: Archive, question: str, tau: float = RetrievalConfig().tau, present: str = ""
+) -> tuple[Evidence, list[str], list[str]]:
     """What is gathered, what the embedder was asked, and the texts best first."""
     embedder, scope = Counted(), Scope(Key(TENANT, None, None))
     scope.catch_up(archive, math.inf)
     dense = Dense(archive, embedder, wanted=True)  # type: ignore[arg-type]
-    asked = Ask(tenant=TENANT, project="", session="", present="", budget_chars=0, now=0.0, deadline=math.inf)
+    asked = Ask(tenant=TENANT, project="", session="", present=present, budget_chars=0, now=0.0, deadline=math.inf)
     made = gather(scope, read_question(question), asked, dense, RestoreConfig(), RetrievalConfig(tau=tau))
     texts = [scope.passages[row].passage.text for row in np.argsort(-made.fused).tolist()]
     dense.close()
@@ -86,6 +88,12 @@ def test_where_words_are_sure_the_embedder_is_not_called(tmp_path):
         unsure, asked, _ = found(archive, UNSURE)
         assert len(asked) == 1
         assert unsure.sure < RetrievalConfig().tau <= sure.sure
+
+
+def test_words_are_not_sure_of_what_the_request_shows_itself(tmp_path):
+    with archived(tmp_path) as archive:
+        shown, asked, _ = found(archive, SURE, present=f"Summary: {SAID[1]}")
+        assert (len(asked), shown.sure) == (1, 0.0)
 
 
 @pytest.mark.parametrize(("tau", "calls"), [(0.0, 0), (1.0, 1)])

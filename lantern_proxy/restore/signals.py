@@ -82,7 +82,7 @@ def gather(
     sure = 0.0
     if dense.by_word:
         _said_by(fusion)
-        sure = sureness(scope, question, fusion.total)
+        sure = 0.0 if _is_held(fusion, ask) else sureness(scope, question, fusion.total)
     tau = 1.0 if light else threshold(mixed)
     skip = tau < 1 and sure >= tau
     wanted = not ask.late() and dense.begin(scope, question, ask, skip=skip)
@@ -196,6 +196,12 @@ def sureness(scope: Scope, question: Question, total: Floats) -> float:
     ):
         return 0.0
     return min(1.0, lead(total[first].tolist()) / (0.5 + 0.5 * float(scope.openness.mean())))
+
+
+def _is_held(fusion: _Fusion, ask: "Ask") -> bool:
+    """Does the client show the best passage itself? A summary of what was lost has the words of every question."""
+    first = fusion.scope.passages[int(best(fusion.total, 1)[0])]
+    return first.passage.id not in ask.shown and first.flat in ask.present
 
 
 def _match(fusion: _Fusion, name: str, matched: Matched) -> None:
