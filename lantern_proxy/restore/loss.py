@@ -66,7 +66,7 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
 
 
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
-    """Of `rows`, the most important first, as many as there is time for; in the order of the scope."""
+    """Of `rows`, the most important first, as many as there is time for; in this order."""
     found: list[Candidate] = []
     scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
     for n, row in enumerate(rows):
@@ -75,7 +75,7 @@ def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Pres
         candidate = _going_on(scope, candidate_of(row, scope.passages[row], present, ask))
         if candidate.lost:
             found.append(replace(candidate, place=place_of(scope, row)))
-    return source.alive(ask, sorted(found, key=lambda candidate: candidate.row))
+    return source.alive(ask, found)
 
 
 def _going_on(scope: Scope, candidate: Candidate) -> Candidate:
