@@ -24,6 +24,8 @@ def are_examples(known: Known, session: Session, request: Request) -> bool:
 
 def are_examples_behind(known: Known, session: Session, request: Request) -> bool:
     """Does a request that begins as `session` go on with as many exchanges of others, who never showed its own?"""
+    if len(request.messages) < len(session.head) + 3:  # an exchange and a question; most requests have less
+        return False
     own = {*_exchanges(e.message for e in session.head)}
     behind = [each for each in _exchanges(request.messages) if each not in own]
     return 0 < len(own) <= sum(_is_of_another(known, session, own, each) for each in behind)
