@@ -544,3 +544,61 @@ def test_a_summary_that_names_what_was_named_is_that_of_the_conversation() -> No
     )
     step = chat.send([user(summary), user("Which floor, did I say?")])
     assert (step.event, step.session.id, step.link.why) == ("compacted", chat.session, "the words of one session")
+
+
+# --- one id for a whole run ----------------------------------------------------------------------------------------
+
+RUN = {"x-litellm-session-id": "nightly-7"}
+
+
+def test_questions_that_a_run_asks_one_by_one_under_its_id_stand_alone() -> None:
+    lab = Lab()
+    sessions = set()
+    for who, (name, number) in enumerate((*PEOPLE, ("Ada Berg", "33120045"))):
+        text = f"Ticket {who}: customer {name}, contract {number}, says that the device does not work since Monday."
+        step = lab.ask([{"role": "system", "content": SYSTEM}, user(text)], headers=RUN)
+        lab.answer(step, assistant("hardware"))
+        assert step.event == "new", step.link.why
+        sessions.add(step.session.id)
+    assert len(sessions) == 3
+
+
+def test_workers_of_a_run_go_on_each_in_a_conversation_of_its_own_under_its_id() -> None:
+    lab = Lab()
+    workers = [Chat(lab), Chat(lab), Chat(lab)]
+    steps = []
+    for n in range(4):
+        for chat, project in zip(workers, ("zephyr", "maple", "omega"), strict=True):
+            said, answer = turns(project, 1, start=n)[0]
+            chat.history.append(user(said))
+            steps.append(step := lab.ask(chat.wire(chat.history[-5:]), headers=RUN))
+            lab.answer(step, assistant(answer))
+            chat.history.append(assistant(answer))
+    assert [step.event for step in steps] == ["new"] * 3 + ["turn"] * 6 + ["window"] * 3
+    for at in range(3):
+        assert len({step.session.id for step in steps[at::3]}) == 1
+
+
+@pytest.mark.parametrize("how", ["made elsewhere", "transcript in one message, no system prompt"])
+@pytest.mark.parametrize("words", ["", "Summary of the conversation so far: "])
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_summary_that_is_all_that_is_left_under_the_id_of_a_run_is_that_of_its_conversation(
+    words: str, how: str, which: int
+) -> None:
+    lab = Lab()
+    chats = [Chat(lab), Chat(lab)]
+    for n in range(4):
+        for chat, project in zip(chats, ("zephyr", "maple"), strict=True):
+            said, answer = turns(project, 1, start=n)[0]
+            step = lab.ask(chat.wire([*chat.history, user(said)]), headers=RUN)
+            lab.answer(step, assistant(answer))
+            chat.history += [user(said), assistant(answer)]
+            chat.session = step.session.id
+    assert chats[0].session != chats[1].session
+    chat, project = chats[which], ("zephyr", "maple")[which]
+    if how != "made elsewhere":
+        side = lab.ask([user(f"Sum it up.\n\n{transcript(chat.history)}")], headers=RUN)
+        assert (side.event, side.session.parent) == ("side", chat.session), side.link.why
+        lab.answer(side, assistant(summary_of(project, 4)))
+    step = lab.ask(chat.wire([user(f"{words}{summary_of(project, 4)}")]), headers=RUN)
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why

@@ -40,6 +40,7 @@ from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.rivals import is_anothers
 from lantern_proxy.session.script import is_own, script_use
 from lantern_proxy.session.side import (
+    held_count,
     held_share,
     holds_answer,
     is_delegated,
@@ -58,7 +59,7 @@ from lantern_proxy.session.side import (
     texts_of,
     waits_for_result,
 )
-from lantern_proxy.session.words import CANDIDATES, RECENT_S, by_words
+from lantern_proxy.session.words import CANDIDATES, RECENT_S, begins_anew, by_words, spoken_of
 from lantern_proxy.turn import SYSTEM, Identity, Message, Request, plain
 
 __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
@@ -66,8 +67,11 @@ __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
 WEAK_IDS = frozenset({"prompt_cache_key", "x-session-affinity", "x-affinity"})
 """Ids that may stand for many conversations of one program, or change with its every start: a hint, never proof. They
 ask for the same cache or the same server."""
+RUN_IDS = frozenset({"x-litellm-session-id"})
+"""Ids that group the calls of a run, in which many conversations may begin."""
 STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversation"})
 """Ids of what the upstream holds: a request that names one says only what is new."""
+_BY_ID = "explicit id"
 _DELEGATED = "delegated"
 """The agent of a task that a session's model wrote, where its client does not say so."""
 _AT_ONCE_S = 15 * 60.0
@@ -99,6 +103,8 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
     found = (
         _stored(known, ids) or _by_family(known, request, identity, strong) or _by_content(known, request, weak, now)
     )
+    if found and found.why == _BY_ID and _begins_in_run(known, request, ids):
+        found = Link(why="another conversation of its run")
     if found is None:
         found = Link(why="nothing known", side=is_title_call(request))
     if _is_new_id(found, strong):
@@ -161,7 +167,7 @@ def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence
 def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link:
     """What is a request to the conversations of its id? The next turn of the last, unless its form says otherwise."""
     alike = [s for s in mains if shows_system_of(s, request)]
-    session = (alike or list(mains))[-1]
+    session = _likeliest(known, alike or mains, request)
     if told := teller_of(reversed(mains), request, named=True):
         return Link(session=told, why="its history in one text")
     if _is_step(known, session, request):
@@ -184,7 +190,31 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
         if _is_stub(session) and request.tools and not session.tools:
             return Link(why="the first with tools", parent=session.id)
         return Link(session=session, side=True, why="same id, another use of it")
-    return Link(session=session, why="explicit id", restart=True)
+    return Link(session=session, why=_BY_ID, restart=True)
+
+
+def _likeliest(known: Known, mains: Sequence[Session], request: Request) -> Session:
+    """Of the conversations of one id that with which a request goes on, or of which it shows most, or speaks."""
+    if len(mains) == 1:
+        return mains[0]
+    before = continued(known, request)
+    if before and any(before.id == s.id for s in mains):
+        return before
+    last = mains[: -CANDIDATES - 1 : -1]
+    best = max(last, key=lambda s: held_count(s, request))
+    return best if held_count(best, request) else spoken_of(known, last, request) or best
+
+
+def _begins_in_run(known: Known, request: Request, ids: Sequence[tuple[str, str]]) -> bool:
+    """Does another conversation begin under the id of a run? An only one of more than one turn may have lost them."""
+    name, value = next((pair for pair in ids if pair[0] not in WEAK_IDS), ("", ""))
+    family = [known.sessions[sid] for sid in known.by_family.get(value, ())]
+    mains = [s for s in family if not s.side and s.api == request.api][-CANDIDATES:]
+    if name not in RUN_IDS or not mains or (len(mains) == 1 and mains[0].turn > 1):
+        return False
+    last = mains[-1]
+    same = request.tools == last.tools and shows_system_of(last, request)
+    return same and not any(held_count(s, request) for s in mains) and begins_anew(known, mains, request)
 
 
 def _is_stub(session: Session) -> bool:
@@ -293,8 +323,8 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
     if waiting := waits_for_result(recent, request):
         return Link(session=waiting, side=True, why="a result that it waits for")
-    if spoken_of := by_words(known, request, weak, now):
-        return Link(session=spoken_of, restart=True, scanty=True, why="the words of one session")
+    if claimed := by_words(known, request, weak, now):
+        return Link(session=claimed, restart=True, scanty=True, why="the words of one session")
     return None
 
 

@@ -84,9 +84,15 @@ def held_share(session: Session, request: Request) -> float:
     """How much of the session's head, 0 to 1 by messages, stands in the request as messages of its own."""
     if goes_on(session, request):
         return float(any(e.message.print and e.message.role not in SYSTEM for e in session.head))
-    names = _names(request)
     head = [m for m in spoken(shown(session)) if m.print]
-    return sum(any(_is_named(i, names) for i in m.items) for m in head) / len(head) if head else 0.0
+    return held_count(session, request) / len(head) if head else 0.0
+
+
+def held_count(session: Session, request: Request) -> int:
+    """How many messages of the session's head stand in the request as messages of its own."""
+    names = _names(request)
+    head = (m for m in spoken(shown(session)) if m.print)
+    return sum(any(_is_named(i, names) for i in m.items) for m in head)
 
 
 def holds_answer(session: Session, request: Request) -> bool:

@@ -17,11 +17,13 @@ from lantern_proxy.history import (
     shows_system_of,
     spoken,
     system_text,
+    told_aside,
 )
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
+from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known, named_in, vocabulary, without_frame
 from lantern_proxy.session.side import texts_of
-from lantern_proxy.turn import Request
+from lantern_proxy.turn import Request, plain
 
 RECENT_S = 6 * 3600.0
 """How long a session stays a candidate when only words speak for it."""
@@ -59,6 +61,31 @@ def by_words(known: Known, request: Request, weak: Sequence[str], now: float) ->
     if not clear and not _same_talk(best, others[0]):
         return None
     return best if _names_what_it_named(known, best, others, claimed) else None
+
+
+def begins_anew(known: Known, sessions: Sequence[Session], request: Request) -> bool:
+    """Is the only text of a request, in which none of `sessions` is shown, no summary of one of them? Then it does not
+    call itself one, holds nothing that was said in them, and has other names."""
+    said = spoken(request.messages)
+    text = plain(said[0].text) if len(said) == 1 and said[0].role == "user" else ""
+    if not text or request.delta or SUMMED_UP.search(text[:MARKER_CHARS]):
+        return False
+    whole = whole_of(text)
+    if any(len(told) >= SUMMARY_CHARS and told in whole for s in sessions for told in known.said.get(s.id, ())):
+        return False
+    own = without_frame(known, [s.id for s in sessions], text)
+    return not any(_names_what_it_named(known, s, (), own) for s in sessions)
+
+
+def spoken_of(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:
+    """The first of `sessions` whose summary a request holds, or that it names alone, where it shows none of them."""
+    text = "\n".join(texts_of(request, system=True))
+    whole = whole_of(text)
+    for s in sessions:
+        if any(told in whole for told in told_aside(known.said.get(s.id, {}).items())):
+            return s
+    named = (s for s in sessions if _names_what_it_named(known, s, [o for o in sessions if o is not s], text))
+    return next(named, None)
 
 
 def _names_what_it_named(known: Known, session: Session, others: Sequence[Session], claimed: str) -> bool:
