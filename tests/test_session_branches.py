@@ -1,7 +1,14 @@
-"""Branches that are taken up in turn: a cloned chat, two versions of one question."""
+"""Branches that are taken up in turn: a cloned chat, two versions of one question, stored answers."""
+
+import itertools
+import json
 
 import pytest
 from chats import Chat, Lab, assistant, summary_of, turns, user
+
+from lantern_proxy.follow import Step, follow, reply
+from lantern_proxy.turn import Identity
+from lantern_proxy.wire import responses
 
 
 def cloned(rounds: int) -> tuple[Chat, Chat]:
@@ -98,3 +105,87 @@ def test_a_branch_that_was_left_counts_as_memory():
     chat.history = before
     chat.turn("Leave it.", "Gladly.")
     assert chat.lab.known.sizes[chat.session] > held
+
+
+# --- answers that the upstream stores ------------------------------------------------------------------------------
+
+
+class Stored:
+    """Clients of one key that say only what is new, and behind which answer."""
+
+    def __init__(self) -> None:
+        self.lab = Lab()
+        self.ids = (f"ses_{n}" for n in itertools.count(1))
+
+    def ask(self, said: str, before: str = "") -> Step:
+        data = {"input": [user(said)], "previous_response_id": before or None}
+        request = responses.read(json.dumps(data).encode())
+        return follow(self.lab.known, request, Identity(), now=self.lab.now, new_id=lambda: next(self.ids))
+
+    def turn(self, said: str, before: str = "") -> tuple[Step, str]:
+        """The request, and what its answer is called."""
+        step = self.ask(said, before)
+        number = self.lab.call_id()
+        content = [{"type": "output_text", "text": f"{said} That is noted."}]
+        output = [{"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content}]
+        data = {"id": f"resp_{number}", "status": "completed", "output": output}
+        reply(
+            self.lab.known, step.session.id, responses.read_answer(json.dumps(data).encode(), streamed=False), now=0.0
+        )
+        return step, f"resp_{number}"
+
+    def talk(self, about: str, count: int, before: str = "") -> list[str]:
+        """What the answers of so many turns are called."""
+        names: list[str] = []
+        for n in range(count):
+            _, name = self.turn(f"Point {n} of {about}.", names[-1] if names else before)
+            names.append(name)
+        return names
+
+    @staticmethod
+    def shows(step: Step) -> list[str]:
+        return [e.message.text for e in step.session.head if not e.produced]
+
+
+def test_who_begin_behind_one_stored_answer_have_conversations_of_their_own():
+    stored = Stored()
+    primer = stored.turn("Here is the manual of the pump.")[1]
+    last = {who: stored.turn(f"I am {who}.", primer) for who in ("Rosa", "Emil", "Ida")}
+    for who, (first, name) in last.items():
+        step, _ = stored.turn("Which part do I need?", name)
+        assert (step.event, step.session.id) == ("turn", first.session.id)
+        assert not any(other in text for other in last if other != who for text in stored.shows(step))
+    assert len({first.session.id for first, _ in last.values()}) == 3
+
+
+def test_who_goes_back_to_a_stored_answer_is_on_a_branch_and_may_come_back():
+    stored = Stored()
+    names = stored.talk("the harbour", 5)
+    there, other = stored.turn("And of the bridge?", names[2])
+    assert there.event == "branch"
+    assert stored.shows(there) == ["Point 0 of the harbour.", "Point 1 of the harbour.", "Point 2 of the harbour.",
+                                   "And of the bridge?"]  # fmt: skip
+    assert len(there.session.abandoned) == 4
+    further, _ = stored.turn("Who built it?", other)
+    assert (further.event, further.session.abandoned) == ("turn", there.session.abandoned)
+    back, _ = stored.turn("And point 5?", names[-1])
+    assert (back.event, back.session.id) == ("branch", there.session.id)
+    assert stored.shows(back) == [*(f"Point {n} of the harbour." for n in range(5)), "And point 5?"]
+    assert len(back.session.abandoned) == 4
+
+
+def test_what_got_no_answer_may_be_asked_again_behind_the_same_stored_one():
+    stored = Stored()
+    names = stored.talk("the harbour", 2)
+    stored.lab.fail(stored.ask("And of the bridge?", names[-1]))
+    step, _ = stored.turn("And of the bridge?", names[-1])
+    assert (step.event, dict(step.session.abandoned)) == ("turn", {})
+
+
+def test_behind_a_stored_answer_of_a_branch_that_was_let_go_another_conversation_begins():
+    stored = Stored()
+    names = stored.talk("the harbour", 2)
+    ends = [stored.talk(f"branch {n}", 2, names[-1])[-1] for n in range(7)]
+    step, _ = stored.turn("Go on.", ends[1])
+    assert (step.event, stored.shows(step)) == ("new", ["Go on."])
+    assert stored.turn("Go on.", ends[5])[0].event == "branch"

@@ -67,6 +67,8 @@ class Entry(Struct, frozen=True, gc=False):
     produced: bool
     altered: bool = False
     """Does its client show it otherwise than it was filed: cleared, cut, with other times?"""
+    names: tuple[str, ...] = ()
+    """What its upstream calls the answer that ends with it, where that stores answers. Not in an archive."""
 
 
 Names = tuple[bytes, *tuple[str, ...]]
@@ -483,7 +485,7 @@ def answered(session: Session, answer: Answer, *, now: float) -> tuple[Session, 
         key = place_key(chain_on(before, m.print)) if m.print else fingerprint(before, m.raw).hex()
         keyed.append((key, m))
         if n < leading:
-            head.append(Entry(key, m, True))
+            head.append(Entry(key, m, True, names=answer.ids if n == leading - 1 else ()))
             end = chain_after(end, m)
     filed = _file(session, keyed, now=now, partial=not answer.complete)
     after = replace(

@@ -9,11 +9,11 @@ What was said on one is none of the other's.
 """
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import dropwhile, pairwise, takewhile
 
 from msgspec.structs import replace
 
-from lantern_proxy.history import Entry, Session, form_among, form_of, goes_on, has_form, items_of, spoken
+from lantern_proxy.history import Entry, Session, chain_of, form_among, form_of, goes_on, has_form, items_of, spoken
 from lantern_proxy.turn import Request
 
 _CERTAIN = 2
@@ -72,8 +72,11 @@ def with_branch(session: Session, before: Session) -> Session:
 
 
 def on_branch(session: Session, request: Request) -> Session:
-    """The session as it was on the branch of which the request shows most; itself where that is its own."""
-    if request.delta or not session.forks or goes_on(session, request):
+    """The session as it was on the branch of which the request shows most, or behind the stored answer that it names;
+    itself where that is its own."""
+    if request.delta:
+        return _behind_stored(session, request)
+    if not session.forks or goes_on(session, request):
         return session
     prints = {m.print for m in spoken(request.messages) if m.print}
 
@@ -89,6 +92,44 @@ def on_branch(session: Session, request: Request) -> Session:
     left = {key: print for key, print in since.items() if key not in best.keys and print not in prints}
     forks = (replace(session, forks=(), before_form=None), *(each for each in session.forks if each is not best))
     return replace(_gone_back(session, best, left), asides=session.asides, forks=forks)
+
+
+def begins_behind(session: Session, name: str) -> bool:
+    """Is this the session's first answer, and did it go on since? Then others begin there: a manual, orders for all."""
+    state, at = _place_of(session, name)
+    return state is session and 0 < at < len(state.head) and not any(e.produced for e in state.head[: at - 1])
+
+
+def is_let_go(session: Session, name: str) -> bool:
+    """Did its upstream store this answer on a branch that is not remembered any more? Of a session from the archive,
+    whose first answer has no name, there is no telling."""
+    first = takewhile(lambda e: e.produced, dropwhile(lambda e: not e.produced, session.head))
+    return not _place_of(session, name)[1] and any(e.names for e in first)
+
+
+def _place_of(session: Session, name: str) -> tuple[Session, int]:
+    """A state of the session, and where in its head a stored answer ends, as the index behind it; 0: nowhere."""
+    for state in (session, *session.forks):
+        for at in range(len(state.head), 0, -1):
+            if name in state.head[at - 1].names:
+                return state, at
+    return session, 0
+
+
+def _behind_stored(session: Session, request: Request) -> Session:
+    """The session as it was when it got the stored answer that a request goes on from."""
+    name = next((value for kind, value in request.ids if kind == "previous_response_id"), "")
+    state, at = _place_of(session, name)
+    rest = state.head[at:]
+    if not at or (state is session and not any(e.produced for e in rest)):
+        return session  # what got no answer is asked again
+    since = {e.key: e.message.print for e in session.head} | dict.fromkeys(session.keys - state.keys, b"")
+    left = {key: print for key, print in since.items() if key not in state.keys}
+    left |= {e.key: e.message.print for e in rest}
+    forks = (replace(session, forks=(), before_form=None), *(each for each in session.forks if each is not state))
+    head = state.head[:at]
+    there = replace(state, head=head, chain=chain_of(head), answered=True, before_form=None) if rest else state
+    return replace(_gone_back(session, there, left), asides=session.asides, forks=forks[:_BRANCHES])
 
 
 def _gone_back(session: Session, state: Session, left: Mapping[str, bytes]) -> Session:

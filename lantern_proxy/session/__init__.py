@@ -29,6 +29,7 @@ from msgspec.structs import replace
 
 from lantern_proxy.history import Session, is_others, items_of, shows_system_of, spoken, system_text, told_aside
 from lantern_proxy.history.dress import unescaped
+from lantern_proxy.history.former import begins_behind, is_let_go
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
 from lantern_proxy.history.text import mostly_equal
@@ -142,8 +143,10 @@ def _stored(known: Known, ids: Sequence[tuple[str, str]]) -> Link | None:
     """A request that continues a stored response holds only what is new: the id alone says where."""
     for name, value in ids:
         if name in STORED_IDS:
-            for sid in known.by_id.get(value, ()):
-                return Link(session=known.sessions[sid], why="stored")
+            for session in map(known.sessions.__getitem__, known.by_id.get(value, ())):
+                if begins_behind(session, value) or is_let_go(session, value):
+                    return Link(why="another conversation behind a stored answer", parent=session.id)
+                return Link(session=session, why="stored")
     return None
 
 
