@@ -33,6 +33,7 @@ from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.history.steps import steps_of
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session import Known, Link, link, remember
+from lantern_proxy.session.known import side_id
 from lantern_proxy.session.script import script_use
 from lantern_proxy.session.side import summed_up_since
 from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Head, Identity, Item, Request, message, plain
@@ -131,17 +132,13 @@ def _side(known: Known, request: Request, found: Link, now: float, new_id: Calla
     parent = found.session.id if found.session and not found.session.side else found.parent
     own = found.session if found.session and found.session.side else None
     if own is None and parent:
-        own = known.sessions.get(_side_id(parent, found.agent))
+        own = known.sessions.get(side_id(parent, found.agent))
     if own is None:
-        own = begin(request, session_id=_side_id(parent, found.agent) if parent else new_id(), now=now,
+        own = begin(request, session_id=side_id(parent, found.agent) if parent else new_id(), now=now,
                     family=found.family, agent=found.agent, parent=parent, side=True)  # fmt: skip
     unseen: tuple[None, ...] = (None,) * len(request.messages)
     after, filed = advance(replace(own, system="", tools=frozenset()), request, unseen, now=now)
     return Step(session=after, event="side", verdict=Verdict(event="side", kept=unseen), filed=filed, link=found)
-
-
-def _side_id(parent: str, agent: str) -> str:
-    return f"{parent}.{agent or 'side'}"
 
 
 def reply(known: Known, session_id: str, answer: Answer, *, now: float) -> tuple[Session | None, tuple[Filed, ...]]:

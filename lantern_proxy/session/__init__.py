@@ -36,7 +36,7 @@ from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.examples import are_examples_behind
-from lantern_proxy.session.known import Known, forget, main_of, quoted, remember, searched
+from lantern_proxy.session.known import Known, forget, main_of, quoted, remember, searched, side_of
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.rivals import is_anothers
 from lantern_proxy.session.script import is_own, script_use
@@ -227,7 +227,7 @@ def _is_stub(session: Session) -> bool:
 
 def _is_taken_up(known: Known, request: Request, session: Session) -> bool:
     """Was a side call of `session` answered, and does the user now speak to that answer? Then it was none."""
-    side = known.sessions.get(f"{session.id}.side")
+    side = side_of(known, session)
     if side is None or not side.answered or len(side.head) < 2 or not is_spoken_to(request.messages):
         return False
     asked, answer = plain(side.head[-2].message.text), side.head[-1].message

@@ -91,6 +91,16 @@ def main_of(session: Session) -> str:
     return session.parent if session.side and session.parent else session.id
 
 
+def side_id(parent: str, agent: str = "") -> str:
+    """Of the session that all side calls of a conversation are filed under, or those of one of its agents."""
+    return f"{parent}.{agent or 'side'}"
+
+
+def side_of(known: Known, session: Session) -> Session | None:
+    """Under which the side calls of a session are filed."""
+    return known.sessions.get(side_id(session.id))
+
+
 def holder_of(session: Session) -> str:
     """For whom it counts that a session holds a thing: a sub-agent for itself, other side sessions for the main one."""
     return session.id if session.agent else main_of(session)

@@ -15,7 +15,7 @@ from lantern_proxy.history import SUMMARY_CHARS, Session, is_others, told_aside
 from lantern_proxy.history.script import script_of
 from lantern_proxy.history.text import shared_front
 from lantern_proxy.history.whole import Whole
-from lantern_proxy.session.known import PROBE_CHARS, Known
+from lantern_proxy.session.known import PROBE_CHARS, Known, side_of
 from lantern_proxy.turn import Request, plain
 
 _CUE_CHARS = 400
@@ -88,7 +88,7 @@ def _is_dressed_as_turn(said: Mapping[str, str], text: str, told: Sequence[str])
 
 def _begins_like_side_call(known: Known, session: Session, text: str) -> bool:
     """Does a text begin as that of the session's last side call, and not as what its user says?"""
-    side = known.sessions.get(f"{session.id}.side")
+    side = side_of(known, session)
     texts = [plain(e.message.text) for e in side.head if e.message.role == "user"] if side else []
     shared = max((shared_front(each, text) for each in texts), default=0)
     said = known.said.get(session.id, {})

@@ -30,7 +30,7 @@ from lantern_proxy.history.dress import parts_of, strings_of, unescaped
 from lantern_proxy.history.former import is_aside
 from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import whole_of
-from lantern_proxy.session.known import PROBE_CHARS, Known
+from lantern_proxy.session.known import PROBE_CHARS, Known, side_of
 from lantern_proxy.session.pasted import PROBE_TEXT_CHARS, is_pasted
 from lantern_proxy.session.script import script_use
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
@@ -378,7 +378,7 @@ def _speaks_of_half(text: str, before: Sequence[str]) -> bool:
 
 def summed_up_since(known: Known, session: Session) -> list[str]:
     """Long texts of the answer that a side call of `session` got after all that was said in it."""
-    side = known.sessions.get(f"{session.id}.side")
+    side = side_of(known, session)
     if side is None or not side.answered or side.last_seen_at <= session.last_seen_at:
         return []
     made = items_of(e.message for e in side.head if e.produced)
