@@ -55,8 +55,11 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
     """Does a request share no more with a conversation than bots say to many: one phrase, or less than it shows of
     others, and neither its last answer, unless something else was asked before it, nor its summary?"""
     shown = [m for m in spoken(request.messages[: _end_of_shown(request.messages)]) if m.print]
-    if any(session.id in known.by_id.get(value, ()) for m in shown for i in m.items for value in i.ids):
+    items = [i for m in shown for i in m.items]
+    if any(session.id in known.by_id.get(value, ()) for i in items for value in i.ids):
         return False
+    if any(i.kind != "text" and session.id in _holders(known, _heard(known, i.print)) for i in items):
+        return False  # a call, a compaction item: nobody says those to all
     prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
     last = next((e.message for e in reversed(session.head) if e.produced), None)
     said = known.said.get(session.id, {})
