@@ -134,14 +134,14 @@ ELSEWHERE = "https://other.example/v1/models/"
         ("/v1", "/v1/models/", "../models", "/v1/models"),
         ("/api/v1", "/v1/models/", "{url}/api/v1/models", "/v1/models"),
         ("/api/v1", "/v1/models/", "/api/v1/models", "/v1/models"),
-        ("/api/v1", "/v1/models/", "/api/status", "/status"),
+        ("/api/v1", "/v1/models/", "/api/status", "/api/status"),
         ("/api/v1", "/v1/models/", "{url}/login", "{url}/login"),
         ("", "/v1/models/", "{url}/models", "/v1/models"),
         ("/v1", "/v1/models/", ELSEWHERE, ELSEWHERE),
         ("/v1", "/v1/models/", "http://[", "http://["),
     ],
 )
-def test_a_redirect_within_the_upstream_leads_through_us(prefix, asked, location, heard, http2):
+def test_a_redirect_below_the_upstreams_url_leads_through_us(prefix, asked, location, heard, http2):
     async def moved(got, wire):
         await wire.head(307, ("Content-Length", "0"), ("Location", location.format(url=upstream.url)), ("x-last", "1"))
 

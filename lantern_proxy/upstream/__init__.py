@@ -6,7 +6,7 @@
         await answer.close()
 
 Path, query, headers and bytes go out as they are given; nothing is decoded, no cookie kept. Redirects are not followed:
-the client hears of them, and of one within its upstream so that it comes through us again.
+the client hears of them, and of one below the upstream's URL so that it comes through us again.
 Requests go out by our own transport (upstream/http1.py), or by httpx's where that cannot do what is asked: through a
 proxy that the environment names, over HTTP/2, with credentials in the URL.
 """
@@ -235,7 +235,7 @@ class Upstream:
     def _leads(
         self, location: str, base: _Base, target: bytes, path: str, headers: Headers, route: RouteConfig | None
     ) -> bytes:
-        """Where a redirect within the upstream leads, as a client asks us for it; empty for any other.
+        """Where a redirect below the upstream's URL leads, as a client asks us for it; empty for any other.
 
         Who followed the upstream's own words would go there without its key, or ask for a prefix twice.
         """
@@ -248,8 +248,7 @@ class Upstream:
         query = there.query.encode("latin-1", "replace")
         wanted = there.path.encode("latin-1", "replace") + (b"?" + query if query else b"")
         below = there.path.removeprefix(base.prefix)
-        known = (f"/v1{below}", below) if path.startswith("/v1/") else (below, f"/v1{below}")
-        for asked in (*known, there.path.removeprefix(base.root)):
+        for asked in (f"/v1{below}", below) if path.startswith("/v1/") else (below, f"/v1{below}"):
             if self._target(asked, query, headers, route)[1] == wanted:
                 return asked.encode("latin-1", "replace") + (b"?" + query if query else b"")
         return b""
