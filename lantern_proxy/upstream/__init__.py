@@ -241,7 +241,7 @@ class Upstream:
         """
         try:
             there = urlsplit(urljoin(base.url, urljoin(target.decode("latin-1"), location)))
-            if Origin.of(there.geturl()) != base.origin:
+            if Origin.of(there.geturl()) != base.origin or not there.path.startswith(f"{base.prefix}/"):
                 return b""
         except ValueError:  # no URL
             return b""
