@@ -602,3 +602,41 @@ def test_a_summary_that_is_all_that_is_left_under_the_id_of_a_run_is_that_of_its
         lab.answer(side, assistant(summary_of(project, 4)))
     step = lab.ask(chat.wire([user(f"{words}{summary_of(project, 4)}")]), headers=RUN)
     assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+# --- and what is one conversation all the same ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("again", ["What is the other one for?", "And what does the first one cost?"])
+def test_of_a_window_of_one_answer_the_question_may_be_asked_again_or_edited(again: str) -> None:
+    lab, chat = Lab(), turns("zephyr", 4)
+    history: list[Wire] = []
+    for said, answer in chat:
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *history[-1:], user(said)])
+        lab.answer(step, assistant(answer))
+        history += [user(said), assistant(answer)]
+    asked = [history[-1], user("What is the other one for?")]
+    first = lab.ask([{"role": "system", "content": SYSTEM}, *asked])
+    lab.answer(first, assistant("It is for the night."))
+    step = lab.ask([{"role": "system", "content": SYSTEM}, asked[0], user(again)])
+    assert (step.session.id, step.event != "new") == (first.session.id, True), step.link.why
+
+
+def test_what_is_like_the_question_may_stand_in_front_of_what_was_said_last() -> None:
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    whole = chat.history
+    chat.history = [*whole[6:8], *whole[2:4], *whole[-2:]]
+    step = chat.turn("And which of them comes first?", "The second.")
+    assert step.session.id == chat.session, step.link.why
+
+
+def test_a_summary_that_ends_in_an_open_question_is_one() -> None:
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    summary = "The retry policy and the export were settled. The backup comes next. Open: which day is it made on?"
+    chat.summarise("instruction at the end", summary)
+    step = chat.compact(STYLES["summary as user message, tail"], summary, "On Monday.", "Monday it is.")
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why

@@ -174,9 +174,10 @@ def test_who_goes_back_to_a_stored_answer_is_on_a_branch_and_may_come_back():
     assert len(back.session.abandoned) == 4
 
 
-def test_what_got_no_answer_may_be_asked_again_behind_the_same_stored_one():
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_got_no_answer_may_be_asked_again_behind_the_same_stored_one(count):
     stored = Stored()
-    names = stored.talk("the harbour", 2)
+    names = stored.talk("the harbour", count)
     stored.lab.fail(stored.ask("And of the bridge?", names[-1]))
     step, _ = stored.turn("And of the bridge?", names[-1])
     assert (step.event, dict(step.session.abandoned)) == ("turn", {})

@@ -35,8 +35,8 @@ from lantern_proxy.turn import (
 SUMMARY_CHARS = 60
 """Shortest answer that may be a summary of something."""
 
-_QUESTION_CHARS, _ASKS = 300, "?\uff1f\u061f\u037e"
-"""A shorter answer that ends in such a sign asks something."""
+_QUESTION_CHARS, _ASKS = 300, re.compile(r"(?:[^.!?\u3002\uff1f\u061f\u037e]|[.!](?!\s))*[?\uff1f\u061f\u037e]")
+"""A shorter answer that is one sentence, and ends in such a sign, asks something."""
 
 MARKER = re.compile(
     r"previous conversation|conversation (?:history )?(?:so far|to date|before this point)"
@@ -156,7 +156,7 @@ def is_empty(i: Item) -> bool:
 def told_aside(said: Said) -> Iterator[str]:
     """Answers of side calls that may be summaries. A mere question is none: clients have what a user asks reworded."""
     told = (text for text, who in said if who == "side" and len(text) >= SUMMARY_CHARS)
-    return (text for text in told if len(text) >= _QUESTION_CHARS or text[-1] not in _ASKS)
+    return (text for text in told if not _ASKS.fullmatch(text[:_QUESTION_CHARS]))
 
 
 # --- system prompts ------------------------------------------------------------------------------------------------

@@ -95,9 +95,13 @@ def on_branch(session: Session, request: Request) -> Session:
 
 
 def begins_behind(session: Session, name: str) -> bool:
-    """Is this the session's first answer, and did it go on since? Then others begin there: a manual, orders for all."""
+    """Is this the session's first answer, and was another one given since? Then others begin there: a manual, orders
+    for all. Behind calls nobody does: only who called has the results."""
     state, at = _place_of(session, name)
-    return state is session and 0 < at < len(state.head) and not any(e.produced for e in state.head[: at - 1])
+    begun, since = state.head[:at], state.head[at:]
+    if state is not session or not begun or begun[-1].message.calls or any(e.produced for e in begun[:-1]):
+        return False
+    return any(e.produced for e in since)
 
 
 def is_let_go(session: Session, name: str) -> bool:

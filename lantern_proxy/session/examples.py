@@ -45,8 +45,11 @@ def _exchanges(messages: Iterable[Message]) -> list[Exchange]:
 
 
 def _are_shuffled(session: Session, shown: list[Exchange]) -> bool:
-    """Do exchanges come in another order than that in which the session has them?"""
+    """Do exchanges come in another order than that in which the session has them, and is the last not that one's? Some
+    clients put what is like the question in front of what was said last."""
     held = _exchanges(e.message for e in session.head)
+    if held and shown[-1] == held[-1]:
+        return False
     times = Counter(held) + Counter(shown)
     places = {each: at for at, each in enumerate(held) if times[each] == 2}
     return any(a > b for a, b in pairwise(places[each] for each in shown if each in places))

@@ -68,7 +68,18 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
         is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(session, shown[at - 1]))
         if is_last or said.get(plain(m.text)) == "side":
             return False
-    return bool(shown) and (sum(held) < 2 or 2 * sum(held) <= len(held))
+    if not shown or _is_asked_again(session, request):
+        return False
+    return sum(held) < 2 or 2 * sum(held) <= len(held)
+
+
+def _is_asked_again(session: Session, request: Request) -> bool:
+    """Does a request end as the last one did, or as that did before its question, which is another one now?"""
+    shown, asked = _marks(request.messages[: _end_of_shown(request.messages)]), _marks(request.messages)
+    before = _marks(e.message for e in before_answer(session))
+    texts = [plain(m.text) for m in request.messages[: _end_of_shown(request.messages)]]
+    is_telling = len(shown) > 1 or any(breadth(text) >= PROBE_CHARS for text in texts[-1:])
+    return before[-len(asked) :] == asked or (is_telling and before[-len(shown) - 1 : -1] == shown)
 
 
 def _is_asked_anew(session: Session, message: Message) -> bool:

@@ -37,6 +37,8 @@ this many times those of the runner-up."""
 
 _MARK, _MARK_CHARS = re.compile(r"\d|[^\W\d_].*[/_.@]|[A-Z\u00c0-\u00de]"), 3
 """A word that names one thing: "48213377", "notes.txt", "Rosa"."""
+_NUMBERED = re.compile(r"[A-Za-z]*[0-9][A-Za-z0-9]+")
+"""A number, or what is called by one, where no white space parts it from other letters."""
 _MARKS, _MIN_MARKS = 64, 2
 """Such words that are looked for, and those that a claimed history shares with its session at least."""
 _LINE_NAME = re.compile(r"^\W*(\w[^\n:]{0,30}):\s", re.M)
@@ -94,7 +96,8 @@ def _names_what_it_named(known: Known, session: Session, others: Sequence[Sessio
     All who talk about one subject do so in the same words, and all name the product. A summary names little that was
     not in the conversation; documents and notes do.
     """
-    words = dict.fromkeys(word for term in specifics(claimed) for word in term.split())
+    terms_of = (word for term in specifics(claimed) for word in term.split())
+    words = dict.fromkeys([*terms_of, *_NUMBERED.findall(claimed)])
     marks = [word for word in words if len(word) >= _MARK_CHARS and _MARK.search(word)][:_MARKS]
     apart = (other for other in others if not _same_talk(session, other))
     common = "\n".join([session.system, *(named_in(known, other.id) for other in apart)])
