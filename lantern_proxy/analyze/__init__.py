@@ -253,7 +253,7 @@ def _goes_on(text: str, start: int, stop: int, behind: int) -> bool:
     """Is the full stop at the end of text[start:stop] none of a sentence? behind: where the next word begins"""
     if _ABBREVIATION.search(text, start, stop):
         return True
-    if text[behind : behind + 1] in {*"0123456789"} and _NUMBERED.search(text, start, stop):
+    if "0" <= text[behind : behind + 1] <= "9" and _NUMBERED.search(text, start, stop):
         return True
     return text.startswith(_ORDINAL_MONTHS, behind) and _ORDINAL.search(text, start, stop) is not None
 

@@ -198,19 +198,19 @@ class Restoring:
             return
         if spot is None and anew is None:
             return
-        present = await self._text_of(need)
-        if present is None:
+        texts = await self._texts_of(need)
+        if texts is None:
             return
         if spot is not None:
             summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
             room = self._room(self._config.restore.budget_chars, request) - self._owed.get(key, 0)
-            if await self._add(need, "loss", spot, self._ask(need, present, room, summary)):
+            if await self._add(need, "loss", spot, self._ask(need, texts, room, summary)):
                 self._owed.pop(key, None)
             else:
                 self._owe(key, self._owed.get(key, 0) + sum(len(b.restored.text) for b in exchange.blocks))
         if anew is not None:
             room = self._room(self._config.restore.question_chars, request)
-            await self._add(need, "question", (anew, "inside"), self._ask(need, present, room))
+            await self._add(need, "question", (anew, "inside"), self._ask(need, texts, room))
 
     def _owe(self, key: Key, there_chars: int = 0) -> None:
         _remember(self._owed, key, there_chars)
@@ -220,29 +220,29 @@ class Restoring:
         sample = sample_of(message.text for message in reversed(request.messages))
         return budget_chars(most_chars, self._config.restore, request.model, sample)
 
-    async def _text_of(self, need: _Need) -> str | None:
-        """All that the model is shown of the request, put together in a thread where it is much; None: that is late."""
-        from lantern_proxy.restore.present import text_of
+    async def _texts_of(self, need: _Need) -> tuple[str, str] | None:
+        """All that the model is shown of the request, and what its users say of late, put together in a thread where it
+        is much; None: that is late."""
+        from lantern_proxy.restore.present import texts_of
 
         request = need.whole
         if sum(len(m.raw) for m in request.messages) <= _ASIDE_BYTES:
-            return text_of(request)
-        reading = asyncio.get_running_loop().run_in_executor(self._threads, text_of, request)
+            return texts_of(request)
+        reading = asyncio.get_running_loop().run_in_executor(self._threads, texts_of, request)
         try:
             return await asyncio.wait_for(reading, max(0.001, need.left_s()))
         except TimeoutError:
             need.exchange.degraded.append("restore:deadline")
             return None
 
-    def _ask(self, need: _Need, present: str, budget_chars: int, summary: str = "") -> "Ask":
+    def _ask(self, need: _Need, texts: tuple[str, str], budget_chars: int, summary: str = "") -> "Ask":
         from lantern_proxy.restore.ask import Ask, looking_s
-        from lantern_proxy.restore.present import told_in
 
+        present, told = texts
         exchange, packing_s = need.exchange, self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
         ask = Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session, present=present,
-            left=frozenset(need.step.session.abandoned), question=need.question, summary=summary,
-            told=told_in(need.whole),
+            left=frozenset(need.step.session.abandoned), question=need.question, told=told, summary=summary,
             budget_chars=budget_chars, now=exchange.at, deadline=need.deadline - packing_s,
         )  # fmt: skip
         return ask.beside([*exchange.shown, *exchange.held])

@@ -121,14 +121,15 @@ def _cover(
 def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
     """(part, what is opened) -> characters that the part takes in the block; what is computed for it is kept."""
     heads: dict[tuple[int, bool], int] = {}
-    sizes: dict[int, tuple[int, str, str]] = {}
+    sizes: dict[tuple[int, tuple[int, ...]], tuple[int, str, str]] = {}
 
     def cost(part: Part, opened: AbstractSet[str]) -> int:
-        known = sizes.get(id(part))
+        told = part.candidate, part.lines
+        known = sizes.get(told)
         if known is None:
             passage = candidates[part.candidate].passage
             size = len(pack.escape(choice_of(candidates, [part]).text)) + 1
-            known = sizes[id(part)] = size, pack.entry_of(passage), pack.day(passage)
+            known = sizes[told] = size, pack.entry_of(passage), pack.day(passage)
         size, entry, day = known
         if entry in opened:
             return size + len(pack.GAP)

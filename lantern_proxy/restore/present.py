@@ -29,6 +29,11 @@ def text_of(request: Request) -> str:
     return "\n".join([_plain(i) for message in shown_to_model(request) for i in message.items])
 
 
+def texts_of(request: Request) -> tuple[str, str]:
+    """For Ask.present and Ask.told."""
+    return text_of(request), told_in(request)
+
+
 def told_in(request: Request) -> str:
     """What users say in a request, its end, for Ask.told: what tools and models say changes nothing of theirs."""
     texts, chars = list[str](), 0

@@ -37,7 +37,7 @@ def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) 
     prints = {i.print for i in items_of(request.messages)}
     begun = {s.id: len(prints & s.opening) for s in left}
     left = [s for s in left if begun[s.id] == max(begun.values())]
-    asked, shown = _marks(request.messages), _marks(request.messages[: _end_of_shown(request.messages)])
+    shown, asked = _shown_and_asked(request)
     fits = {s.id: _fit(s, shown, asked) for s in left}
     best = [s for s in left if fits[s.id] == max(fits.values())]
     same = len({s.keys for s in best}) == 1  # of one, and of those that say the same
@@ -47,8 +47,10 @@ def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) 
 def is_anothers(session: Session, request: Request) -> bool:
     """Did its client name somebody else, who did not just take part in it either? In a group all that is shown ends the
     conversation, and is more than an exchange."""
-    shown, asked = _marks(request.messages[: _end_of_shown(request.messages)]), _marks(request.messages)
-    return is_others(session, request) and not (len(shown) > _EXCHANGE and _fit(session, shown, asked) == _ENDS)
+    if not is_others(session, request):
+        return False
+    shown, asked = _shown_and_asked(request)
+    return not (len(shown) > _EXCHANGE and _fit(session, shown, asked) == _ENDS)
 
 
 def is_passing(known: Known, session: Session, request: Request) -> bool:
@@ -60,25 +62,24 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
         return False
     if any(i.kind != "text" and session.id in _holders(known, _heard(known, i.print)) for i in items):
         return False  # a call, a compaction item: nobody says those to all
-    prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
     last = next((e.message for e in reversed(session.head) if e.produced), None)
     said = known.said.get(session.id, {})
-    held = [_is_said(known, session, said, prints, m) for m in shown]
     for at, m in enumerate(shown):
         is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(session, shown[at - 1]))
         if is_last or said.get(plain(m.text)) == "side":
             return False
-    if not shown or _is_asked_again(session, request):
+    if not shown or _ends_like_last(session, request):
         return False
-    return sum(held) < 2 or 2 * sum(held) <= len(held)
+    prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
+    held = sum(_was_said(known, session, said, prints, m) for m in shown)
+    return held < 2 or 2 * held <= len(shown)
 
 
-def _is_asked_again(session: Session, request: Request) -> bool:
+def _ends_like_last(session: Session, request: Request) -> bool:
     """Does a request end as the last one did, or as that did before its question, which is another one now?"""
-    shown, asked = _marks(request.messages[: _end_of_shown(request.messages)]), _marks(request.messages)
-    before = _marks(e.message for e in before_answer(session))
-    texts = [plain(m.text) for m in request.messages[: _end_of_shown(request.messages)]]
-    is_telling = len(shown) > 1 or any(breadth(text) >= PROBE_CHARS for text in texts[-1:])
+    shown, asked = _shown_and_asked(request)
+    before, end = _marks(e.message for e in before_answer(session)), _end_of_shown(request.messages)
+    is_telling = len(shown) > 1 or (end > 0 and breadth(plain(request.messages[end - 1].text)) >= PROBE_CHARS)
     return before[-len(asked) :] == asked or (is_telling and before[-len(shown) - 1 : -1] == shown)
 
 
@@ -90,7 +91,7 @@ def _is_asked_anew(session: Session, message: Message) -> bool:
     return is_short and {*_WORD.findall(text.lower())}.isdisjoint(_WORD.findall(asked.lower()))
 
 
-def _is_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:
+def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:
     """Was it said in a session, also in another dress?"""
     if any(i.print in prints or session.id in _heard(known, i.print) for i in message.items):
         return True
@@ -116,6 +117,11 @@ def is_summed_up(known: Known, session: Session, request: Request) -> bool:
 def _end_of_shown(messages: Sequence[Message]) -> int:
     """Behind the last answer; 0 where nobody answered."""
     return max((at + 1 for at, m in enumerate(messages) if m.role == "assistant"), default=0)
+
+
+def _shown_and_asked(request: Request) -> tuple[list[bytes], list[bytes]]:
+    """What was said up to the last answer, and all of it."""
+    return _marks(request.messages[: _end_of_shown(request.messages)]), _marks(request.messages)
 
 
 def _telling(known: Known, messages: Sequence[Message]) -> dict[bytes | str, Collection[str]]:

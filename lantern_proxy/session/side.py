@@ -84,14 +84,21 @@ def held_share(session: Session, request: Request) -> float:
     """How much of the session's head, 0 to 1 by messages, stands in the request as messages of its own."""
     if goes_on(session, request):
         return float(any(e.message.print and e.message.role not in SYSTEM for e in session.head))
-    head = [m for m in spoken(shown(session)) if m.print]
-    return held_count(session, request) / len(head) if head else 0.0
+    head = _head_of(session)
+    return _count_held(head, request) / len(head) if head else 0.0
 
 
 def held_count(session: Session, request: Request) -> int:
     """How many messages of the session's head stand in the request as messages of its own."""
+    return _count_held(_head_of(session), request)
+
+
+def _head_of(session: Session) -> list[Message]:
+    return [m for m in spoken(shown(session)) if m.print]
+
+
+def _count_held(head: Iterable[Message], request: Request) -> int:
     names = _names(request)
-    head = (m for m in spoken(shown(session)) if m.print)
     return sum(any(_is_named(i, names) for i in m.items) for m in head)
 
 

@@ -245,13 +245,10 @@ class Upstream:
                 return b""
         except ValueError:  # no URL
             return b""
-        query = there.query.encode("latin-1", "replace")
-        wanted = there.path.encode("latin-1", "replace") + (b"?" + query if query else b"")
         below = there.path.removeprefix(base.prefix)
-        for asked in (f"/v1{below}", below) if path.startswith("/v1/") else (below, f"/v1{below}"):
-            if self._target(asked, query, headers, route)[1] == wanted:
-                return asked.encode("latin-1", "replace") + (b"?" + query if query else b"")
-        return b""
+        asked = (f"/v1{below}", below) if path.startswith("/v1/") else (below, f"/v1{below}")
+        found = next((p for p in asked if self._target(p, b"", headers, route)[1].decode("latin-1") == there.path), "")
+        return (f"{found}?{there.query}" if found and there.query else found).encode("latin-1")
 
 
 def _proxies() -> dict[str, str]:
