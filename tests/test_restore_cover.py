@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lantern_proxy.restore.cover import Candidate, Part, cover, parts, value
 from lantern_proxy.restore.lines import Present, greets, lines, takes_back
+from lantern_proxy.restore.loss import _cost_of
 from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.turn import Passage
 
@@ -79,6 +80,14 @@ def worth(text, *, speaker="user"):
     told = lines(passage)
     (made,) = parts([Candidate(passage, told, (0,))], Present(""), lambda term: 0.8, [1.0])
     return made.alone / likelihood(told, lambda key: 1.0, lambda term: 0.8, Place(answers=False))
+
+
+def test_what_a_part_costs_is_its_own_also_where_another_one_that_is_gone_had_its_place_in_memory():
+    text = "The depot of Bergen has forty gates and a keeper called Marit Solheim. It rains."
+    passage = Passage(session="s", message="m", position=0, part=0, turn=1, speaker="user", text=text)
+    cost = _cost_of([Candidate(passage, lines(passage), (0, 1))], "s")
+    chars = [cost(Part(0, told, "user", {}, 0.0), frozenset()) for told in ((0,), (1,), (0,), (1,))]
+    assert chars[0] == chars[2] > chars[1] == chars[3]
 
 
 @pytest.mark.parametrize(
