@@ -10,6 +10,7 @@ from scripted import Upstream, completion, say
 
 from lantern_proxy.bench import judged, restore
 from lantern_proxy.bench import judged_prompts as prompts
+from lantern_proxy.bench.ask import Answers, Model
 from lantern_proxy.bench.restore_chats import Said
 from lantern_proxy.bench.restore_play import within
 
@@ -212,6 +213,40 @@ def test_the_baseline_without_a_model_says_so(data):
 def test_a_judge_without_a_verdict_is_not_taken_for_one(verdict):
     with pytest.raises(ValueError, match="the judge said"):
         prompts.read_grade(verdict)
+
+
+@pytest.mark.parametrize(
+    "around", ["{}", '{{"facts": {}}}', "I found [2] facts:\n```json\n{}\n```", "{}, {{and then I was cut off"]
+)
+def test_facts_are_read_however_a_model_dresses_them(around):
+    said = [Said("1", "user", "Rosalind keeps the spare key under the blue pot.", 1, 0.0)]
+    fact = {"fact": "The key is under the blue pot", "kind": "place", "question": "Where?", "answer": "the blue pot"}
+    found, _ = prompts.read_facts(around.format(json.dumps([fact])), said)
+    assert [each.answer for each in found] == ["the blue pot"]
+
+
+def test_of_an_array_that_ends_in_the_middle_the_whole_facts_count():
+    said = [Said("1", "user", "Rosalind keeps the spare key under the blue pot.", 1, 0.0)]
+    fact = {"fact": "The key is under the blue pot", "kind": "place", "question": "Where?", "answer": "the blue pot"}
+    found, _ = prompts.read_facts(json.dumps([fact, fact])[:-20], said)
+    assert len(found) == 1
+
+
+def test_the_last_verdict_counts():
+    said = 'An example would be {"correct": true, "quality": 4}. Here: {"correct": false, "quality": 2}'
+    assert prompts.read_grade(said) == (False, 2)
+
+
+def test_a_model_that_takes_no_temperature_is_asked_without_it(tmp_path):
+    async def reasoning(got, wire) -> None:
+        if "temperature" in got.data:
+            await say(400, b'{"error": {"param": "temperature", "code": "unsupported_value"}}', JSON)(got, wire)
+        else:
+            await say(200, completion("<think>hm</think>\nYes."), JSON)(got, wire)
+
+    with Upstream(reasoning) as server, Model(f"{server.url}/v1", "m", "", Answers(tmp_path / "a"), 5) as asked:
+        assert [asked("s", "one"), asked("s", "two")] == ["Yes.", "Yes."]
+        assert len(server.got) == 3
 
 
 def test_facts_that_stand_nowhere_are_left_out():

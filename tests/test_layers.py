@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "embed": {"compiled", "signals"},
     "rerank": {"compiled", "_bm25"},
     "archive": {"turn", "migrations", "mapped"},
-    "upstream": {"config"},
+    "upstream": {"config", "wire"},
     "config": {"route"},
     "restore": CORE | {"bm25", "embed", "rerank", "archive", "config"},
     "redact": {"turn"},

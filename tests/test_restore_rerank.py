@@ -147,6 +147,34 @@ def test_the_hours_calls_are_counted_and_then_no_more_are_made():
         assert len(model.got) == 2
 
 
+def test_a_model_that_takes_no_temperature_is_asked_without_it_from_then_on():
+    async def reasoning(got, wire) -> None:
+        refused = [name for name in ("max_tokens", "temperature") if name in got.data]
+        if refused:
+            told = {"error": {"message": f"Unsupported parameter: '{refused[0]}'", "param": refused[0]}}
+            await say(400, json.dumps(told).encode(), ("content-type", "application/json"))(got, wire)
+        else:
+            answer = completion("<think>Is it [1], or [2]?</think>Passage [2] helps most: [2, 1]")
+            await say(200, answer, ("content-type", "application/json"))(got, wire)
+
+    with Upstream(reasoning) as model:
+        call = ModelCall(RerankConfig(model="j", model_url=f"{model.url}/v1"))
+        answers = [call("s", "u"), call("s", "u")]
+        call.close()
+        assert [read_order(answer, 3) for answer in answers] == [[1, 0, 2]] * 2
+        assert [sorted(got.data) for got in model.got[2:]] == [["messages", "model"]] * 2
+        assert len(model.got) == 4
+
+
+def test_a_refusal_that_names_nothing_is_one():
+    with Upstream(say(400, b'{"error": "no such model"}', ("content-type", "application/json"))) as model:
+        call = ModelCall(RerankConfig(model="j", model_url=f"{model.url}/v1"))
+        with pytest.raises(RuntimeError, match="j gave no order"):
+            call("s", "u")
+        call.close()
+        assert len(model.got) == 1
+
+
 def test_the_key_is_the_configured_variables_and_no_other(monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "sk-judge")
     with Upstream(say(200, completion("[1]"), ("content-type", "application/json"))) as model:

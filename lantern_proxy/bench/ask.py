@@ -21,6 +21,7 @@ import httpx
 
 from lantern_proxy.config import default_cache_dir
 from lantern_proxy.restore.models import Price, counter, tables
+from lantern_proxy.wire import asked
 
 TRIES = 4
 WAIT_S, MOST_WAIT_S = 1.0, 60.0
@@ -95,6 +96,8 @@ class Model:
     timeout_s: float = 120.0
     sleep: Callable[[float], None] = time.sleep
     usage: Usage = field(default_factory=Usage, init=False)
+    _optional: dict[str, Any] = field(default_factory=lambda: {"temperature": 0}, init=False)
+    """What the model may still be asked with; what it refused once is left out from then on."""
     _lock: Lock = field(default_factory=Lock, init=False)
     _asking: dict[str, Lock] = field(default_factory=dict, init=False)
 
@@ -125,15 +128,18 @@ class Model:
                     f"on from here (answers are kept in {self.answers.path})"
                 )
             self.usage = replace(self.usage, calls=self.usage.calls + 1)
-        found = self._post({"model": self.name, "temperature": 0, "messages": _messages(system, user)})
-        answer = self._read(found)
+        found = self._post(asked.question(self.name, system, user, **self._optional))
+        try:
+            answer = asked.text(found)
+        except ValueError as error:
+            raise AskError(f"{self.url}: {error}") from None
         self._count(found.get("usage"), system + user, answer)
         self.answers.put(key, answer, self.name)
         return answer
 
     def _key(self, system: str, user: str) -> str:
-        asked = "\0".join((self.url, self.name, system, user))
-        return blake2b(asked.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        whole = "\0".join((self.url, self.name, system, user))
+        return blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def _post(self, body: dict[str, Any]) -> dict[str, Any]:
         """The parsed answer; busy and broken servers are tried again."""
@@ -149,23 +155,20 @@ class Model:
                     return parsed
                 problem = f"status {got.status_code}: {got.text[:200]}"
                 wait_s = max(wait_s, _seconds(got.headers.get("retry-after", "")))
+                if got.status_code in asked.REFUSED and (less := asked.without_refused(body, got.content)):
+                    self._optional = {name: value for name, value in less.items() if name not in asked.NEEDED}
+                    return self._post(less)
                 if got.status_code not in _AGAIN:
                     break
             except (httpx.HTTPError, ValueError) as error:
                 problem = f"{type(error).__name__} {error}".strip()
         raise AskError(f"{self.url} gave no answer of {self.name} ({problem}); run it again to go on from here")
 
-    def _read(self, found: dict[str, Any]) -> str:
-        try:
-            return str(found["choices"][0]["message"]["content"] or "")
-        except (KeyError, IndexError, TypeError):
-            raise AskError(f"{self.url} answers, but not as chat/completions do: {str(found)[:200]}") from None
-
-    def _count(self, told: Any, asked: str, answer: str) -> None:
+    def _count(self, told: Any, prompt: str, answer: str) -> None:
         """Tokens as the server counts them, else as tiktoken does, else by their characters."""
         told = told if isinstance(told, dict) else {}
         read, written = told.get("prompt_tokens"), told.get("completion_tokens")
-        read = read if isinstance(read, int) else self._tokens(asked)
+        read = read if isinstance(read, int) else self._tokens(prompt)
         written = written if isinstance(written, int) else self._tokens(answer)
         with self._lock:
             now = self.usage
@@ -186,10 +189,6 @@ class Model:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _messages(system: str, user: str) -> list[dict[str, str]]:
-    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
 def _seconds(retry_after: str) -> float:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from lantern_proxy.bench.restore_chats import Said
 
 KINDS = ("decision", "preference", "number", "name", "date", "place", "technical", "event", "other")
 QUALITIES = (1, 5)
+_DECODER = json.JSONDecoder()
+_OPENING = re.compile(r"[\[{]")
 
 EXTRACT = (
     "From an excerpt of a conversation you list facts that somebody may ask about later. Answer with a JSON array of "
@@ -50,10 +52,9 @@ def excerpt(said: Sequence[Said]) -> str:
 def read_facts(answer: str, said: Sequence[Said]) -> tuple[list[Fact], int]:
     """The facts that the answer lists, and how many were left out: not as asked for, or their answer stands nowhere in
     the excerpt (then the model made it up)."""
-    rows = _json(answer, "[", "]")
     held = frozenset(query_terms(" ".join(each.text for each in said)))
     facts, dropped = [], 0
-    for row in rows if isinstance(rows, list) else ():
+    for row in _rows(_values(answer)):
         fact = _fact(row)
         wanted = informative(query_terms(fact.answer)) if fact else ()
         if fact is None or not wanted or not held.issuperset(wanted):
@@ -86,26 +87,44 @@ def asks_grade(fact: Fact, answer: str) -> str:
 
 def read_recovered(answer: str) -> bool:
     """Raises ValueError when the judge did not say."""
-    found = _json(answer, "{", "}")
-    if isinstance(found, dict) and isinstance(found.get("recovered"), bool):
+    if (found := _verdict(answer, "recovered")) is not None:
         return bool(found["recovered"])
     raise ValueError(f'the judge said {answer[:80]!r}, not {{"recovered": true}} or false')
 
 
 def read_grade(answer: str) -> tuple[bool, int]:
     """(correct, quality 1-5). Raises ValueError when the judge did not say."""
-    found = _json(answer, "{", "}")
-    if isinstance(found, dict) and isinstance(found.get("correct"), bool):
+    if (found := _verdict(answer, "correct")) is not None:
         quality = found.get("quality")
         if isinstance(quality, int | float) and QUALITIES[0] <= quality <= QUALITIES[1]:
             return bool(found["correct"]), round(quality)
     raise ValueError(f'the judge said {answer[:80]!r}, not {{"correct": true, "quality": 4}}')
 
 
-def _json(answer: str, opens: str, closes: str) -> Any:
-    """The JSON between the first opening and the last closing sign; models like to talk around it."""
-    found = re.search(re.escape(opens) + ".*" + re.escape(closes), answer, re.S)
-    try:
-        return json.loads(found.group()) if found else None
-    except ValueError:
-        return None
+def _values(answer: str) -> Iterator[Any]:
+    """The JSON arrays and objects of an answer, outermost only; models talk around them, and stop in the middle."""
+    at = 0
+    while (found := _OPENING.search(answer, at)) is not None:
+        try:
+            value, at = _DECODER.raw_decode(answer, found.start())
+        except ValueError:
+            at = found.start() + 1
+        else:
+            yield value
+
+
+def _rows(values: Iterable[Any]) -> Iterator[Any]:
+    """What may be a fact, at whatever depth; some models answer with an object around the array."""
+    for value in values:
+        if isinstance(value, list):
+            yield from _rows(value)
+        elif isinstance(value, dict) and "fact" not in value:
+            yield from _rows(value.values())
+        else:
+            yield value
+
+
+def _verdict(answer: str, name: str) -> dict[str, Any] | None:
+    """The last object that says true or false under `name`."""
+    said = [value for value in _values(answer) if isinstance(value, dict) and isinstance(value.get(name), bool)]
+    return said[-1] if said else None

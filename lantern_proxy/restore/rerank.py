@@ -49,12 +49,14 @@ def _quoted(text: str) -> str:
 
 
 def read_order(answer: str, n: int) -> list[int]:
-    """All of range(n), the ones that the answer names first, in its order. Raises ValueError when it names none.
+    """All of range(n), the ones that the answer's longest list names first, in its order. ValueError: it names none.
 
     The set never changes: what the model leaves out keeps its order behind, what it makes up is ignored.
     """
-    found = re.search(r"\[[\d\s,]*\]", answer)
-    named = [int(number) - 1 for number in re.findall(r"\d+", found.group())] if found else []
+    longest = max(
+        re.findall(r"\[[\d\s,]*\]", answer), key=len, default=""
+    )  # models also name single ones in a sentence
+    named = [int(number) - 1 for number in re.findall(r"\d+", longest)]
     first = list(dict.fromkeys(i for i in named if 0 <= i < n))
     if not first:
         raise ValueError(f"the model named none of {n} passages: {answer[:80]!r}")

@@ -9,10 +9,12 @@ import time
 from collections import deque
 from functools import cached_property
 from threading import Lock
+from typing import Any
 
 import httpx
 
 from lantern_proxy.config import RerankConfig
+from lantern_proxy.wire import asked
 
 _HOUR_S = 3_600.0
 
@@ -23,6 +25,8 @@ class ModelCall:
     def __init__(self, config: RerankConfig) -> None:
         self._config = config
         self._called: deque[float] = deque()
+        self._optional = {"temperature": 0, "max_tokens": 200}
+        """What the model may still be asked with; what it refused once is left out from then on."""
         self._lock = Lock()
 
     @cached_property
@@ -31,22 +35,21 @@ class ModelCall:
 
     def __call__(self, system: str, user: str) -> str:
         self._take()
-        key = os.environ.get(self._config.model_key_env, "")
         try:
-            answer = self._client.post(
-                f"{self._config.model_url.rstrip('/')}/chat/completions",
-                headers={"authorization": f"Bearer {key}"} if key else {},
-                json={
-                    "model": self._config.model,
-                    "temperature": 0,
-                    "max_tokens": 200,
-                    "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
-                },
-            )
+            answer = self._post(asked.question(self._config.model, system, user, **self._optional))
             answer.raise_for_status()
-            return str(answer.json()["choices"][0]["message"]["content"])
-        except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError, ImportError) as error:
+            return asked.text(answer.json())
+        except (httpx.HTTPError, ValueError, ImportError) as error:
             raise RuntimeError(f"{self._config.model} gave no order: {type(error).__name__}") from None
+
+    def _post(self, body: dict[str, Any]) -> httpx.Response:
+        key = os.environ.get(self._config.model_key_env, "")
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        answer = self._client.post(f"{self._config.model_url.rstrip('/')}/chat/completions", headers=headers, json=body)
+        if answer.status_code in asked.REFUSED and (less := asked.without_refused(body, answer.content)):
+            self._optional = {name: value for name, value in less.items() if name not in asked.NEEDED}
+            return self._post(less)
+        return answer
 
     def _take(self) -> None:
         """Count the call; RuntimeError when the hour's budget is spent."""
