@@ -114,6 +114,7 @@ def test_what_is_put_back_is_judged_beside_nothing_and_the_baseline(run, model):
     assert found["facts_dropped"] == 4  # of two excerpts, one that stands nowhere and one that is none
     assert (ours["recovered"], ours["accuracy"], ours["quality"]) == (1.0, 1.0, 5.0)
     assert (none["recovered"], none["accuracy"], none["quality"]) == (0.0, 0.0, 1.0)
+    assert (ours["contained"], none["contained"]) == (1.0, 0.0)
     assert 0 < notes["recovered"] == notes["accuracy"] < 1  # three depots is what it wrote down
     assert ours["kinds"]["name"]["n"] == 8
     beside = none["default_against_it"]["accuracy"]
@@ -121,6 +122,36 @@ def test_what_is_put_back_is_judged_beside_nothing_and_the_baseline(run, model):
     assert beside["ci"] == [1.0, 1.0]
     assert beside["p_wilcoxon"] < 0.05
     assert max(model.asked.values()) == 1
+
+
+def test_the_data_sets_own_questions_need_neither_extraction_nor_a_judge(run, model, data):
+    [talk] = json.loads(data.read_text())
+    qa = [
+        {"question": f"Through which gate does depot number {n} ship?", "answer": gate(n), "evidence": [f"D1:{n}"],
+         "category": 4}
+        for n in (2, 8, 14)
+    ]  # fmt: skip
+    data.write_text(json.dumps([talk | {"qa": qa}]))
+    found = told(run("--questions", "data", "--no-judge", "--facts", "2", "--recipe", "default"))
+    assert (found["facts"], found["judge"], found["questions"]) == (2, None, "data")
+    assert (found["recipes"]["default"]["contained"], found["recipes"]["none"]["contained"]) == (1.0, 0.0)
+    assert not {"accuracy", "recovered"} & found["recipes"]["default"].keys()
+    assert found["usage"]["gpt-4"]["calls"] == 4
+    assert all("go on with a conversation" in asked for asked in model.asked)
+
+
+def test_without_questions_in_the_data_it_says_so(run):
+    result = run("--questions", "data")
+    assert result.exit_code == 1
+    assert "--data has no question" in result.output
+
+
+def test_a_judge_without_verdicts_leaves_what_is_counted(run, model, monkeypatch):
+    own = reply
+    monkeypatch.setitem(globals(), "reply", lambda system, user: "Hm." if "grade" in system else own(system, user))
+    found = told(run("--facts", "4", "--recipe", "default"))["recipes"]["default"]
+    assert (found["n"], found["unjudged"], found["contained"]) == (4, 4, 1.0)
+    assert "accuracy" not in found
 
 
 def test_calls_tokens_and_costs_are_told(run, model):

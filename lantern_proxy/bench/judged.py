@@ -3,15 +3,18 @@
 1 a model lists facts of the part that is lost, with 2 a question for each; then, for every recipe and without any:
 3 is the fact recovered in what is put back; 4 does the model answer the question rightly; 5 how good is the answer,
 1 to 5; 6 all of it by kind of fact; 7 tested pairwise: paired bootstrap and Wilcoxon's signed-rank test.
+
+With the data set's own questions instead (`--questions data`) no fact has to be extracted, and without a judge
+(`--no-judge`) only the word-for-word measure is left: does the answer hold the words of the right one?
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import click
 import numpy as np
@@ -23,27 +26,28 @@ from lantern_proxy.bench.metrics import interval, paired, wilcoxon
 from lantern_proxy.bench.restore import folder, progress
 from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Said, Shape, chats, compacted
 from lantern_proxy.bench.restore_play import NOTHING, RECIPES, Recipe, Stage, stage
+from lantern_proxy.bench.restore_score import answered
 from lantern_proxy.config import Config
 from lantern_proxy.embed import available
 
 Arm = Recipe | Literal["none"]
 EXCERPT_CHARS, FACTS_AN_EXCERPT = 6_000, 5
-MEASURES = ("recovered", "accuracy", "quality")
+T = TypeVar("T")
+Measure = Literal["contained", "recovered", "accuracy", "quality"]
+MEASURES: tuple[Measure, ...] = ("contained", "recovered", "accuracy", "quality")
 _RECIPES = [recipe for recipe in RECIPES if recipe != "trained"]
 
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """One fact with one recipe."""
+    """One fact with one recipe. chars: what was put back; values: each measure that there is one of.
+
+    A judge that gives no verdict, or is not asked, leaves only `contained`.
+    """
 
     fact: Fact
-    recovered: float
-    accuracy: float
-    quality: float
     chars: int
-
-    def of(self, measure: str) -> float:
-        return {"recovered": self.recovered, "accuracy": self.accuracy, "quality": self.quality}[measure]
+    values: Mapping[Measure, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Trial:
 
     played: Stage
     answering: ask.Model
-    judge: ask.Model
+    judge: ask.Model | None
     room: tuple[int, int]
     threads: int
 
@@ -60,8 +64,7 @@ class Trial:
 def facts(cut: Compacted, model: ask.Model, most: int) -> tuple[list[Fact], int]:
     """At most `most` facts of what a chat lost, evenly spread, and how many the model made up or garbled."""
     windows = excerpts(cut.lost)
-    wanted = -(-most // FACTS_AN_EXCERPT)
-    chosen = [windows[i * len(windows) // wanted] for i in range(wanted)] if len(windows) > wanted else windows
+    chosen = spread(windows, -(-most // FACTS_AN_EXCERPT))
     found: list[Fact] = []
     dropped = 0
     system = prompts.EXTRACT.format(most=FACTS_AN_EXCERPT, kinds=", ".join(prompts.KINDS))
@@ -84,19 +87,34 @@ def excerpts(said: Sequence[Said]) -> list[list[Said]]:
     return windows
 
 
-def graded(trial: Trial, cut: Compacted, fact: Fact, arm: Arm) -> Graded | None:
-    """One fact with one recipe: is it put back, is the question answered? None: the judge gave no verdict."""
+def own_facts(cut: Compacted, most: int) -> list[Fact]:
+    """At most `most` of the data set's own questions whose evidence is lost and whose answer is known."""
+    asked = spread([probe for probe in cut.probes if probe.answer], most)
+    return [Fact(f"{probe.text} {probe.answer}", probe.kind, probe.text, probe.answer) for probe in asked]
+
+
+def spread(them: Sequence[T], most: int) -> list[T]:
+    """At most `most` of them, evenly spread."""
+    return [them[i * len(them) // most] for i in range(most)] if len(them) > most else list(them)
+
+
+def graded(trial: Trial, cut: Compacted, fact: Fact, arm: Arm) -> Graded:
+    """One fact with one recipe: is it put back, is the question answered?"""
     text = put_back(trial, cut, fact.question, arm)
     held = "\n".join((cut.summary, *(f"{said.role}: {said.text}" for said in cut.kept)))
     told = trial.answering(prompts.ANSWER, prompts.asks_answer(f"{text}\n\n{held}".strip(), fact.question))
-    try:
-        recovered = bool(text) and prompts.read_recovered(
-            trial.judge(prompts.RECOVERED, prompts.asks_recovered(fact, text))
-        )
-        correct, quality = prompts.read_grade(trial.judge(prompts.JUDGE, prompts.asks_grade(fact, told)))
-    except ValueError:
-        return None
-    return Graded(fact, float(recovered), float(correct), float(quality), len(text))
+    values: dict[Measure, float] = {"contained": float(answered([told], fact.answer))}
+    if trial.judge is not None:
+        with suppress(ValueError):  # no verdict
+            values |= judged(trial.judge, fact, text, told)
+    return Graded(fact, len(text), values)
+
+
+def judged(judge: ask.Model, fact: Fact, text: str, told: str) -> dict[Measure, float]:
+    """The judge's measures. Raises ValueError when it gives no verdict."""
+    recovered = bool(text) and prompts.read_recovered(judge(prompts.RECOVERED, prompts.asks_recovered(fact, text)))
+    correct, quality = prompts.read_grade(judge(prompts.JUDGE, prompts.asks_grade(fact, told)))
+    return {"recovered": float(recovered), "accuracy": float(correct), "quality": float(quality)}
 
 
 def put_back(trial: Trial, cut: Compacted, question: str, arm: Arm) -> str:
@@ -110,7 +128,7 @@ def put_back(trial: Trial, cut: Compacted, question: str, arm: Arm) -> str:
 
 def grade_all(
     trial: Trial, asked: Sequence[tuple[Compacted, Fact]], arm: Arm, advance: Callable[[int], None]
-) -> list[Graded | None]:
+) -> list[Graded]:
     """In the order of `asked`."""
     with ThreadPoolExecutor(trial.threads) as pool:
         tasks = [pool.submit(graded, trial, cut, fact, arm) for cut, fact in asked]
@@ -125,57 +143,84 @@ def grade_all(
     return rows
 
 
-def run(trial: Trial, cuts: Sequence[Compacted], recipes: Sequence[Recipe], most_facts: int) -> dict[str, Any]:
-    """All experiments. Raises AskError, and ValueError when the model finds no fact."""
+def questions(
+    cuts: Sequence[Compacted], most: int, extracting: ask.Model | None
+) -> tuple[list[tuple[Compacted, Fact]], int]:
+    """Each chat's facts, and how many were left out; the data set's own where no model extracts. Raises ValueError."""
     asked: list[tuple[Compacted, Fact]] = []
     dropped = 0
+    if extracting is None:
+        asked = [(cut, fact) for cut in cuts for fact in own_facts(cut, most)]
+        if not asked:
+            raise ValueError("--data has no question whose answer is known and whose evidence is lost")
+        return asked, dropped
     with progress("extracting facts", len(cuts)) as advance:
         for cut in cuts:
-            found, bad = facts(cut, trial.judge, most_facts)
+            found, bad = facts(cut, extracting, most)
             asked, dropped = asked + [(cut, fact) for fact in found], dropped + bad
             advance(1)
     if not asked:
-        raise ValueError(f"{trial.judge.name} listed no fact that stands in the chats; try another model")
+        raise ValueError(f"{extracting.name} listed no fact that stands in the chats; try another model")
+    return asked, dropped
+
+
+def run(
+    trial: Trial, cuts: Sequence[Compacted], recipes: Sequence[Recipe], most_facts: int, extracting: ask.Model | None
+) -> dict[str, Any]:
+    """All experiments. extracting: None for the data set's own questions. Raises AskError, and ValueError without a
+    question."""
+    asked, dropped = questions(cuts, most_facts, extracting)
     arms: list[Arm] = ["none", *dict.fromkeys(recipes)]
-    rows: dict[Arm, list[Graded | None]] = {}
+    rows: dict[Arm, list[Graded]] = {}
     with progress("asking and judging", len(arms) * len(asked)) as advance:
         for arm in arms:
             rows[arm] = grade_all(trial, asked, arm, advance)
     told: dict[str, Any] = {"facts": len(asked), "facts_dropped": dropped, "recipes": {}}
     first = arms[1] if len(arms) > 1 else arms[0]
     for arm in arms:
-        told["recipes"][arm] = summary(rows[arm])
+        told["recipes"][arm] = summary(rows[arm], judged=trial.judge is not None)
         if arm != first:
             told["recipes"][arm][f"{first}_against_it"] = against(rows[first], rows[arm])
-    return told | {"usage": {each.name: each.usage.told() for each in dict.fromkeys((trial.answering, trial.judge))}}
+    models = dict.fromkeys(each for each in (trial.answering, trial.judge, extracting) if each is not None)
+    return told | {"usage": {each.name: each.usage.told() for each in models}}
 
 
-def summary(rows: Sequence[Graded | None]) -> dict[str, Any]:
-    """The figures of one recipe, over all facts and by kind."""
-    judged = [row for row in rows if row is not None]
-    told: dict[str, Any] = {"n": len(judged), "unjudged": len(rows) - len(judged)}
-    if not judged:
-        return told
-    told["chars"] = round(float(np.mean([row.chars for row in judged])))
+def summary(rows: Sequence[Graded], *, judged: bool) -> dict[str, Any]:
+    """The figures of one recipe, over all facts and by kind. n: facts; unjudged: those that the judge gave no verdict
+    on"""
+    unjudged = sum("accuracy" not in row.values for row in rows) if judged else 0
+    told: dict[str, Any] = {"n": len(rows), "unjudged": unjudged}
+    told["chars"] = round(float(np.mean([row.chars for row in rows])))
     for measure in MEASURES:
-        values = np.array([row.of(measure) for row in judged])
-        told[measure] = round(float(values.mean()), 4)
-        told[f"{measure}_ci"] = [round(bound, 4) for bound in interval(values)]
+        if values := [row.values[measure] for row in rows if measure in row.values]:
+            told[measure] = round(float(np.mean(values)), 4)
+            told[f"{measure}_ci"] = [round(bound, 4) for bound in interval(np.array(values))]
     told["kinds"] = {}
-    for kind in sorted({row.fact.kind for row in judged}):
-        own = [row for row in judged if row.fact.kind == kind]
-        told["kinds"][kind] = {"n": len(own)} | {m: round(float(np.mean([r.of(m) for r in own])), 4) for m in MEASURES}
+    for kind in sorted({row.fact.kind for row in rows}):
+        own = [row.values for row in rows if row.fact.kind == kind]
+        told["kinds"][kind] = {"n": len(own)} | {
+            measure: round(float(np.mean(values)), 4)
+            for measure in MEASURES
+            if (values := [each[measure] for each in own if measure in each])
+        }
     return told
 
 
-def against(ours: Sequence[Graded | None], theirs: Sequence[Graded | None]) -> dict[str, Any]:
-    """Ours less theirs, fact by fact, where both were judged."""
-    both = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
-    told: dict[str, Any] = {"n": len(both)}
-    for measure in MEASURES if both else ():
-        a, b = (np.array([pair[side].of(measure) for pair in both]) for side in (0, 1))
+def against(ours: Sequence[Graded], theirs: Sequence[Graded]) -> dict[str, Any]:
+    """Ours less theirs, fact by fact, where both have the measure."""
+    told: dict[str, Any] = {}
+    for measure in MEASURES:
+        both = [
+            (a.values[measure], b.values[measure])
+            for a, b in zip(ours, theirs, strict=True)
+            if measure in a.values and measure in b.values
+        ]
+        if not both:
+            continue
+        a, b = (np.array([pair[side] for pair in both]) for side in (0, 1))
         difference, low, high, p = paired(a, b)
         told[measure] = {
+            "n": len(both),
             "difference": round(difference, 4),
             "ci": [round(low, 4), round(high, 4)],
             "p_bootstrap": p,
@@ -193,6 +238,14 @@ def against(ours: Sequence[Graded | None], theirs: Sequence[Graded | None]) -> d
 @click.option(
     "--recipe", "recipes", type=click.Choice(_RECIPES), multiple=True, default=("default", "lantern", "memgpt"),
     show_default=True, help="What puts back; may be given again. The others are tested against the first.",
+)  # fmt: skip
+@click.option(
+    "--questions", "source", type=click.Choice(["model", "data"]), default="model", show_default=True,
+    help="Who says what to ask: a model that lists facts, or the data set.",
+)  # fmt: skip
+@click.option(
+    "--judge/--no-judge", "judging", default=True, show_default=True,
+    help="Without: a third of the calls, and only whether the answer holds the right one's words.",
 )  # fmt: skip
 @click.option("--facts", "most_facts", default=30, show_default=True, type=click.IntRange(1), help="Of each chat.")
 @click.option(
@@ -213,8 +266,9 @@ def against(ours: Sequence[Graded | None], theirs: Sequence[Graded | None]) -> d
 @click.option("--threads", default=4, show_default=True, type=click.IntRange(1, 64), help="Calls at a time.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(
-    data: Path, model: ask.Model, judge_model: str, recipes: tuple[Recipe, ...], most_facts: int, budget: int,
-    question_budget: int, at: str, shape: Shape, dense: bool | None, keep: Path | None, threads: int, as_json: bool,
+    data: Path, model: ask.Model, judge_model: str, recipes: tuple[Recipe, ...], source: Literal["model", "data"],
+    judging: bool, most_facts: int, budget: int, question_budget: int, at: str, shape: Shape, dense: bool | None,
+    keep: Path | None, threads: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Let a model answer questions for what a compaction lost, with and without what is put back, and judge it.
 
@@ -234,20 +288,22 @@ def command(
                 dense = available() if dense is None else dense
                 there = stage(cuts, path, Config(), dense=dense, advance=advance, ask_model=answering)
                 played = stack.enter_context(there)
-            result = run(Trial(played, answering, judge, room, threads), cuts, recipes, most_facts)
+            trial = Trial(played, answering, judge if judging else None, room, threads)
+            result = run(trial, cuts, recipes, most_facts, judge if source == "model" else None)
     except (ValueError, ask.AskError) as error:
         raise click.ClickException(str(error)) from None
-    result = {"model": model.name, "judge": judge.name, "at": int(at), "shape": shape, "room": room} | result
+    about = {"model": model.name, "judge": judge.name if judging else None, "questions": source}
+    result = about | {"at": int(at), "shape": shape, "room": room} | result
     click.echo(json.dumps(result) if as_json else table(result))
 
 
 def table(result: dict[str, Any]) -> str:
     """For people: one line a recipe, what it cost below."""
     lines = [f"{result['facts']} facts, {result['facts_dropped']} more were not in the chats and are left out", ""]
-    lines.append(f"{'recipe':10} {'recovered':>9} {'accuracy':>9} {'quality':>8} {'chars':>7}")
+    lines.append(f"{'recipe':10}" + "".join(f" {measure:>9}" for measure in MEASURES) + f" {'chars':>7}")
     for name, row in result["recipes"].items():
-        figures = (row.get("recovered", 0.0), row.get("accuracy", 0.0), row.get("quality", 0.0), row.get("chars", 0))
-        lines.append(f"{name:10} {figures[0]:9.3f} {figures[1]:9.3f} {figures[2]:8.2f} {figures[3]:7}")
+        figures = (f"{row[measure]:9.3f}" if measure in row else f"{'-':>9}" for measure in MEASURES)
+        lines.append(f"{name:10} {' '.join(figures)} {row['chars']:7}")
     for name, used in result["usage"].items():
         cost = "price unknown" if used["usd"] is None else f"${used['usd']:.4f}"
         lines.append(f"\n{name}: {used['calls']} calls ({used['from_cache']} answers kept), "
