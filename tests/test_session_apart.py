@@ -210,6 +210,121 @@ def test_customers_who_are_named_go_on_where_they_were_though_they_say_the_same(
         assert not is_told_to(lab, steps, who)
 
 
+WAIT = "I will forward your request to a colleague, please hold on for a moment."
+NUMBER = "Please tell me your contract number so that I can look it up for you."
+ELSE = "Is there anything else that I can help you with today?"
+
+
+def windowed(lab: Lab, window: int, told: list[tuple[str, str]], **body: str) -> list[str]:
+    """One customer's turns in a window of so many messages; the session of each."""
+    history: list[Wire] = []
+    sessions = []
+    for said, answer in told:
+        history.append(user(said))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *history[-window:]], **body)
+        lab.answer(step, assistant(answer))
+        history.append(assistant(answer))
+        sessions.append(step.session.id)
+    return sessions
+
+
+@pytest.mark.parametrize("greeting", ["Hello", "How much is it?"])
+def test_who_says_later_what_another_opened_with_goes_on_where_their_own_words_end(greeting: str) -> None:
+    lab = Lab()
+    first = windowed(lab, 5, [(greeting, "How can I help?"), ("I move, I am Rosa Quint.", NUMBER), ("48213377", WAIT),
+                              ("Birch Lane 14", ELSE), ("No, thanks", "Have a nice day!")])  # fmt: skip
+    second = windowed(lab, 5, [("It broke. I am Emil Haug.", NUMBER), ("70955102", WAIT), ("OK", ELSE),
+                               (greeting, WAIT), (greeting, "How can I help?"), ("Which is mine?", "It is x.")])  # fmt: skip
+    assert (len({*first}), len({*second}), {*first} & {*second}) == (1, 1, set())
+
+
+def test_the_words_of_other_people_take_nothing_from_who_is_named() -> None:
+    lab = Lab()
+    told = [("Hi.", "Good morning, what can I do for you?"), ("Yes", "I am listening."), ("My code is {}.", "Noted."),
+            ("Yes", "I am listening."), ("OK", ELSE), ("Which is my code?", "It is x.")]  # fmt: skip
+    for person, code in (("rosa", "7731-R"), ("emil", "9942-E"), ("ada", "1180-A")):
+        sessions = windowed(lab, 3, [(said.format(code), answer) for said, answer in told], user=person)
+        assert len({*sessions}) == 1, (person, sessions)
+
+
+DOCUMENTS: dict[str, Callable[[str, str], list[Wire]]] = {
+    "in front": lambda d, q: [user(f"Context:\n{d}\n\nQuestion: {q}")],
+    "behind": lambda d, q: [user(f"{q}\n\nContext:\n{d}")],
+    "within": lambda d, q: [user(f"Context:\n{d}\n{q}\nAnswer in one sentence.")],
+    "in a message before": lambda d, q: [user(f"Context:\n{d}"), user(q)],
+}
+
+
+@pytest.mark.parametrize("window", [6, 99])
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_questions_whose_documents_are_not_shown_again_go_on_each_in_its_own_conversation(
+    name: str, window: int
+) -> None:
+    """Two who share all but a message: what the one was asked without documents the other was asked with them."""
+    lab, held = Lab(), []
+    for who, invoice in (("Rosa Quint, contract 48213377", "INV-5519"), ("Emil Haug, contract 70955102", "INV-8820")):
+        history: list[Wire] = []
+        for n, (said, answer) in enumerate([
+            (f"Hi, I am {who}. My router is dead.", "Please hold its pin for 12 seconds."),
+            ("Done, the lamp is amber now.", "Good, it will restart."),
+            (f"I want a refund for the invoice {invoice}.", "Refunds take 14 days."),
+            ("And what about roaming in Norway?", "25 GB are included."),
+            ("I move house soon.", "Please use the form MV-3."),
+            ("Which is my contract?", "It is as you said."),
+        ]):  # fmt: skip
+            asked = DOCUMENTS[name](documents(n), said)
+            step = lab.ask([{"role": "system", "content": SYSTEM}, *history[-window:], *asked])
+            lab.answer(step, assistant(answer))
+            history += [user(said), assistant(answer)]
+            held.append(step.session.id)
+    assert (len({*held[:6]}), len({*held[6:]}), {*held[:6]} & {*held[6:]}) == (1, 1, set())
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_of_equal_windows_the_one_goes_on_whose_calls_have_these_ids(who: int) -> None:
+    lab = Lab()
+    rooms: list[tuple[str, list[Wire]]] = []
+    for code in ("7731-R", "9942-E"):
+        call = lab.call_id()
+        history = [user(f"My alarm code is {code}."), assistant("Noted."), user("Turn on the light in the hall please"),
+                   called(call, "run", light="hall"), result(call, "ok")]  # fmt: skip
+        for shown, answer in (
+            (history[:1], history[1]),
+            (history[:3], history[3]),
+            (history[2:], assistant("It is on.")),
+        ):
+            step = lab.ask([{"role": "system", "content": SYSTEM}, *shown], tools=TOOLS)
+            lab.answer(step, answer)
+        rooms.append((step.session.id, [*history[2:], assistant("It is on.")]))
+    session, shown = rooms[who]
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *shown, user("What is my alarm code?")], tools=TOOLS)
+    assert step.session.id == session
+
+
+def test_of_equal_windows_that_lost_different_things_nobody_gets_what_the_other_lost() -> None:
+    lab = Lab()
+    histories: dict[str, list[Wire]] = {"7731-R": [], "9942-E": []}
+
+    def say(code: str, said: str, window: int) -> Step:
+        histories[code].append(user(said))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *histories[code][-window:]])
+        answer = assistant(f"This is what I say to: {said.removesuffix(f' {code}')}")
+        lab.answer(step, answer)
+        histories[code].append(answer)
+        return step
+
+    for code in histories:
+        for said, window in (
+            (f"My code is {code}", 9),
+            ("Turn on the light in the hall please", 9),
+            ("Is it locked?", 3),
+        ):
+            say(code, said, window)
+    for n, (code, other) in enumerate((("7731-R", "9942-E"), ("9942-E", "7731-R")) * 2):
+        step = say(code, f"And what about the garage number {n}?", 5 + 2 * (n // 2))
+        assert not any(other in text for text in lab.texts(step.session.id)), (n, step.link.why)
+
+
 @pytest.mark.parametrize("at_once", [False, True])
 def test_runs_of_one_task_whose_calls_have_the_same_ids_stay_apart_when_results_are_cleared(at_once: bool) -> None:
     """Some models number their calls."""

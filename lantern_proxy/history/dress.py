@@ -1,4 +1,5 @@
-"""An answer in another dress: clients may show their model's answer otherwise than it came.
+"""Messages in another dress: clients may show their model's answer otherwise than it came, and what was asked without
+what they had put beside it.
 
 The arguments of a call as a text, JSON written anew, one field of it alone, a text without the thoughts before it.
 """
@@ -41,6 +42,16 @@ def says_same(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
     prose = all(i.kind == "call" for i in made) and not any(_is_structured(i) for i in seen)
     quoted = sum(map(len, after)) > _MOST_ADDED * sum(map(len, before))
     return not prose and not quoted and _stands_in(before, after)
+
+
+def is_asked_with(text: str, asked: str) -> bool:
+    """Was a text asked with documents, notes, a form beside it, in front or behind, that its client takes back later?
+
+    Both canonical.
+    """
+    if len(text) < _MIN_CHARS:
+        return bool(text) and (asked.startswith(text) or asked.endswith(text))
+    return text in asked
 
 
 def _writes_calls(made: Sequence[Item], seen: Sequence[Item]) -> bool:

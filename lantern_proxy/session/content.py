@@ -17,11 +17,11 @@ from lantern_proxy.history import (
     spoken,
     system_text,
 )
-from lantern_proxy.history.dress import says_same
+from lantern_proxy.history.dress import is_asked_with, says_same
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, main_of
-from lantern_proxy.session.rivals import decided, is_passing, is_summed_up, rivals_of
+from lantern_proxy.session.rivals import decided, ends_in, is_anothers, is_passing, is_summed_up, rivals_of
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
@@ -47,16 +47,25 @@ def continued(known: Known, request: Request) -> Session | None:
         alive = [s for s in alive if s.answered or (chain == found[-1] and not _is_twin(known, s))]
         same = [s for s in alive if shows_system_of(s, request)]
         if same or alive:
-            return _likeliest(same or alive, request)
+            return _likeliest(known, same or alive, request)
     return None
 
 
-def _likeliest(sessions: Sequence[Session], request: Request) -> Session:
-    """Of those that a request goes on with as well: the same person's, under this very prompt, seen last."""
+def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:
+    """Of those that a request goes on with as well: the same person's, whose ids it shows, under this very prompt, seen
+    last. None: what they do not show any more is not the same, and may be several people's."""
     if len(sessions) == 1:
         return sessions[0]
-    system = system_text(request)
-    return max(sessions, key=lambda s: (not s.side, not is_others(s, request), s.system == system, s.last_seen_at))
+    system, ids = system_text(request), [value for i in items_of(request.messages) for value in i.ids]
+
+    def rank(s: Session) -> tuple[bool, bool, int, bool]:
+        shown = sum(s.id in known.by_id.get(value, ()) for value in ids)
+        return not s.side, not is_others(s, request), shown, s.system == system
+
+    best = [s for s in sessions if rank(s) == max(map(rank, sessions))]
+    told = {frozenset(s.keys - s.abandoned.keys()) for s in best if not s.side}
+    theirs = bool(request.person) and all(s.person == request.person for s in best)
+    return max(best, key=lambda s: s.last_seen_at) if len(told) <= 1 or theirs else None
 
 
 def continued_otherwise(known: Known, request: Request) -> Session | None:
@@ -73,7 +82,7 @@ def continued_otherwise(known: Known, request: Request) -> Session | None:
         alive = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and s.answered]
         same = [s for s in alive if shows_system_of(s, request) and says_same(_answer_of(s), answer)]
         if same:
-            return _likeliest(same, request)
+            return _likeliest(known, same, request)
     return None
 
 
@@ -125,20 +134,21 @@ def _last_asked(request: Request) -> int | None:
 
 
 def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
-    """Sessions that were asked the same, but for what their client had put behind the last text, and that got an answer
+    """Sessions that were asked the same, but for what their client had put beside the last text, and that got an answer
     which ends like the one that is shown."""
     text = plain(request.messages[at].text)
-    holders = (known.sessions[sid] for sid in known.by_start.get(text[:PROBE_CHARS], ()) if sid in known.sessions)
-    recent = sorted((s for s in holders if s.api == request.api), key=lambda s: s.last_seen_at)[-_CANDIDATES:]
     now = [m.print for m in spoken(request.messages[:at]) if m.print]
     shown = _answer_behind(request, at)
+    holders = known.by_start.get(text[:PROBE_CHARS], set()).union(*(known.by_answer.get(i.print, ()) for i in shown))
+    sessions = (known.sessions[sid] for sid in holders if sid in known.sessions)
+    recent = sorted((s for s in sessions if s.api == request.api), key=lambda s: s.last_seen_at)[-_CANDIDATES:]
     found = []
     for s in recent:
         asked = [e.message for e in before_answer(s) if e.message.print and e.message.role not in SYSTEM]
         if not asked or asked[-1].role != "user" or [m.print for m in asked[:-1]] != now:
             continue
         made = _answer_of(s)
-        if plain(asked[-1].text).startswith(text) and (says_same(made, shown) or _is_version(made, shown)):
+        if is_asked_with(text, plain(asked[-1].text)) and (says_same(made, shown) or _is_version(made, shown)):
             found.append(s)
     return found
 
@@ -175,13 +185,14 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
         if times[i.print] > _REPEATED:
             continue
         for value in i.ids:
-            _credit(known, answered, known.by_id.get(value, ()), 5.0)
-        made = [sid for sid in known.by_answer.get(i.print, ()) if i.print not in known.sessions[sid].opening]
-        users = known.by_user.get(i.print, ())
+            _credit(known, answered, _theirs(known, request, known.by_id.get(value, ())), 5.0)
+        holders = _theirs(known, request, known.by_answer.get(i.print, ()))
+        made = [sid for sid in holders if i.print not in known.sessions[sid].opening]
+        users = _theirs(known, request, known.by_user.get(i.print, ()))
         is_short = bool(made or users) and breadth(plain(i.text)) < PROBE_CHARS
         if made:
             weight = _SHORT_WEIGHT if is_short else 3.0
-            _credit(known, answered, made, weight * len(made) / len(known.by_answer[i.print]))
+            _credit(known, answered, made, weight * len(made) / len(holders))
         if len(users) == 1:
             _credit(known, scores, users, _LEAST * (_SHORT_WEIGHT if is_short else 1.0))
             if not is_short:
@@ -190,12 +201,16 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     alive = [s for s in alive if s.api == request.api]
     alive = [s for s in alive if s.id in answered or _is_asked_again(known, s, request, asked[s.id])]
     prints = {i.print for i in items_of(request.messages)}
-    points = ((scores[s.id] + answered[s.id], s) for s in alive)
-    ranked = [(score, s.family in weak, len(prints & s.opening), s.last_seen_at, s.id) for score, s in points]
-    best = max(ranked, default=(0.0, False, 0, 0.0, ""))  # of two that say the same, the one that began like this
-    if best[0] < _LEAST:
+    scored_ones = [(scores[s.id] + answered[s.id], s) for s in alive]
+    ranked = [
+        (ends_in(s, request), score, s.family in weak, len(prints & s.opening), s.last_seen_at, s.id)
+        for score, s in scored_ones
+        if score >= _LEAST
+    ]
+    if not ranked:
         return None, False
-    session = known.sessions[best[-1]]
+    _, points, *_, sid = max(ranked)  # of two that say the same, the one that began like this
+    session = known.sessions[sid]
     summed_up = [s for s in alive if is_summed_up(known, s, request)]
     if len(summed_up) == 1:
         return summed_up[0], True
@@ -203,7 +218,14 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     meant = decided([session, *rivals], request, weak) if rivals else session
     if meant is None or is_passing(known, meant, request) or are_examples(known, meant, request):
         return None, True
-    return meant, best[0] > _LEAST
+    return meant, points > _LEAST
+
+
+def _theirs(known: Known, request: Request, holders: Collection[str]) -> Collection[str]:
+    """Without the sessions of other people, where clients name those."""
+    if not request.person:
+        return holders
+    return [sid for sid in holders if not is_anothers(known.sessions[sid], request)]
 
 
 def _is_asked_again(known: Known, session: Session, request: Request, asked: set[bytes]) -> bool:

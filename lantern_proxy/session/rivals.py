@@ -6,8 +6,10 @@ since the one must not get what the other said.
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from itertools import takewhile
 
 from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, is_others, items_of, spoken, system_text
+from lantern_proxy.history.dress import is_asked_with
 from lantern_proxy.history.text import breadth, mostly_equal
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of
 from lantern_proxy.session.side import summed_up_since
@@ -21,27 +23,42 @@ _FIRST = 8
 
 
 def rivals_of(known: Known, session: Session, others: Collection[Session], request: Request) -> list[Session]:
-    """Those that hold all of what a request shows that `session` holds and that tells sessions apart: more than a word
-    or two. What the user says last may be new to each of them."""
+    """Those that end with what a request shows, or hold all of it that `session` holds and that tells sessions apart:
+    more than a word or two. What the user says last may be new to each of them."""
     telling = _telling(known, request.messages[: _end_of_shown(request.messages)])
     own = {name for name, holders in telling.items() if session.id in holders}
-    return [s for s in others if s is not session and not s.side and all(s.id in telling[name] for name in own)]
+    rivals = (s for s in others if s is not session and not s.side)
+    return [s for s in rivals if ends_in(s, request) or all(s.id in telling[name] or name in s.opening for name in own)]
 
 
 def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) -> Session | None:
-    """The one of them that is named, has its system prompt, began like this, or ends with what is shown. None: more
+    """The one of them that is named, has its system prompt, ends with what is shown, or began like this. None: more
     than one does, or all are other people's."""
     own = [s for s in rivals if not is_others(s, request)]
     left = [s for s in own if s.family in weak] or own
     left = [s for s in left if s.system == system_text(request)] or left
-    prints = {i.print for i in items_of(request.messages)}
-    begun = {s.id: len(prints & s.opening) for s in left}
-    left = [s for s in left if begun[s.id] == max(begun.values())]
     shown, asked = _shown_and_asked(request)
-    fits = {s.id: _fit(s, shown, asked) for s in left}
-    best = [s for s in left if fits[s.id] == max(fits.values())]
+    ranks = {s.id: _rank(_fit(s, shown, asked), s, request) for s in left}
+    best = [s for s in left if ranks[s.id] == max(ranks.values())]
     same = len({s.keys for s in best}) == 1  # of one, and of those that say the same
     return best[0] if best and (same or not shown) else None
+
+
+def _rank(fit: int, session: Session, request: Request) -> tuple[bool, int, int]:
+    """What is shown ends it; so much of the request's beginning began it, a greeting aside; what is shown stands in
+    it. One that was first seen in the middle did not begin with what was said before an answer."""
+    said = spoken(request.messages)
+    front = [*takewhile(lambda m: m.role != "assistant" and all(i.print in session.opening for i in m.items), said)]
+    in_the_middle = any(i.print in session.opening for m in said[len(front) :][:1] for i in m.items)
+    begun = 0 if in_the_middle else sum(breadth(plain(m.text)) >= PROBE_CHARS for m in front)
+    return fit == _ENDS, begun, fit
+
+
+def ends_in(session: Session, request: Request) -> bool:
+    """Does a session end with all that a request shows, a phrase aside?"""
+    shown, asked = _shown_and_asked(request)
+    is_telling = len(shown) > 1 or any(breadth(plain(m.text)) >= PROBE_CHARS for m in shown)
+    return not session.side and is_telling and _fit(session, shown, asked) == _ENDS
 
 
 def is_anothers(session: Session, request: Request) -> bool:
@@ -78,9 +95,11 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
 def _ends_like_last(session: Session, request: Request) -> bool:
     """Does a request end as the last one did, or as that did before its question, which is another one now?"""
     shown, asked = _shown_and_asked(request)
-    before, end = _marks(e.message for e in before_answer(session)), _end_of_shown(request.messages)
+    before, end = _said(e.message for e in before_answer(session)), _end_of_shown(request.messages)
     is_telling = len(shown) > 1 or (end > 0 and breadth(plain(request.messages[end - 1].text)) >= PROBE_CHARS)
-    return before[-len(asked) :] == asked or (is_telling and before[-len(shown) - 1 : -1] == shown)
+    if _prints(before[-len(asked) :]) == _prints(asked):
+        return True
+    return is_telling and _prints(before[-len(shown) - 1 : -1]) == _prints(shown)
 
 
 def _is_asked_anew(session: Session, message: Message) -> bool:
@@ -119,9 +138,9 @@ def _end_of_shown(messages: Sequence[Message]) -> int:
     return max((at + 1 for at, m in enumerate(messages) if m.role == "assistant"), default=0)
 
 
-def _shown_and_asked(request: Request) -> tuple[list[bytes], list[bytes]]:
+def _shown_and_asked(request: Request) -> tuple[list[Message], list[Message]]:
     """What was said up to the last answer, and all of it."""
-    return _marks(request.messages[: _end_of_shown(request.messages)]), _marks(request.messages)
+    return _said(request.messages[: _end_of_shown(request.messages)]), _said(request.messages)
 
 
 def _telling(known: Known, messages: Sequence[Message]) -> dict[bytes | str, Collection[str]]:
@@ -139,18 +158,45 @@ def _holders(known: Known, sids: Collection[str]) -> Collection[str]:
     return {holder_of(known.sessions[sid]) for sid in sids}
 
 
-def _marks(messages: Iterable[Message]) -> list[bytes]:
+def _said(messages: Iterable[Message]) -> list[Message]:
     """What was said, without results: their clients clear those."""
-    return [m.print for m in spoken(messages) if any(i.kind != "result" for i in m.items)]
+    return [m for m in spoken(messages) if any(i.kind != "result" for i in m.items)]
 
 
-def _fit(session: Session, shown: list[bytes], asked: list[bytes]) -> int:
+def _fit(session: Session, shown: list[Message], asked: list[Message]) -> int:
     """Does a session's head end with `shown`, or was it asked this very thing last; or does it stand there at all?"""
-    head = _marks(e.message for e in session.head)
-    before = _marks(e.message for e in before_answer(session))
     if not shown:
         return 0
-    if head[-len(shown) :] == shown or before[-len(asked) :] == asked:
+    head, before = _said(e.message for e in session.head), _said(e.message for e in before_answer(session))
+    if _is_end(shown, head) or _prints(before[-len(asked) :]) == _prints(asked):
         return _ENDS
-    begun = (at for at in range(len(head) - len(shown)) if head[at] == shown[0])
-    return _STANDS if any(head[at : at + len(shown)] == shown for at in begun) else 0
+    marks, sought = _prints(head), _prints(shown)
+    begun = (at for at in range(len(marks) - len(sought)) if marks[at] == sought[0])
+    return _STANDS if any(marks[at : at + len(sought)] == sought for at in begun) else 0
+
+
+def _is_end(shown: Sequence[Message], head: Sequence[Message]) -> bool:
+    """What was asked last may have come with more than its client shows of it now: within it, or in front of it."""
+    return _ends_in(head, shown) or _ends_in(_without_documents(head), shown)
+
+
+def _ends_in(head: Sequence[Message], shown: Sequence[Message]) -> bool:
+    tail = head[-len(shown) :]
+    last = max((at for at, m in enumerate(shown) if m.role == "user"), default=-1)
+    return len(tail) == len(shown) and all(
+        a.print == b.print or (at == last and a.role == b.role and is_asked_with(plain(b.text), plain(a.text)))
+        for at, (a, b) in enumerate(zip(tail, shown, strict=True))
+    )
+
+
+def _without_documents(head: Sequence[Message]) -> list[Message]:
+    """Without what a user's side said right in front of what was asked last."""
+    last = max((at for at, m in enumerate(head) if m.role == "user"), default=0)
+    start = last
+    while start and head[start - 1].role == "user":
+        start -= 1
+    return [*head[:start], *head[last:]]
+
+
+def _prints(messages: Iterable[Message]) -> list[bytes]:
+    return [m.print for m in messages]
