@@ -173,7 +173,7 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
         opening=frozenset(opening),
         system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in SYSTEM),
         position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
-        abandoned=abandoned,
+        abandoned=abandoned, person=head.person,
         before=answers_of(_entry(f) for f in sorted(filed, key=_position) if f.key not in abandoned),
         lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
     )  # fmt: skip

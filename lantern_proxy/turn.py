@@ -195,12 +195,14 @@ class Head:
     """Messages that the client took back (an edit, a rewind)."""
     lost: bool = False
     """Was something lost of the session?"""
+    person: str = ""
+    """As in Request: whom its client named; empty for nobody, or several."""
 
     def without(self, gone: Container[str]) -> "Head":
         """The same with nothing of these messages."""
         altered = self.altered and {key: prints for key, prints in self.altered.items() if key not in gone}
         keys, abandoned = ([key for key in some if key not in gone] for some in (self.keys, self.abandoned))
-        return Head(keys=tuple(keys), altered=altered, abandoned=tuple(abandoned), lost=self.lost)
+        return Head(keys=tuple(keys), altered=altered, abandoned=tuple(abandoned), lost=self.lost, person=self.person)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +219,7 @@ class Request:
     ids: tuple[tuple[str, str], ...] = ()
     """Explicit session ids of the body, most specific first: (name, value)."""
     person: str = ""
-    """Whom the client says it asks for."""
+    """Whom the client says it asks for, as a fingerprint in hex: names and addresses are nobody's business."""
     signals: frozenset[str] = frozenset()
     """What the client says of itself: "compact" (this is the summarising call), "side" (a sub-agent, a title)."""
     delta: bool = False

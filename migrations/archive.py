@@ -257,3 +257,9 @@ _M010_WORDS = (
 def m011_anchors(db: Database) -> None:
     # The message that a block rides in, by its key: others may say the same.
     db.execute("ALTER TABLE blocks ADD COLUMN message TEXT NOT NULL DEFAULT ''")
+
+
+@migrations()
+def m012_persons(db: Database) -> None:
+    # Whom a session's client named, as a fingerprint: what another named person said is not theirs.
+    db.execute("ALTER TABLE heads ADD COLUMN person TEXT NOT NULL DEFAULT ''")

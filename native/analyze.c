@@ -282,6 +282,32 @@ static void put_pairs(output *o, const run *r) {
     for (size_t i = 0; i + 1 < r->n; i++) put(o, bytes, encode_all(r->low + i, 2, bytes));
 }
 
+static void expand(output *o, const run *r);
+
+/* A run with signs of scripts without spaces: _of_scripts() of analyze/__init__.py. */
+static void put_scripts(output *o, const run *r) {
+    const uint8_t *kind = o->unicode->kind;
+    uint8_t word[MAX_FOLDED];
+    run part;
+    for (size_t at = 0, stop; at < r->n; at = stop) {
+        const int wide = (kind[r->low[at]] & ANALYZE_WIDE) != 0;
+        size_t last, ascii = 0;
+        for (stop = at; stop < r->n && ((kind[r->low[stop]] & ANALYZE_WIDE) != 0) == wide;) stop++;
+        last = stop;
+        while (!wide && at < last && !(kind[r->as_is[at]] & (ANALYZE_WORD | ANALYZE_MARK))) at++;
+        while (!wide && at < last && !(kind[r->as_is[last - 1]] & (ANALYZE_WORD | ANALYZE_MARK))) last--;
+        part.n = last - at;
+        memcpy(part.as_is, r->as_is + at, part.n * sizeof *part.as_is);
+        memcpy(part.low, r->low + at, part.n * sizeof *part.low);
+        if (wide) {
+            put_pairs(o, &part);
+            continue;
+        }
+        while (ascii < part.n && part.as_is[ascii] < 0x80) word[ascii] = (uint8_t)part.as_is[ascii], ascii++;
+        if (part.n && !(ascii == part.n && put_word(o, word, part.n))) expand(o, &part);
+    }
+}
+
 static void put_whole_and_parts(output *o, const run *r) {
     piece whole, parts[MAX_PARTS];
     size_t first = 0, last = r->n, n_parts = 0, n_found = 0, whole_is_part = 0;
@@ -329,7 +355,7 @@ static void expand(output *o, const run *r) {
     for (size_t i = 0; i < r->n; i++) {
         const uint8_t kind = o->unicode->kind[r->low[i]];
         if (kind & ANALYZE_WIDE) {
-            put_pairs(o, r);
+            put_scripts(o, r);
             return;
         }
         n_quotes += r->low[i] == '\'';

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lantern_proxy.analyze import informative, key, query_terms, sentences, terms
+from lantern_proxy.analyze import informative, key, query_terms, sentences, terms, terms_in_python
 from lantern_proxy.analyze.code import code_among, is_code
 from lantern_proxy.analyze.facts import Stems
 from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.analyze.standing import is_preference, is_rule
+from lantern_proxy.restore.present import Present
 
 
 def _is_code(text: str) -> bool:
@@ -42,6 +43,26 @@ def test_inflected_words_meet_at_one_term():
 def test_words_without_spaces_between_them_are_indexed_in_pairs():
     assert "東京" in terms("明日は東京へ行く")
     assert set(query_terms("東京")) <= set(terms("明日は東京へ行く"))
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("\u7aef\u53e3\u662f8443\uff0c\u4e3b\u673agw-eu-4\u3002", {"8443", "gw-eu-4"}),
+        ("\u96fb\u8a71\u756a\u53f7\u306f090-1234-5678\u3067\u3059", {"090-1234-5678"}),
+        ("\uc8fc\ubb38\ubc88\ud638\ub294 A-5519\uc785\ub2c8\ub2e4.", {"a-5519"}),
+        ("\u5728/etc/hosts\u91cc", {"etc/hosts"}),
+    ],
+)
+def test_a_number_or_a_name_between_words_without_spaces_is_a_term_of_its_own(text, whole):
+    assert whole <= set(terms(text))
+    assert whole <= {each.lower().strip("/") for each in specifics(text)} | {"090-1234-5678"}
+    assert terms(text) == terms_in_python(text)
+
+
+def test_a_number_that_a_text_without_spaces_holds_stands_in_it():
+    assert Present("\u5f20\u4e09\u7684\u7535\u8bdd\u662f13800477041\u3002").specific_terms({key("13800477041")})
+    assert not Present("\u5f20\u4e09\u7684\u7535\u8bdd\u662f138004770412\u3002").specific_terms({key("13800477041")})
 
 
 @pytest.mark.parametrize(

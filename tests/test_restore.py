@@ -154,6 +154,28 @@ def test_of_a_group_chat_greetings_are_left_out_and_who_said_it_is_not(tmp_path)
     ]
 
 
+RECORDS = {
+    "a shelf": ("Count the {} shelf", "The {} shelf has 3{n} boxes of brand Zarn-{n}7.", ("north", "south", "east")),
+    "a telephone": (
+        "{}\u7684\u7535\u8bdd\uff1f",
+        "{}\u7684\u7535\u8bdd\u662f13800{n}77{n}1\u3002",
+        ("\u5f20\u4e09", "\u674e\u56db", "\u738b\u4e94"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_short_answers_of_one_template_come_back(tmp_path, name):
+    asked, answer, names = RECORDS[name]
+    turns = [(asked.format(each), answer.format(each, n=n)) for n, each in enumerate(names, start=4)]
+    with Archive(tmp_path / "lantern.db", synchronous="normal") as archive:
+        write(archive, filed(turns))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        text = restorer.at_compaction(ask(present=" ".join(turns[-1]))).text
+        restorer.close()
+    assert [said for _, said in turns[:-1] if said not in text] == []
+
+
 STYLE = "The manual is for the drone Pelican 20. British spelling. Active voice. Thanks! Captions below."
 
 

@@ -234,7 +234,7 @@ def test_who_says_later_what_another_opened_with_goes_on_where_their_own_words_e
     first = windowed(lab, 5, [(greeting, "How can I help?"), ("I move, I am Rosa Quint.", NUMBER), ("48213377", WAIT),
                               ("Birch Lane 14", ELSE), ("No, thanks", "Have a nice day!")])  # fmt: skip
     second = windowed(lab, 5, [("It broke. I am Emil Haug.", NUMBER), ("70955102", WAIT), ("OK", ELSE),
-                               (greeting, WAIT), (greeting, "How can I help?"), ("Which is mine?", "It is x.")])  # fmt: skip
+                               (greeting, WAIT), (greeting, "How can I help?"), ("Who am I?", "You.")])  # fmt: skip
     assert (len({*first}), len({*second}), {*first} & {*second}) == (1, 1, set())
 
 
@@ -245,6 +245,50 @@ def test_the_words_of_other_people_take_nothing_from_who_is_named() -> None:
     for person, code in (("rosa", "7731-R"), ("emil", "9942-E"), ("ada", "1180-A")):
         sessions = windowed(lab, 3, [(said.format(code), answer) for said, answer in told], user=person)
         assert len({*sessions}) == 1, (person, sessions)
+
+
+@pytest.mark.parametrize("person", ["user", "safety_identifier", ""])
+def test_who_is_left_with_the_questions_that_another_is_left_with_gets_nothing_of_them(person: str) -> None:
+    """Of both chats no more is shown than what all ask, in the same words."""
+    lab, steps = Lab(), {}
+    common = [("When are you open?", "From 9 to 18 on weekdays, on Saturdays until noon."),
+              ("Where can I park my car?", "Behind the house, the first hour is free.")]  # fmt: skip
+    for code, shown_from in (("7731-R", (0, 0, 2)), ("9942-E", (0, 0, 0, 2))):
+        history: list[Wire] = []
+        body = {person: f"who-{code}"} if person else {}
+        told = [(f"My contract is {code}.", "Noted."), *common, ("Which is mine?", "That.")]
+        for start, (said, answer) in zip(shown_from, told, strict=False):
+            history.append(user(said))
+            step = steps[code] = lab.ask([{"role": "system", "content": SYSTEM}, *history[start:]], **body)
+            lab.answer(step, assistant(answer))
+            history.append(assistant(answer))
+    for code, other in (("7731-R", "9942-E"), ("9942-E", "7731-R")):
+        texts = lab.texts(steps[code].session.id)
+        assert not any(other in text for text in texts)
+        assert any(code in text for text in texts) or not person
+
+
+def test_who_shows_no_more_than_another_began_with_gives_them_nothing() -> None:
+    lab, asked, answer = Lab(), "When are you open on weekdays?", "From 9 to 18, and on Saturdays until noon."
+    history: list[Wire] = []
+    for said, told in (
+        ("My contract is 7731-R.", "Noted."),
+        ("My box is dead.", "We come on Friday."),
+        (asked, answer),
+    ):
+        history.append(user(said))
+        lab.answer(lab.ask([{"role": "system", "content": SYSTEM}, *history]), assistant(told))
+        history.append(assistant(told))
+    fresh = [user(asked), assistant(answer)]
+    lab.answer(lab.ask([{"role": "system", "content": SYSTEM}, fresh[0]]), fresh[1])
+    trimmed = lab.ask([{"role": "system", "content": SYSTEM}, *history[-2:], user("Fine, thank you.")])
+    lab.answer(trimmed, assistant("You are welcome."))
+    for said in ("Can I come at eleven?", "What is my contract?"):
+        fresh.append(user(said))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *fresh])
+        lab.answer(step, assistant("Yes."))
+        fresh.append(assistant("Yes."))
+        assert not any("7731-R" in text for text in lab.texts(step.session.id)), (said, step.link.why)
 
 
 DOCUMENTS: dict[str, Callable[[str, str], list[Wire]]] = {
@@ -483,7 +527,47 @@ def test_what_another_person_said_is_not_yours_though_you_say_the_same_unless_yo
     asked = [{"role": "system", "content": SYSTEM}, *history[-2:], user("Which number do you have of me?")]
     assert not told_by(lab, lab.ask(asked, user="emil"))
     asked = [{"role": "system", "content": SYSTEM}, *history[-4:], user("And who else takes part here?")]
-    assert lab.ask(asked, user="emil").event == "window"
+    assert not told_by(lab, lab.ask(asked, user="emil"))
+
+
+def test_who_speaks_behind_all_that_was_said_takes_part_and_goes_on_with_what_is_shown_later() -> None:
+    lab, history, steps = Lab(), [], []
+    for n, (said, answer) in enumerate(turns("zephyr", 8)):
+        history.append(user(said))
+        shown = history if n < 4 else history[-5:]
+        steps.append(lab.ask([{"role": "system", "content": SYSTEM}, *shown], user=("rosa", "emil", "ada")[n % 3]))
+        lab.answer(steps[-1], assistant(answer))
+        history.append(assistant(answer))
+    assert {step.session.id for step in steps} == {steps[0].session.id}
+    assert [step.event for step in steps] == ["new", *["turn"] * 3, *["window"] * 4]
+
+
+def test_after_a_restart_people_who_are_named_are_still_told_apart() -> None:
+    lab = Lab()
+    history = customer(lab, user="rosa")
+    lab.restart()
+    asked = [{"role": "system", "content": SYSTEM}, *history[-4:], user("Which number do you have of me?")]
+    assert not told_by(lab, lab.ask(asked, user="emil"))
+    assert told_by(lab, lab.ask(asked, user="rosa"))
+
+
+def test_whose_chat_ends_in_what_is_shown_goes_on_though_another_went_through_the_same() -> None:
+    lab, common = Lab(), [("What about roaming in Norway?", "25 GB are included."),
+                          ("How do I get my money back?", "It comes in 14 days."), ("It is on.", "Good.")]  # fmt: skip
+    told: dict[str, list[str]] = {}
+    for name, documents in (("Ada Berg", "of light"), ("Emil Haug", "")):
+        history: list[Wire] = []
+        last = ("I move house.", "Please use form MV-3.") if told else common[2]
+        for n, (said, answer) in enumerate([(f"I am {name}, my router is dead.", "Hold its pin."), *common[:2], last]):
+            history.append(user(said))
+            system = f"{SYSTEM} Sources: {documents if n < 3 else 'of light'}"
+            shown = history[-5:] if n == 3 else history
+            step = lab.ask([{"role": "system", "content": system}, *shown])
+            lab.answer(step, assistant(answer))
+            history.append(assistant(answer))
+            told.setdefault(name, []).append(step.session.id)
+    assert [len({*ids}) for ids in told.values()] == [1, 1]
+    assert told["Ada Berg"][0] != told["Emil Haug"][0]
 
 
 TERMS = "Travel policy: class B is allowed up to 840 EUR for the staff of Nordwind, with approval of the line manager."

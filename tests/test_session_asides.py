@@ -337,3 +337,56 @@ def test_what_its_client_called_for_in_between_is_lost_when_it_goes():
         chat.turn(said, answer, reads="The port of zephyr is 9443, and its certificate ends on 4 May.")
     chat.history[-3:-1] = []
     assert chat.turn("And what of the rest?", "It is settled.").event in ("window", "cleared")
+
+
+SHORT = {
+    "en": [("My bike FR-5519 squeaks", "Front brake or rear?"), ("Rear", "Clean the disc"), ("Done", "Sand the pads"),
+           ("Thanks!", "You are welcome!")],
+    "zh": [("车架号是FR-5519。", "前刹还是后刹。"), ("后刹。", "清洁。"), ("还是响。", "打磨。"), ("谢谢。", "好。")],
+    "ja": [("番号はFR-5519。", "前ですか。"), ("後ろ。", "拭いて。"), ("拭いた。", "削って。"), ("どうも。", "はい。")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["{}: {}", "**{}:** {}", "<{}> {}", "### {}:\n{}\n"])
+@pytest.mark.parametrize("language", SHORT)
+def test_what_is_asked_of_a_transcript_of_short_lines_under_the_id_of_their_conversation_is_an_aside(language, line):
+    """What comes next, a title: chat front ends ask so after every turn, many of them without a system prompt."""
+    lab, headers = Lab(), {"x-openwebui-chat-id": "chat-1"}
+    history: list = []
+    for n, (said, answer) in enumerate(SHORT[language]):
+        step = lab.ask([*history, user(said)], headers=headers)
+        assert step.event == ("turn" if n else "new")
+        lab.answer(step, assistant(answer))
+        history += [user(said), assistant(answer)]
+        told = "\n".join(line.format(m["role"].upper(), m["content"]) for m in history[-6:])
+        beside = lab.ask(
+            [user(f"### Task:\nSuggest what to ask next.\n<history>\n{told}\n</history>")], headers=headers
+        )
+        lab.answer(beside, assistant('{"next": ["?"]}'))
+        assert (beside.event, beside.session.parent) == ("side", step.session.id), (n, beside.link.why)
+
+
+def test_who_quotes_two_lines_of_the_conversation_in_a_question_goes_on_with_it():
+    lab, headers = Lab(), {"x-openwebui-chat-id": "chat-1"}
+    history: list = []
+    for said, answer in SHORT["en"]:
+        lab.answer(lab.ask([*history, user(said)], headers=headers), assistant(answer))
+        history += [user(said), assistant(answer)]
+    step = lab.ask([*history, user("You said to this: Done\nassistant: Sand the pads\nHow long?")], headers=headers)
+    assert step.event == "turn"
+
+
+@pytest.mark.parametrize("window", [5, 99])
+def test_a_conversation_whose_stages_have_prompts_and_tools_of_their_own_goes_on_once_their_answers_are_shown(window):
+    """Flow bots: the first request of a stage may be an aside, what a user says to its answer is not."""
+    lab, history, steps = Lab(), [], []
+    for n, (said, answer) in enumerate(turns("zephyr", 9)):
+        stage = n // 3
+        history.append(user(said))
+        system = {"role": "system", "content": (SYSTEM, SORT, NEXT)[stage]}
+        steps.append(lab.ask([system, *history[-window:]], tools=[f"{tool}_{stage}" for tool in TOOLS]))
+        lab.answer(steps[-1], assistant(answer))
+        history.append(assistant(answer))
+    assert all(step.event != "side" for n, step in enumerate(steps) if n % 3)
+    assert len({step.session.id for step in steps if step.event != "side"}) == 1
+    assert steps[-1].event == ("turn" if window > 20 else "window")

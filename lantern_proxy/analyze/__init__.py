@@ -5,7 +5,7 @@ with its parts beside it. A *specific term* is what a summary cannot paraphrase:
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import Stemmer
@@ -28,11 +28,16 @@ _WIDE = re.compile(
     r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 )
 
+_SCRIPTS = re.compile(rf"(?P<wide>{_WIDE.pattern}+)|(?:(?!{_WIDE.pattern}).)+", re.S)
+"""What of a run is in scripts without spaces, and what is not: in "端口是8443" the number stands for itself."""
+_EDGES = re.compile(rf"\A[^\w{MARKS}]+|[^\w{MARKS}]+\Z")
+_BORDER = re.compile(rf"(?<={_WIDE.pattern})(?=[A-Za-z0-9$\u20ac\u00a3#/~-])|(?<=[A-Za-z0-9%/])(?={_WIDE.pattern})")
+
 _GRAMMAR = re.compile(
-    r"[\u3040-\u309f]{2}"  # Japanese writes its particles and endings in hiragana
-    r"|[的了是吗呢吧啊么在我你他她它们这那个哪什怎为和与就都也还把被请问谁几多少]{2}"
+    r"[\u3040-\u309f]{1,2}"  # Japanese writes its particles and endings in hiragana
+    r"|[的了是吗呢吧啊么在我你他她它们这那个哪什怎为和与就都也还把被请问谁几多少]{1,2}"
 )
-"""Two signs that carry no evidence of what is asked: what a stop word is where words stand apart."""
+"""Signs that carry no evidence of what is asked: what a stop word is where words stand apart."""
 _SIGNS_A_WORD = 2
 QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 """What ends a question, full-width and Arabic ones included."""
@@ -97,7 +102,7 @@ def _expand(run: str) -> tuple[str, ...]:
     if low.isascii() and low.isalpha() and (run.islower() or run.isupper() or run[1:].islower()):
         return (_stem(low),)
     if _WIDE.search(low):
-        return tuple(low[i : i + 2] for i in range(max(1, len(low) - 1)))
+        return tuple(_of_scripts(run))
     if "'" in low and low.replace("'", "").isalpha():
         return (_stemmed(of_apostrophe(low)),)
     found = _PART.findall(run)[:_MAX_PARTS]
@@ -108,6 +113,21 @@ def _expand(run: str) -> tuple[str, ...]:
     if len(whole) > MAX_TERM_CHARS or whole in parts:
         return tuple(parts)
     return (whole, *parts)
+
+
+def _of_scripts(run: str) -> Iterator[str]:
+    """Of a run with signs of scripts without spaces: each two of these, and the terms of what stands between them."""
+    for part in _SCRIPTS.finditer(run):
+        if part["wide"]:
+            signs = part.group().lower()
+            yield from (signs[i : i + 2] for i in range(max(1, len(signs) - 1)))
+        elif bare := _EDGES.sub("", part.group()):
+            yield from _expand(bare)
+
+
+def apart(text: str) -> str:
+    """`text` with a space between signs of scripts without spaces and the words and numbers beside them."""
+    return text if text.isascii() or not _WIDE.search(text) else _BORDER.sub(" ", text)
 
 
 def _stemmed(word: str) -> str:
@@ -165,18 +185,19 @@ def informative(terms_of_query: list[str]) -> list[str]:
     return [term for term in terms_of_query if term not in _CHAT_STEMS and (len(term) > 1 or term.isdigit())]
 
 
-_BREAKS = str.maketrans(dict.fromkeys("\"'`=:,;()[]{}<>", " "))
+_FULL_WIDTH = "\u201c\u201d\u3001\u3002\u300a\u300b\u300c\u300d\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+_BREAKS = str.maketrans(dict.fromkeys("\"'`=:,;()[]{}<>" + _FULL_WIDTH, " "))
 _NOT_IN_KEYS = LINKS | {""}
 
 
 def key(term: str) -> str:
     """The form in which two specific terms are the same: "Port: 9443" and "port is 9443" -> "port 9443"."""
-    return _key(term.lower().translate(_BREAKS))
+    return _key(apart(term).lower().translate(_BREAKS))
 
 
 def keys(terms: Sequence[str]) -> list[str]:
     """The key of each, for half the price."""
-    parts = "\0".join(terms).lower().translate(_BREAKS).split("\0") if terms else []
+    parts = apart("\0".join(terms)).lower().translate(_BREAKS).split("\0") if terms else []
     return [*map(_key, parts)] if len(parts) == len(terms) else [*map(key, terms)]
 
 

@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from lantern_proxy.analyze import CHAT_WORDS, LINKS, STOP_WORDS, native
+from lantern_proxy.analyze import CHAT_WORDS, LINKS, STOP_WORDS, apart, native
 
 _NO_NAMES = frozenset(
     """
@@ -77,12 +77,12 @@ _STARTS = re.compile(r"(?:^|[.!?:;\n\"(*#>\]-])\s*$")
 
 
 def specifics(text: str) -> list[str]:
-    """The specific terms of `text` as written, first come first, no repeats.
+    """The specific terms of `text` as written, first come first, no repeats; see apart().
 
     A number comes with the word it belongs to ("port 9443", "5 children"); a capitalised word counts as a name unless
     it opens a sentence.
     """
-    found = native.specifics(text, native_words()) if native.SERVES else None
+    found = native.specifics(apart(text), native_words()) if native.SERVES else None
     return specifics_in_python(text) if found is None else found
 
 
@@ -100,7 +100,7 @@ def native_words() -> Any:
 def specifics_in_python(text: str) -> list[str]:
     """The same without C: a pattern and what it leaves to tell."""
     found: dict[str, None] = {}
-    for window in _WINDOW.findall(_ENDLESS.sub(" ", text)):
+    for window in _WINDOW.findall(_ENDLESS.sub(" ", apart(text))):
         for match in _SPECIFIC.finditer(window):
             term = _named(match, window)
             if term and len(term) <= 120:

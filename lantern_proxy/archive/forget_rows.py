@@ -31,7 +31,7 @@ _LEAST = 3
 """Characters of what is forgotten that a text may end in only by chance."""
 _IN = " IN (SELECT value FROM json_each(?))"
 _HEAD = f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?"
-_SHORTER = f"UPDATE heads SET ({HEAD}) = (?, ?, ?, ?) WHERE tenant = ? AND session = ?"
+_SHORTER = f"UPDATE heads SET ({HEAD}) = (?, ?, ?, ?, ?) WHERE tenant = ? AND session = ?"
 _MESSAGES = """SELECT session, print, key, position, turn, role, text, items, CAST(raw AS BLOB), print, side, partial,
         created_at FROM messages WHERE tenant = ?"""
 _PASSAGES = "SELECT id, session, message, turn, unit, hash, text FROM passages WHERE tenant = ? AND id > ?"

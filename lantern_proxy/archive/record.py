@@ -55,8 +55,9 @@ _MESSAGE = """INSERT INTO messages (tenant, session, key, position, turn, role, 
         created_at)
     VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?, ?, ?)
     ON CONFLICT (tenant, key, session) DO NOTHING"""
-_HEAD = f"""INSERT INTO heads (tenant, session, {HEAD}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, session)
-    DO UPDATE SET ({HEAD}) = (excluded.keys, excluded.altered, excluded.abandoned, excluded.lost)"""
+_HEAD = f"""INSERT INTO heads (tenant, session, {HEAD}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, session)
+    DO UPDATE SET ({HEAD}) =
+        (excluded.keys, excluded.altered, excluded.abandoned, excluded.lost, excluded.person)"""
 _ID = "INSERT INTO ids (tenant, value, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _PASSAGE = """INSERT INTO passages (tenant, project, session, message, position, part, turn, speaker, text, unit, kind,
         tags, tools, terms, created_at, confidence, success, accesses, accessed_at, hash)

@@ -66,26 +66,28 @@ def unlines(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n")) if text else ()
 
 
-HEAD = "keys, altered, abandoned, lost"
+HEAD = "keys, altered, abandoned, lost, person"
 """The columns of from_head and to_head."""
 
 
 def from_head(head: Head) -> Row:
     altered = None if head.altered is None else dumps(plain_head(head)["altered"])
-    return name(lines(head.keys)), altered, name(lines(head.abandoned)), head.lost
+    return name(lines(head.keys)), altered, name(lines(head.abandoned)), head.lost, head.person
 
 
 def to_head(row: Row) -> Head:
-    keys, altered, abandoned, lost = row
+    keys, altered, abandoned, lost, person = row
     shown = None if altered is None else json.loads(altered)
-    return head_of({"head": unlines(keys), "altered": shown, "abandoned": unlines(abandoned), "lost": lost})
+    told = {"head": unlines(keys), "altered": shown, "abandoned": unlines(abandoned), "lost": lost, "person": person}
+    return head_of(told)
 
 
 def plain_head(head: Head) -> dict[str, Any]:
     """As export shows it: fingerprints as hex."""
     altered = head.altered
     shown = None if altered is None else {name(key): [p.hex() for p in prints] for key, prints in altered.items()}
-    return {"head": head.keys, "altered": shown, "abandoned": head.abandoned, "lost": head.lost}
+    told = {"head": head.keys, "altered": shown, "abandoned": head.abandoned, "lost": head.lost}
+    return told | {"person": head.person}
 
 
 def head_of(row: Mapping[str, Any]) -> Head:
@@ -93,7 +95,8 @@ def head_of(row: Mapping[str, Any]) -> Head:
     altered = row.get("altered")
     shown = None if altered is None else {key: tuple(map(bytes.fromhex, prints)) for key, prints in altered.items()}
     keys, abandoned = tuple(row["head"]), tuple(row.get("abandoned", ()))
-    return Head(keys=keys, altered=shown, abandoned=abandoned, lost=bool(row.get("lost")))
+    lost, person = bool(row.get("lost")), str(row.get("person") or "")
+    return Head(keys=keys, altered=shown, abandoned=abandoned, lost=lost, person=person)
 
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -90,7 +90,7 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     api: Api
     family: str = ""
     person: str = ""
-    """Whom its client named; empty: nobody, or several, or it is from an archive."""
+    """Whom its client named, as in Request; empty: nobody, or several."""
     agent: str = ""
     parent: str = ""
     side: bool = False
@@ -421,7 +421,9 @@ def head_of(session: Session) -> Head:
         return Head()
     altered = {e.key: tuple([i.print for i in e.message.items]) for e in session.head if e.altered}
     abandoned = tuple(sorted(session.abandoned))
-    return Head(keys=keys_of(session.head), altered=altered, abandoned=abandoned, lost=session.lost)
+    return Head(
+        keys=keys_of(session.head), altered=altered, abandoned=abandoned, lost=session.lost, person=session.person
+    )
 
 
 def _said_by(m: Message, before: Message) -> Message:

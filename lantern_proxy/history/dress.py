@@ -1,5 +1,4 @@
-"""Messages in another dress: clients may show their model's answer otherwise than it came, and what was asked without
-what they had put beside it.
+"""Messages in another dress: answers shown otherwise than they came, questions without what was put beside them.
 
 The arguments of a call as a text, JSON written anew, one field of it alone, a text without the thoughts before it.
 """

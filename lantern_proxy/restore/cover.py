@@ -74,6 +74,8 @@ class Part:
     """What costs characters once however many parts share it: its message's entry, its day."""
     rule: bool = False
     """It lays down a rule: that others use the same words does not make it an echo of them."""
+    tells: bool = False
+    """It has a number or a name that the request lacks, and is of a chat: an agent names what it looks at next."""
     wish: bool = False
     """A user says it to an agent at work, whose reports use the same words: only users' words make it an echo."""
 
@@ -143,8 +145,9 @@ def parts(
                 worth = {key: brought[key] for key in sorted(brought)}
                 rule = any(line.sort == "rule" for line in said)
                 speaker = candidate.passage.speaker
+                tells = not agent and any(key[0] in "=#" for key in worth)
                 wish = agent and speaker == "user"
-                found.append(Part(c, group, speaker, worth, sum(worth.values()), opens, rule, wish))
+                found.append(Part(c, group, speaker, worth, sum(worth.values()), opens, rule, tells, wish))
     return found
 
 
@@ -245,7 +248,7 @@ def adds(part: Part, best: Mapping[str, float]) -> float:
 
 def is_little(part: Part, gain: float) -> bool:
     """Would a part that adds `gain` add too little for who said it?"""
-    return gain <= LEAST_GAIN.get(part.speaker, 0.0)
+    return gain <= LEAST_GAIN.get(part.speaker, 0.0) and not part.tells
 
 
 def is_echo(part: Part, known: Container[str], *, least: float = ECHO) -> bool:

@@ -38,7 +38,7 @@ from lantern_proxy.session.content import continued, continued_otherwise, is_sca
 from lantern_proxy.session.examples import are_examples_behind
 from lantern_proxy.session.known import Known, forget, main_of, quoted, remember, searched, side_of
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.rivals import is_anothers
+from lantern_proxy.session.rivals import is_anothers, settled
 from lantern_proxy.session.script import is_own, script_use
 from lantern_proxy.session.side import (
     held_count,
@@ -251,12 +251,15 @@ def _is_same_but_a_part(before: str, after: str) -> bool:
 
 
 def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    if before := continued(known, request) or continued_otherwise(known, request):
-        if are_examples_behind(known, before, request):
-            return None
-        return _used(known, request, before, goes_on=True)
-    if asked := only_asked(known, request):  # of the archive's sessions one may have been asked the same
-        return replace(_used(known, request, asked, goes_on=True), scanty=True)
+    before = continued(known, request) or continued_otherwise(known, request)
+    if before and are_examples_behind(known, before, request):
+        return None
+    asked = None if before else only_asked(known, request)
+    if (begun := before or asked) and (session := settled(known, begun, request)):
+        used = _used(known, request, session, goes_on=session is begun)
+        return (
+            replace(used, scanty=True) if asked else used
+        )  # of the archive's sessions one may have been asked the same
     found = _by_evidence(known, request, weak, now)
     return None if found and found.session and is_anothers(found.session, request) else found
 
@@ -287,6 +290,8 @@ def _used(known: Known, request: Request, session: Session, *, goes_on: bool) ->
         if parent and not held and asked and is_spoken_to(request.messages):
             return Link(why="a side call that became a conversation", parent=parent.id)
         session = parent or replace(session, side=False)
+    if held_share(session, request) and _is_taken_up(known, request, session):
+        return Link(session=session, why="a side call that goes on")
     if is_side_of(known, session, request):
         return Link(session=session, side=True, why="its content, another use of it")
     return Link(session=session, why="content")

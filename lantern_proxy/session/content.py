@@ -21,7 +21,7 @@ from lantern_proxy.history.dress import is_asked_with, says_same
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, main_of
-from lantern_proxy.session.rivals import decided, ends_in, is_anothers, is_passing, is_summed_up, rivals_of
+from lantern_proxy.session.rivals import decided, ends_in, held_ids, is_anothers, is_passing, is_summed_up, rivals_of
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
@@ -56,13 +56,11 @@ def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> S
     last. None: what they do not show any more is not the same, and may be several people's."""
     if len(sessions) == 1:
         return sessions[0]
-    system, ids = system_text(request), [value for i in items_of(request.messages) for value in i.ids]
-
-    def rank(s: Session) -> tuple[bool, bool, int, bool]:
-        shown = sum(s.id in known.by_id.get(value, ()) for value in ids)
-        return not s.side, not is_others(s, request), shown, s.system == system
-
-    best = [s for s in sessions if rank(s) == max(map(rank, sessions))]
+    system = system_text(request)
+    ranks = {
+        s.id: (not s.side, not is_others(s, request), held_ids(known, s, request), s.system == system) for s in sessions
+    }
+    best = [s for s in sessions if ranks[s.id] == max(ranks.values())]
     told = {frozenset(s.keys - s.abandoned.keys()) for s in best if not s.side}
     theirs = bool(request.person) and all(s.person == request.person for s in best)
     return max(best, key=lambda s: s.last_seen_at) if len(told) <= 1 or theirs else None
@@ -215,7 +213,7 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     if len(summed_up) == 1:
         return summed_up[0], True
     rivals = [] if session.side else rivals_of(known, session, alive, request)
-    meant = decided([session, *rivals], request, weak) if rivals else session
+    meant = decided(known, [session, *rivals], request, weak) if rivals else session
     if meant is None or is_passing(known, meant, request) or are_examples(known, meant, request):
         return None, True
     return meant, points > _LEAST

@@ -13,8 +13,10 @@ PROBE_TEXT_CHARS = 400
 """How much of a text is looked for, where its beginning was found."""
 _LABEL = re.compile(r"\[[^\[\]\n]{1,60}\] ")
 """What a client writes in front of what is said, and leaves out where it pastes that: "[Mon 11:30 UTC] "."""
-_NAME = re.compile(r"[^\w\s]*\w{1,30}[:>\]]+[*\s]*")
-"""In front of a line of a transcript: "USER: ", "<user>", "**User:** "."""
+_NAME = re.compile(r"[^\w\s]*\s?\w{1,30}[:>\]]+[*\s]*")
+"""In front of a line of a transcript: "USER: ", "<user>", "**User:** ", "## User:"."""
+_NAMED = re.compile(rf"(?:^|\s|>){_NAME.pattern}$")
+"""A name, right in front of what is said."""
 _BETWEEN_CHARS = 80
 """No more stands between two answers that were pasted than what was said to get the second one, and two names."""
 _MOST_LOOKS = 60_000
@@ -32,6 +34,21 @@ def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool =
     pieces, looks = _by_start(found), iter(range(_MOST_LOOKS))
     starts, short = _starts_of(pieces), _short(said)
     return any(len(_speakers(pieces, text, looks, starts, short)) >= 2 for text in texts if len(text) > 2 * PROBE_CHARS)
+
+
+def is_told(exchanges: Sequence[tuple[str, str]], texts: Iterable[str]) -> bool:
+    """Do the two texts of one of some exchanges stand one behind the other in one of `texts`, each behind a name, be
+    they as short as they may?"""
+    return any(_is_told(asked, answer, text) for text in texts for asked, answer in exchanges)
+
+
+def _is_told(asked: str, answer: str, text: str) -> bool:
+    searched = text[:QUOTED_CHARS]
+    for at in _places(asked, searched) if asked and answer else ():
+        name = _NAME.match(behind := text[at + len(asked) :].lstrip())
+        if name and behind.startswith(answer, name.end()) and _NAMED.search(text[:at][-_BETWEEN_CHARS:]):
+            return True
+    return False
 
 
 def _short(said: Mapping[str, str]) -> dict[str, set[str]]:

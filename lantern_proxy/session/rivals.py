@@ -31,27 +31,58 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
     return [s for s in rivals if ends_in(s, request) or all(s.id in telling[name] or name in s.opening for name in own)]
 
 
-def decided(rivals: Sequence[Session], request: Request, weak: Collection[str]) -> Session | None:
-    """The one of them that is named, has its system prompt, ends with what is shown, or began like this. None: more
-    than one does, or all are other people's."""
+def settled(known: Known, session: Session, request: Request) -> Session | None:
+    """The one that goes on with a request: `session`, with all of whose head it begins, or another that ends in what is
+    shown, since some clients show no more. None: it may be either."""
+    shown, _ = _shown_and_asked(request)
+    if session.side or not shown:
+        return session
+    holders = {sid for i in shown[-1].items for sid in known.by_answer.get(i.print, ())}
+    others = (known.sessions[sid] for sid in holders if sid != session.id)
+    rivals = [s for s in others if s.api == session.api and s.head and ends_in(s, request)]
+    if session.lost and is_anothers(session, request):
+        return decided(known, rivals, request) if rivals else None
+    return decided(known, [session, *rivals], request) if rivals else session
+
+
+def decided(known: Known, rivals: Sequence[Session], request: Request, weak: Collection[str] = ()) -> Session | None:
+    """The one of them that is named, has the request's ids, ends with what is shown or began like this, and has its
+    system prompt. None: more than one does, or all are other people's."""
     own = [s for s in rivals if not is_others(s, request)]
     left = [s for s in own if s.family in weak] or own
-    left = [s for s in left if s.system == system_text(request)] or left
+    ids = {s.id: held_ids(known, s, request) for s in left}
+    left = [s for s in left if ids[s.id] == max(ids.values())]
     shown, asked = _shown_and_asked(request)
-    ranks = {s.id: _rank(_fit(s, shown, asked), s, request) for s in left}
-    best = [s for s in left if ranks[s.id] == max(ranks.values())]
+    fits = {s.id: _fit(s, shown, asked) for s in left}
+    best = [s for s in left if fits[s.id] == _ENDS]
+    if best and any(_is_beginning(shown, s) for s in left if s not in best):
+        return None  # its user may be back there
+    if not any(s.lost for s in best):  # none of their clients ever showed a part
+        best = [s for s in best if _is_beginning(shown, s)] or best
+    ranks = {s.id: (_begun(s, request), fits[s.id]) for s in left}
+    best = best or [s for s in left if ranks[s.id] == max(ranks.values())]
+    best = [s for s in best if s.system == system_text(request)] or best
     same = len({s.keys for s in best}) == 1  # of one, and of those that say the same
     return best[0] if best and (same or not shown) else None
 
 
-def _rank(fit: int, session: Session, request: Request) -> tuple[bool, int, int]:
-    """What is shown ends it; so much of the request's beginning began it, a greeting aside; what is shown stands in
-    it. One that was first seen in the middle did not begin with what was said before an answer."""
+def held_ids(known: Known, session: Session, request: Request) -> int:
+    """How many of the ids in a request were seen in a session."""
+    return sum(session.id in known.by_id.get(value, ()) for i in items_of(request.messages) for value in i.ids)
+
+
+def _begun(session: Session, request: Request) -> int:
+    """How many texts of the request's beginning began a session, greetings aside. One that was first seen in the middle
+    did not begin with what was said before an answer."""
     said = spoken(request.messages)
     front = [*takewhile(lambda m: m.role != "assistant" and all(i.print in session.opening for i in m.items), said)]
     in_the_middle = any(i.print in session.opening for m in said[len(front) :][:1] for i in m.items)
-    begun = 0 if in_the_middle else sum(breadth(plain(m.text)) >= PROBE_CHARS for m in front)
-    return fit == _ENDS, begun, fit
+    return 0 if in_the_middle else sum(breadth(plain(m.text)) >= PROBE_CHARS for m in front)
+
+
+def _is_beginning(shown: list[Message], session: Session) -> bool:
+    """Is what is shown the beginning of a conversation?"""
+    return not session.lost and _prints(_said(e.message for e in session.head))[: len(shown)] == _prints(shown)
 
 
 def ends_in(session: Session, request: Request) -> bool:
@@ -62,12 +93,12 @@ def ends_in(session: Session, request: Request) -> bool:
 
 
 def is_anothers(session: Session, request: Request) -> bool:
-    """Did its client name somebody else, who did not just take part in it either? In a group all that is shown ends the
-    conversation, and is more than an exchange."""
+    """Did its client name somebody else, who did not just take part in it either? Who does shows all that was said."""
     if not is_others(session, request):
         return False
-    shown, asked = _shown_and_asked(request)
-    return not (len(shown) > _EXCHANGE and _fit(session, shown, asked) == _ENDS)
+    shown, _ = _shown_and_asked(request)
+    head = _said(e.message for e in session.head)
+    return session.lost or not shown or _prints(head) != _prints(shown)
 
 
 def is_passing(known: Known, session: Session, request: Request) -> bool:
@@ -103,11 +134,11 @@ def _ends_like_last(session: Session, request: Request) -> bool:
 
 
 def _is_asked_anew(session: Session, message: Message) -> bool:
-    """Is it a user's, short, and without a word of what the session was asked last?"""
+    """Is it a user's, short, and without a word of what the session was asked last? What was spoken has none."""
     asked = " ".join([plain(e.message.text) for e in before_answer(session) if e.message.role == "user"][-1:])
     text = plain(message.text)
     is_short = message.role == "user" and len(text) < SUMMARY_CHARS
-    return is_short and {*_WORD.findall(text.lower())}.isdisjoint(_WORD.findall(asked.lower()))
+    return is_short and bool(asked) and {*_WORD.findall(text.lower())}.isdisjoint(_WORD.findall(asked.lower()))
 
 
 def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:

@@ -7,7 +7,7 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, islice, takewhile
+from itertools import chain, islice, pairwise, takewhile
 from typing import Literal
 
 from lantern_proxy.history import (
@@ -31,7 +31,7 @@ from lantern_proxy.history.former import is_aside
 from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known, side_of
-from lantern_proxy.session.pasted import PROBE_TEXT_CHARS, is_pasted
+from lantern_proxy.session.pasted import PROBE_TEXT_CHARS, is_pasted, is_told
 from lantern_proxy.session.script import script_use
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 from lantern_proxy.turn_memo import Memo
@@ -76,6 +76,8 @@ _NAMED_LINE = re.compile(r"^\W{0,3}\w[^\n:>\]]{0,30}[:>\]][*\s]*(\S.*)$", re.M)
 """What somebody says in a transcript: "Human: ..."."""
 _TAG = re.compile(r"</?[\w:-]{1,40}>")
 """A client names so what it puts into a text; it wishes for nothing: "</SessionSummary>"."""
+_TOLD = 6
+"""Messages at the end of a head that are looked for in a transcript."""
 _CALLED = 400
 """Names of tools that are looked for in a request."""
 
@@ -117,6 +119,12 @@ def _names(request: Request) -> set[bytes | str]:
     return {i.print for i in items}.union(*(i.ids for i in items if i.kind == "ref"))
 
 
+def _last_exchanges(session: Session) -> list[tuple[str, str]]:
+    """What a user said and what was answered, canonical, the last ones: a transcript in another text ends in them."""
+    pairs = pairwise(spoken(shown(session))[-_TOLD:])
+    return [(plain(a.text), plain(b.text)) for a, b in pairs if (a.role, b.role) == ("user", "assistant")]
+
+
 def _is_named(i: Item, names: set[bytes | str]) -> bool:
     return i.print in names or not names.isdisjoint(i.ids)
 
@@ -133,7 +141,8 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
     share = held_share(session, request)
     if not share:
         own = bool(session.system) or request.tools != session.tools or _says_nothing_new(request, said)
-        pasted = is_pasted(said, read_of(request), labelled=other)
+        read = read_of(request)
+        pasted = is_pasted(said, read, labelled=other) or is_told(_last_exchanges(session), read)
         return pasted or (other and own and not _is_summed_up_in_system(known, session, request))
     if not other and _ends_in_summary(known, session, request):
         return False
@@ -262,7 +271,8 @@ def is_delegated(known: Known, session: Session, request: Request) -> bool:
     With more said by the user behind it, under the system prompt of the session, it is a summary: nobody speaks to a
     sub-agent.
     """
-    said = [plain(i.text) for i in items_of(request.messages) if i.role == "user" and i.kind == "text"]
+    texts = (plain(i.text) for i in items_of(request.messages) if i.role == "user" and i.kind == "text")
+    said = [text for text in texts if text]  # a reminder may stand in front
     asked = said[0] if said else ""
     if len(said) > 1 and shows_system_of(session, request):
         return False

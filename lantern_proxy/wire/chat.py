@@ -22,6 +22,7 @@ from lantern_proxy.wire.json import (
     encode_string,
     first_byte,
     kind_of,
+    media_digest,
     members,
     parse,
     remembered,
@@ -64,8 +65,12 @@ def explicit_ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
 
 
 def person(top: Mapping[str, msgspec.Raw]) -> str:
-    """Whom a body of OpenAI's names; empty when it names nobody."""
-    return text_member(top, "safety_identifier") or text_member(top, "user")
+    """Whom a body of OpenAI's names, as turn.Request has it; empty when it names nobody."""
+    return known_as(text_member(top, "safety_identifier") or text_member(top, "user"))
+
+
+def known_as(named: str) -> str:
+    return fingerprint("person", named).hex() if named else ""
 
 
 def tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:
@@ -137,7 +142,7 @@ def _part(role: Role, part: Mapping[str, Any]) -> Item:
     text = part.get("text", part.get("refusal"))
     if isinstance(text, str):
         return item(role, "text", text)
-    digest = fingerprint(canonical_json({k: v for k, v in part.items() if k != "cache_control"})).hex()
+    digest = media_digest({k: v for k, v in part.items() if k != "cache_control"})
     return item(role, "media", digest, name=str(part.get("type") or "part"))
 
 

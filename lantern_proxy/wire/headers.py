@@ -8,8 +8,8 @@ from lantern_proxy.turn import Identity
 
 _SESSION_HEADERS = (
     "x-lantern-session", "thread-id", "x-claude-code-session-id", "x-session-id", "x-opencode-session",
-    "x-session-affinity", "x-affinity", "x-litellm-session-id", "x-conversation-id", "x-thread-id",
-    "session-id", "conversation-id", "session_id",
+    "x-session-affinity", "x-affinity", "x-litellm-session-id", "x-openwebui-chat-id", "x-conversation-id",
+    "x-thread-id", "session-id", "conversation-id", "session_id",
 )  # fmt: skip
 _AGENT_HEADERS = ("x-claude-code-agent-id", "x-agent-id")
 _SUBAGENT_HEADERS = ("x-openai-subagent", "x-codex-parent-thread-id")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from _cffi_backend import FFI
 
-from lantern_proxy.turn import Message
+from lantern_proxy.turn import Message, fingerprint
 from lantern_proxy.turn_memo import Memo
 
 Place = Literal["inside", "before", "after"]
@@ -23,6 +23,8 @@ _any = msgspec.json.Decoder()
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
+_SIGNED = re.compile(r'\?(?=[^"\s]*(?:signature|\bsig|expires|token|\bhm)=)[^"\s]*', re.I)
+"""The query of a URL that holds for a while: the same file may be found under another one tomorrow."""
 _ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.S)
 """An escape within a string: a pair of surrogates, a lone one (group 1), any other."""
 
@@ -144,6 +146,12 @@ def canonical_json(value: Any) -> str:
         return str(_canonical.encode(value if as_sent is None else _any.decode(as_sent)), "utf-8")
     except (msgspec.DecodeError, UnicodeError, RecursionError):  # no JSON; half a character; too deep
         return as_sent if as_sent is not None else _bare(value)
+
+
+def media_digest(part: Any) -> str:
+    """One name for the same picture, sound or file, in hex, also where its URL was signed anew."""
+    text = canonical_json(part)
+    return fingerprint(_SIGNED.sub("", text) if "?" in text else text).hex()
 
 
 def _bare(value: Any) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from lantern_proxy.turn import Answer, Item, Message, Request, Role, fingerprint, item, message
+from lantern_proxy.turn import Answer, Item, Message, Request, Role, item, message
 from lantern_proxy.wire import sse
-from lantern_proxy.wire.chat import explicit_ids, inject_into, plain, tool_names, user_message
+from lantern_proxy.wire.chat import explicit_ids, inject_into, known_as, plain, tool_names, user_message
 from lantern_proxy.wire.headers import user_id_session
 from lantern_proxy.wire.json import (
     Insert,
@@ -21,6 +21,7 @@ from lantern_proxy.wire.json import (
     elements,
     first_byte,
     kind_of,
+    media_digest,
     members,
     parse,
     remembered,
@@ -42,7 +43,7 @@ def read(body: bytes) -> Request:
         api="messages", model=text_member(top, "model"),
         messages=(*_system(top), *(read_message(bytes(raw)) for raw in elements(top["messages"]))),
         tools=frozenset(tool_names(top)), stream=bytes(top.get("stream", b"false")) == b"true",
-        ids=(*named, *explicit_ids(top), *continued), person="" if session else user, delta=bool(continued),
+        ids=(*named, *explicit_ids(top), *continued), person="" if session else known_as(user), delta=bool(continued),
         signals=frozenset({"compact"} if bytes(top.get("compaction", b"null")) != b"null" else ()),
     )  # fmt: skip
 
@@ -99,7 +100,7 @@ def _block(role: Role, block: Mapping[str, Any]) -> Item:
     if kind == "compaction" and plain(block.get("content")):  # one without a text failed, and stands for nothing
         return item(role, "compaction", plain(block.get("content")))
     rest = {key: value for key, value in block.items() if key != "cache_control"}
-    return item(role, "media", fingerprint(canonical_json(rest)).hex(), name=kind or "block")
+    return item(role, "media", media_digest(rest), name=kind or "block")
 
 
 def _found(content: Any) -> str:

@@ -23,6 +23,7 @@ from lantern_proxy.wire.json import (
     encode_string,
     first_byte,
     kind_of,
+    media_digest,
     members,
     parse,
     span,
@@ -108,7 +109,7 @@ def _item(kind: str, data: Mapping[str, Any]) -> Item:
     if kind.endswith("_call") or kind in ("mcp_list_tools", "mcp_approval_request"):
         return _call(kind, data)
     rest = {key: value for key, value in data.items() if key not in ("id", "status", "type")}
-    return item("user", "media", fingerprint(canonical_json(rest)).hex(), name=kind, ids=_ids(data))
+    return item("user", "media", media_digest(rest), name=kind, ids=_ids(data))
 
 
 def _compaction(kind: str, data: Mapping[str, Any]) -> Item:
