@@ -52,11 +52,8 @@ def locomo(path: Path) -> tuple[Synthetic, list[list[str]]]:
         questions = [query_terms(item["question"]) for one in samples for item in one["qa"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise click.BadParameter(f"--locomo {path} is no LoCoMo file ({error!r}); give locomo10.json") from None
-    places: dict[str, int] = {}
-    tokens = [places.setdefault(term, len(places)) for text in texts for term in text]
-    words = [f"t{i:x}" for i in range(len(places))]  # plain ones: FTS5 would take a path apart
-    records = Synthetic(np.array(tokens, np.int32), np.cumsum([0, *map(len, texts)]), words)
-    return records, [known for q in questions if (known := [words[places[term]] for term in q if term in places])]
+    records, word_of = Synthetic.of(texts)
+    return records, [known for q in questions if (known := [word_of[term] for term in q if term in word_of])]
 
 
 def queries(records: Synthetic, n: int) -> list[list[str]]:
