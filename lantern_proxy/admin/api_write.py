@@ -89,12 +89,16 @@ def _get(body: Body, name: str, kind: type, default: Any = ...) -> Any:
     return value
 
 
+def _tenants(archive: Archive, body: Body) -> list[str]:
+    """Whom it is about: the tenant that is named, else all."""
+    named = _get(body, "tenant", str, "")
+    return [named] if named else [tenant.id for tenant in archive.tenants()]
+
+
 def _owner(archive: Archive, body: Body) -> tuple[TenantArchive, int]:
     """Whose passage `passage` is: ids are unique in an archive."""
     id_ = _get(body, "passage", int)
-    named = _get(body, "tenant", str, "")
-    tenants = [named] if named else [tenant.id for tenant in archive.tenants()]
-    for tenant in tenants:
+    for tenant in _tenants(archive, body):
         if archive.of(tenant).passages_by_id([id_]):
             return archive.of(tenant), id_
     raise _Bad(f"there is no passage {id_}; /lantern/api/search gives numbers")
@@ -133,9 +137,7 @@ def _prune(config: Config, archive: Archive, body: Body) -> Any:
         below_confidence=_number(body, "below_confidence"),
         session=_get(body, "session", str, None),
     )
-    named, dry_run = _get(body, "tenant", str, ""), _get(body, "dry_run", bool, True)
-    tenants = [named] if named else [tenant.id for tenant in archive.tenants()]
-    now = time.time()
+    tenants, dry_run, now = _tenants(archive, body), _get(body, "dry_run", bool, True), time.time()
     total = sum((archive.of(t).prune(rule, now=now, dry_run=dry_run, wiped=False) for t in tenants), PruneReport())
     archive.wipe()
     return asdict(total)
@@ -146,8 +148,7 @@ def _forget(config: Config, archive: Archive, body: Body) -> Any:
     session, confirm = _get(body, "session", str), _get(body, "confirm", str, "")
     if confirm and confirm != session:
         raise _Bad("confirm is not the session's id; nothing was removed")
-    named = _get(body, "tenant", str, "")
-    for tenant in [named] if named else [tenant.id for tenant in archive.tenants()]:
+    for tenant in _tenants(archive, body):
         if archive.of(tenant).session(session) is not None:
             rule = ForgetRule(session=session)
             return asdict(archive.forget(tenant, rule, now=time.time(), dry_run=not confirm)) | {"marks": []}
