@@ -73,7 +73,6 @@ def _shape(line: str) -> str:
 
     "internal/store/cart.go:124:  return nil" -> "/:9:"       "b81f02c fix the cart" -> "9 w"
     "Waiting for 3 of 6 replicas" -> "waiting for"            "HIKARI_MAX: 20" -> "w: 2"
-
     """
     timed = _TIME.match(line) if line[:1] in "0123456789[(" else None
     rest = line[timed.end() :] if timed else line
