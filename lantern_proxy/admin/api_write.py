@@ -13,12 +13,11 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from lantern_proxy import chunk, reinforce
-from lantern_proxy.admin.shape import Endpoint, answer, error
-from lantern_proxy.archive import Archive, ArchiveError, PruneReport, PruneRule, TenantArchive
+from lantern_proxy.admin.shape import Endpoint, of_archive
+from lantern_proxy.archive import Archive, PruneReport, PruneRule, TenantArchive
 from lantern_proxy.archive.forget import ForgetRule
 from lantern_proxy.config import Config
 
@@ -46,21 +45,14 @@ def write_routes() -> list[BaseRoute]:
 
 
 def _endpoint(change: Change) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        proxy = request.app.state.proxy
-        archive = proxy.writer.opened.archive
-        if archive is None:
-            return error(proxy.writer.opened.problem, 503)
-        try:
-            body = await _body(request)
-            found = await run_in_threadpool(change, proxy.config, archive, body)
-        except (ArchiveError, ValueError, OverflowError) as problem:
-            return error(str(problem), 400)
+    async def find(request: Request, archive: Archive) -> Any:
+        body = await _body(request)
+        found = await run_in_threadpool(change, request.app.state.proxy.config, archive, body)
         if not body.get("dry_run", False) and body.get("confirm", True):
             request.app.state.events.tell("change", {"what": request.url.path.rsplit("/", 1)[-1]})
-        return answer(found)
+        return found
 
-    return endpoint
+    return of_archive(find)
 
 
 async def _body(request: Request) -> Body:
@@ -164,24 +156,19 @@ def _number(body: Body, name: str) -> float | None:
     return float(value)
 
 
-async def why(request: Request) -> Response:
+@of_archive
+async def why(request: Request, archive: Archive) -> Any:
     """{"request": {...}, "session", "tenant", "project", "api"}: what would be restored for this request body.
 
     Nothing is sent or archived. `tenant` may be left out when there is only one.
     """
-    proxy = request.app.state.proxy
-    if proxy.writer.opened.archive is None:
-        return error(proxy.writer.opened.problem, 503)
-    try:
-        body = await _body(request)
-        tenants = await run_in_threadpool(proxy.writer.opened.archive.tenants)
-        tenant = _get(body, "tenant", str, "") or (tenants[0].id if len(tenants) == 1 else "")
-        if not tenant:
-            raise _Bad(f"there are {len(tenants)} tenants; name one as `tenant`")
-        found = await proxy.preview(
-            json.dumps(_get(body, "request", dict)).encode(), tenant=tenant, project=_get(body, "project", str, ""),
-            session=_get(body, "session", str, ""), api=_get(body, "api", str, ""),
-        )  # fmt: skip
-    except (ArchiveError, ValueError, OverflowError) as problem:
-        return error(str(problem), 400)
-    return answer(asdict(found))
+    body = await _body(request)
+    tenants = await run_in_threadpool(archive.tenants)
+    tenant = _get(body, "tenant", str, "") or (tenants[0].id if len(tenants) == 1 else "")
+    if not tenant:
+        raise _Bad(f"there are {len(tenants)} tenants; name one as `tenant`")
+    found = await request.app.state.proxy.preview(
+        json.dumps(_get(body, "request", dict)).encode(), tenant=tenant, project=_get(body, "project", str, ""),
+        session=_get(body, "session", str, ""), api=_get(body, "api", str, ""),
+    )  # fmt: skip
+    return asdict(found)
