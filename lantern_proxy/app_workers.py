@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
@@ -82,8 +83,10 @@ class Others:
         if length and isinstance(body, Upload):
             headers.append((b"content-length", length.encode()))
         state = scope["app"].state
-        crossing = _Crossing(state.proxy, state.upstream, arrival, None, send, body)
-        crossing.origin, crossing.http1, crossing.headers = self._origin(owner), self._http1, headers
+        crossing = _Crossing(
+            state.proxy, state.upstream, arrival, None, send, body,
+            origin=self._origin(owner), http1=self._http1, headers=headers,
+        )  # fmt: skip
         await crossing.run(receive)
 
     def _headers(self, scope: Scope, headers: tuple[Header, ...] | list[Header]) -> list[Header]:
@@ -124,12 +127,15 @@ class Others:
             answer.close()
 
 
+@dataclass(slots=True, kw_only=True)
 class _Crossing(Relay):
     """One request on its way to its own worker, and the answer on its way back."""
 
     origin: Origin
+    """Where that worker listens for the others."""
     http1: Http1
     headers: list[Header]
+    """The client's, and what tells the worker who asks."""
 
     async def _forward(self) -> None:
         arrival = self.arrival

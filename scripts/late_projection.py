@@ -9,21 +9,21 @@ from pathlib import Path
 import numpy as np
 
 from lantern_proxy.analyze import STOP_WORDS
+from lantern_proxy.compiled import MINILM
 from lantern_proxy.config import default_cache_dir
 from lantern_proxy.embed import Embedder, folder_of
 from lantern_proxy.embed_model import open_compiled
 from lantern_proxy.signals.late import DIM
 
-MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 TARGET = Path(__file__).parent.parent / "lantern_proxy" / "data" / "late_minilm_l6.npz"
 TEXTS, WORDS = 400, 24
 
 
 def main(cache_dir: Path) -> None:
-    with Embedder(MODEL, cache_dir) as embedder:
+    with Embedder(MINILM, cache_dir) as embedder:
         embedder.start()
         embedder.wait()
-    compiled = open_compiled(folder_of(MODEL, cache_dir), 1)
+    compiled = open_compiled(folder_of(MINILM, cache_dir), 1)
     vocabulary = compiled.tokenizer.get_vocab()
     words = sorted(w for w in vocabulary if w.isascii() and w.isalpha() and len(w) > 1)
     random = np.random.default_rng(7)

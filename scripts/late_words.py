@@ -9,20 +9,20 @@ from pathlib import Path
 
 import numpy as np
 
+from lantern_proxy.compiled import MINILM
 from lantern_proxy.config import default_cache_dir
 from lantern_proxy.embed import Embedder, folder_of
 from lantern_proxy.embed_model import open_compiled, projection_of
 from lantern_proxy.signals.late import pack
 
-MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 DATA = Path(__file__).parent.parent / "lantern_proxy" / "data"
 
 
 def main(cache_dir: Path) -> None:
-    with Embedder(MODEL, cache_dir) as embedder:
+    with Embedder(MINILM, cache_dir) as embedder:
         embedder.start()
         embedder.wait()
-    compiled, projection = open_compiled(folder_of(MODEL, cache_dir), 1), projection_of(MODEL)
+    compiled, projection = open_compiled(folder_of(MINILM, cache_dir), 1), projection_of(MINILM)
     assert projection is not None
     with np.load(DATA / "alike_minilm_l6.npz") as table:
         pieces = table["pieces"].tobytes().decode().split("\n")

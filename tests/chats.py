@@ -332,6 +332,3 @@ SILENT = {
     "last message only", "skipped messages",
 }  # fmt: skip
 """Styles without a summary."""
-
-UNLINKABLE = {"last message only"}
-"""Styles that only an explicit id links."""

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from lantern_proxy import compiled
-from lantern_proxy.compiled import QUIET
-from lantern_proxy.embed import DamagedCache, Embedder, ModelError, adapt, available, folder_of
+from lantern_proxy.compiled import QUIET, DamagedCache
+from lantern_proxy.embed import Embedder, ModelError, adapt, available, folder_of
 from lantern_proxy.embed_adapter import adapter_of
 from lantern_proxy.embed_model import open_compiled
 

@@ -11,7 +11,7 @@ from scripted import CHUNKED, Upstream, say
 from lantern_proxy.config import UpstreamConfig
 from lantern_proxy.upstream import Upstream as Client
 from lantern_proxy.upstream import UpstreamError, _Base
-from lantern_proxy.upstream.http1 import Answer, host_of
+from lantern_proxy.upstream.http1 import Answer
 
 DEFAULT = UpstreamConfig()
 DEEP = UpstreamConfig(openai="https://router.example/api/v1", anthropic="https://claude.example/proxy")
@@ -22,8 +22,8 @@ ANTHROPIC = ((b"anthropic-version", b"2023-06-01"),)
 def where(config: UpstreamConfig, path: str, query: bytes = b"", headers=()) -> str:
     async def ask() -> str:
         async with Client(config) as client:
-            origin, target = client.target(path, query, headers)
-            return f"{origin.scheme}://{host_of(origin).decode()}{target.decode()}"
+            base, target = client.target(path, query, headers)
+            return f"{base.origin.scheme}://{base.host.decode()}{target.decode()}"
 
     return asyncio.run(ask())
 

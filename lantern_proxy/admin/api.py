@@ -11,13 +11,12 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from lantern_proxy.admin.api_write import write_routes
 from lantern_proxy.admin.events import events
-from lantern_proxy.admin.shape import Endpoint, answer, error, limit_of, number_of
-from lantern_proxy.archive import Archive, ArchiveError, TenantArchive
+from lantern_proxy.admin.shape import Endpoint, limit_of, number_of, of_archive
+from lantern_proxy.archive import Archive, TenantArchive
 
 Query = Callable[[Archive, Request], Any]
 
@@ -44,17 +43,10 @@ def api_routes() -> list[BaseRoute]:
 
 
 def _endpoint(query: Query) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        archive = request.app.state.proxy.writer.opened.archive
-        if archive is None:
-            return error(request.app.state.proxy.writer.opened.problem, 503)
-        try:
-            found = await run_in_threadpool(query, archive, request)
-        except (ArchiveError, ValueError, OverflowError) as problem:
-            return error(str(problem), 400)
-        return answer(found) if found is not None else error("not found", 404)
+    async def find(request: Request, archive: Archive) -> Any:
+        return await run_in_threadpool(query, archive, request)
 
-    return endpoint
+    return of_archive(find)
 
 
 def _mine(archive: Archive, request: Request) -> list[TenantArchive]:

@@ -13,12 +13,11 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from lantern_proxy import chunk, reinforce
-from lantern_proxy.admin.shape import Endpoint, answer, error
-from lantern_proxy.archive import Archive, ArchiveError, PruneReport, PruneRule, TenantArchive
+from lantern_proxy.admin.shape import Endpoint, of_archive
+from lantern_proxy.archive import Archive, PruneReport, PruneRule, TenantArchive
 from lantern_proxy.archive.forget import ForgetRule
 from lantern_proxy.config import Config
 
@@ -46,21 +45,14 @@ def write_routes() -> list[BaseRoute]:
 
 
 def _endpoint(change: Change) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        proxy = request.app.state.proxy
-        archive = proxy.writer.opened.archive
-        if archive is None:
-            return error(proxy.writer.opened.problem, 503)
-        try:
-            body = await _body(request)
-            found = await run_in_threadpool(change, proxy.config, archive, body)
-        except (ArchiveError, ValueError, OverflowError) as problem:
-            return error(str(problem), 400)
+    async def find(request: Request, archive: Archive) -> Any:
+        body = await _body(request)
+        found = await run_in_threadpool(change, request.app.state.proxy.config, archive, body)
         if not body.get("dry_run", False) and body.get("confirm", True):
             request.app.state.events.tell("change", {"what": request.url.path.rsplit("/", 1)[-1]})
-        return answer(found)
+        return found
 
-    return endpoint
+    return of_archive(find)
 
 
 async def _body(request: Request) -> Body:
@@ -89,12 +81,16 @@ def _get(body: Body, name: str, kind: type, default: Any = ...) -> Any:
     return value
 
 
+def _tenants(archive: Archive, body: Body) -> list[str]:
+    """Whom it is about: the tenant that is named, else all."""
+    named = _get(body, "tenant", str, "")
+    return [named] if named else [tenant.id for tenant in archive.tenants()]
+
+
 def _owner(archive: Archive, body: Body) -> tuple[TenantArchive, int]:
     """Whose passage `passage` is: ids are unique in an archive."""
     id_ = _get(body, "passage", int)
-    named = _get(body, "tenant", str, "")
-    tenants = [named] if named else [tenant.id for tenant in archive.tenants()]
-    for tenant in tenants:
+    for tenant in _tenants(archive, body):
         if archive.of(tenant).passages_by_id([id_]):
             return archive.of(tenant), id_
     raise _Bad(f"there is no passage {id_}; /lantern/api/search gives numbers")
@@ -133,9 +129,7 @@ def _prune(config: Config, archive: Archive, body: Body) -> Any:
         below_confidence=_number(body, "below_confidence"),
         session=_get(body, "session", str, None),
     )
-    named, dry_run = _get(body, "tenant", str, ""), _get(body, "dry_run", bool, True)
-    tenants = [named] if named else [tenant.id for tenant in archive.tenants()]
-    now = time.time()
+    tenants, dry_run, now = _tenants(archive, body), _get(body, "dry_run", bool, True), time.time()
     total = sum((archive.of(t).prune(rule, now=now, dry_run=dry_run, wiped=False) for t in tenants), PruneReport())
     archive.wipe()
     return asdict(total)
@@ -146,8 +140,7 @@ def _forget(config: Config, archive: Archive, body: Body) -> Any:
     session, confirm = _get(body, "session", str), _get(body, "confirm", str, "")
     if confirm and confirm != session:
         raise _Bad("confirm is not the session's id; nothing was removed")
-    named = _get(body, "tenant", str, "")
-    for tenant in [named] if named else [tenant.id for tenant in archive.tenants()]:
+    for tenant in _tenants(archive, body):
         if archive.of(tenant).session(session) is not None:
             rule = ForgetRule(session=session)
             return asdict(archive.forget(tenant, rule, now=time.time(), dry_run=not confirm)) | {"marks": []}
@@ -163,24 +156,19 @@ def _number(body: Body, name: str) -> float | None:
     return float(value)
 
 
-async def why(request: Request) -> Response:
+@of_archive
+async def why(request: Request, archive: Archive) -> Any:
     """{"request": {...}, "session", "tenant", "project", "api"}: what would be restored for this request body.
 
     Nothing is sent or archived. `tenant` may be left out when there is only one.
     """
-    proxy = request.app.state.proxy
-    if proxy.writer.opened.archive is None:
-        return error(proxy.writer.opened.problem, 503)
-    try:
-        body = await _body(request)
-        tenants = await run_in_threadpool(proxy.writer.opened.archive.tenants)
-        tenant = _get(body, "tenant", str, "") or (tenants[0].id if len(tenants) == 1 else "")
-        if not tenant:
-            raise _Bad(f"there are {len(tenants)} tenants; name one as `tenant`")
-        found = await proxy.preview(
-            json.dumps(_get(body, "request", dict)).encode(), tenant=tenant, project=_get(body, "project", str, ""),
-            session=_get(body, "session", str, ""), api=_get(body, "api", str, ""),
-        )  # fmt: skip
-    except (ArchiveError, ValueError, OverflowError) as problem:
-        return error(str(problem), 400)
-    return answer(asdict(found))
+    body = await _body(request)
+    tenants = await run_in_threadpool(archive.tenants)
+    tenant = _get(body, "tenant", str, "") or (tenants[0].id if len(tenants) == 1 else "")
+    if not tenant:
+        raise _Bad(f"there are {len(tenants)} tenants; name one as `tenant`")
+    found = await request.app.state.proxy.preview(
+        json.dumps(_get(body, "request", dict)).encode(), tenant=tenant, project=_get(body, "project", str, ""),
+        session=_get(body, "session", str, ""), api=_get(body, "api", str, ""),
+    )  # fmt: skip
+    return asdict(found)

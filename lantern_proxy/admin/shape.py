@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.archive.rows import dumps
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -21,6 +22,25 @@ def any_path(route: Matched) -> Matched:
     """The route, with a `path` of any characters: Starlette's ends at a line break, which a URL may hold as %0A."""
     route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
     return route
+
+
+def of_archive(find: Callable[[Request, Archive], Awaitable[Any]]) -> Endpoint:
+    """An endpoint that answers what `find` returns: 404 for None, 400 for its errors, 503 while there is no archive.
+
+    find: raises ValueError, or what the archive raises, for a request that asks wrongly
+    """
+
+    async def endpoint(request: Request) -> Response:
+        opened = request.app.state.proxy.writer.opened
+        if opened.archive is None:
+            return error(opened.problem, 503)
+        try:
+            found = await find(request, opened.archive)
+        except (ArchiveError, ValueError, OverflowError) as problem:
+            return error(str(problem), 400)
+        return answer(found) if found is not None else error("not found", 404)
+
+    return endpoint
 
 
 def answer(found: Any, status: int = 200) -> Response:

@@ -90,6 +90,7 @@ LINKS = frozenset(
     is was are were be to of at the a an for on in number no as now use using uses with and by
     """.split()  # noqa: SIM905 - fifty lines of quotes read worse
 )
+"""What stands between a name and its value: "port is 9443" and "port 9443" are the same specific term, see key()."""
 
 
 @lru_cache(maxsize=1 << 14)

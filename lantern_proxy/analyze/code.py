@@ -23,7 +23,7 @@ _BEGINS = re.compile(
 )
 """How a line of a program begins; some are known by their end."""
 _MOST_PROSE = 0.6
-"""Of a line's pieces: from here on signs between them do not make it code."""
+"""Share of a line's pieces that are words: from here on it is said, whatever signs stand between them."""
 _SENTENCE = 5
 """Words that make one."""
 

@@ -14,7 +14,7 @@ from lantern_proxy.analyze.letters import bare
 COMMON, CALLS, DIGIT = 1, 2, 4
 """Flags: of a stem that says nothing; of a sentence with signs of a program, or with a figure."""
 _OWN = 8
-"""The lowest flag that stems may have beside COMMON."""
+"""The lowest flag that a caller of Stems may give a stem; those below are COMMON, CALLS and DIGIT."""
 
 _PROSE = re.compile(r"[(\"'*]*[^\W\d_][^\W\d_']+[.,;:!?)\"'*]*")
 _SIGNS = re.compile(r"[{}\[\]();=<>]")

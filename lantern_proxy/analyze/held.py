@@ -11,7 +11,7 @@ except ImportError:
 _UNKNOWN = -2
 """HELD_UNKNOWN of held.h."""
 _PLACES = 1_000
-"""What stands within words at so many places, and nowhere by itself up to there, is taken for missing."""
+"""Places that are looked at: what stands within a longer word at all of them counts as not held."""
 
 
 class Held:

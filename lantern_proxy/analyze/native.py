@@ -57,15 +57,12 @@ def lines(text: str) -> bytes | None:
 
 def terms_of_parts(parts: Sequence[str]) -> list[list[str]] | None:
     """The terms of each of some texts, for the price of one call. None: only the reference can do all of them."""
-    text = "".join(parts)
-    data = _utf8(text)
-    if data is None:
+    whole = _joined(parts)
+    if whole is None:
         return None
-    tables, sizes = unicode_of(text, data), [*map(len, parts if len(data) == len(text) else map(str.encode, parts))]
+    tables, sizes, data = whole
     joined = _written(lambda room, out: lib.analyze_parts(tables, len(sizes), sizes, data, room, out), data, len(sizes))
-    if joined is None:
-        return None
-    return [each.split("\n") if each else [] for each in joined.decode().split("\0")[:-1]]
+    return None if joined is None else _terms_apart(joined)
 
 
 def specifics(text: str, words: Any) -> list[str] | None:
@@ -85,11 +82,10 @@ def facts(parts: Sequence[str], stems: Any) -> list[tuple[int, int, int, int, in
 
     None: only facts.Stems.facts_in_python can do all of them. stems: a lexicon
     """
-    text = "".join(parts)
-    data = _utf8(text)
-    if data is None:
+    whole = _joined(parts)
+    if whole is None:
         return None
-    tables, sizes = unicode_of(text, data), [*map(len, parts if len(data) == len(text) else map(str.encode, parts))]
+    tables, sizes, data = whole
     found = _new("facts[]", len(sizes))
     joined = _written(
         lambda room, out: lib.facts_of(tables, stems, len(sizes), sizes, data, found, room, out), data, len(sizes)
@@ -97,19 +93,17 @@ def facts(parts: Sequence[str], stems: Any) -> list[tuple[int, int, int, int, in
     if joined is None:
         return None
     numbers = iter(ffi.unpack(ffi.cast("uint32_t *", found), 6 * len(sizes)) if sizes else ())
-    words = [each.split("\n") if each else [] for each in joined.decode().split("\0")[:-1]]
-    return [*zip(numbers, numbers, numbers, numbers, numbers, numbers, words, strict=True)]
+    return [*zip(*[numbers] * 6, _terms_apart(joined), strict=True)]
 
 
 def counts(parts: Sequence[str], words: Any) -> list[tuple[int, ...]] | None:
     """Of each text the numbers of facts.h's facts_counts, in their order. None: only Python can. words: a lexicon"""
-    text = "".join(parts)
-    data = _utf8(text)
-    if data is None:
+    whole = _joined(parts)
+    if whole is None:
         return None
-    sizes = [*map(len, parts if len(data) == len(text) else map(str.encode, parts))]
+    tables, sizes, data = whole
     found = _new("facts_counts[]", len(sizes))
-    if lib.facts_count(unicode_of(text, data), words, len(sizes), sizes, data, found) < 0:
+    if lib.facts_count(tables, words, len(sizes), sizes, data, found) < 0:
         return None
     numbers = ffi.unpack(ffi.cast("uint32_t *", found), _COUNTS * len(sizes)) if sizes else ()
     return [*zip(*[iter(numbers)] * _COUNTS, strict=True)]
@@ -142,6 +136,21 @@ def lexicon(sorts: Iterable[tuple[int | str, Iterable[str]]]) -> Any:
             if not lib.lexicon_add(made, len(data), data, flag):
                 raise ValueError(f"{word!r} is too long for native/lexicon.c, or there are too many words")
     return made
+
+
+def _joined(parts: Sequence[str]) -> tuple[Any, list[int], bytes] | None:
+    """Some texts as one, for C: the tables that they need, bytes of each, all of them in UTF-8. None as _utf8()."""
+    text = "".join(parts)
+    data = _utf8(text)
+    if data is None:
+        return None
+    sizes = [*map(len, parts if len(data) == len(text) else map(str.encode, parts))]
+    return unicode_of(text, data), sizes, data
+
+
+def _terms_apart(joined: bytes) -> list[list[str]]:
+    """The terms of each text, as C writes them: a line each, and a zero byte behind those of a text."""
+    return [each.split("\n") if each else [] for each in joined.decode().split("\0")[:-1]]
 
 
 def _utf8(text: str) -> bytes | None:

@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-MANY, GOING_ON = 4, 2
-"""Lines that are like each other, from which on they are rows; and where the text goes on from one before it."""
+MANY = 4
+"""So many lines that are like each other are rows."""
+GOING_ON = 2
+"""The same in a text that goes on where another piece of the output ended: the others may stand there."""
 MOST_CHARS = 240
-"""Of a line that are looked at."""
+"""How much of a line is looked at."""
 
 _TIME = re.compile(
     r"[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d[T ]?)?\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[\])]?\s+"
@@ -71,7 +73,6 @@ def _shape(line: str) -> str:
 
     "internal/store/cart.go:124:  return nil" -> "/:9:"       "b81f02c fix the cart" -> "9 w"
     "Waiting for 3 of 6 replicas" -> "waiting for"            "HIKARI_MAX: 20" -> "w: 2"
-
     """
     timed = _TIME.match(line) if line[:1] in "0123456789[(" else None
     rest = line[timed.end() :] if timed else line

@@ -15,7 +15,7 @@ _STARTS = re.compile(rf"(?<![^\W_])(?=(.{{{CHARS}}}))", re.S)
 """What stands behind each place at which a word, or anything else, begins."""
 _WIDE = f"utf-32-{'le' if sys.byteorder == 'little' else 'be'}"
 _SPARSE = 5
-"""log2 of the bits for each beginning: of places where none stands one in 32 is looked at."""
+"""log2 of the filter's bits for each beginning: of the places where none stands, it lets one in 32 through."""
 _LEAST_BITS = 10
 _AT_ONCE = 256
 

@@ -28,7 +28,7 @@ _PAGES = 100
 """Of the full-text index, merged in one transaction; and of the file, given back in one: 10 ms."""
 _LONGEST_PAUSE_S = 0.1
 _LONG_S = 0.08
-"""Of one transaction and its pause: those that follow are smaller."""
+"""After a transaction that took longer, its pause included, the next ones get half as much; see shares()."""
 _LOG_WAIT_S = 2.0
 """For a reader that still needs the write-ahead log."""
 _SIZE = "length(CAST(text AS BLOB))"

@@ -1,6 +1,6 @@
 """Take one tenant's export in: docs/archive-format.md says what its lines hold.
 
-    counts = take_in(archive, "alice", rows)        # rows: dicts, in the order in which export() gave them
+    counts = take_in(archive, "alice", rows, now=now)    # rows: dicts, in the order in which export() gave them
 
 Ids of passages are an archive's own, so they are given anew, and blocks follow. Vectors are made anew by the embedder.
 What is there already is left as it is: taking the same export in twice changes nothing. Others write meanwhile, so each

@@ -38,8 +38,8 @@ def rebuild(connections: Connections, advance: Advance) -> None:
 def complete(connections: Connections) -> None:
     """Add what is lacking where the newest passage is.
 
-    A process of a release before m008 that was open when this one brought the schema up to date filed it: it relies on
-    a trigger that is gone. What else the index can lack is for `lantern doctor` to tell.
+    It is, where a process of an older release still wrote after this one had brought the schema up to date: releases
+    before m008 rely on a trigger that m008 removed. What else the index can lack is for `lantern doctor` to tell.
     """
     with contextlib.suppress(ArchiveError):  # a damaged index keeps nobody from the archive
         with connections.reading() as db:

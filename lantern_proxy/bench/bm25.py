@@ -30,8 +30,8 @@ AT_ONCE = 1 << 22
 """Tokens drawn at a time: five million records have 275 million."""
 
 
-def synthetic(n: int, seed: int = 0) -> Synthetic:
-    draw = np.random.default_rng(seed)
+def synthetic(n: int) -> Synthetic:
+    draw = np.random.default_rng(0)
     weights = np.cumsum(1 / np.arange(1, WORDS + 1))
     lengths = np.clip(draw.normal(MEAN_LENGTH, 11, n), 5, None).astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -52,15 +52,12 @@ def locomo(path: Path) -> tuple[Synthetic, list[list[str]]]:
         questions = [query_terms(item["question"]) for one in samples for item in one["qa"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise click.BadParameter(f"--locomo {path} is no LoCoMo file ({error!r}); give locomo10.json") from None
-    places: dict[str, int] = {}
-    tokens = [places.setdefault(term, len(places)) for text in texts for term in text]
-    words = [f"t{i:x}" for i in range(len(places))]  # plain ones: FTS5 would take a path apart
-    records = Synthetic(np.array(tokens, np.int32), np.cumsum([0, *map(len, texts)]), words)
-    return records, [known for q in questions if (known := [words[places[term]] for term in q if term in places])]
+    records, word_of = Synthetic.of(texts)
+    return records, [known for q in questions if (known := [word_of[term] for term in q if term in word_of])]
 
 
-def queries(records: Synthetic, n: int, seed: int = 1) -> list[list[str]]:
-    draw, size = np.random.default_rng(seed), len(records)
+def queries(records: Synthetic, n: int) -> list[list[str]]:
+    draw, size = np.random.default_rng(1), len(records)
     sample = min(size, 20_000)
     rows = np.repeat(np.arange(sample), np.diff(records.starts[: sample + 1]))
     pairs = np.unique(rows * WORDS + records.tokens[: records.starts[sample]])

@@ -58,17 +58,8 @@ def read(folder: Path) -> Collection:
     )
 
 
-def records_of(collection: Collection) -> tuple[Synthetic, dict[str, str]]:
-    """The collection as records of plain words, since engines would take a path apart; and the word of each term."""
-    places: dict[str, int] = {}
-    tokens = [places.setdefault(term, len(places)) for text in collection.texts for term in text]
-    words = [f"t{i:x}" for i in range(len(places))]
-    starts = np.cumsum([0, *map(len, collection.texts)])
-    return Synthetic(np.array(tokens, np.int32), starts, words), {term: words[i] for term, i in places.items()}
-
-
 def compare(collection: Collection, engines: Sequence[str]) -> Iterator[Quality]:
-    records, word_of = records_of(collection)
+    records, word_of = Synthetic.of(collection.texts)
     for engine in engines:
         search = PEERS[engine](records)
         values = []

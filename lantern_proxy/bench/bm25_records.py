@@ -1,7 +1,8 @@
 """What `lantern bench bm25` hands to each engine."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,6 +38,17 @@ class Synthetic:
     tokens: Tokens
     starts: npt.NDArray[np.int64]
     words: Sequence[str]
+
+    @classmethod
+    def of(cls, texts: Iterable[Sequence[str]]) -> "tuple[Synthetic, dict[str, str]]":
+        """Analysed texts as records, and the word that stands for each term: a plain one, since some engines would
+        take a path apart."""
+        places: dict[str, int] = {}
+        numbered = [[places.setdefault(term, len(places)) for term in text] for text in texts]
+        words = [f"t{i:x}" for i in range(len(places))]
+        tokens = np.fromiter(chain.from_iterable(numbered), np.int32)
+        starts = np.cumsum([0, *map(len, numbered)])
+        return cls(tokens, starts, words), dict(zip(places, words, strict=True))
 
     def __len__(self) -> int:
         return len(self.starts) - 1

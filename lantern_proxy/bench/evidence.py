@@ -10,12 +10,11 @@ from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
+from lantern_proxy.compiled import MINILM
 from lantern_proxy.compiled_export import sources
 from lantern_proxy.rerank.evidence import PROTECTED, Memory, corrections, reorder
 from lantern_proxy.rerank.match import PRIOR, Matching
 from lantern_proxy.rerank.train import Example, Settings, scorer, train
-
-MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 def base_of(model: str) -> str:

@@ -16,7 +16,7 @@ SEEDS = (7, 11, 23, 31, 47)
 """Of the ConvMemory papers' splits."""
 
 SHARE = 0.2
-"""Of a session's second best turn that counts for the session, of the third best its square ...; for all pipelines."""
+"""How much of the score of its second best turn a session gains; of the third best SHARE squared, and so on."""
 
 Advance = Callable[[int], None]
 

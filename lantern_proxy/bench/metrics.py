@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
+_PAIRED_ROUNDS = 10_000
+
 
 def reciprocal_rank(ranked: Sequence[str], gold: Collection[str]) -> float:
     """1 / rank of the first that is gold, 0 when none is."""
@@ -41,24 +43,24 @@ def ndcg(ranked: Sequence[str], grades: Mapping[str, float], k: int) -> float:
     return gained / ideal if ideal else 0.0
 
 
-def interval(values: Floats, *, seed: int = 0, rounds: int = 2_000) -> tuple[float, float]:
+def interval(values: Floats) -> tuple[float, float]:
     """95 % bootstrap confidence interval of the mean of `values`, (n,)."""
-    means = _resampled(values, seed, rounds)
+    means = _resampled(values, 2_000)
     return float(np.percentile(means, 2.5)), float(np.percentile(means, 97.5))
 
 
-def paired(a: Floats, b: Floats, *, seed: int = 0, rounds: int = 10_000) -> tuple[float, float, float, float]:
+def paired(a: Floats, b: Floats) -> tuple[float, float, float, float]:
     """Paired bootstrap of a - b over the same questions: mean difference, its 95 % interval, two-sided p.
 
     a, b: (n,) one value a question. p is the share of resamples on the other side of 0, the data themselves counted as
-    one of them, doubled: at least 2 / (rounds + 1).
+    one of them, doubled: at least 2 / 10,001.
     """
     if len(a) != len(b):
         raise ValueError(f"paired: {len(a)} and {len(b)} values; both must answer the same questions")
     difference = a - b
-    means = _resampled(difference, seed, rounds)
+    means = _resampled(difference, _PAIRED_ROUNDS)
     mean = float(difference.mean())
-    beyond = (1 + min(int((means <= 0).sum()), int((means >= 0).sum()))) / (rounds + 1)
+    beyond = (1 + min(int((means <= 0).sum()), int((means >= 0).sum()))) / (_PAIRED_ROUNDS + 1)
     return mean, float(np.percentile(means, 2.5)), float(np.percentile(means, 97.5)), min(1.0, 2 * beyond)
 
 
@@ -97,9 +99,9 @@ def _share_up_to(n: int, low: float) -> float:
     return float(ways[: int(low) + 1].sum() / 2.0**n)
 
 
-def _resampled(values: Floats, seed: int, rounds: int) -> Floats:
-    """(rounds,) means of samples with replacement, drawn in slices that keep memory small."""
-    draw, n = np.random.default_rng(seed), len(values)
+def _resampled(values: Floats, rounds: int) -> Floats:
+    """(rounds,) means of samples with replacement, the same for the same values; in slices that keep memory small."""
+    draw, n = np.random.default_rng(0), len(values)
     if not n:
         return np.zeros(rounds)
     step = max(1, 4_000_000 // n)

@@ -89,6 +89,8 @@ class SelRoute:
         return score
 
 
+MARGIN = 0.2
+"""route.margin of the lexical scores from which on AgentIR does without vectors."""
 RECENCY_GAIN, RECENCY_DAYS, COMPARED_DAYS = 0.005, 30.0, 120.0
 """AgentIR adds gain * exp(-age / days) in reciprocal ranks; the longer days hold where sessions are compared."""
 
@@ -97,10 +99,10 @@ class AgentIr:
     """BM25 alone where its margin is wide (the cascade), else BM25 and MiniLM by reciprocal rank with a bonus for the
     new, which lasts longer where sessions are compared (Yuan et al. 2026, sections 3 and 4)."""
 
-    def __init__(self, resources: Resources, without: frozenset[str] = frozenset(), tau: float = 0.2) -> None:
+    def __init__(self, resources: Resources, without: frozenset[str] = frozenset()) -> None:
         refuse_unknown("agentir", without, ["cascade", "recency"])
         self._lexical, self._dense = Bm25(resources), Dense(resources)
-        self._tau = 2.0 if "cascade" in without else tau
+        self._margin = 2.0 if "cascade" in without else MARGIN
         self._gain = 0.0 if "recency" in without else RECENCY_GAIN
 
     def prepare(self, conversation: Conversation) -> Scorer:
@@ -110,7 +112,7 @@ class AgentIr:
 
         def score(query: Query) -> Floats:
             words = lexical(query)
-            if margin(np.sort(words)[::-1][:2].tolist()) >= self._tau:
+            if margin(np.sort(words)[::-1][:2].tolist()) >= self._margin:
                 return words
             days = COMPARED_DAYS if query_type(query.text) == "multi-session" else RECENCY_DAYS
             ages = (query.at or newest) - times

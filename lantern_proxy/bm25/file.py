@@ -22,7 +22,7 @@ from lantern_proxy import mapped
 from lantern_proxy.bm25 import Index
 
 _HEAD = struct.Struct("<8sIIII")  # magic, version, bytes of the JSON head, bytes of the columns, CRC-32 of both
-_MAGIC, _VERSION, _ALIGN = b"LNTRSNAP", 5, 64
+_MAGIC, _VERSION, _ALIGN = b"LNTRSNAP", 4, 64
 _ROW = 4 + 8 + 4
 """Bytes of a passage in the columns."""
 

@@ -1,6 +1,7 @@
 """`lantern doctor`: everything that can be wrong on this machine, each with its remedy.
 
-examine(file, config) yields Diagnosis("bm25", "warn", "the numpy twin serves ...", "install a C compiler ...")
+for found in examine(file, config, offline=False, deep=False): ...
+Diagnosis("bm25", "warn", "the numpy twin serves ...", "install a C compiler ...")
 """
 
 import os

@@ -14,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, TenantArchive
     from lantern_proxy.config import ArchiveConfig, Config
+    from lantern_proxy.embed import Embedder
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -146,6 +147,19 @@ def removing(archive: "Archive", what: str, *, quiet: bool) -> Iterator[Callable
             "proxy empties it within ten minutes, this command when it is run again",
             err=True,
         )
+
+
+@contextmanager
+def embedding(config: "Config") -> Iterator["Embedder | None"]:
+    """The configured embedder, started but not waited for; None where it is turned off or not installed."""
+    from lantern_proxy.embed import Embedder, available
+
+    if config.embed.enabled == "off" or not available():
+        yield None
+        return
+    with Embedder.of(config.embed) as embedder:
+        embedder.start()
+        yield embedder
 
 
 def plain(value: Any) -> Any:

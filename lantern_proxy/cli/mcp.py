@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from lantern_proxy.cli.frame import Settings, settled
+from lantern_proxy.cli.frame import Settings, embedding, settled
 from lantern_proxy.cli.importing import opened
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Why
-    from lantern_proxy.config import Config
-    from lantern_proxy.embed import Embedder
     from lantern_proxy.memory import Lantern
     from lantern_proxy.turn import Passage, Placed
 
@@ -45,28 +43,16 @@ def mcp(settings: Settings, tenant: str | None, key_env: str | None, project: st
     # an agent that asks wants to know what was said anywhere, whatever a restore into a request may look at
     reach: Literal["project", "tenant"] = "project" if project else "tenant"
     config = replace(config, restore=replace(config.restore, scope=reach, recipe="default", deadline_ms=5_000))
-    embedder = _embedder(config)
-    try:
-        with closing(opened(config, tenant, key_env, project, embedder=embedder)) as lantern:
-            server = build(lantern)
-            if http:
-                click.echo(f"lantern: MCP on http://127.0.0.1:{port}/mcp", err=True)
-                server.run("streamable-http", host="127.0.0.1", port=port)
-            else:
-                server.run("stdio")
-    finally:
-        if embedder is not None:
-            embedder.close()
-
-
-def _embedder(config: "Config") -> "Embedder | None":
-    from lantern_proxy.embed import Embedder, available
-
-    if config.embed.enabled == "off" or not available():
-        return None
-    embedder = Embedder.of(config.embed)
-    embedder.start()
-    return embedder
+    with (
+        embedding(config) as embedder,
+        closing(opened(config, tenant, key_env, project, embedder=embedder)) as lantern,
+    ):
+        server = build(lantern)
+        if http:
+            click.echo(f"lantern: MCP on http://127.0.0.1:{port}/mcp", err=True)
+            server.run("streamable-http", host="127.0.0.1", port=port)
+        else:
+            server.run("stdio")
 
 
 def build(lantern: "Lantern") -> Any:

@@ -1,14 +1,12 @@
 """`lantern tune`: settings for the questions that are asked here, and whether they are worth having."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NEW_FILE, Settings, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NEW_FILE, Settings, embedding, settled, tenant_option, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive
@@ -37,7 +35,8 @@ def command(settings: Settings, tenant: str | None, data: Path | None, output: P
 
     config = settings.load()
     try:
-        with settings.open() as archive, _embedder(config) as embedder:
+        with settings.open() as archive, embedding(config) as started:
+            embedder = started if started and started.wait() else None
             own = _one(archive, tenant)
             labels = [*(tune_label.read(data) if data else ()), *tune_label.of_feedback(archive, own)]
             found = _measured(archive, own, labels, config, embedder, quiet=settings.as_json)
@@ -69,19 +68,6 @@ def _one(archive: "Archive", tenant: str | None) -> str:
     if len(found) > 1:
         raise ValueError(f"{archive.path} has {len(found)} tenants; choose one with --tenant (`lantern status`)")
     return found[0]
-
-
-@contextmanager
-def _embedder(config: "Config") -> Iterator["Embedder | None"]:
-    from lantern_proxy import embed
-    from lantern_proxy.embed import Embedder
-
-    if config.embed.enabled == "off" or not embed.available():
-        yield None
-        return
-    with Embedder.of(config.embed) as embedder:
-        embedder.start()
-        yield embedder if embedder.wait() else None
 
 
 def _measured(

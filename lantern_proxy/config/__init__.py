@@ -27,7 +27,7 @@ from lantern_proxy.config.check import (
     bare,
     convert,
     hints_of,
-    unreadable,
+    secret,
 )
 from lantern_proxy.config.retrieval import RetrievalConfig, Signal, Weight
 from lantern_proxy.config.safety import AccessConfig, PrivacyConfig
@@ -94,13 +94,7 @@ class ArchiveConfig(Section):
         """The key of the archive, read now; "" for a plain one. ConfigError when it is named and not there."""
         if not (self.key_env or self.key_file):
             return ""
-        named = f"archive.key_file {self.key_file}" if self.key_file else f"archive.key_env {self.key_env}"
-        try:
-            found = (
-                Path(self.key_file).expanduser().read_text("utf-8") if self.key_file else environ.get(self.key_env, "")
-            )
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(named, unreadable(error)) from None
+        found, named = secret("archive.key", self.key_file, self.key_env, environ)
         if not re.fullmatch(r"\s*[0-9a-fA-F]{64}\s*", found):
             raise ConfigError(named, "holds no key of 64 hex digits; make one: openssl rand -hex 32")
         return found.strip()

@@ -34,10 +34,20 @@ class ConfigError(ValueError):
         return ConfigError(parent + glue + self.place, self.problem)
 
 
-def unreadable(error: OSError | UnicodeDecodeError) -> str:
-    """Why a file that a setting names cannot be read, and the way out."""
-    why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "not UTF-8 text"
-    return f"cannot be read ({why}); name a file that this user may read"
+def secret(place: str, file: str, variable: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """A secret that settings say where to find, and what to call that place in an error.
+
+    place: what `<place>_file` and `<place>_env` begin with; the file counts when both are set
+    returns: ("", ...) when the environment variable is not set. ConfigError when the file cannot be read.
+    """
+    if not file:
+        return environ.get(variable, ""), f"{place}_env {variable}"
+    named = f"{place}_file {file}"
+    try:
+        return Path(file).expanduser().read_text("utf-8").strip(), named
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError(named, f"cannot be read ({why}); name a file that this user may read") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
     exchange = await proxy.prepare(arrival)          # exchange.body is what goes upstream; never raises
     ...the answer passes through proxy/relay.py...
-    await proxy.file(exchange, status, answer)       # a future, true when the turn is archived; never raises
+    filed = await proxy.file(exchange, status, answer, streamed=True, complete=True)
+                                                     # a future, true when the turn is archived; never raises
 
 Whatever fails in here costs the restore or the record, never the answer: it is told in `degraded`.
 """

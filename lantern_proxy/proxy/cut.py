@@ -29,11 +29,8 @@ _AT_ONCE = 8
 """How much is cut at once, in messages of a thousand bytes: a turn that is to be written waits no longer than that."""
 _MOST_AT_ONCE = 64
 """The same when somebody waits for it, or many turns come at once: fewer transactions."""
-
-
 _PORTION, _PORTION_CHARS = 32, 40_000
-"""Passages that are cut at once, and of how many characters, whatever they are of: of a long message the next few come
-with the next call."""
+"""Most passages, and characters of them, that one call of Cutter.some cuts; a long message takes several calls."""
 
 
 @dataclass(slots=True)

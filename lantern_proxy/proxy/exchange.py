@@ -1,4 +1,4 @@
-"""One request on its way through, and the tallies that /lantern/metrics shows of all of them."""
+"""One request on its way through, the tallies of all of them, and faults that cost their own work and no answer."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ class Exchange:
     tenant: str = ""
     project: str = ""
     file: int = 0
-    """Which archive file it belongs to: Writer.file when it came."""
+    """Which archive file it belongs to: Opened.file when it came; -1 where there was none."""
     event: Event = "passthrough"
     session: str = ""
     ms: float = 0.0

@@ -26,9 +26,10 @@ _LOOK_S = 1.0
 """Seconds between two looks for what other workers have archived, and that has no vector yet."""
 _WATCH_S = 0.25
 """Seconds between two looks at whether another process has forgotten something."""
-_QUIET_S, _PATIENCE_S = 0.1, 0.5
-"""Nothing is embedded while somebody restores and for so long afterwards, since more may follow; but passages wait no
-longer than that for their turn, a group of them in all: where requests never end, vectors still keep up with them."""
+_QUIET_S = 0.1
+"""Nothing is embedded while a request restores, and for so long afterwards, since more requests may follow."""
+_PATIENCE_S = 0.5
+"""Most seconds that a group of passages waits for that: vectors keep up even where requests never pause."""
 _RETAIN_S = 600.0
 """Seconds between two rounds of retention."""
 

@@ -149,13 +149,14 @@ def replay(blocks: Sequence[Block], request: Request, kept: Sequence[str | None]
 
 
 def _anchor(block: Block, prints: Sequence[str], hashes: Sequence[str], kept: Sequence[str | None]) -> int | None:
-    """The message that the block rides in: after the same history, else by its key in the session, else, where no keys
-    are known, the first that says the same.
+    """Where in the request the message is that the block rides in; None: it is gone. Looked for in this order:
 
-    The key finds it where something before it was cleared, though its user said "Go on." before; and where it reads
-    otherwise now, if it was new then: clients put what changes, such as a time, beside the text that waits for its
-    answer. An older one that reads otherwise has another summary in it. The first stays the first when the same is said
-    again, so that no block moves on.
+    1. The message that reads the same, behind the same history.
+    2. The one under the same key in the session. It finds the message where something before it was cleared, and the
+       right one of several that read the same ("Go on."). If the block was made for the newest message, that may read
+       otherwise by now: clients put what changes, such as the time, beside the text that waits for an answer. An older
+       message must read the same: one that does not is another one, such as the next summary.
+    3. Where no keys are known, the first that reads the same: saying it again later does not move the block.
     """
     alike = [at for at, print in enumerate(prints) if print == block.anchor]
     exact = (at for at in alike if hashes[at] == block.chain)

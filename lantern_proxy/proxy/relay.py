@@ -52,20 +52,32 @@ class Relay:
     body: "bytes | Upload | Pieces" = b""
     """What goes out where memory is off. A body that is still coming goes on as it comes."""
     status: int = 0
+    """What the client gets; 0: nothing so far."""
     head: Message | None = None
     """The head of the answer, until it goes out."""
     streamed: bool = False
+    """Does its content-type say that it is a stream of events?"""
     encoding: str = ""
+    """Its content-encoding."""
     length: int = -1
+    """Its content-length; -1: not told."""
     passed: int = 0
+    """Bytes of it that have come."""
     tail: bytes = b""
+    """The last of them, since two pieces may share the event that ends a stream."""
     kept: bytearray = field(default_factory=bytearray)
+    """The copy that is archived."""
     complete: bool = False
+    """Did the answer come to its end?"""
     archived: bool = False
+    """Was the copy handed to the writer?"""
     over: bool = False
-    left: bool = False
+    """Does nothing more go to the client? Then it may hang up."""
+    client_left: bool = False
     error: str = ""
+    """Why the answer has no end, as the archive notes it."""
     watching: "asyncio.Task[None] | None" = None
+    """Notices a client that hangs up."""
 
     async def run(self, receive: Receive) -> None:
         """Forward and relay; a client that hangs up ends the upstream's work at once, and what came is archived."""
@@ -76,10 +88,10 @@ class Relay:
         try:
             await self._forward()
         except ClientLeft:
-            self.left = True
+            self.client_left = True
         except asyncio.CancelledError:
             relaying.uncancel()
-            if not self.left:
+            if not self.client_left:
                 await self._stop()
         finally:
             self.over = True
@@ -106,7 +118,7 @@ class Relay:
         while (await receive())["type"] != "http.disconnect":
             pass
         if not self.over:
-            self.left, self.error = True, "the client hung up"
+            self.client_left, self.error = True, "the client hung up"
             relaying.cancel()
 
     async def _forward(self) -> None:

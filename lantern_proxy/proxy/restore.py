@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 
 _CATCHING_UP = 0.3
 """Share of the deadline in which a restore waits for the passages of the turns before."""
-_WARM_MESSAGES, _WARM_BESIDE, _WARM_SESSIONS = 24, 4, 64
-"""How many new messages of a session are read before a restore needs them, how many when there is a side call of it,
-and for how many sessions that is remembered."""
+_WARM_MESSAGES, _WARM_BESIDE = 24, 4
+"""New messages of a session from which on its index is opened ahead; and with a side call, which may be the one that
+writes the summary."""
+_WARM_SESSIONS = 64
+"""Sessions of which it is remembered when that was done."""
 _ASIDE_BYTES = 262_144
 """The text of longer requests is put together in a thread: other streams go on."""
 _REMEMBERED = 1_024

@@ -146,8 +146,8 @@ class Tenants:
         return sum(mine.known.size_bytes for mine in self._mine.values())
 
     def rest(self, now: float) -> None:
-        """Nobody asks for a while: let go of sessions that no request would be traced to without an id or its history,
-        and the archive has those."""
+        """Let go of sessions that were not used for RECENT_S: only ids and histories lead to those, and by these the
+        archive finds them, too. For when nobody asks."""
         for key, mine in list(self._mine.items()):
             old = [s.id for s in mine.known.sessions.values() if now - s.last_seen_at > RECENT_S]
             forget(mine.known, *old)

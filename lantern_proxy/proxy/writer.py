@@ -31,6 +31,8 @@ _BACKLOG = 1_000
 _BEHIND_S = 0.1
 """Most seconds until turns are on disk whose answers did not wait for that; sooner when no turn came for a moment."""
 _MOST_AT_REST = 16
+_CLOSING_S = 10.0
+"""Most seconds that the end waits for each thread."""
 _CUT_AT_END_S = 5.0
 """Most seconds of cutting before the end; what is left is cut by the next process."""
 
@@ -117,13 +119,13 @@ class Writer:
         """Have the file looked after: a new one made when it was deleted, another attempt when it was at fault."""
         return self.submit(Job(build=_nothing, file=-1))
 
-    def close(self, timeout_s: float = 10.0) -> None:
+    def close(self) -> None:
         """Write what waits, then let go of the file."""
         self._closing.set()
         self.keeper.stop()
         self._queue.put(None)
-        self._thread.join(timeout_s)
-        self.keeper.close(timeout_s)
+        self._thread.join(_CLOSING_S)
+        self.keeper.close(_CLOSING_S)
         self._disk.shutdown()
         self.opened.close()
 

@@ -59,21 +59,20 @@ class Network:
         return found
 
 
-def fit(
-    table: Table, gold: npt.NDArray[np.bool_], groups: Sequence[int], start: Sequence[float], *, seed: int = 1
-) -> Network:
+def fit(table: Table, gold: npt.NDArray[np.bool_], groups: Sequence[int], start: Sequence[float]) -> Network:
     """Cross-entropy between the softmax of a question's scores and its evidence (ListNet, Cao et al. 2007), by AdamW.
 
     table: (n, features); gold: (n,) is it evidence?; groups: candidates of each question, best first, their sum is n.
     Questions without evidence among their candidates teach nothing.
     start: (features,) what a unit of each counts before anything is learned
+    The same questions give the same network.
     """
     mean = table.mean(axis=0, dtype=np.float64).astype(np.float32)
     spread = table.std(axis=0, dtype=np.float64).astype(np.float32)
     ends = np.cumsum(groups)
     asked = [slice(end - n, end - n + min(n, BEST)) for end, n in zip(ends.tolist(), groups, strict=True)]
     asked = [rows for rows in asked if gold[rows].any()]
-    draw, features, units = np.random.default_rng(seed), table.shape[1], NETWORKS * HIDDEN
+    draw, features, units = np.random.default_rng(1), table.shape[1], NETWORKS * HIDDEN
     weights = _Weights(
         draw.standard_normal((features, units), np.float32) / np.float32(np.sqrt(features)),
         np.zeros(units, np.float32),

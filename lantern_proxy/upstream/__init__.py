@@ -156,9 +156,9 @@ class Upstream:
 
     @cached_property
     def _client(self) -> "httpx.AsyncClient":
-        from lantern_proxy.upstream import stock as upstream_stock
+        from lantern_proxy.upstream import stock
 
-        return upstream_stock.client(self._config)
+        return stock.client(self._config)
 
     async def __aenter__(self) -> "Upstream":
         return self
@@ -167,22 +167,18 @@ class Upstream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._http1.aclose()
-        stock = [self._client] if "_client" in self.__dict__ else []
-        for client in (*stock, *self._litellm.values()):
+        made = [self._client] if "_client" in self.__dict__ else []
+        for client in (*made, *self._litellm.values()):
             await client.aclose()
 
     def target(
         self, path: str, query: bytes, headers: Headers, route: RouteConfig | None = None
-    ) -> tuple[Origin, bytes]:
+    ) -> tuple[_Base, bytes]:
         """Whom a request for `path` goes to, and the path and query to ask there. path: as sent, percent-encoding kept.
 
         /v1/messages*, and everything an Anthropic SDK sends, belongs to Anthropic; all else to OpenAI. A path that is
         neither below /v1 nor one of OpenAI's is asked at the upstream's root.
         """
-        base, wanted = self._target(path, query, headers, route)
-        return base.origin, wanted
-
-    def _target(self, path: str, query: bytes, headers: Headers, route: RouteConfig | None) -> tuple[_Base, bytes]:
         below_v1 = path.startswith("/v1/")
         plain = path[3:] if below_v1 else path
         first = plain.strip("/").split("/", 1)[0]
@@ -214,7 +210,7 @@ class Upstream:
             if at in self._litellm:
                 return await _through(self._litellm[at], method, f"http://{host}{path}", None, headers, body)
             route = None if at is None else self._config.routes[at]
-            base, target = self._target(path, query, headers, route)
+            base, target = self.target(path, query, headers, route)
             host = base.name
             if base.origin not in self._direct:
                 answer = await _through(self._client, method, base.url, target, headers, body)
@@ -247,7 +243,7 @@ class Upstream:
             return b""
         below = there.path.removeprefix(base.prefix)
         asked = (f"/v1{below}", below) if path.startswith("/v1/") else (below, f"/v1{below}")
-        found = next((p for p in asked if self._target(p, b"", headers, route)[1].decode("latin-1") == there.path), "")
+        found = next((p for p in asked if self.target(p, b"", headers, route)[1].decode("latin-1") == there.path), "")
         return (f"{found}?{there.query}" if found and there.query else found).encode("latin-1")
 
 
@@ -276,15 +272,15 @@ async def _through(
     client: "httpx.AsyncClient", method: str, url: str, target: bytes | None, headers: Headers, body: Body
 ) -> UpstreamAnswer:
     """The same by httpx's own means."""
-    from lantern_proxy.upstream import stock as upstream_stock
+    from lantern_proxy.upstream import stock
 
     sent = b"".join(body) if isinstance(body, list) else body
-    response = await upstream_stock.ask(client, method, url, target, headers, sent)
+    response = await stock.ask(client, method, url, target, headers, sent)
     told = without_void_length(response.headers.raw)
-    return UpstreamAnswer(response.status_code, told, upstream_stock.raw(response), response.aclose)
+    return UpstreamAnswer(response.status_code, told, stock.raw(response), response.aclose)
 
 
 def _litellm(config: UpstreamConfig, route: RouteConfig) -> "httpx.AsyncClient":
-    from lantern_proxy.upstream import stock as upstream_stock
+    from lantern_proxy.upstream import stock
 
-    return upstream_stock.litellm_client(config, route)
+    return stock.litellm_client(config, route)

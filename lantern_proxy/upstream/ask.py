@@ -1,7 +1,7 @@
 """One question to a configured model, from a worker thread: for LANTERN-Rerank only, which is off by default.
 
 ask = ModelCall(config.rerank)
-ask("system", "user")      # the answer's text; OSError or RuntimeError when there is none in time
+ask("system", "user")      # the answer's text; RuntimeError when there is none in time, or no call is left
 """
 
 import os

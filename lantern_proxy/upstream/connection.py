@@ -73,7 +73,14 @@ class Connection(asyncio.Protocol):
         self._parser = _parser(self)
         self.status, self.headers = 0, cast("list[tuple[bytes, bytes]]", [])
         self.head_done = self.complete = self.reusable = False
-        self._seen = self._to_the_end = self._mixed = self._paused = False
+        self._seen = False
+        """Did any byte of an answer come?"""
+        self._to_the_end = False
+        """Does the body end with its connection, since its head tells no length?"""
+        self._mixed = False
+        """Does the head tell both a length and chunks? Then the connection is not used again."""
+        self._paused = False
+        """Is the transport not read from, since the reader is slow?"""
         self._waiting_bytes, self._sent_all = 0, False
         self._chunks.clear()
 

@@ -3,7 +3,7 @@
     httpx.AsyncClient(transport=LitellmTransport("bedrock/claude", {})).post(".../chat/completions", json={...})
 
 The rest of Lantern sees an ordinary upstream: bytes in, bytes and events out, provider errors with their status.
-litellm takes seconds to import, so it is imported on the first call, or before by `warm`.
+litellm takes seconds to import, so it is imported on the first call.
 """
 
 import os

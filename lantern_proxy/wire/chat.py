@@ -18,6 +18,7 @@ from lantern_proxy.wire.json import (
     append_to_string,
     canonical_json,
     dicts,
+    element,
     elements,
     encode_string,
     first_byte,
@@ -98,9 +99,7 @@ def _list(top: Mapping[str, msgspec.Raw], key: str) -> list[msgspec.Raw]:
 @remembered
 def read_message(raw: bytes) -> Message:
     """One element of `messages`. Anything that is an object is understood somehow; WireError otherwise."""
-    data = parse(raw)
-    if not isinstance(data, dict):
-        raise WireError(f"a message is {kind_of(data)}, {len(raw)} bytes long; it has to be an object")
+    data = element(raw, "a message")
     role = _ROLES.get(str(data.get("role")), "user")
     return message(role, _items(role, data), raw)
 

@@ -120,6 +120,14 @@ def as_object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def element(raw: bytes, what: str) -> dict[str, Any]:
+    """One element of an array of messages, which has to be an object. WireError otherwise; what: its name there."""
+    value = parse(raw)
+    if not isinstance(value, dict):
+        raise WireError(f"{what} is {kind_of(value)}, {len(raw)} bytes long; it has to be an object")
+    return value
+
+
 def dicts(value: Any) -> list[dict[str, Any]]:
     """The objects of what should be a list of them."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -18,9 +18,9 @@ from lantern_proxy.wire.json import (
     WireError,
     as_object,
     canonical_json,
+    element,
     elements,
     first_byte,
-    kind_of,
     media_digest,
     members,
     parse,
@@ -71,9 +71,7 @@ def _system(top: Mapping[str, msgspec.Raw]) -> list[Message]:
 @remembered
 def read_message(raw: bytes) -> Message:
     """One element of `messages`; any block types. WireError when it is no object."""
-    data = parse(raw)
-    if not isinstance(data, dict):
-        raise WireError(f"a message is {kind_of(data)}, {len(raw)} bytes long; it has to be an object")
+    data = element(raw, "a message")
     role = _ROLES.get(str(data.get("role")), "user")
     return message(role, _items(role, data.get("content")), raw)
 

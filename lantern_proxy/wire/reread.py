@@ -4,8 +4,8 @@ Clients send their whole history with every request. What two bodies share is co
 the opening of the request, is a small body of its own, with every member of the request in it.
 
     rereads = Rereads()
-    request = rereads.read(tenant, wire, body)              # None: read it whole, and then
-    rereads.keep(tenant, seen(wire, body, request))
+    request = rereads.read(tenant, CHAT.read, body)         # None: read it whole, and then
+    rereads.keep(tenant, seen(CHAT.read, CHAT.key, body, request))
 """
 
 from collections import OrderedDict

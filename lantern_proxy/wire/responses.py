@@ -19,10 +19,10 @@ from lantern_proxy.wire.json import (
     append_to_string,
     canonical_json,
     dicts,
+    element,
     elements,
     encode_string,
     first_byte,
-    kind_of,
     media_digest,
     members,
     parse,
@@ -77,9 +77,7 @@ def _input(top: Mapping[str, msgspec.Raw]) -> list[Message]:
 
 def read_item(raw: bytes) -> Message:
     """One element of `input` or `output`, of any type."""
-    data = parse(raw)
-    if not isinstance(data, dict):
-        raise WireError(f"an input item is {kind_of(data)}, {len(raw)} bytes long; it has to be an object")
+    data = element(raw, "an input item")
     kind = str(data.get("type") or "message")
     if kind == "message":
         role = _ROLES.get(str(data.get("role")), "user")
