@@ -67,7 +67,7 @@ def follow(
     """
     found = found or link(known, request, identity, now)
     step = _side(known, request, found, now, new_id) if found.side else _main(known, request, found, now, new_id)
-    remember(known, step.session)
+    remember(known, step.session, family="" if found.side else found.family)
     known.in_flight[step.session.id] += 1
     return step
 

@@ -839,3 +839,40 @@ def test_a_summary_that_ends_in_an_open_question_is_one() -> None:
     chat.summarise("instruction at the end", summary)
     step = chat.compact(STYLES["summary as user message, tail"], summary, "On Monday.", "Monday it is.")
     assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_copy_under_a_new_id_behind_the_summary_goes_on_with_what_was_lost(restart: bool) -> None:
+    """A client resumes a conversation, or forks it: that has another id then, and the same history."""
+    chat = Chat(Lab(), named="first")
+    for said, answer in turns("zephyr", 8):
+        chat.turn(said, answer)
+    summary = summary_of("zephyr", [1, 2, 5])
+    chat.summarise("instruction at the end", summary)
+    chat.compact(STYLES["summary, then the question"], summary, "Go on.", "I go on with it.")
+    history = [*chat.history]
+    if restart:
+        chat.lab.restart()
+    for said in ("Which ports were it?", "And which depots?"):
+        history.append(user(said))
+        copied = chat.lab.ask(chat.wire(history), tools=chat.tools, headers={"x-session-id": "second"})
+        assert (copied.event, copied.session.id, copied.session.lost) == ("turn", chat.session, True), copied.link.why
+        chat.lab.answer(copied, assistant("As I said."))
+        history.append(assistant("As I said."))
+    short = [{"role": "system", "content": SYSTEM}, *history[-3:], user("And the third?")]
+    assert chat.lab.ask(short, headers={"x-session-id": "second"}).session.id == chat.session
+
+
+def test_who_has_the_same_left_under_another_id_of_their_own_gets_nothing_of_what_was_lost() -> None:
+    lab, common = Lab(), [("When are you open on weekdays?", "From 9 to 18 on weekdays."),
+                          ("Where can I park my car?", "Behind the house, one hour is free.")]  # fmt: skip
+    history: list[Wire] = []
+    for n, (said, answer) in enumerate([("My contract is 7731-R.", "Noted."), *common]):
+        history.append(user(said))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *(history[2:] if n > 1 else history)],
+                       headers={"x-session-id": "first"})  # fmt: skip
+        lab.answer(step, assistant(answer))
+        history.append(assistant(answer))
+    other = lab.ask([{"role": "system", "content": SYSTEM}, *history[2:], user("Which contract do I have?")],
+                    headers={"x-session-id": "second"})  # fmt: skip
+    assert (other.event, other.session.id != step.session.id) == ("new", True)

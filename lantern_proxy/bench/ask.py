@@ -26,6 +26,8 @@ from lantern_proxy.wire import asked
 TRIES = 4
 WAIT_S, MOST_WAIT_S = 1.0, 60.0
 CHARS_PER_TOKEN = 4
+MOST_TOKENS = 2_000
+"""Of an answer: small models may repeat themselves for ever."""
 _AGAIN = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 
 
@@ -93,10 +95,11 @@ class Model:
     answers: Answers
     most_calls: int
     """Beyond this many calls AskError: a run never costs more than was meant."""
-    timeout_s: float = 120.0
+    timeout_s: float = 600.0
+    """A model on one's own machine reads a long history for minutes."""
     sleep: Callable[[float], None] = time.sleep
     usage: Usage = field(default_factory=Usage, init=False)
-    _optional: dict[str, Any] = field(default_factory=lambda: {"temperature": 0}, init=False)
+    _optional: dict[str, Any] = field(default_factory=lambda: {"temperature": 0, "max_tokens": MOST_TOKENS}, init=False)
     """What the model may still be asked with; what it refused once is left out from then on."""
     _lock: Lock = field(default_factory=Lock, init=False)
     _asking: dict[str, Lock] = field(default_factory=dict, init=False)

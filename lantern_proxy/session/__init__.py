@@ -27,7 +27,16 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lantern_proxy.history import Session, is_others, items_of, shows_system_of, spoken, system_text, told_aside
+from lantern_proxy.history import (
+    Session,
+    goes_on,
+    is_others,
+    items_of,
+    shows_system_of,
+    spoken,
+    system_text,
+    told_aside,
+)
 from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.former import begins_behind, is_let_go
 from lantern_proxy.history.script import teller_of
@@ -75,6 +84,8 @@ STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversa
 _BY_ID = "explicit id"
 _DELEGATED = "delegated"
 """The agent of a task that a session's model wrote, where its client does not say so."""
+_FIRST = 8
+"""Messages among which a summary stands."""
 _AT_ONCE_S = 15 * 60.0
 """A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
 
@@ -108,7 +119,7 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
         found = Link(why="another conversation of its run")
     if found is None:
         found = Link(why="nothing known", side=is_title_call(request))
-    if _is_new_id(found, strong):
+    if _is_new_id(known, found, strong) and not _is_copy(known, found.session, request):
         found = Link(why="known content under a new id", parent=found.session.id if found.session else "")
     if parent := _passed_on_from(known, request, found, strong):
         found = Link(why="what its model wrote, passed on by its user", parent=parent)
@@ -116,16 +127,26 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
     return replace(found, family=next(iter((*strong, *weak)), ""), side=side, agent=found.agent or identity.agent)
 
 
-def _is_new_id(found: Link, strong: Sequence[str]) -> bool:
+def _is_new_id(known: Known, found: Link, strong: Sequence[str]) -> bool:
     session = found.session
     return bool(
         session
         and strong
         and session.family
-        and not {session.family, session.id} & set(strong)
+        and session.id not in strong
+        and not any(session.id in known.by_family.get(value, ()) for value in strong)
         and not found.side
         and found.why != "stored"
     )
+
+
+def _is_copy(known: Known, session: Session | None, request: Request) -> bool:
+    """Does a client go on under a new id with a copy of a conversation, behind the summary that was made of it? What
+    was lost of the one was lost of the other."""
+    if session is None or not session.lost or not goes_on(session, request):
+        return False
+    told = [*told_aside(known.said.get(session.id, {}).items())]
+    return any(text in plain(m.text) for m in request.messages[:_FIRST] for text in told)
 
 
 def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[str]) -> str:

@@ -152,17 +152,18 @@ def _said_last(known: Known, sid: str) -> list[str]:
 # --- remembering ---------------------------------------------------------------------------------------------------
 
 
-def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: bytes = b"") -> None:
+def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: bytes = b"", family: str = "") -> None:
     """Let `session`, as it is now, be found by later requests; the one seen longest ago makes room.
 
-    asked: chain hash of its head without the answer, where it has one
+    asked: chain hash of its head without the answer, where it has one; family: another id that its client goes on under
     """
     known.changes += 1
     before = known.sessions.get(session.id)
     known.sessions[session.id] = session
     known.sessions.move_to_end(session.id)
-    if session.family and session.id not in known.by_family[session.family]:
-        known.by_family[session.family].append(session.id)
+    for name in filter(None, {session.family, family}):
+        if session.id not in known.by_family[name]:
+            known.by_family[name].append(session.id)
     ends, asks = _ends_of(session, asked)
     _end(known.by_head, known.ends, session.id, ends if session.head else ())
     _end(known.by_asked, known.asks, session.id, asks if session.head else ())
@@ -343,11 +344,15 @@ def forget(known: Known, *session_ids: str) -> None:
     known.changes += 1
     gone = known.sessions.keys() & set(session_ids)
     for sid in gone:
-        _forget_family(known, known.sessions.pop(sid))
+        del known.sessions[sid]
         _end(known.by_head, known.ends, sid, ())
         _end(known.by_asked, known.asks, sid, ())
         known.size_bytes -= known.sizes.pop(sid, 0)
         known.in_flight.pop(sid, None)
+    for family, members in [*known.by_family.items()] if gone else ():
+        members[:] = [sid for sid in members if sid not in gone]
+        if not members:
+            del known.by_family[family]
     mains = set(map(main_of, known.sessions.values()))
     silent = (known.said.keys() | known.arguments.keys() | known.lines.keys()) - mains
     for sid in silent:
@@ -355,14 +360,6 @@ def forget(known: Known, *session_ids: str) -> None:
             kept.pop(sid, None)
     _wipe(known.traces, gone)
     _wipe(known.starts, silent)
-
-
-def _forget_family(known: Known, session: Session) -> None:
-    members = known.by_family.get(session.family, [])
-    if session.id in members:
-        members.remove(session.id)
-    if not members:
-        known.by_family.pop(session.family, None)
 
 
 def _wipe(traces: dict[str, list[_Trace]], gone: Set[str]) -> None:
