@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -417,6 +418,8 @@ def test_a_verdict_is_noted_listed_and_taken_back(lantern):
     assert f"passage {id_}: wrong" in lantern("marks").output
     assert rows(lantern("feedback", "req_1", id_, "none", "--json"))[0]["verdict"] == ""
     assert "nothing is judged" in lantern("marks").output
+    other = rows(lantern("show", "chat-two", "--passages", "--json"))[0]
+    assert f"no request of {other['tenant']} got" in lantern("feedback", "last", other["id"], "wrong", code=1).stderr
 
 
 def test_what_is_marked_wrong_is_not_restored_again(lantern, tmp_path):
@@ -620,6 +623,25 @@ def test_prune_removes_what_it_said_it_would(lantern):
 def test_prune_by_age_leaves_what_is_younger(lantern):
     (first, second) = rows(lantern("prune", "--older-than", "1h", "--yes", "--json"))
     assert first["messages"] == second["messages"] == 0
+
+
+def test_prune_asks_only_where_something_would_go(lantern, tmp_path):
+    nothing = lantern("prune", "--older-than", "1h")
+    assert "y/N" not in nothing.output
+    assert nothing.stdout.count("removed 0 passages") == 2
+    assert "y/N" in lantern("prune", "--session", "chat-two", input="n\n", code=1).stderr
+    Archive(tmp_path / "new.db").close()
+    assert lantern("prune", "--older-than", "1h", "--archive", "new.db").stdout == "nothing is archived\n"
+
+
+def test_an_export_that_finds_no_room_says_where_and_leaves_no_half_of_itself(lantern, tmp_path):
+    def little_room():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    command = [sys.executable, "-m", "lantern_proxy", "export", "--output", "all.jsonl"]
+    ran = subprocess.run(command, preexec_fn=little_room, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, "lantern: all.jsonl: file too large")
+    assert not (tmp_path / "all.jsonl").exists()
 
 
 def test_export_writes_everything_once_and_for_its_owner_only(lantern, tmp_path):
