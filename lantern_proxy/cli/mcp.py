@@ -42,12 +42,14 @@ def mcp(settings: Settings, tenant: str | None, key_env: str | None, project: st
     Example: lantern mcp --archive ~/lantern.db --key-env OPENAI_API_KEY
     """
     config = settings.load()
+    settings.file()  # one that is named wrongly, or sought in another folder, is not made: an agent would find nothing
     # an agent that asks wants to know what was said anywhere, whatever a restore into a request may look at
     reach: Literal["project", "tenant"] = "project" if project else "tenant"
     config = replace(config, restore=replace(config.restore, scope=reach, recipe="default", deadline_ms=5_000))
     embedder = _embedder(config)
     try:
         with closing(opened(config, tenant, key_env, project, embedder=embedder)) as lantern:
+            _say_if_empty(lantern, config, is_named=bool(tenant or key_env))
             server = build(lantern)
             if http:
                 click.echo(f"lantern: MCP on http://127.0.0.1:{port}/mcp", err=True)
@@ -57,6 +59,17 @@ def mcp(settings: Settings, tenant: str | None, key_env: str | None, project: st
     finally:
         if embedder is not None:
             embedder.close()
+
+
+def _say_if_empty(lantern: "Lantern", config: "Config", *, is_named: bool) -> None:
+    known = lantern.tenants()
+    if not known and not is_named:
+        raise click.ClickException(
+            f"nothing is archived in {config.archive.path} yet, so nobody knows whose part of it to open: name it with "
+            "--key-env, or start this once something is there"
+        )
+    if lantern.tenant not in known:
+        click.echo(f"lantern: {lantern.tenant} has nothing in {config.archive.path} yet", err=True)
 
 
 def _embedder(config: "Config") -> "Embedder | None":
