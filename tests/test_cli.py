@@ -625,6 +625,23 @@ def test_prune_by_age_leaves_what_is_younger(lantern):
     assert first["messages"] == second["messages"] == 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("forget", "--project", ""), ("forget", "--match", "firewall", "--project", ""), ("forget", "--session", ""),
+        ("forget", "--match", "firewall", "--tenant", ""), ("prune", "--older-than", "0d", "--session", ""),
+        ("prune", "--older-than", "0d", "--tenant", ""), ("import", "x.jsonl", "--key-env", ""),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_the_name_in_a_variable_that_is_not_set_is_no_name(lantern, command):
+    before = lantern("export").stdout
+    (Path.cwd() / "x.jsonl").write_text('{"messages": [{"role": "user", "content": "hi"}]}\n')
+    yes = () if command[0] == "import" else ("--yes",)
+    assert f"'{command[-2]}': it is empty" in lantern(*command, *yes, code=2).stderr
+    assert lantern("export").stdout == before
+
+
 def test_prune_asks_only_where_something_would_go(lantern, tmp_path):
     nothing = lantern("prune", "--older-than", "1h")
     assert "y/N" not in nothing.output

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import Settings, limit_option, plain, removing, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NAME, Settings, limit_option, plain, removing, settled, tenant_option, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, PruneReport, TenantArchive
@@ -149,7 +149,7 @@ def search(
 @tenant_option
 @click.option("--older-than", help="Passages and messages older than this: 90d, 12h, 30m, 2w.")
 @click.option("--below-confidence", type=click.FloatRange(0, 1), help="Passages with less confidence than this.")
-@click.option("--session", help="Only this session; alone: all of it.")
+@click.option("--session", type=NAME, help="Only this session; alone: all of it.")
 @click.option("--keep-mb", type=click.IntRange(1), help="The oldest, until about so many megabytes are left.")
 @click.option("--retention", is_flag=True, help="What privacy.keep_days, keep_mb and keep_messages no longer want.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")

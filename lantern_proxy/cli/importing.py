@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import Settings, settled
+from lantern_proxy.cli.frame import NAME, Settings, settled
 
 if TYPE_CHECKING:
     from lantern_proxy.config import Config
@@ -37,8 +37,10 @@ _STRANGERS = (
 @click.command("import")
 @settled
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--tenant", help="Whose they become, as `lantern status` shows them.")
-@click.option("--key-env", help="Whose they become: the client with the API key in this environment variable.")
+@click.option("--tenant", type=NAME, help="Whose they become, as `lantern status` shows them.")
+@click.option(
+    "--key-env", type=NAME, help="Whose they become: the client with the API key in this environment variable."
+)
 @click.option("--project", default="", help="A partition of the archive, as x-lantern-project names it.")
 @click.option("--source", type=click.Choice(SOURCES), help="Only logs of this kind.")
 @click.option("--dry-run", is_flag=True, help="Say what would be imported, write nothing.")

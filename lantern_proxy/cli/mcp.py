@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from lantern_proxy.cli.frame import Settings, settled
+from lantern_proxy.cli.frame import NAME, Settings, settled
 from lantern_proxy.cli.importing import opened
 
 if TYPE_CHECKING:
@@ -26,8 +26,10 @@ LONGEST = 20
 
 @click.command()
 @settled
-@click.option("--tenant", help="Whose archive, as `lantern status` shows them; not needed when there is one.")
-@click.option("--key-env", help="Whose archive: the client with the API key in this environment variable.")
+@click.option(
+    "--tenant", type=NAME, help="Whose archive, as `lantern status` shows them; not needed when there is one."
+)
+@click.option("--key-env", type=NAME, help="Whose archive: the client with the API key in this environment variable.")
 @click.option("--project", default="", help="Only this partition, as x-lantern-project names it.")
 @click.option(
     "--http", is_flag=True, help="Serve on 127.0.0.1 by HTTP (/mcp), instead of on standard input and output."
