@@ -753,6 +753,18 @@ def test_doctor_finds_an_open_mode_and_a_missing_folder(lantern, tmp_path):
     assert any(row["name"] == "archive" and row["state"] == "bad" for row in found)
 
 
+def test_doctor_finds_a_folder_that_cannot_be_written(lantern, tmp_path):
+    (tmp_path / "shut").mkdir()
+    shutil.copy(tmp_path / "lantern.db", tmp_path / "shut")
+    (tmp_path / "shut").chmod(0o555)
+    if os.access(tmp_path / "shut", os.W_OK):
+        pytest.skip("root may write anywhere")
+    for path, state, code in (("shut/new.db", "bad", 1), ("shut/lantern.db", "warn", 0)):
+        found = rows(lantern("doctor", "--offline", "--json", "--archive", path, code=code))
+        (told,) = [row for row in found if row["name"] == "archive"]
+        assert (told["state"], "shut cannot be written" in told["detail"]) == (state, True)
+
+
 def test_doctor_tells_an_upstream_that_cannot_be_reached(lantern):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         open_port = listening.getsockname()[1]
