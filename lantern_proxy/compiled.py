@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -190,7 +191,8 @@ class Served(Generic[T]):
             self._child = None
         if child.returncode < 0:
             _sweep(cache_dir, child.pid)
-            raise ModelError(f"compiling {self._model} was killed by signal {-child.returncode}; it needs 1 GB of RAM")
+            why = "it needs 1 GB of RAM" if child.returncode == -signal.SIGKILL else "the next start does it"
+            raise ModelError(f"compiling {self._model} was ended by signal {-child.returncode}; {why}")
         if child.returncode:
             raise ModelError(f"compiling {self._model} failed: {line(noise)}")
 

@@ -16,6 +16,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -189,8 +190,10 @@ class Keyring:
                 os.fsync(file.fileno())
             os.replace(beside, self.path)
         except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise KeysError(f"keys file {self.path} cannot be written ({error.strerror}); make its folder") from None
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            told = f"keys file {self.path} cannot be written ({error.strerror}); give its folder to this user"
+            raise KeysError(told) from None
         self._stamp = self._now_stamp()
         self._take({key.name: key for key in keys})
 

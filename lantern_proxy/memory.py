@@ -8,8 +8,8 @@
         blocks = lantern.restore("chat-7", messages)   # what these messages lack, inside the budget
         messages[-1]["content"] += "".join("\n\n" + block.text for block in blocks)
 
-Messages are dicts as chat completions has them. Nothing here calls a model or the network, but for `rerank.model` where
-the config names one.
+Messages are dicts as chat completions has them, or the objects that OpenAI's SDK gives for them. Nothing here calls a
+model or the network, but for `rerank.model` where the config names one.
 """
 
 import json
@@ -190,7 +190,9 @@ class Lantern:
         return mine.feedback(request, passage, verdict, now=time.time(), settle=self._restorer.judge)
 
     def search(self, query: str, *, limit: int = 10, session: str | None = None) -> list[Hit]:
-        """Archived passages that match `query`, best first; "quoted words" are one phrase."""
+        """Archived passages that match `query`, best first; "quoted words" are one phrase. limit: 0 or more."""
+        if limit < 0:
+            raise ValueError(f"limit is {limit}; use 0 or more")
         own = None if session is None else self._own(session)
         return self._archive.of(self.tenant).search(query, limit, own, project=self._project or None)
 
@@ -214,8 +216,10 @@ class Lantern:
     def _own(self, session: str) -> str:
         """The id under which the archive has, or will have, this project's session of that name.
 
-        It is the name, but for those that sessions of other projects have already.
+        It is the name, but for those that sessions of other projects have already. ValueError when it is none.
         """
+        if not isinstance(session, str) or not session:
+            raise ValueError(f"session is {session!r}; use a text that names the conversation")
         apart = f"{session}-{blake2b(self._project.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
         mine = self._archive.of(self.tenant)
         if mine.session(apart) is not None:
@@ -276,8 +280,22 @@ def _model_call(config: RerankConfig) -> "ModelCall | None":
 
 
 def _read(messages: Sequence[Wire]) -> Request:
-    """The record of some messages. WireError, a ValueError, says what is wrong with them."""
-    return chat.read(json.dumps({"model": "", "messages": list(messages)}).encode())
+    """The record of some messages. A ValueError says what is wrong with them."""
+    said = [each if isinstance(each, dict | str) else _as_json(each) for each in messages]
+    for at, each in enumerate(said):
+        if isinstance(each, dict) and not isinstance(each.get("role"), str):
+            raise ValueError(f"message {at} has no role; messages are dicts as chat completions has them")
+    return chat.read(json.dumps({"model": "", "messages": said}, default=_as_json).encode())
+
+
+def _as_json(value: Any) -> Any:
+    """A dict of what is none: an object of OpenAI's SDK becomes what the SDK would send for it."""
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json", exclude_unset=True)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise ValueError(f"messages hold a {type(value).__name__}, which is no JSON; use the dicts of chat completions")
 
 
 def _dated(filed: Sequence[Filed], request: Request, times: Sequence[float]) -> tuple[Filed, ...]:

@@ -45,6 +45,12 @@ def is_on(config: TraceConfig, environ: Mapping[str, str] = os.environ) -> bool:
     return _installed()
 
 
+def check(config: TraceConfig) -> None:
+    """ConfigError when spans are wanted and the packages are missing."""
+    if is_on(config) and not _installed():
+        raise ConfigError("trace.otlp_endpoint", 'needs OpenTelemetry; pip install "lantern-proxy[otel]"')
+
+
 def _installed() -> bool:
     return find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None
 
@@ -56,8 +62,7 @@ class Tracer:
     """
 
     def __init__(self, config: TraceConfig, *, exporter: Any = None) -> None:
-        if not _installed():
-            raise ConfigError("trace.otlp_endpoint", 'needs OpenTelemetry; pip install "lantern-proxy[otel]"')
+        check(config)
         from opentelemetry import trace
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -417,6 +418,8 @@ def test_a_verdict_is_noted_listed_and_taken_back(lantern):
     assert f"passage {id_}: wrong" in lantern("marks").output
     assert rows(lantern("feedback", "req_1", id_, "none", "--json"))[0]["verdict"] == ""
     assert "nothing is judged" in lantern("marks").output
+    other = rows(lantern("show", "chat-two", "--passages", "--json"))[0]
+    assert f"no request of {other['tenant']} got" in lantern("feedback", "last", other["id"], "wrong", code=1).stderr
 
 
 def test_what_is_marked_wrong_is_not_restored_again(lantern, tmp_path):
@@ -622,6 +625,42 @@ def test_prune_by_age_leaves_what_is_younger(lantern):
     assert first["messages"] == second["messages"] == 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("forget", "--project", ""), ("forget", "--match", "firewall", "--project", ""), ("forget", "--session", ""),
+        ("forget", "--match", "firewall", "--tenant", ""), ("prune", "--older-than", "0d", "--session", ""),
+        ("prune", "--older-than", "0d", "--tenant", ""), ("import", "x.jsonl", "--key-env", ""),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_the_name_in_a_variable_that_is_not_set_is_no_name(lantern, command):
+    before = lantern("export").stdout
+    (Path.cwd() / "x.jsonl").write_text('{"messages": [{"role": "user", "content": "hi"}]}\n')
+    yes = () if command[0] == "import" else ("--yes",)
+    assert f"'{command[-2]}': it is empty" in lantern(*command, *yes, code=2).stderr
+    assert lantern("export").stdout == before
+
+
+def test_prune_asks_only_where_something_would_go(lantern, tmp_path):
+    nothing = lantern("prune", "--older-than", "1h")
+    assert "y/N" not in nothing.output
+    assert nothing.stdout.count("removed 0 passages") == 2
+    assert "y/N" in lantern("prune", "--session", "chat-two", input="n\n", code=1).stderr
+    Archive(tmp_path / "new.db").close()
+    assert lantern("prune", "--older-than", "1h", "--archive", "new.db").stdout == "nothing is archived\n"
+
+
+def test_an_export_that_finds_no_room_says_where_and_leaves_no_half_of_itself(lantern, tmp_path):
+    def little_room():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    command = [sys.executable, "-m", "lantern_proxy", "export", "--output", "all.jsonl"]
+    ran = subprocess.run(command, preexec_fn=little_room, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, "lantern: all.jsonl: file too large")
+    assert not (tmp_path / "all.jsonl").exists()
+
+
 def test_export_writes_everything_once_and_for_its_owner_only(lantern, tmp_path):
     told = rows(lantern("export"))
     kinds = {row["type"] for row in told}
@@ -712,6 +751,18 @@ def test_doctor_finds_an_open_mode_and_a_missing_folder(lantern, tmp_path):
     assert (found["mode"]["state"], "chmod 600" in found["mode"]["remedy"]) == ("warn", True)
     found = rows(lantern("doctor", "--offline", "--json", "--archive", "no/where.db", code=1))
     assert any(row["name"] == "archive" and row["state"] == "bad" for row in found)
+
+
+def test_doctor_finds_a_folder_that_cannot_be_written(lantern, tmp_path):
+    (tmp_path / "shut").mkdir()
+    shutil.copy(tmp_path / "lantern.db", tmp_path / "shut")
+    (tmp_path / "shut").chmod(0o555)
+    if os.access(tmp_path / "shut", os.W_OK):
+        pytest.skip("root may write anywhere")
+    for path, state, code in (("shut/new.db", "bad", 1), ("shut/lantern.db", "warn", 0)):
+        found = rows(lantern("doctor", "--offline", "--json", "--archive", path, code=code))
+        (told,) = [row for row in found if row["name"] == "archive"]
+        assert (told["state"], "shut cannot be written" in told["detail"]) == (state, True)
 
 
 def test_doctor_tells_an_upstream_that_cannot_be_reached(lantern):

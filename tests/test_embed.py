@@ -241,6 +241,20 @@ def test_a_model_whose_turn_has_not_come_when_it_is_closed_is_not_opened(tmp_pat
     assert (opened, served.state) == ([], "off")
 
 
+@pytest.mark.parametrize(("signal", "why"), [(9, "it needs 1 GB of RAM"), (15, "the next start does it")])
+def test_an_export_that_was_stopped_is_not_said_to_want_memory(tmp_path: Path, signal: int, why: str) -> None:
+    """Whoever stops a service stops all of its processes."""
+
+    def opened(folder: Path) -> None:
+        raise FileNotFoundError(folder)
+
+    served = compiled.Served("m", tmp_path / "m", ["-c", f"import os; os.kill(os.getpid(), {signal})"], opened)
+    served.start()
+    served.wait(60)
+    assert f"ended by signal {signal}; {why}" in served.detail
+    served.close()
+
+
 def test_closing_stops_the_export_and_leaves_nothing_behind(embedder: Embedder, tmp_path: Path) -> None:
     cold = Embedder(MODEL, tmp_path)
     cold.start()

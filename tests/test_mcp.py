@@ -1,6 +1,7 @@
 """The MCP server, asked by the SDK's own client: over standard input and output, and by HTTP."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -102,6 +103,25 @@ def test_an_agent_recalls_searches_and_judges(archive, reached):
             assert "not in the archive" in told
 
     anyio.run(play)
+
+
+def test_an_archive_that_is_missing_or_empty_is_told_and_none_is_made(tmp_path):
+    """A client may start this in any folder: an agent that is told of nothing would be the only sign of it."""
+
+    def start(*options):
+        run = [sys.executable, "-m", "lantern_proxy", "mcp", "--archive", str(tmp_path / "a.db"), *options]
+        environ = os.environ | {"MY_KEY": "sk-nobody", "LANTERN_CONFIG": str(tmp_path / "lantern.yaml")}
+        return subprocess.run(run, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environ, timeout=60)
+
+    (tmp_path / "lantern.yaml").write_text("embed: {enabled: off}\n")
+    missing = start()
+    assert (missing.returncode, (tmp_path / "a.db").exists()) == (1, False)
+    assert "a.db does not exist" in missing.stderr
+    Archive(tmp_path / "a.db").close()
+    empty = start()
+    assert (empty.returncode, "name it with --key-env" in empty.stderr) == (1, True)
+    named = start("--key-env", "MY_KEY")
+    assert (named.returncode, "has nothing in" in named.stderr) == (0, True)
 
 
 def test_an_agent_sees_nothing_of_another_tenant(archive):

@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
@@ -37,6 +38,45 @@ def test_what_is_known_is_not_written_twice_and_what_is_new_is(config):
         assert lantern.archive("chat", SCRIPT.history[:9]) == 4
     with Lantern(config) as lantern:  # another run of the program
         assert lantern.archive("chat", SCRIPT.history[:11]) == 2
+
+
+def test_messages_may_be_the_objects_of_openais_sdk(config):
+    from openai.types.chat import ChatCompletionMessage
+
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": '{"at": "depot 4417"}'}}
+    plain = {"role": "assistant", "content": "I look at it.", "tool_calls": [call]}
+    said = ChatCompletionMessage.model_validate(plain)
+    with Lantern(config) as lantern:
+        asked = {"role": "user", "content": "Where is it?"}
+        assert lantern.archive("chat", [asked, said]) == 2
+        assert lantern.archive("chat", [asked, plain | {"tool_calls": said.tool_calls}]) == 0
+        assert lantern.archive("chat", [MappingProxyType(asked), plain]) == 0
+        assert lantern.search("4417")
+
+
+@pytest.mark.parametrize(
+    ("messages", "told"),
+    [
+        ([{"role": "user", "content": "hi"}, {"rol": "user", "content": "hi"}], "message 1 has no role"),
+        ([{"role": "user", "content": object()}], "a object, which is no JSON"),
+        ([object()], "a object, which is no JSON"),
+        ("hi", "has to be an object"),
+    ],
+)
+def test_what_are_no_messages_is_a_value_error_and_nothing_is_archived(config, messages, told):
+    with Lantern(config) as lantern:
+        with pytest.raises(ValueError, match=told):
+            lantern.archive("chat", messages)
+        assert lantern.tenants() == []
+
+
+@pytest.mark.parametrize("session", ["", None, 5])
+def test_a_conversation_has_a_name(lantern, session):
+    for ask in (lantern.archive, lantern.restore):
+        with pytest.raises(ValueError, match="names the conversation"):
+            ask(session, SCRIPT.history)
+    with pytest.raises(ValueError, match="limit is -1"):
+        lantern.search("port", limit=-1)
 
 
 def test_what_is_archived_is_on_disk(config, monkeypatch):

@@ -240,6 +240,28 @@ def test_restore_off_adds_nothing_to_this_request_only(url, upstream):
     assert int(again["restored"]) > 0
 
 
+def test_the_same_question_without_and_then_with_restores_gets_what_was_lost(url, upstream):
+    """As somebody asks who wants to see what Lantern does."""
+    sent = body(*cut(talk(url, "compared"), "Who keeps the compared relay number 1?"))
+    off = [told(ask(url, sent, x_lantern_restore="off")) for _ in range(2)]
+    assert [(each["event"], each["restored"]) for each in off] == [("window", "0"), ("retry", "0")]
+    found = told(ask(url, sent))
+    with_it = upstream.got[-1].body
+    assert found["event"] == "retry"
+    assert int(found["restored"]) > 0
+    assert fact("compared", 1).split("keeper is ")[1] in upstream.got[-1].texts
+    ask(url, sent, x_lantern_restore="off")
+    ask(url, sent)
+    assert upstream.got[-1].body == with_it, "a block is chosen once"
+
+
+def test_what_was_lost_while_restores_were_off_comes_with_the_next_question(url, upstream):
+    messages = cut(talk(url, "later"), "Thanks, go on please.")
+    ask(url, body(*messages), x_lantern_restore="off")
+    ask(url, body(*messages, {"role": "assistant", "content": "hm"}, {"role": "user", "content": "And now?"}))
+    assert fact("later", 1).split("keeper is ")[1] in upstream.got[-1].texts, "the loss block, not one for a question"
+
+
 @pytest.mark.parametrize("text", ["Please generate a short title for this conversation, 3-7 words.", ""])
 def test_a_side_call_is_never_restored_into(url, upstream, text):
     messages = talk(url, "side" + str(len(text)))

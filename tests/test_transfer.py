@@ -118,6 +118,34 @@ def test_after_a_move_to_another_machine_a_conversation_goes_on_and_restores_wor
         assert "one after the other" in both.stderr
 
 
+def test_an_export_of_another_archive_is_for_the_client_whose_key_is_named_and_else_that_is_said(tmp_path, monkeypatch):
+    """Tenants are named under each archive's own secret: under the names of another one no client finds anything."""
+    monkeypatch.setenv("MY_KEY", "sk-one")
+
+    def run(*arguments, code=0):
+        result = CliRunner().invoke(cli.cli, list(map(str, arguments)))
+        assert result.exit_code == code, result.output
+        return result
+
+    with Archive(tmp_path / "one.db") as archive:
+        theirs = archive.tenant_of("sk-one")
+        archive.write([record(0, tenant=theirs)])
+    run("export", "--output", tmp_path / "out.jsonl", "--archive", tmp_path / "one.db")
+
+    def take(*options, to="two.db", code=0):
+        return run("import", tmp_path / "out.jsonl", "--archive", tmp_path / to, *options, code=code).stderr
+
+    told = take()
+    assert theirs in told
+    assert "--key-env" in told
+    assert (take(to="one.db"), take("--tenant", "alice")) == ("", "")
+    assert take("--key-env", "MY_KEY") == ""
+    with Archive(tmp_path / "two.db", read_only=True) as archive:
+        assert {each.id for each in archive.tenants()} == {theirs, "alice", archive.tenant_of("sk-one")}
+    assert "NO_KEY, which is not set" in take("--key-env", "NO_KEY", code=2)
+    assert "give one" in take("--key-env", "MY_KEY", "--tenant", "alice", code=2)
+
+
 SHA_OF_SK_ONE = hashlib.sha256(b"sk-one").hexdigest()
 
 

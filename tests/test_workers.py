@@ -211,6 +211,15 @@ def test_a_worker_that_cannot_start_ends_the_server_with_its_reason(upstream, tm
         assert "cannot be read" in serve.stderr.read()
 
 
+def test_a_missing_admin_token_is_told_once_and_before_anything_is_served(tmp_path):
+    (tmp_path / "c.yaml").write_text(f"access: {{admin: token}}\narchive: {{path: {tmp_path / 'a.db'}}}\n")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LANTERN_")}
+    run = [sys.executable, "-m", "lantern_proxy", "serve", "--config", str(tmp_path / "c.yaml"), "--port", "0"]
+    ran = subprocess.run([*run, "--workers", "2"], capture_output=True, text=True, timeout=60, env=environ)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "lantern: LANTERN_ADMIN_TOKEN holds no admin token; put one there: openssl rand -hex 32\n"
+
+
 def test_a_workers_own_port_is_for_workers():
     others = Others(Place(0, (4001, 4002), "secret"), Config())
     scope = {"server": ("127.0.0.1", 4001), "client": ("127.0.0.1", 9), "headers": [(b"host", b"x")]}

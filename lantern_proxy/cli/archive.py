@@ -1,15 +1,15 @@
 """The commands that look into an archive and clear it out: sessions, show, search, prune."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import Settings, limit_option, plain, removing, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NAME, Settings, limit_option, plain, removing, settled, tenant_option, tenants
 
 if TYPE_CHECKING:
-    from lantern_proxy.archive import Archive, PruneReport, PruneRule, TenantArchive
+    from lantern_proxy.archive import Archive, PruneReport, TenantArchive
     from lantern_proxy.archive.tenant import Filters
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -149,7 +149,7 @@ def search(
 @tenant_option
 @click.option("--older-than", help="Passages and messages older than this: 90d, 12h, 30m, 2w.")
 @click.option("--below-confidence", type=click.FloatRange(0, 1), help="Passages with less confidence than this.")
-@click.option("--session", help="Only this session; alone: all of it.")
+@click.option("--session", type=NAME, help="Only this session; alone: all of it.")
 @click.option("--keep-mb", type=click.IntRange(1), help="The oldest, until about so many megabytes are left.")
 @click.option("--retention", is_flag=True, help="What privacy.keep_days, keep_mb and keep_messages no longer want.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
@@ -192,23 +192,27 @@ def prune(
             owners, session = [owner], row.id
         rule = PruneRule(older_than_s=age_s, below_confidence=below_confidence, session=session)
         now = time.time()
-        if not dry_run and not yes:
-            _confirm(archive.path, owners, rule, now)
+        if dry_run or not yes:
+            would = [(owner, owner.prune(rule, now=now, dry_run=True)) for owner in owners]
         if dry_run:
-            _tell(settings, ((owner, owner.prune(rule, now=now, dry_run=True)) for owner in owners), "would remove")
+            _tell(settings, would, "would remove")
             return
+        if not yes:
+            _confirm(archive.path, would)
         with removing(archive, "pruning", quiet=settings.as_json) as advance:
             reports = [(owner, owner.prune(rule, now=now, wiped=False, advance=advance)) for owner in owners]
             archive.wipe(advance)
         _tell(settings, reports, "removed")
 
 
-def _tell(settings: Settings, reports: "Iterable[tuple[TenantArchive, PruneReport]]", verb: str) -> None:
+def _tell(settings: Settings, reports: "Sequence[tuple[TenantArchive, PruneReport]]", verb: str) -> None:
     for owner, report in reports:
         if settings.as_json:
             settings.tell({"tenant": owner.tenant, "dry_run": verb != "removed", **plain(report)})
         else:
             click.echo(f"{owner.tenant}: {verb} {_amount(report)}")
+    if not reports and not settings.as_json:
+        click.echo("nothing is archived")
 
 
 def _retain(settings: Settings, *, dry_run: bool, yes: bool) -> None:
@@ -255,9 +259,13 @@ def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
     return max(age_s or 0.0, time.time() - cutoff, 0.0)
 
 
-def _confirm(path: Path, owners: list["TenantArchive"], rule: "PruneRule", now: float) -> None:
-    for owner in owners:
-        click.echo(f"{owner.tenant}: {_amount(owner.prune(rule, now=now, dry_run=True))}", err=True)
+def _confirm(path: Path, would: "Iterable[tuple[TenantArchive, PruneReport]]") -> None:
+    """Nobody is asked whether nothing may go."""
+    some = [(owner, report) for owner, report in would if report.passages or report.messages or report.sessions]
+    for owner, report in some:
+        click.echo(f"{owner.tenant}: {_amount(report)}", err=True)
+    if not some:
+        return
     click.confirm(f"Remove this from {path}? It cannot be undone.", abort=True, err=True)
 
 

@@ -139,7 +139,7 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
         with Archive(
             path, synchronous=config.archive.synchronous, read_only=not deep, key=config.archive.key()
         ) as archive:
-            yield Diagnosis("archive", "ok", str(path.absolute()))
+            yield _there(path)
             yield _clock(max((tenant.last_at for tenant in archive.tenants()), default=0.0))
             for found in archive.check():
                 state: State = "ok" if found.ok else "warn" if found.name in ("vectors", "mode", "disk") else "bad"
@@ -158,10 +158,26 @@ def _clock(newest: float) -> Diagnosis:
     return Diagnosis("clock", "warn", wrong, "set the clock (timedatectl); dates and recency of passages are wrong")
 
 
+def _there(path: Path) -> Diagnosis:
+    """An archive that can be read; its log stands beside it, so that the folder has to be writable, too."""
+    if shut := next((str(each) for each in (path.absolute(), path.absolute().parent) if not _writable(each)), ""):
+        return Diagnosis("archive", "warn", f"{shut} cannot be written by this user", "give it to whoever serves")
+    return Diagnosis("archive", "ok", str(path.absolute()))
+
+
 def _to_come(path: Path) -> Diagnosis:
-    if path.absolute().parent.is_dir():
-        return Diagnosis("archive", "ok", f"none at {path.absolute()} yet; `lantern serve` makes it")
-    return Diagnosis("archive", "bad", f"{path.absolute().parent} is not a folder", "make it, or change archive.path")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        return Diagnosis("archive", "bad", f"{folder} is not a folder", "make it, or change archive.path")
+    if not _writable(folder):
+        wrong = f"there is none, and {folder} cannot be written by this user"
+        return Diagnosis("archive", "bad", wrong, "give it to whoever serves, or change archive.path")
+    return Diagnosis("archive", "ok", f"none at {path.absolute()} yet; `lantern serve` makes it")
+
+
+def _writable(path: Path) -> bool:
+    """Also false where the file system is read-only."""
+    return os.access(path, os.W_OK)
 
 
 def _upstream(name: str, url: str) -> Diagnosis:

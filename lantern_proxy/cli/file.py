@@ -94,13 +94,22 @@ def recover(settings: Settings, target: Path) -> None:
 
 @contextmanager
 def _private(path: Path) -> Iterator[Any]:
-    """A new text file with mode 0600: an export holds as much as the archive. An existing file is refused."""
+    """A new text file with mode 0600: an export holds as much as the archive. An existing file is refused.
+
+    Where writing ends early there is no file: half an export would pass for a whole one.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise click.ClickException(f"{path} exists; remove it first, or name another file") from None
-    with open(descriptor, "w", encoding="utf-8") as file:
-        yield file
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            yield file
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # of a full disk the system says no name
+        raise
 
 
 @click.command()

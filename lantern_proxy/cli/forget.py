@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import Settings, plain, removing, settled, tenants
+from lantern_proxy.cli.frame import NAME, Settings, plain, removing, settled, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, ForgetRule, Receipt
@@ -20,10 +20,10 @@ _NOTICED_S = 0.6
 
 @click.command()
 @settled
-@click.option("--session", help="One session with its side calls; its id.")
-@click.option("--project", help="All sessions of one project.")
+@click.option("--session", type=NAME, help="One session with its side calls; its id.")
+@click.option("--project", type=NAME, help="All sessions of one project.")
 @click.option("--match", metavar="TEXT", help="Every message and passage that holds TEXT, in any case.")
-@click.option("--tenant", help="Of this tenant; alone: all that it has. Without it: of all tenants.")
+@click.option("--tenant", type=NAME, help="Of this tenant; alone: all that it has. Without it: of all tenants.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--verify", metavar="RECEIPT", type=click.Path(path_type=Path, dir_okay=False, exists=True),

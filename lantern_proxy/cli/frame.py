@@ -218,7 +218,17 @@ class NewFile(click.Path):
 
 NEW_FILE = NewFile()
 
-tenant_option = click.option("--tenant", help="Only this tenant; all by default.")
+
+class Name(click.types.StringParamType):
+    """Text that is not empty. `--project "$PROJECT"` without such a variable is to remove nothing, and name nobody."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(value, param, ctx) or self.fail("it is empty; leave it out, or name one", param, ctx)
+
+
+NAME = Name()
+
+tenant_option = click.option("--tenant", type=NAME, help="Only this tenant; all by default.")
 
 
 def limit_option(default: int, what: str) -> Callable[[Command], Command]:

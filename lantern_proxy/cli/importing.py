@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import Settings, settled
+from lantern_proxy.cli.frame import NAME, Settings, settled
 
 if TYPE_CHECKING:
     from lantern_proxy.config import Config
@@ -24,12 +25,22 @@ SOURCES = ("claude-code", "codex", "opencode", "chatgpt", "claude", "jsonl")
 _TITLE_CHARS = 200
 """Of titles that are told; as many as there are conversations are held for that."""
 
+_KEYED = re.compile("t_[0-9a-f]{24}")
+"""A tenant that stands for a client's key."""
+_STRANGERS = (
+    "{} had nothing in {} before. Such a name stands for a client's key in one archive alone. If another wrote this "
+    "export, no client here gets any of it: export one tenant (`lantern export --tenant`), and import that with "
+    "--key-env; or give the name to a key, in the config under `tenants:`."
+)
+
 
 @click.command("import")
 @settled
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--tenant", help="Whose they become, as `lantern status` shows them.")
-@click.option("--key-env", help="Whose they become: the client with the API key in this environment variable.")
+@click.option("--tenant", type=NAME, help="Whose they become, as `lantern status` shows them.")
+@click.option(
+    "--key-env", type=NAME, help="Whose they become: the client with the API key in this environment variable."
+)
 @click.option("--project", default="", help="A partition of the archive, as x-lantern-project names it.")
 @click.option("--source", type=click.Choice(SOURCES), help="Only logs of this kind.")
 @click.option("--dry-run", is_flag=True, help="Say what would be imported, write nothing.")
@@ -44,7 +55,8 @@ def import_(
 ) -> None:
     """Archive conversations from PATHS: logs of Claude Code, Codex, opencode, exports of ChatGPT, Claude, JSON lines.
 
-    What `lantern export` wrote comes back as it was, for --tenant or the tenants that it names.
+    What `lantern export` wrote comes back as it was, for --tenant, --key-env or the tenants that it names. These names
+    stand for clients' keys in the archive that wrote it, and in no other.
 
     Folders are searched. What was imported before is not written twice. They are found by questions when
     restore.scope is `project` or `tenant`, by `lantern search` always.
@@ -55,11 +67,13 @@ def import_(
     exports = [path for path in paths if _is_export(path)]
     if exports and len(exports) < len(paths):
         raise click.UsageError("some of the PATHS are exports of lantern, not all; import them one after the other")
-    if exports and (key_env or project or source or dry_run):
-        raise click.UsageError("of the options only --tenant goes with an export of lantern: its rows say the rest")
+    if exports and (project or source or dry_run):
+        raise click.UsageError(
+            "of the options only --tenant and --key-env go with an export of lantern: its rows say the rest"
+        )
     if exports:
         for path in exports:
-            _take_in(settings, path, tenant)
+            _take_in(settings, path, tenant, key_env)
         return
     if dry_run:
         settings.load()
@@ -125,14 +139,9 @@ def opened(
     """The archive of the one tenant that is meant; a UsageError where it cannot be told."""
     from lantern_proxy.memory import Lantern
 
-    if tenant and key_env:
-        raise click.UsageError("--tenant and --key-env both say whose they become; give one")
+    _one_of(tenant, key_env)
     if key_env:
-        key = os.environ.get(key_env, "")
-        if not key:
-            raise click.UsageError(f"--key-env is {key_env}, which is not set")
-        digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
-        named = next((name for name, group in config.tenants.items() if digest in group.keys_sha256), "")
+        key, named = _key(config, key_env)
         return Lantern(config, user=key, tenant=named, project=project, embedder=embedder)
     lantern = Lantern(config, project=project, tenant=tenant or "", embedder=embedder)
     known = lantern.tenants()
@@ -149,6 +158,20 @@ def opened(
     return lantern
 
 
+def _one_of(tenant: str | None, key_env: str | None) -> None:
+    if tenant and key_env:
+        raise click.UsageError("--tenant and --key-env both say whose they become; give one")
+
+
+def _key(config: "Config", key_env: str) -> tuple[str, str]:
+    """The credential in that variable, and the tenant that the config names for it, if any."""
+    key = os.environ.get(key_env, "")
+    if not key:
+        raise click.UsageError(f"--key-env is {key_env}, which is not set")
+    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+    return key, next((name for name, group in config.tenants.items() if digest in group.keys_sha256), "")
+
+
 def _is_export(path: Path) -> bool:
     """Does `lantern export` write such a file? Its first line is a session with its head."""
     if not path.is_file():
@@ -161,20 +184,24 @@ def _is_export(path: Path) -> bool:
     return isinstance(first, dict) and first.get("type") == "session" and "head" in first
 
 
-def _take_in(settings: Settings, file: Path, tenant: str | None) -> None:
-    """Archive what the export holds, for `tenant` or those that it names, and tell how much that was."""
+def _take_in(settings: Settings, file: Path, tenant: str | None, key_env: str | None) -> None:
+    """Archive what the export holds, for the tenant that is meant or those that it names; tell how much that was."""
     import time
 
     from lantern_proxy.archive import Archive, ArchiveError, transfer
     from lantern_proxy.cli import render
     from lantern_proxy.cli.render import counted
 
-    config = settings.load().archive
+    _one_of(tenant, key_env)
+    whole = settings.load()
+    config, (key, named) = whole.archive, _key(whole, key_env) if key_env else ("", tenant or "")
     counts: dict[str, Counter[str]] = {}
     with (
         Archive(config.path, synchronous=config.synchronous, key=config.key()) as archive,
         render.counting("importing", quiet=settings.as_json) as advance,
     ):
+        tenant = named or (archive.tenant_of(key) if key else None)
+        known = {each.id for each in archive.tenants()}
         numbered = enumerate(_told(_rows(file), advance), start=1)
         for owner, group in groupby(numbered, key=lambda numbered: str(numbered[1].get("tenant", ""))):
             whose = tenant or owner
@@ -190,6 +217,9 @@ def _take_in(settings: Settings, file: Path, tenant: str | None) -> None:
             settings.tell({"tenant": whose, **found})
         else:
             click.echo(f"{whose}: " + ", ".join(counted(count, kind) for kind, count in found.items()))
+    strangers = [whose for whose in counts if tenant is None and whose not in known and _KEYED.fullmatch(whose)]
+    if strangers:
+        click.echo(_STRANGERS.format(", ".join(strangers), config.path), err=True)
 
 
 def _told(rows: Iterator[dict[str, Any]], advance: Callable[[int], None]) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from lantern_proxy.cli.frame import Settings, embedding, settled
+from lantern_proxy.cli.frame import NAME, Settings, embedding, settled
 from lantern_proxy.cli.importing import opened
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ LONGEST = 20
 
 @click.command()
 @settled
-@click.option("--tenant", help="Whose archive, as `lantern status` shows them; not needed when there is one.")
-@click.option("--key-env", help="Whose archive: the client with the API key in this environment variable.")
+@click.option(
+    "--tenant", type=NAME, help="Whose archive, as `lantern status` shows them; not needed when there is one."
+)
+@click.option("--key-env", type=NAME, help="Whose archive: the client with the API key in this environment variable.")
 @click.option("--project", default="", help="Only this partition, as x-lantern-project names it.")
 @click.option(
     "--http", is_flag=True, help="Serve on 127.0.0.1 by HTTP (/mcp), instead of on standard input and output."
@@ -40,6 +42,7 @@ def mcp(settings: Settings, tenant: str | None, key_env: str | None, project: st
     Example: lantern mcp --archive ~/lantern.db --key-env OPENAI_API_KEY
     """
     config = settings.load()
+    settings.file()  # one that is named wrongly, or sought in another folder, is not made: an agent would find nothing
     # an agent that asks wants to know what was said anywhere, whatever a restore into a request may look at
     reach: Literal["project", "tenant"] = "project" if project else "tenant"
     config = replace(config, restore=replace(config.restore, scope=reach, recipe="default", deadline_ms=5_000))
@@ -47,12 +50,24 @@ def mcp(settings: Settings, tenant: str | None, key_env: str | None, project: st
         embedding(config) as embedder,
         closing(opened(config, tenant, key_env, project, embedder=embedder)) as lantern,
     ):
+        _say_if_empty(lantern, config, is_named=bool(tenant or key_env))
         server = build(lantern)
         if http:
             click.echo(f"lantern: MCP on http://127.0.0.1:{port}/mcp", err=True)
             server.run("streamable-http", host="127.0.0.1", port=port)
         else:
             server.run("stdio")
+
+
+def _say_if_empty(lantern: "Lantern", config: "Config", *, is_named: bool) -> None:
+    known = lantern.tenants()
+    if not known and not is_named:
+        raise click.ClickException(
+            f"nothing is archived in {config.archive.path} yet, so nobody knows whose part of it to open: name it with "
+            "--key-env, or start this once something is there"
+        )
+    if lantern.tenant not in known:
+        click.echo(f"lantern: {lantern.tenant} has nothing in {config.archive.path} yet", err=True)
 
 
 def build(lantern: "Lantern") -> Any:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lantern_proxy import trace
 from lantern_proxy.cli import opening, process
 from lantern_proxy.config import Config, ServerConfig
 from lantern_proxy.config.check import ConfigError
-from lantern_proxy.doors import refuse_open_door
+from lantern_proxy.doors import admin_token, refuse_open_door
 from lantern_proxy.doors_keys import Keyring, keys_file
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     _check_tls(server.tls_cert, server.tls_key)
     _check_trust(config)
     config.archive.key()
+    admin_token(config)
+    trace.check(config.trace)
     log_to_stderr(config)
     process.raise_limits()
     listener = _listen(server.host, server.port)

@@ -53,7 +53,8 @@ def newest_restored(owners: list["TenantArchive"]) -> str:
     """The newest request that brought a block of its own."""
     latest = [found for owner in owners if (found := owner.last_restored())]
     if not latest:
-        raise click.ClickException("no request got a block yet; `lantern why ID` explains any request")
+        whose = f" of {owners[0].tenant}" if len(owners) == 1 else ""
+        raise click.ClickException(f"no request{whose} got a block yet; `lantern why ID` explains any request")
     return max(latest, key=lambda found: found[1])[0]
 
 

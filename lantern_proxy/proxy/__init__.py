@@ -122,18 +122,17 @@ class Proxy:
             await self._understand(exchange)
         exchange.lap("session")
         step, request = exchange.step, exchange.request
-        if step is not None and request is not None and self._may_restore(exchange):
+        if step is not None and request is not None and self.config.restore.enabled and exchange.event != "side":
             with self._failing_open(exchange, "restore"):
                 deadline = started + self.config.restore.deadline_ms / 1000
-                await self._restoring.put_back(exchange, request, step, deadline)
+                if _wants_nothing(arrival):
+                    self._restoring.leave_out(exchange, request, step)
+                else:
+                    await self._restoring.put_back(exchange, request, step, deadline)
             exchange.lap("restore")
         exchange.ms = (time.monotonic() - started) * 1000
         self.tallies.count(exchange)
         return exchange
-
-    def _may_restore(self, exchange: Exchange) -> bool:
-        wanted = exchange.arrival.header("x-lantern-restore").strip().lower() != "off"
-        return self.config.restore.enabled and wanted and exchange.event != "side"
 
     async def _understand(self, exchange: Exchange) -> None:
         """Read the request and find its session."""
@@ -267,6 +266,10 @@ class Proxy:
 
         writing.add_done_callback(written)
         return writing
+
+
+def _wants_nothing(arrival: Arrival) -> bool:
+    return arrival.header("x-lantern-restore").strip().lower() == "off"
 
 
 def _endless() -> Iterator[str]:

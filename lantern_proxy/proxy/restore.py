@@ -59,6 +59,8 @@ class _Need:
     step: Step
     deadline: float
     """time.monotonic() value."""
+    again: bool = False
+    """Is it a retry of a question to which the client wanted nothing added?"""
 
     @property
     def key(self) -> Key:
@@ -77,10 +79,10 @@ class _Need:
 
     @property
     def asked_anew(self) -> int | None:
-        """The same, if the session did not hold it before."""
+        """The same, if the session did not hold it before, or nobody has looked for what it needs."""
         asked = self.asked
-        is_new = asked is not None and self.step.verdict.kept[asked] is None
-        return asked if is_new and self.exchange.event != "retry" else None
+        is_new = asked is not None and self.step.verdict.kept[asked] is None and self.exchange.event != "retry"
+        return asked if is_new or self.again else None
 
     @property
     def question(self) -> str:
@@ -104,6 +106,8 @@ class Restoring:
         self._owed: dict[Key, int] = {}
         """Sessions whose loss block was late, failed, cut short or has no place: they get it, or its rest, with their
         next question -> characters of it that are there."""
+        self._turned_off: dict[Key, None] = {}
+        """Sessions whose last question came with `x-lantern-restore: off`."""
         self._caught_up: dict[Key, None] = {}
         """Sessions all of whose lost turns are known to be cut into passages."""
         self._warmed: dict[Key, int] = {}
@@ -127,8 +131,10 @@ class Restoring:
 
     async def put_back(self, exchange: Exchange, request: Request, step: Step, deadline: float) -> None:
         """Replay the ledger, add to it what this request needs, and write both into the request."""
-        need = _Need(exchange, request, step, deadline)
-        key, new = need.key, step.event == "new"
+        key, new = (exchange.tenant, exchange.session), step.event == "new"
+        unasked = key in self._turned_off and exchange.event == "retry"
+        self._turned_off.pop(key, None)
+        need = _Need(exchange, request, step, deadline, again=unasked)
         if self._opened.restorer.made is None and (not new or any(m.role == "assistant" for m in request.messages)):
             await self._begin(need)
         if step.verdict.is_loss or step.session.lost:
@@ -152,6 +158,17 @@ class Restoring:
             if exchange.inserts:  # what is replayed stays, whatever became of the new
                 self._write_blocks(exchange)
             ledger += exchange.blocks
+
+    def leave_out(self, exchange: Exchange, request: Request, step: Step) -> None:
+        """Add nothing to this request, as its client wants it; what it lacks is put back into the next one.
+
+        So a question that is asked first without and then with restores gets its blocks, though it is a retry.
+        """
+        need = _Need(exchange, request, step, deadline=0.0)
+        if step.verdict.is_loss:
+            self._owe(need.key)
+        if need.asked_anew is not None:
+            _remember(self._turned_off, need.key, None)
 
     def _notice_forgotten(self) -> None:
         """What another process has forgotten just now must not be replayed."""
