@@ -11,6 +11,7 @@ from lantern_proxy.cli.importing import opened
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Why
+    from lantern_proxy.config import Config
     from lantern_proxy.memory import Lantern
     from lantern_proxy.turn import Passage, Placed
 
