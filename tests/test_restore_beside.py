@@ -122,3 +122,54 @@ def test_a_heading_does_not_stand_in_front_of_what_is_asked(block_of):
     ]
     text = block_of(turns, "Which hotel did we choose?")
     assert "Bramante" in text
+
+
+GYMS = """Here is what I found:
+
+| Gym | Monthly fee | Opening hours | Sauna |
+|---|---|---|---|
+| Fitwerk | 39 EUR | 6-23 | no |
+| Kraftraum | 54 EUR | 24/7 | yes |
+| Lindenbad | 29 EUR | 7-21 | yes |
+| Vitalis | 61 EUR | 6-22 | yes |
+| Studio 8 | 45 EUR | 8-22 | no |"""
+
+
+@pytest.mark.parametrize(
+    ("question", "shown", "hidden"),
+    [
+        ("Which gyms have a sauna?", ["| Sauna |", "Fitwerk", "Lindenbad", "Studio 8"], []),
+        ("What is the monthly fee of Lindenbad?", ["Monthly fee", "| Lindenbad | 29 EUR |"], ["Vitalis"]),
+    ],
+)
+def test_rows_of_a_table_come_with_its_header(block_of, question, shown, hidden):
+    text = block_of([("Which gyms are near?", GYMS)], question)
+    assert [each for each in shown if each not in text] == []
+    assert [each for each in hidden if each in text] == []
+
+
+NAMED_APART = [
+    ("The metrics server listens on port 9187.", "Noted."),
+    ("It runs on host atlas-03 in rack B12.", "Noted."),
+    ("Owner of the billing cluster is Ines Falk, pager 4471.", "Noted."),
+    ("Our wifi password for guests is tulip-88-marble.", "Noted."),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "values"),
+    [
+        ("Give me the port, the host and the owner again.", ["9187", "atlas-03", "Ines Falk"]),
+        ("What were the port, the host, the owner and the wifi password?", ["9187", "atlas-03", "Falk", "tulip"]),
+    ],
+)
+def test_of_several_things_that_are_asked_for_at_once_each_comes_back(block_of, question, values):
+    text = block_of(NAMED_APART, question)
+    assert [value for value in values if value not in text] == []
+
+
+@pytest.mark.parametrize(
+    "said", ["Thanks, and good night!", "I like bread, butter and jam.", "Write loops and a test."]
+)
+def test_what_only_lists_things_gets_nothing(block_of, said):
+    assert block_of(NAMED_APART, said) == ""

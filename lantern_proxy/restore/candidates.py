@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from lantern_proxy import pack, reinforce, trust
@@ -12,10 +13,18 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.cover import FILLER, Candidate, Part, among_people, is_agents, term_weight
-from lantern_proxy.restore.lines import Line, lost
+from lantern_proxy.restore.lines import Line, lost, tables
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import PLAIN_CHARS, Evidence, Question, coverage, sentence_worth
+from lantern_proxy.restore.question import (
+    LEAST_ITEMS,
+    PLAIN_CHARS,
+    Evidence,
+    Question,
+    coverage,
+    masses,
+    sentence_worth,
+)
 from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, superseded
@@ -207,6 +216,45 @@ def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, pr
     return found if len(found) <= MOST_NAMING else []
 
 
+def listed(
+    source: Source,
+    scope: Scope,
+    question: Question,
+    present: Present,
+    evidence: Evidence,
+    order: Sequence[int],
+    ask: Ask,
+) -> list[Candidate]:
+    """For each thing that a question lists the lost passage that says most of it, if it says nearly all; none for a
+    question of which fewer than LEAST_ITEMS, or than half, are found."""
+    if len(question.text) > PLAIN_CHARS or question.reacts:
+        return []
+    rows = list[int]()
+    for item in question.items:
+        mass = {term: scope.idf(term) for term in item}
+        total = sum(mass.values())
+        held = {row: coverage(mass, scope.passages[row].words) for row in order}
+        row = max(order, key=lambda row: (held[row], evidence.score(row)))
+        if held[row] >= ITEM_HELD * total and evidence.score(row) > 0:
+            rows.append(row)
+    mass = masses(scope, question)
+    found = source.lost_of(scope, [*dict.fromkeys(rows)], present, mass, ask)
+    return found if 2 * len(rows) >= len(question.items) and len(found) >= LEAST_ITEMS else []
+
+
+def first_of(
+    rows: AbstractSet[int], candidates: Sequence[Candidate], offered: Sequence[pack.Offer]
+) -> list[pack.Offer]:
+    """`offered`, which are those of `candidates`, with those at `rows` as good as the best: each is the best of one
+    thing."""
+    top = max((offer.score for offer in offered), default=0.0)
+    return [replace(o, score=top) if c.row in rows else o for c, o in zip(candidates, offered, strict=True)]
+
+
+ITEM_HELD = 0.6
+"""Share of a listed thing that a passage holds which says what it is."""
+
+
 def _names(said: str, scope: Scope) -> dict[str, frozenset[str]]:
     """What a text names that is rare in the scope -> its index terms."""
     written = [each for each in specifics(said) if not (each.isalpha() and each.islower())]  # "tomorrow" names nothing
@@ -312,6 +360,20 @@ def _answers(scope: Scope, row: int) -> bool:
 _QUESTION = re.compile(r"\?[\"')*]*(?: \[[^\]]*\])?$")
 
 
+def _with_tables(
+    candidate: Candidate, tells: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
+) -> AbstractSet[int]:
+    """`tells`, and the header of each table of which a row is among it; all its rows where the header alone bears on
+    the question: "Which of them have a sauna?"."""
+    found = set(tells)
+    for header, *rows in tables(candidate.passage, candidate.lines) if tells else ():
+        if not bears.isdisjoint(rows) or header not in bears:
+            found |= {header} if not tells.isdisjoint(rows) else set()
+        else:
+            found |= {header, *rows}
+    return found.intersection(lost)
+
+
 def _offer(
     candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], old: Mapping[int, int]
 ) -> pack.Offer:
@@ -320,9 +382,11 @@ def _offer(
     old: line -> turn of the statement that replaces it. Such lines are left out, or marked when there are no others.
     """
     lost = [i for i in candidate.lost if i not in old] or list(candidate.lost)
-    kept = [candidate.lines[i] for i in lost]
-    told = [line for line in kept if _tells(line, mass) or (line.sort != "printed" and coverage(mass, line.words))]
-    told = told or kept
+    bears = {i for i in lost if coverage(mass, candidate.lines[i].words)}
+    tells = {
+        i for i in lost if _tells(candidate.lines[i], mass) or (candidate.lines[i].sort != "printed" and i in bears)
+    }
+    told = [candidate.lines[i] for i in sorted(_with_tables(candidate, tells, bears, lost) or lost)]
     newer = max((old[i] for i in lost if i in old), default=None)
     likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None)))
     likely *= PINNED if candidate.passage.pinned else 1.0

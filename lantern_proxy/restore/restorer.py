@@ -22,7 +22,17 @@ from lantern_proxy.rerank.light import LightError
 from lantern_proxy.restore.alike import read_tables, shipped
 from lantern_proxy.restore.ask import Ask, looking_s
 from lantern_proxy.restore.beside import Beside
-from lantern_proxy.restore.candidates import BY_REQUEST, SHARPNESS, Source, choice_of, naming, offers, strong
+from lantern_proxy.restore.candidates import (
+    BY_REQUEST,
+    SHARPNESS,
+    Source,
+    choice_of,
+    first_of,
+    listed,
+    naming,
+    offers,
+    strong,
+)
 from lantern_proxy.restore.cover import Candidate, Chosen
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
@@ -110,7 +120,9 @@ class Restorer:
             rows = [candidate.row for candidate in candidates]
             quality = best_quality(scope, evidence, question, rows)
             poor = quality < self._config.restore.admission
-            if poor or is_answered(scope, evidence, mass, order[0], rows):
+            each = listed(self._source, scope, question, present, evidence, order, ask) if question.items else []
+            wanted = bool(each) and (question.asks or question.looks_back)
+            if not wanted and (poor or is_answered(scope, evidence, mass, order[0], rows)):
                 named = naming(candidates, scope, question, present)
                 if not named:
                     ask.passed.all(candidates, "admission" if poor else "answered", value=quality)
@@ -118,7 +130,11 @@ class Restorer:
                 candidates = named
             else:
                 candidates = strong(candidates, scope, evidence, mass, order, ask)
-            offered = offers(candidates, scope, evidence, mass, ask)
+            known = {candidate.row for candidate in candidates}
+            candidates = [*candidates, *(candidate for candidate in each if candidate.row not in known)]
+            offered = first_of(
+                {candidate.row for candidate in each}, candidates, offers(candidates, scope, evidence, mass, ask)
+            )
             if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
                 ask.passed.all(candidates, "superseded")
                 return None
