@@ -173,3 +173,17 @@ def test_of_several_things_that_are_asked_for_at_once_each_comes_back(block_of, 
 )
 def test_what_only_lists_things_gets_nothing(block_of, said):
     assert block_of(NAMED_APART, said) == ""
+
+
+def test_a_loss_block_does_not_show_an_old_value_without_what_came_of_it(tmp_path):
+    turns = [("Our retry limit is 6 attempts for the DHL hook of the parcel service.", "Noted."), *OTHERS[:14]]
+    turns += [("That was too many for DHL. Make it 3.", "Set to 3."), *OTHERS[14:]]
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, filed(turns))
+        for budget in range(400, 1_600, 100):
+            restored = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(
+                ask(present="Nothing.", budget=budget)
+            )
+            text = restored.text if restored else ""
+            assert len(text) <= budget
+            assert "6 attempts" not in text or "Make it 3" in text

@@ -72,6 +72,11 @@ class Beside:
             found[offer.passage.id] = [each for each in made if each is not None]
         return found
 
+    def came_of(self, row: int, text: str) -> list[int]:
+        """The row of what came of `text`, of the passage at `row` of a conversation with an assistant, if anything."""
+        told = [part for part in _sentences(text) if not _asks(part)]
+        return self._came_of(row, text, told, people=False) if told else []
+
     def _came_of(self, row: int, text: str, told: Sequence[str], *, people: bool) -> list[int]:
         """The row of the newest later message of the user that says something else of what is told at `row`, if any."""
         about = frozenset(_content("\n".join(told)))
