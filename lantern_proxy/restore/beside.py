@@ -73,11 +73,13 @@ class Beside:
         return found
 
     def came_of(self, row: int, text: str) -> list[int]:
-        """The row of what came of `text`, of the passage at `row` of a conversation with an assistant, if anything."""
+        """The row of what came of `text`, of the passage at `row`, if anything, and if it names a value of the text."""
         told = [part for part in _sentences(text) if not _asks(part)]
-        return self._came_of(row, text, told, people=False) if told else []
+        return self._came_of(row, text, told, named=True) if told else []
 
-    def _came_of(self, row: int, text: str, told: Sequence[str], *, people: bool) -> list[int]:
+    def _came_of(
+        self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False
+    ) -> list[int]:
         """The row of the newest later message of the user that says something else of what is told at `row`, if any."""
         about = frozenset(_content("\n".join(told)))
         scope, name = self.scope, _name(self._passage(row)) if people else ""
@@ -90,14 +92,14 @@ class Beside:
             if scores[other] > 0
             and (passage := self._passage(other)).speaker == "user"
             and (not people or _name(passage) == name)
-            and self._says_else(scope.passages[other].flat, old, about, people=people)
+            and self._says_else(scope.passages[other].flat, old, about, named=people or named)
         ]
         return sorted(found, key=lambda other: -int(scope.places[other]))[:1]
 
-    def _says_else(self, new: str, old: Changes, about: frozenset[str], *, people: bool) -> bool:
+    def _says_else(self, new: str, old: Changes, about: frozenset[str], *, named: bool) -> bool:
         """Is one of its sentences about what the old ones are about, with another value in it or behind it?
 
-        People talk of the same things for long: among them it has to name the old value.
+        named: must it name the old value? People talk of the same things for long.
         """
         each = _sentences(new) if len(new) <= MOST_CHARS else []
         for n, sentence in enumerate(each):
@@ -107,9 +109,9 @@ class Beside:
                 continue
             asks = _asks(sentence)
             if old.has_other(sentence if asks else " ".join(each[n : n + 2])):
-                if not people or old.is_named(sentence):
+                if not named or old.is_named(sentence):
                     return True
-            elif not asks and not people and sum(shared) * SHARE >= least * SHARE_ALONE:
+            elif not asks and not named and sum(shared) * SHARE >= least * SHARE_ALONE:
                 return True
         return False
 
