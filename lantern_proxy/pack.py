@@ -10,11 +10,12 @@ An entry without a date is of the same day as the one above it: half of a block 
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import inf, log
+from types import MappingProxyType
 
 from lantern_proxy.turn import BLOCK_CLOSE, BLOCK_OPEN, Passage
 
@@ -192,6 +193,8 @@ class Offer:
     mark: str = ""
     name_chars: int = 0
     """Length of a name at the beginning of the text, which stays whatever else of it goes in; 0: there is none."""
+    spare: bool = False
+    """Of one that goes in beside another: only into room that is left."""
 
 
 def greedy(
@@ -203,11 +206,13 @@ def greedy(
     similarity: Callable[[frozenset[str], frozenset[str]], float],
     session: str = "",
     behind: dict[int, int] | None = None,
+    beside: Mapping[int, Sequence[Offer]] = MappingProxyType({}),
 ) -> list[tuple[int, Choice]]:
     """(index of offer, what of it) in the order of choice: best score per character^power, less what is said already.
 
     behind: filled with the offers that a lesser one went before, since they resemble a choice, and that then had no
             room -> that choice
+    beside: passage -> offers that go in with it, if there is room, and count as its own
 
     Maximal marginal relevance over the logarithm of that, scaled to [0, 1], and the similarity to what is chosen.
     An offer that does not fit whole gives the best of its sentences that do.
@@ -224,9 +229,21 @@ def greedy(
         else:
             chosen.append((best, choice))
             marginal.choose(best)
+            chosen += [(best, more) for more in _with(offers[best], beside, marginal, room, spare=False)]
+    for best in [best for best, _ in chosen]:
+        chosen += [(best, more) for more in _with(offers[best], beside, marginal, room, spare=True)]
     if behind is not None:
         behind |= marginal.behind()
     return chosen
+
+
+def _with(
+    offer: Offer, beside: Mapping[int, Sequence[Offer]], marginal: "_Marginal", room: "_Room", *, spare: bool
+) -> Iterator[Choice]:
+    """What goes in beside an offer that was chosen, and was not chosen before."""
+    for other in beside.get(offer.passage.id, ()):
+        if other.spare is spare and marginal.drop(other.passage.id) and (choice := room.put(other)) is not None:
+            yield choice
 
 
 class _Marginal:
@@ -245,13 +262,23 @@ class _Marginal:
         self._pushed: dict[int, int] = {}
         self._least = inf
         """Value of the least that is chosen."""
+        self._gone = set[int]()
+        """Passages that are in the block."""
 
     def take(self) -> int:
         """The best that is left; it is left no more."""
         lam, values, nearest = self._lam, self._values, self._nearest
         best = max(self.left, key=lambda i: (lam * values[i] - (1 - lam) * nearest[i], -i))
         self.left.remove(best)
+        self._gone.add(self._offers[best].passage.id)
         return best
+
+    def drop(self, passage_id: int) -> bool:
+        """Take a passage out of what is left. False when it was taken before."""
+        self.left = {i for i in self.left if self._offers[i].passage.id != passage_id}
+        fresh = passage_id not in self._gone
+        self._gone.add(passage_id)
+        return fresh
 
     def choose(self, best: int) -> None:
         self._least = min(self._least, self._values[best])

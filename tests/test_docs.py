@@ -191,18 +191,18 @@ def test_the_walk_leads_where_it_says(kept):
         Config(archive=ArchiveConfig(path=folder / "demo.db"), embed=EmbedConfig(enabled="off")),
         server=ServerConfig(port=0),
     )
-    (passage,) = run("search", "5432")
+    (passage,) = run("search", "Celery")
     asked = {"request": json.loads((folder / "request.json").read_text()), "session": passage["session"]}
     with demo.serving(create(config)) as url:
 
         def tried() -> dict:
             return httpx.post(f"{url}/lantern/api/why", json=asked | {"tenant": passage["tenant"]}).json()
 
-        assert any("5432" in block["text"] for block in tried()["blocks"])
+        assert any("Celery" in block["text"] for block in tried()["blocks"])
         request = run("why", "last")[0]["request"]["id"]
         run("feedback", request, str(passage["passage"]), "wrong")
         after = tried()
-        assert not any("5432" in block["text"] for block in after["blocks"])  # its figures may have these digits
+        assert not any("Celery" in block["text"] for block in after["blocks"])
         assert [(each["passage"], each["why"]) for each in after["refused"]] == [(passage["passage"], "marked wrong")]
         assert httpx.get(f"{url}/lantern/ui").status_code == 200
         metrics = httpx.get(f"{url}/lantern/metrics").text

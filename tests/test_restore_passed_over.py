@@ -132,8 +132,8 @@ def test_what_the_request_holds_is_told_as_such(restorer):  # noqa: F811
 def test_diversity_names_what_pushed_a_passage_back(tmp_path):
     said = [
         ("The deploy key of the harbour service is HK-1, ask the harbour team for the key.", "ok"),
-        ("The deploy key of the harbour service is HK-2, ask the harbour team for the key.", "ok"),
-        ("We deploy on Tuesdays at noon, says Priya, who looks after the plants of the office, too.", "ok"),
+        ("A spare deploy key of the harbour service is HK-2, ask the harbour team for the key.", "ok"),
+        ("Does Priya deploy the harbour service on Tuesdays, or does she look after the plants of the office?", "ok"),
     ]
     with Archive(tmp_path / "a.db") as kept:
         write(kept, filed(said))

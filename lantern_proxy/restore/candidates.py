@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from lantern_proxy import pack, reinforce, trust
@@ -11,11 +12,19 @@ from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.cover import FILLER, Candidate, Part, is_agents, term_weight
-from lantern_proxy.restore.lines import Line, lost
+from lantern_proxy.restore.cover import FILLER, Candidate, Part, among_people, is_agents, term_weight
+from lantern_proxy.restore.lines import Line, lost, tables
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import PLAIN_CHARS, Evidence, Question, coverage, sentence_worth
+from lantern_proxy.restore.question import (
+    LEAST_ITEMS,
+    PLAIN_CHARS,
+    Evidence,
+    Question,
+    coverage,
+    masses,
+    sentence_worth,
+)
 from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, superseded
@@ -36,8 +45,12 @@ _SIGNS = re.compile("[\u30a0-\u30ff\u3400-\u9fff]{2,}")
 MOST_NAMING = 4
 """What more passages name is what the conversation is about."""
 SAID_BESIDE, SAID_TOGETHER, PRINTED_BESIDE, HELD = 0.4, 0.2, 0.5, 0.25
-"""Least scores beside the best one where an agent is at work, of what is said, of what is said in the same turn, and of
-tools and calls; and the least share of the question that the latter hold."""
+"""Least scores beside the best one, of what is said, and where an agent is at work of what is said in the same turn,
+and of tools and calls; and the least share of the question that the latter hold."""
+AMONG_PEOPLE = 0.3
+"""The same of what is said where people talk to each other."""
+SURELY = 0.5
+"""Share of the question with which what is said is never weak: of few passages no score is far above the mean."""
 ASKED_BEFORE = 0.9
 """Share of the question that only the question itself holds."""
 PRINTED = 0.5
@@ -135,14 +148,32 @@ def strong(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
     ask: Ask,
 ) -> list[Candidate]:  # fmt: skip
-    """Where an agent is at work, `candidates` without those that say little of what is asked: much less than the best
-    of `order` does, unless they were said in its turn; or, of a tool and calls, hardly a word of it.
+    """`candidates` without those that say little of what is asked: much less than the best does.
 
-    A chat of people is full of what is asked for in other words. An agent's is full of what was printed, and repeats
-    the words of its task in every step.
+    Least where people talk, who ask in other words. An agent's session is full of what was printed, and repeats the
+    words of its task in every step: there they are measured by the best of `order`, unless they were said in its turn,
+    and must hold more than a word of the question where they are of a tool, a call, or a rule for all that is done.
     """
-    if not is_agents([each.passage for each in scope.passages.of(order)]):
-        return list(candidates)
+    passages = [each.passage for each in scope.passages.of(order)]
+    if is_agents(passages):
+        is_strong = _strong_of_agents(candidates, scope, evidence, mass, order)
+    else:
+        least = AMONG_PEOPLE if among_people(passages) else SAID_BESIDE
+        least *= max((evidence.score(candidate.row) for candidate in candidates), default=0.0)
+
+        def is_strong(candidate: Candidate) -> bool:
+            held = coverage(mass, scope.passages[candidate.row].words) >= SURELY
+            return held or candidate.passage.pinned or evidence.score(candidate.row) >= least
+
+    found = [candidate for candidate in candidates if is_strong(candidate)]
+    taken = {candidate.row for candidate in found}
+    ask.passed.all([candidate for candidate in candidates if candidate.row not in taken], "weak")
+    return found
+
+
+def _strong_of_agents(
+    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int]
+) -> Callable[[Candidate], bool]:
     lost = {candidate.row for candidate in candidates}
     others = (row for row in order if row in lost or coverage(mass, scope.passages[row].words) < ASKED_BEFORE)
     first = next(others, order[0])
@@ -150,17 +181,16 @@ def strong(
 
     def is_strong(candidate: Candidate) -> bool:
         row, passage = candidate.row, candidate.passage
-        if not passage.tools and passage.speaker != "tool":
-            together = (passage.session, passage.turn) == (told.session, told.turn)
-            return evidence.score(row) >= (SAID_TOGETHER if together else SAID_BESIDE) * best
         near = evidence.cosines is not None and float(evidence.cosines[row]) >= PRINTED
         bears = near or coverage(mass, scope.passages[row].words) >= HELD
+        if not passage.tools and passage.speaker != "tool":
+            together = (passage.session, passage.turn) == (told.session, told.turn)
+            least = SAID_TOGETHER if together else SAID_BESIDE
+            lays_down = any(candidate.lines[i].sort == "rule" for i in candidate.lost)
+            return evidence.score(row) >= least * best and (bears or not lays_down)
         return bears and evidence.score(row) >= PRINTED_BESIDE * best
 
-    found = [candidate for candidate in candidates if is_strong(candidate)]
-    taken = {candidate.row for candidate in found}
-    ask.passed.all([candidate for candidate in candidates if candidate.row not in taken], "weak")
-    return found
+    return is_strong
 
 
 def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, present: Present) -> list[Candidate]:
@@ -184,6 +214,45 @@ def naming(candidates: Sequence[Candidate], scope: Scope, question: Question, pr
 
     found = [c for c in candidates if any(tells(c.lines[i], c.passage.speaker) for i in c.lost)]
     return found if len(found) <= MOST_NAMING else []
+
+
+def listed(
+    source: Source,
+    scope: Scope,
+    question: Question,
+    present: Present,
+    evidence: Evidence,
+    order: Sequence[int],
+    ask: Ask,
+) -> list[Candidate]:
+    """For each thing that a question lists the lost passage that says most of it, if it says nearly all; none for a
+    question of which fewer than LEAST_ITEMS, or than half, are found."""
+    if len(question.text) > PLAIN_CHARS or question.reacts:
+        return []
+    rows = list[int]()
+    for item in question.items:
+        mass = {term: scope.idf(term) for term in item}
+        total = sum(mass.values())
+        held = {row: coverage(mass, scope.passages[row].words) for row in order}
+        row = max(order, key=lambda row: (held[row], evidence.score(row)))
+        if held[row] >= ITEM_HELD * total and evidence.score(row) > 0:
+            rows.append(row)
+    mass = masses(scope, question)
+    found = source.lost_of(scope, [*dict.fromkeys(rows)], present, mass, ask)
+    return found if 2 * len(rows) >= len(question.items) and len(found) >= LEAST_ITEMS else []
+
+
+def first_of(
+    rows: AbstractSet[int], candidates: Sequence[Candidate], offered: Sequence[pack.Offer]
+) -> list[pack.Offer]:
+    """`offered`, which are those of `candidates`, with those at `rows` as good as the best: each is the best of one
+    thing."""
+    top = max((offer.score for offer in offered), default=0.0)
+    return [replace(o, score=top) if c.row in rows else o for c, o in zip(candidates, offered, strict=True)]
+
+
+ITEM_HELD = 0.6
+"""Share of a listed thing that a passage holds which says what it is."""
 
 
 def _names(said: str, scope: Scope) -> dict[str, frozenset[str]]:
@@ -291,6 +360,20 @@ def _answers(scope: Scope, row: int) -> bool:
 _QUESTION = re.compile(r"\?[\"')*]*(?: \[[^\]]*\])?$")
 
 
+def _with_tables(
+    candidate: Candidate, tells: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
+) -> AbstractSet[int]:
+    """`tells`, and the header of each table of which a row is among it; all its rows where the header alone bears on
+    the question: "Which of them have a sauna?"."""
+    found = set(tells)
+    for header, *rows in tables(candidate.passage, candidate.lines) if tells else ():
+        if not bears.isdisjoint(rows) or header not in bears:
+            found |= {header} if not tells.isdisjoint(rows) else set()
+        else:
+            found |= {header, *rows}
+    return found.intersection(lost)
+
+
 def _offer(
     candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], old: Mapping[int, int]
 ) -> pack.Offer:
@@ -299,9 +382,11 @@ def _offer(
     old: line -> turn of the statement that replaces it. Such lines are left out, or marked when there are no others.
     """
     lost = [i for i in candidate.lost if i not in old] or list(candidate.lost)
-    kept = [candidate.lines[i] for i in lost]
-    told = [line for line in kept if _tells(line, mass) or (line.sort != "printed" and coverage(mass, line.words))]
-    told = told or kept
+    bears = {i for i in lost if coverage(mass, candidate.lines[i].words)}
+    tells = {
+        i for i in lost if _tells(candidate.lines[i], mass) or (candidate.lines[i].sort != "printed" and i in bears)
+    }
+    told = [candidate.lines[i] for i in sorted(_with_tables(candidate, tells, bears, lost) or lost)]
     newer = max((old[i] for i in lost if i in old), default=None)
     likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None)))
     likely *= PINNED if candidate.passage.pinned else 1.0

@@ -17,6 +17,7 @@ from lantern_proxy.pack import day, entry_of
 from lantern_proxy.restore.lines import Line, is_filler, takes_back
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.salience import Place, content, likelihood, says_something
+from lantern_proxy.signals import name_before, named
 from lantern_proxy.turn import CLIENT, Passage
 
 GROUP_CHARS: Mapping[str, int] = {"user": 600, "assistant": 160}
@@ -112,6 +113,12 @@ def never() -> bool:
 def is_agents(some: Sequence[Passage]) -> bool:
     """Is an agent at work where these were said? Many of them are of tools, or call one."""
     return len(some) <= AGENTS * sum([passage.speaker == "tool" or bool(passage.tools) for passage in some])
+
+
+def among_people(some: Sequence[Passage]) -> bool:
+    """Do people talk to each other there, each with their name before what they say?"""
+    names = [each.text[: name_before(each.text)] for each in some]
+    return named(names, [each.speaker for each in some])
 
 
 def parts(

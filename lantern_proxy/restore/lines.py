@@ -115,6 +115,26 @@ def _keys_of(passage: Passage, spans: Sequence[tuple[int, int]]) -> list[tuple[s
     return [*map(tuple, found)]
 
 
+_CELLS = re.compile(r"\s*\|\s*|\t+| {2,}")
+_LEAST_ROWS = 2
+
+
+def tables(passage: Passage, of: Sequence[Line]) -> list[tuple[int, ...]]:
+    """Which lines are a table, its header first: neighbours with as many cells, between bars, tabs or wide gaps."""
+    found: list[list[int]] = []
+    before, end = 0, 0
+    for i, line in enumerate(of):
+        text = passage.text[line.start : line.end]
+        cells = 0 if "\n" in text else len(_CELLS.split(text.strip().strip("|").strip()))
+        ruled = _WORD.search(passage.text, end, line.start) is None
+        if cells > 1 and cells == before and ruled:
+            found[-1].append(i)
+        elif cells > 1:
+            found.append([i])
+        before, end = cells, line.end
+    return [tuple(each) for each in found if len(each) > _LEAST_ROWS]
+
+
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+(?:[ _'-]+[^\W\d]+)*"), re.compile(r"[-+]?\d+(?:[.,]\d+)*")
 _MAY_BE_ROW = re.compile(r"[#\d].*[#\d]|\|.*\|")
 _MANY_ROWS = 4

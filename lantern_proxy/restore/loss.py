@@ -9,8 +9,9 @@ from lantern_proxy import pack
 from lantern_proxy.analyze import terms
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.beside import Beside
 from lantern_proxy.restore.candidates import PINNED, Source, candidate_of, choice_of, looked_at, newest, place_of
-from lantern_proxy.restore.cover import UNASKED, Candidate, Chosen, Cost, Part, completed, cover, parts
+from lantern_proxy.restore.cover import UNASKED, Candidate, Chosen, Cost, Part, among_people, completed, cover, parts
 from lantern_proxy.restore.lines import beside_rows
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
@@ -41,7 +42,9 @@ def cover_lost(
     rows, n_looked_at = _pool(source, scope, present, soon)
     found = _candidates(source, scope, rows, present, soon)
     candidates = newest(found, replace(ask, deadline=_part_of_the_time(ask.deadline)))
-    return candidates, _cover(source, scope, candidates, present, room, ask), n_looked_at
+    chosen = _cover(source, scope, candidates, present, room, ask)
+    beside = Beside(source, scope, present, {}, ask)
+    return candidates, _with_news(candidates, chosen, beside, _cost_of(candidates, ask.session), room), n_looked_at
 
 
 def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[list[int], int]:
@@ -116,6 +119,43 @@ def _cover(
             break
     note_cover(ask.passed, candidates, offered, chosen)
     return completed(chosen, candidates, cost, room)
+
+
+def _with_news(
+    candidates: Sequence[Candidate], chosen: Sequence[Chosen], beside: Beside, cost: Cost, room: int
+) -> list[Chosen]:
+    """`chosen` with what came of it, which says too little by itself to be chosen: "Make it 3.". What adds least makes
+    room. People who talk to each other go on about the same things for long: there all of it stays as it is."""
+    if among_people([candidate.passage for candidate in candidates]):
+        return [*chosen]
+    at = {candidate.row: c for c, candidate in enumerate(candidates)}
+    told = {(each.part.candidate, i) for each in chosen for i in each.part.lines}
+    news, came = list[Chosen](), set[int]()
+    for each in chosen:
+        if each.part.speaker != "user" or beside.ask.late():
+            continue
+        text = choice_of(candidates, [each.part]).text
+        rows = beside.came_of(candidates[each.part.candidate].row, text)
+        for c in (at[row] for row in rows if row in at):
+            came.add(c)
+            rest = tuple(i for i in candidates[c].lost if (c, i) not in told)
+            told.update((c, i) for i in rest)
+            opens = frozenset((pack.entry_of(candidates[c].passage), pack.day(candidates[c].passage)))
+            news += [Chosen(Part(c, rest, "user", {}, 0.0, opens), each.gain)] if rest else []
+    if not news:
+        return [*chosen]
+    kept = sorted(chosen, key=lambda each: (each.part.candidate not in came, -each.gain))
+    while kept and _chars([*news, *kept], cost) > room:
+        kept.pop()
+    return [*news, *kept]
+
+
+def _chars(chosen: Sequence[Chosen], cost: Cost) -> int:
+    opened, chars = set[str](), 0
+    for each in chosen:
+        chars += cost(each.part, opened)
+        opened |= each.part.opens
+    return chars
 
 
 def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:

@@ -39,6 +39,8 @@ class Question:
     """Begins with an answer to what was just said: "Wow, that sounds great! What is it about?"."""
     points: bool = False
     """Its questions name nothing that could be found: "What else did you do there?"."""
+    items: tuple[frozenset[str], ...] = ()
+    """Index terms of each thing that it lists: "the port, the host and the owner"; empty when it asks for one thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,22 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
         personal(focus),
         _REACTS.match(prose) is not None,
         _points(focus),
+        _items(about),
     )
+
+
+_BETWEEN = re.compile(
+    r"[,;:\n\u3001\uff0c\uff1b\u060c]|(?<!\w)(?:and|or|und|oder|et|ou|y|o|e|i|en|och|ve|\u0438|\u0456|\u03ba\u03b1\u03b9|&)(?!\w)|\u548c|\u4ee5\u53ca"
+)
+"""What stands between things that are listed."""
+LEAST_ITEMS, MOST_ITEM_TERMS = 2, 4
+"""So many things make a list, and of so many terms is each: of more it is a sentence of its own."""
+
+
+def _items(about: str) -> tuple[frozenset[str], ...]:
+    told = (frozenset(informative(query_terms(part))) for part in _BETWEEN.split(about))
+    found = tuple(each for each in told if each)
+    return found if len(found) >= LEAST_ITEMS and max(map(len, found)) <= MOST_ITEM_TERMS else ()
 
 
 def _points(focus: str) -> bool:

@@ -21,7 +21,18 @@ from lantern_proxy.rank import best, overlap
 from lantern_proxy.rerank.light import LightError
 from lantern_proxy.restore.alike import read_tables, shipped
 from lantern_proxy.restore.ask import Ask, looking_s
-from lantern_proxy.restore.candidates import BY_REQUEST, SHARPNESS, Source, choice_of, naming, offers, strong
+from lantern_proxy.restore.beside import Beside
+from lantern_proxy.restore.candidates import (
+    BY_REQUEST,
+    SHARPNESS,
+    Source,
+    choice_of,
+    first_of,
+    listed,
+    naming,
+    offers,
+    strong,
+)
 from lantern_proxy.restore.cover import Candidate, Chosen
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
@@ -31,7 +42,6 @@ from lantern_proxy.restore.passages import Split
 from lantern_proxy.restore.passed_over import note_greedy
 from lantern_proxy.restore.present import Late, Present
 from lantern_proxy.restore.question import (
-    Evidence,
     best_quality,
     is_answered,
     masses,
@@ -110,7 +120,9 @@ class Restorer:
             rows = [candidate.row for candidate in candidates]
             quality = best_quality(scope, evidence, question, rows)
             poor = quality < self._config.restore.admission
-            if poor or is_answered(scope, evidence, mass, order[0], rows):
+            each = listed(self._source, scope, question, present, evidence, order, ask) if question.items else []
+            wanted = bool(each) and (question.asks or question.looks_back)
+            if not wanted and (poor or is_answered(scope, evidence, mass, order[0], rows)):
                 named = naming(candidates, scope, question, present)
                 if not named:
                     ask.passed.all(candidates, "admission" if poor else "answered", value=quality)
@@ -118,16 +130,25 @@ class Restorer:
                 candidates = named
             else:
                 candidates = strong(candidates, scope, evidence, mass, order, ask)
-            offered = offers(candidates, scope, evidence, mass, ask)
+            known = {candidate.row for candidate in candidates}
+            candidates = [*candidates, *(candidate for candidate in each if candidate.row not in known)]
+            offered = first_of(
+                {candidate.row for candidate in each}, candidates, offers(candidates, scope, evidence, mass, ask)
+            )
             if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
                 ask.passed.all(candidates, "superseded")
                 return None
+            beside = Beside(self._source, scope, present, mass, ask).of(candidates, offered)
+            more = [offer.passage.id for some in beside.values() for offer in some]
+            rows_of = {id_: row for id_ in more if (row := scope.row(id_)) is not None}
+            rows_of |= {candidate.passage.id: candidate.row for candidate in candidates}
         if self.rerankers.on:
             order, offered = promoted(offered, self.rerankers, ask, question.text)
         else:
             order = sorted(range(len(offered)), key=lambda n: -offered[n].score)
             offered = [offered[n] for n in order]
-        picked = _of_question(ask, [candidates[i] for i in order], offered, evidence, self._config.restore)
+        picked = _of_question(ask, [candidates[i] for i in order], offered, beside, self._config.restore)
+        picked = replace(picked, scores={id_: evidence.of(rows_of[id_]) for id_ in picked.totals})
         return self._block(ask, picked, present, started)
 
     def expect(self, question: str) -> None:
@@ -334,9 +355,13 @@ def _of_loss(candidates: Sequence[Candidate], chosen: Sequence[Chosen], consider
 
 
 def _of_question(
-    ask: Ask, candidates: Sequence[Candidate], offered: Sequence[pack.Offer], evidence: Evidence, restore: RestoreConfig
-) -> _Picked:
-    """A question is known: of what is offered, the best for each character. offered: those of `candidates`"""
+    ask: Ask, candidates: Sequence[Candidate], offered: Sequence[pack.Offer],
+    beside: Mapping[int, Sequence[pack.Offer]], restore: RestoreConfig,
+) -> _Picked:  # fmt: skip
+    """A question is known: of what is offered, the best for each character, and what belongs beside it.
+
+    offered: those of `candidates`
+    """
     behind = dict[int, int]()
     picked = pack.greedy(
         offered,
@@ -346,11 +371,11 @@ def _of_question(
         similarity=overlap,
         session=ask.session,
         behind=behind,
+        beside=beside,
     )
     note_greedy(ask.passed, candidates, picked, behind)
-    scores = {candidates[n].passage.id: evidence.of(candidates[n].row) for n, _ in picked}
-    totals = {candidates[n].passage.id: math.log(offered[n].score) / SHARPNESS for n, _ in picked}
-    return _Picked("question", [choice for _, choice in picked], totals, scores, len(candidates))
+    totals = {choice.passage.id: math.log(offered[n].score) / SHARPNESS for n, choice in picked}
+    return _Picked("question", [choice for _, choice in picked], totals, {}, len(candidates))
 
 
 def _open_light(path: str) -> tuple[Light | None, str]:

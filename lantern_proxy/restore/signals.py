@@ -20,7 +20,7 @@ from lantern_proxy.restore.routes import Mixture, ages_count, fused, mixture, th
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import lead
 from lantern_proxy.route_types import query_type
-from lantern_proxy.signals import keywords, said_by
+from lantern_proxy.signals import keywords, named, said_by
 from lantern_proxy.signals.form import Form, fits
 from lantern_proxy.signals.late import Asked, in_context, maxsim
 from lantern_proxy.turn import CLIENT
@@ -316,9 +316,11 @@ def _speaker(fusion: _Fusion) -> tuple[Floats, float]:
     role = "assistant" if kind == "single-session-assistant" else "user"
     rows = among_best(fusion.total, POOL)
     told = scope.passages.told(rows.tolist())
+    speakers = [each.speaker for each in told]
     names = [each.name for each in told]
+    names = names if named(names, speakers) else [""] * len(names)
     scores = np.zeros(len(scope))
-    scores[rows] = said_by([each.speaker for each in told], names, question.words, role)
+    scores[rows] = said_by(speakers, names, question.words, role)
     if not question.words.isdisjoint(names):
         return scores, NAMED
     return scores, ROLE if own or role == "assistant" else USER
@@ -328,7 +330,8 @@ def _form(fusion: _Fusion, rows: Ints) -> Floats:
     """(n,) how well its form fits an answer; for all but `rows`, the worst there is."""
     scope = fusion.scope
     told = scope.passages.told(rows.tolist())
-    people = any(each.name for each in told) and all(each.speaker in ("user", CLIENT) for each in told)
+    speakers = [each.speaker for each in told]
+    people = all(each in ("user", CLIENT) for each in speakers) and named([each.name for each in told], speakers)
     answers = _answers(scope, rows) if people else None
     worth = fits(fusion.question.text, forms(told), answers=answers)
     scores = np.full(len(scope), worth.min(initial=0.0))

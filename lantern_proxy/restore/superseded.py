@@ -198,6 +198,22 @@ def _replaces(now: _Read, old: _Read) -> bool:
     return needed > 0 and len(shared) >= needed and 2 * len(shared) >= min(len(now.about), len(old.about))
 
 
+class Changes:
+    """What of an older text a newer one may say otherwise, whether or not it has a sign of a change."""
+
+    def __init__(self, old: str) -> None:
+        self._old = _Read(old)
+
+    def has_other(self, new: str) -> bool:
+        """Has it a value that the older text has not, of a sort of which that has another?"""
+        later, before = _Read(new).values, self._old.values
+        return any(later[sort] - before[sort] for sort in later.keys() & before.keys())
+
+    def is_named(self, new: str) -> bool:
+        """Does it name a value of the older text?"""
+        return not _Read(new).every.isdisjoint(self._old.every)
+
+
 def prepare(flat: str) -> None:
     """Compute ahead what `superseded` remembers of a sentence."""
     if len(flat) <= MOST_CHARS:

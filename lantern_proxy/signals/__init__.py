@@ -33,6 +33,19 @@ def name_before(text: str) -> int:
     return match.end() - 1 if match else 0
 
 
+NAMED = 0.25
+"""Share of what users say from which on names stand before it: the rest may be later pieces of long messages."""
+
+
+def named(names: Sequence[str], speakers: Sequence[str]) -> bool:
+    """Do names stand before what users say, as group chats have it? Before few of them it is a heading: "Hotels: ".
+
+    names: what may be a name before each text, "" where nothing is; speakers: of each
+    """
+    said = [bool(name) for name, speaker in zip(names, speakers, strict=True) if speaker == "user"]
+    return sum(said) >= max(2.0, NAMED * len(said))
+
+
 def said_by(roles: Sequence[str], names: Sequence[str], asked: Collection[str], role: str) -> Floats:
     """(n,) 1 for what was said by the one that the question is about, else 0.
 

@@ -1,0 +1,189 @@
+"""What stands beside a passage of a question block: what came of it, its answer, its question; and nothing that has
+little to do with the question."""
+
+import pytest
+from test_restore import LEXICAL, ask, filed, write
+
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import Config
+from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.signals import named
+
+THINGS = "kettle lamp sofa garden fence ladder bucket window curtain carpet shelf drawer mirror candle basket".split()  # noqa: SIM905
+THINGS += "hammer pliers saw drill brush roller paint varnish hinge handle lock chain blanket pillow".split()  # noqa: SIM905
+OTHERS = [
+    (f"I put the {thing} next to the {THINGS[n - 1]}, it looks fine there.", f"The {thing} has its place.")
+    for n, thing in enumerate(THINGS)
+]
+
+
+@pytest.fixture
+def block_of(tmp_path):
+    """(turns, question) -> the text of its question block, of a conversation about many other things."""
+    count = iter(range(99))
+
+    def made(turns, question, others=OTHERS):
+        step = len(others) // (len(turns) + 1)
+        told = [*turns]
+        said = [
+            pair
+            for n, other in enumerate(others)
+            for pair in ([told.pop(0), other] if n % step == 0 and told else [other])
+        ]
+        with Archive(tmp_path / f"{next(count)}.db", synchronous="normal") as archive:
+            write(archive, filed(said))
+            restored = Restorer(archive, Config(embed=LEXICAL), None).for_question(ask(question, present="Nothing."))
+        return restored.text if restored else ""
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question", "value"),
+    [
+        (
+            "Book the hotel Aurora for the Lisbon trip, room for two.",
+            "Cancel the Aurora. We take the Pestana.",
+            "Which hotel did we book for the Lisbon trip?",
+            "Pestana",
+        ),
+        (
+            "The budget review is on Tuesday at 10 in the cafe on Miller Street.",
+            "Forget the Tuesday slot. Let's meet Thursday.",
+            "When and where is the budget review?",
+            "Thursday",
+        ),
+        (
+            "Our retry limit is 6 attempts for the DHL hook.",
+            "That was too many for DHL. Make it 3.",
+            "What is the retry limit of the hook?",
+            "Make it 3",
+        ),
+        (
+            "Le rendez-vous avec le dentiste est mardi \u00e0 14h30, rue Lepic.",
+            "Oublie le mardi. Ce sera plut\u00f4t jeudi \u00e0 9h.",
+            "C'est quand le rendez-vous chez le dentiste ?",
+            "jeudi",
+        ),
+        (
+            "Das Treffen mit dem Vermieter ist am Dienstag in der Lindenstra\u00dfe 4.",
+            "Vergiss den Dienstag. Am Donnerstag passt es besser.",
+            "Wann ist das Treffen mit dem Vermieter?",
+            "Donnerstag",
+        ),
+    ],
+)
+def test_what_came_of_an_old_value_stands_beside_it(block_of, old, new, question, value):
+    text = block_of([(old, "Noted."), ("What about the weather?", "It rains."), (new, "Done.")], question)
+    assert old.split(".")[0] in text
+    assert value in text
+
+
+def test_what_is_said_later_of_something_else_does_not(block_of):
+    turns = [("The spare key is under pot 7 in the yard.", "Noted."), ("I have 7 cousins, all in Kent.", "So many!")]
+    text = block_of(turns, "Where is the spare key?")
+    assert "under pot 7" in text
+    assert "cousins" not in text
+
+
+def test_an_answer_stands_beside_the_question_that_was_asked_then(block_of):
+    turns = [
+        ("Which vacuum cleaner would you take for a flat on the fourth floor?", "The Dyson Micro weighs 1.5 kg only."),
+        ("How many people come to the workshop?", "Should I book the Rotunda?"),
+    ]
+    assert "Dyson Micro" in block_of(turns, "Which vacuum cleaner was it for the fourth floor?")
+    turns = [
+        ("Let's plan the workshop.", "How many people come to the workshop on the 14th?"),
+        ("Eight.", "Then hall B."),
+    ]
+    others = OTHERS[:14]
+    with_both = block_of([], "How many people come to the workshop?", [*others, *turns, *others])
+    assert "Eight." in with_both
+
+
+def test_what_has_little_to_do_with_the_question_is_left_out(block_of):
+    turns = [("The ferry to Hvar takes 65 minutes, the car ferry two hours.", "Noted.")]
+    text = block_of(turns, "How long does the ferry to Hvar take?")
+    assert "65 minutes" in text
+    assert "next to the" not in text
+
+
+def test_a_heading_is_no_name_of_a_speaker():
+    users = ["user"] * 8
+    assert not named(["hotel", *[""] * 7], users)
+    assert named(["ana", "ben", "ana", "", "", "", "", ""], users)
+    assert not named(["", ""], ["assistant", "user"])
+
+
+def test_a_heading_does_not_stand_in_front_of_what_is_asked(block_of):
+    turns = [
+        ("Hotels: something quiet. Last time we had a room above a bar.", "I'll look."),
+        ("We decided on the hotel Bramante in the end, behind the old harbour.", "Good choice."),
+    ]
+    text = block_of(turns, "Which hotel did we choose?")
+    assert "Bramante" in text
+
+
+GYMS = """Here is what I found:
+
+| Gym | Monthly fee | Opening hours | Sauna |
+|---|---|---|---|
+| Fitwerk | 39 EUR | 6-23 | no |
+| Kraftraum | 54 EUR | 24/7 | yes |
+| Lindenbad | 29 EUR | 7-21 | yes |
+| Vitalis | 61 EUR | 6-22 | yes |
+| Studio 8 | 45 EUR | 8-22 | no |"""
+
+
+@pytest.mark.parametrize(
+    ("question", "shown", "hidden"),
+    [
+        ("Which gyms have a sauna?", ["| Sauna |", "Fitwerk", "Lindenbad", "Studio 8"], []),
+        ("What is the monthly fee of Lindenbad?", ["Monthly fee", "| Lindenbad | 29 EUR |"], ["Vitalis"]),
+    ],
+)
+def test_rows_of_a_table_come_with_its_header(block_of, question, shown, hidden):
+    text = block_of([("Which gyms are near?", GYMS)], question)
+    assert [each for each in shown if each not in text] == []
+    assert [each for each in hidden if each in text] == []
+
+
+NAMED_APART = [
+    ("The metrics server listens on port 9187.", "Noted."),
+    ("It runs on host atlas-03 in rack B12.", "Noted."),
+    ("Owner of the billing cluster is Ines Falk, pager 4471.", "Noted."),
+    ("Our wifi password for guests is tulip-88-marble.", "Noted."),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "values"),
+    [
+        ("Give me the port, the host and the owner again.", ["9187", "atlas-03", "Ines Falk"]),
+        ("What were the port, the host, the owner and the wifi password?", ["9187", "atlas-03", "Falk", "tulip"]),
+    ],
+)
+def test_of_several_things_that_are_asked_for_at_once_each_comes_back(block_of, question, values):
+    text = block_of(NAMED_APART, question)
+    assert [value for value in values if value not in text] == []
+
+
+@pytest.mark.parametrize(
+    "said", ["Thanks, and good night!", "I like bread, butter and jam.", "Write loops and a test."]
+)
+def test_what_only_lists_things_gets_nothing(block_of, said):
+    assert block_of(NAMED_APART, said) == ""
+
+
+def test_a_loss_block_does_not_show_an_old_value_without_what_came_of_it(tmp_path):
+    turns = [("Our retry limit is 6 attempts for the DHL hook of the parcel service.", "Noted."), *OTHERS[:14]]
+    turns += [("That was too many for DHL. Make it 3.", "Set to 3."), *OTHERS[14:]]
+    with Archive(tmp_path / "a.db") as archive:
+        write(archive, filed(turns))
+        for budget in range(400, 1_600, 100):
+            restored = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(
+                ask(present="Nothing.", budget=budget)
+            )
+            text = restored.text if restored else ""
+            assert len(text) <= budget
+            assert "6 attempts" not in text or "Make it 3" in text
