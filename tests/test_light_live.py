@@ -100,7 +100,7 @@ def embed(archive: Archive, written, embedder: Embedder) -> None:
 
 def restored(
     archive, resources, path: str, thing: str, *, dense: bool = True, evidence: str = "",
-    asked: str = "When did I start with the {}?",
+    asked: str = "When did I start with the {}?", budget_chars: int = 420,
 ) -> Restored | None:  # fmt: skip
     """The block for a question, with room for one or two of the 40 messages."""
     rerank = RerankConfig(light=path, evidence=evidence)
@@ -116,7 +116,7 @@ def restored(
                 session=SESSION,
                 present="",
                 question=asked.format(thing),
-                budget_chars=420,
+                budget_chars=budget_chars,
                 now=1e9 + 500,
                 deadline=time.monotonic() + 60,
             )
@@ -148,7 +148,7 @@ def test_what_untrained_comes_first_stays_in_the_block_where_a_question_is_unlik
     for thing in THINGS:
         asked = "Was a {} called a lot of work?"
         plain = restored(archive, resources, "", thing, asked=asked)
-        found = restored(archive, resources, str(model), thing, asked=asked)
+        found = restored(archive, resources, str(model), thing, asked=asked, budget_chars=600)
         assert best(plain) in {placed.passage.text for placed in found.placed}
 
 

@@ -108,12 +108,21 @@ class Beside:
             if not shared or max(shared) < RARE or sum(shared) < least:
                 continue
             asks = _asks(sentence)
+            if old.has_other(sentence) and not old.is_named(sentence) and self._is_of_another(weights, about):
+                continue
             if old.has_other(sentence if asks else " ".join(each[n : n + 2])):
                 if not named or old.is_named(sentence):
                     return True
             elif not asks and not named and sum(shared) * SHARE >= least * SHARE_ALONE:
                 return True
         return False
+
+    def _is_of_another(self, weights: Mapping[str, float], about: frozenset[str]) -> bool:
+        """Does a sentence speak of something else in the same words, as records do: "The Porto budget is 500" beside
+        what is asked of Lisbon's? weights: of its terms"""
+        asked = about.intersection(self.mass)
+        others = (term for term, rarity in weights.items() if rarity >= RARE and term not in about)
+        return not asked.issubset(weights) and any(not term.isdigit() and term not in self.mass for term in others)
 
     def _answer(self, row: int) -> list[int]:
         """The row of what answers the message at `row`: what somebody else said next, or behind calls of tools the last

@@ -146,11 +146,9 @@ def _tells(line: Line, mass: Mapping[str, float]) -> bool:
 
 def strong(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
-    ask: Ask, *, learned: bool = False,
+    ask: Ask,
 ) -> list[Candidate]:  # fmt: skip
     """`candidates` without those that say little of what is asked: much less than the best does.
-
-    learned: the scores are a light reranker's, beside which the untrained order keeps its best: only agents' are weighed
 
     Least where people talk, who ask in other words. An agent's session is full of what was printed, and repeats the
     words of its task in every step: there they are measured by the best of `order`, unless they were said in its turn,
@@ -159,8 +157,6 @@ def strong(
     passages = [each.passage for each in scope.passages.of(order)]
     if is_agents(passages):
         is_strong = _strong_of_agents(candidates, scope, evidence, mass, order)
-    elif learned:
-        return [*candidates]
     else:
         least = AMONG_PEOPLE if among_people(passages) else SAID_BESIDE
         least *= max((evidence.score(candidate.row) for candidate in candidates), default=0.0)

@@ -129,7 +129,7 @@ class Restorer:
                     return None
                 candidates = named
             else:
-                candidates = strong(candidates, scope, evidence, mass, order, ask, learned=reorder is not None)
+                candidates = strong(candidates, scope, evidence, mass, order, ask)
             known = {candidate.row for candidate in candidates}
             candidates = [*candidates, *(candidate for candidate in each if candidate.row not in known)]
             offered = first_of(
