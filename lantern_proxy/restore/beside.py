@@ -8,8 +8,9 @@
 Told by the words that two messages share and by their order: signs of a change are of one language each.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from lantern_proxy.restore.superseded import Changes
 from lantern_proxy.signals import name_before
 from lantern_proxy.turn import Passage
 
-LEADERS = 6
+LEADERS = 3
 """Of the best offers, how many are looked at."""
 RIVALS = 6
 """Later messages that one is compared with."""
@@ -83,6 +84,9 @@ class Beside:
         """The row of the newest later message of the user that says something else of what is told at `row`, if any."""
         about = frozenset(_content("\n".join(told)))
         scope, name = self.scope, _name(self._passage(row)) if people else ""
+        rare = frozenset(term for term in about if scope.idf(term) >= RARE)
+        if not rare:
+            return []
         later = (scope.places > scope.places[row]) & (scope.session_numbers == scope.session_numbers[row])
         scores = scope.lexical([*about]) * later
         old = Changes(text)
@@ -90,6 +94,7 @@ class Beside:
             other
             for other in best(scores, RIVALS).tolist()
             if scores[other] > 0
+            and not rare.isdisjoint(scope.passages[other].words)
             and (passage := self._passage(other)).speaker == "user"
             and (not people or _name(passage) == name)
             and self._says_else(scope.passages[other].flat, old, about, named=people or named)
@@ -101,7 +106,7 @@ class Beside:
 
         named: must it name the old value? People talk of the same things for long.
         """
-        each = _sentences(new) if len(new) <= MOST_CHARS else []
+        each = _sentences(new) if len(new) <= MOST_CHARS else ()
         for n, sentence in enumerate(each):
             weights = {term: self.scope.idf(term) for term in _content(sentence)}
             shared, least = [weights[term] for term in weights if term in about], SHARE * sum(weights.values())
@@ -186,12 +191,15 @@ MOST_STEPS = 60
 """Messages behind a question in which an agent's answer to it is looked for."""
 
 
-def _content(text: str) -> Iterator[str]:
-    return filter(is_content, query_terms(text))
+@lru_cache(maxsize=1 << 13)
+def _content(text: str) -> tuple[str, ...]:
+    """Remembered: the same messages are compared for one question after the other."""
+    return tuple(filter(is_content, query_terms(text)))
 
 
-def _sentences(text: str) -> list[str]:
-    return [text[a:b] for a, b in sentences(text)]
+@lru_cache(maxsize=1 << 11)
+def _sentences(text: str) -> tuple[str, ...]:
+    return tuple(text[a:b] for a, b in sentences(text))
 
 
 def _asks(text: str) -> bool:
