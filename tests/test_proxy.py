@@ -230,13 +230,14 @@ def test_all_bytes_outside_the_block_are_the_clients(url, upstream):
     assert re.sub(rb"(?:\\n\\n)?<restored_context.*?</restored_context>", b"", upstream.got[-1].body) == sent
 
 
-def test_restore_off_adds_nothing_to_this_request_only(url, upstream):
-    messages = talk(url, "off")
-    sent = body(*cut(messages, "Who keeps the off relay number 1?"))
-    off = told(ask(url, sent, x_lantern_restore="off"))
+@pytest.mark.parametrize("no", ["off", "false", "0"])
+def test_restore_off_adds_nothing_to_this_request_only(url, upstream, no):
+    messages = talk(url, f"unmoved{no}")
+    sent = body(*cut(messages, f"Who keeps the unmoved{no} relay number 1?"))
+    off = told(ask(url, sent, x_lantern_restore=no))
     assert (off["restored"], off["chars"], upstream.got[-1].data) == ("0", "0", sent)
     assert off["event"] == "window"
-    again = told(ask(url, body(*sent["messages"], "hm", "And who keeps the off relay number 1 then?")))
+    again = told(ask(url, body(*sent["messages"], "hm", f"And who keeps the unmoved{no} relay number 1 then?")))
     assert int(again["restored"]) > 0
 
 

@@ -125,7 +125,7 @@ class Proxy:
         if step is not None and request is not None and self.config.restore.enabled and exchange.event != "side":
             with self._failing_open(exchange, "restore"):
                 deadline = started + self.config.restore.deadline_ms / 1000
-                if _wants_nothing(arrival):
+                if arrival.is_off("x-lantern-restore"):
                     self._restoring.leave_out(exchange, request, step)
                 else:
                     await self._restoring.put_back(exchange, request, step, deadline)
@@ -266,10 +266,6 @@ class Proxy:
 
         writing.add_done_callback(written)
         return writing
-
-
-def _wants_nothing(arrival: Arrival) -> bool:
-    return arrival.header("x-lantern-restore").strip().lower() == "off"
 
 
 def _endless() -> Iterator[str]:

@@ -31,7 +31,7 @@ class Privacy(Cleaner):
 
     def archives(self, exchange: Exchange) -> bool:
         """May the text of this exchange be kept?"""
-        if exchange.arrival.header("x-lantern-archive").strip().lower() == "off":
+        if exchange.arrival.is_off("x-lantern-archive"):
             return False
         model = exchange.request.model if exchange.request else ""
         return not (

@@ -34,6 +34,10 @@ class TooLarge(WireError):
     """A compressed body that grows beyond what may be read of it."""
 
 
+_NO = frozenset({"off", "false", "no", "0"})
+"""What says no in a header of ours."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Arrival:
     """A request as it came. Header names are in lower case."""
@@ -54,6 +58,10 @@ class Arrival:
             if key == wanted:
                 return value.decode("latin-1")
         return ""
+
+    def is_off(self, name: str) -> bool:
+        """Does a header say no to something that is done without it?"""
+        return self.header(name).strip().lower() in _NO
 
     def may_exceed(self, size_bytes: int) -> bool:
         """Is the body longer than this, or of unknown length?"""
