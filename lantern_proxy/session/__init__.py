@@ -278,9 +278,8 @@ def _by_content(known: Known, request: Request, weak: Sequence[str], now: float)
     asked = None if before else only_asked(known, request)
     if (begun := before or asked) and (session := settled(known, begun, request)):
         used = _used(known, request, session, goes_on=session is begun)
-        return (
-            replace(used, scanty=True) if asked else used
-        )  # of the archive's sessions one may have been asked the same
+        # of the archive's sessions one may have been asked the same
+        return replace(used, scanty=True) if asked else used
     found = _by_evidence(known, request, weak, now)
     return None if found and found.session and is_anothers(found.session, request) else found
 

@@ -21,7 +21,16 @@ from lantern_proxy.history.dress import is_asked_with, says_same
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, main_of
-from lantern_proxy.session.rivals import decided, ends_in, held_ids, is_anothers, is_passing, is_summed_up, rivals_of
+from lantern_proxy.session.rivals import (
+    decided,
+    ends_in,
+    held_ids,
+    is_anothers,
+    is_passing,
+    is_summed_up,
+    rivals_of,
+    shown_and_asked,
+)
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
@@ -199,15 +208,16 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     alive = [s for s in alive if s.api == request.api]
     alive = [s for s in alive if s.id in answered or _is_asked_again(known, s, request, asked[s.id])]
     prints = {i.print for i in items_of(request.messages)}
-    scored_ones = [(scores[s.id] + answered[s.id], s) for s in alive]
+    shown, asked_now = shown_and_asked(request)
+    points = {s.id: scores[s.id] + answered[s.id] for s in alive}
     ranked = [
-        (ends_in(s, request), score, s.family in weak, len(prints & s.opening), s.last_seen_at, s.id)
-        for score, s in scored_ones
-        if score >= _LEAST
+        (ends_in(s, shown, asked_now), points[s.id], s.family in weak, len(prints & s.opening), s.last_seen_at, s.id)
+        for s in alive
+        if points[s.id] >= _LEAST
     ]
     if not ranked:
         return None, False
-    _, points, *_, sid = max(ranked)  # of two that say the same, the one that began like this
+    _, most, *_, sid = max(ranked)  # of two that say the same, the one that began like this
     session = known.sessions[sid]
     summed_up = [s for s in alive if is_summed_up(known, s, request)]
     if len(summed_up) == 1:
@@ -216,7 +226,7 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     meant = decided(known, [session, *rivals], request, weak) if rivals else session
     if meant is None or is_passing(known, meant, request) or are_examples(known, meant, request):
         return None, True
-    return meant, points > _LEAST
+    return meant, most > _LEAST
 
 
 def _theirs(known: Known, request: Request, holders: Collection[str]) -> Collection[str]:

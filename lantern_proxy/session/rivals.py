@@ -17,7 +17,6 @@ from lantern_proxy.turn import Message, Request, plain
 
 _WORD = re.compile(r"\w+")
 _STANDS, _ENDS = 1, 2
-_EXCHANGE = 2
 _FIRST = 8
 """Messages among which a summary stands."""
 
@@ -27,19 +26,26 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
     more than a word or two. What the user says last may be new to each of them."""
     telling = _telling(known, request.messages[: _end_of_shown(request.messages)])
     own = {name for name, holders in telling.items() if session.id in holders}
-    rivals = (s for s in others if s is not session and not s.side)
-    return [s for s in rivals if ends_in(s, request) or all(s.id in telling[name] or name in s.opening for name in own)]
+    shown, asked = shown_and_asked(request)
+    return [
+        s
+        for s in others
+        if s is not session
+        and not s.side
+        and (ends_in(s, shown, asked) or all(s.id in telling[name] or name in s.opening for name in own))
+    ]
 
 
 def settled(known: Known, session: Session, request: Request) -> Session | None:
     """The one that goes on with a request: `session`, with all of whose head it begins, or another that ends in what is
     shown, since some clients show no more. None: it may be either."""
-    shown, _ = _shown_and_asked(request)
-    if session.side or not shown:
+    end = _end_of_shown(request.messages)
+    if session.side or not end:
         return session
-    holders = {sid for i in shown[-1].items for sid in known.by_answer.get(i.print, ())}
-    others = (known.sessions[sid] for sid in holders if sid != session.id)
-    rivals = [s for s in others if s.api == session.api and s.head and ends_in(s, request)]
+    holders = {sid for i in request.messages[end - 1].items for sid in known.by_answer.get(i.print, ())}
+    others = [s for s in map(known.sessions.__getitem__, holders - {session.id}) if s.api == session.api]
+    shown, asked = shown_and_asked(request) if others else ([], [])
+    rivals = [s for s in others if ends_in(s, shown, asked)]
     if session.lost and is_anothers(session, request):
         return decided(known, rivals, request) if rivals else None
     return decided(known, [session, *rivals], request) if rivals else session
@@ -52,7 +58,7 @@ def decided(known: Known, rivals: Sequence[Session], request: Request, weak: Col
     left = [s for s in own if s.family in weak] or own
     ids = {s.id: held_ids(known, s, request) for s in left}
     left = [s for s in left if ids[s.id] == max(ids.values())]
-    shown, asked = _shown_and_asked(request)
+    shown, asked = shown_and_asked(request)
     fits = {s.id: _fit(s, shown, asked) for s in left}
     best = [s for s in left if fits[s.id] == _ENDS]
     if best and any(_is_beginning(shown, s) for s in left if s not in best):
@@ -85,18 +91,28 @@ def _is_beginning(shown: list[Message], session: Session) -> bool:
     return not session.lost and _prints(_said(e.message for e in session.head))[: len(shown)] == _prints(shown)
 
 
-def ends_in(session: Session, request: Request) -> bool:
-    """Does a session end with all that a request shows, a phrase aside?"""
-    shown, asked = _shown_and_asked(request)
+def ends_in(session: Session, shown: list[Message], asked: list[Message]) -> bool:
+    """Does a session end with all that a request shows, a phrase aside? See shown_and_asked()."""
     is_telling = len(shown) > 1 or any(breadth(plain(m.text)) >= PROBE_CHARS for m in shown)
-    return not session.side and is_telling and _fit(session, shown, asked) == _ENDS
+    return is_telling and not session.side and _may_end(session, shown, asked) and _fit(session, shown, asked) == _ENDS
+
+
+def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bool:
+    """The same by the last messages, which tell it of most: many got the same answer once."""
+    said = (e for e in reversed(session.head) if _said((e.message,)))
+    last = next(said, None)
+    if last is not None and last.message.print == shown[-1].print:
+        return True
+    while last is not None and last.produced:
+        last = next(said, None)
+    return last is not None and last.message.print == asked[-1].print
 
 
 def is_anothers(session: Session, request: Request) -> bool:
     """Did its client name somebody else, who did not just take part in it either? Who does shows all that was said."""
     if not is_others(session, request):
         return False
-    shown, _ = _shown_and_asked(request)
+    shown, _ = shown_and_asked(request)
     head = _said(e.message for e in session.head)
     return session.lost or not shown or _prints(head) != _prints(shown)
 
@@ -125,7 +141,7 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
 
 def _ends_like_last(session: Session, request: Request) -> bool:
     """Does a request end as the last one did, or as that did before its question, which is another one now?"""
-    shown, asked = _shown_and_asked(request)
+    shown, asked = shown_and_asked(request)
     before, end = _said(e.message for e in before_answer(session)), _end_of_shown(request.messages)
     is_telling = len(shown) > 1 or (end > 0 and breadth(plain(request.messages[end - 1].text)) >= PROBE_CHARS)
     if _prints(before[-len(asked) :]) == _prints(asked):
@@ -166,10 +182,10 @@ def is_summed_up(known: Known, session: Session, request: Request) -> bool:
 
 def _end_of_shown(messages: Sequence[Message]) -> int:
     """Behind the last answer; 0 where nobody answered."""
-    return max((at + 1 for at, m in enumerate(messages) if m.role == "assistant"), default=0)
+    return next((at for at in range(len(messages), 0, -1) if messages[at - 1].role == "assistant"), 0)
 
 
-def _shown_and_asked(request: Request) -> tuple[list[Message], list[Message]]:
+def shown_and_asked(request: Request) -> tuple[list[Message], list[Message]]:
     """What was said up to the last answer, and all of it."""
     return _said(request.messages[: _end_of_shown(request.messages)]), _said(request.messages)
 
