@@ -62,7 +62,7 @@ def continued(known: Known, request: Request) -> Session | None:
 
 def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> Session | None:
     """Of those that a request goes on with as well: the same person's, whose ids it shows, under this very prompt, seen
-    last. None: what they do not show any more is not the same, and may be several people's."""
+    last. None: what they show no more is not the same, and may be several people's; some apps name all the same."""
     if len(sessions) == 1:
         return sessions[0]
     system = system_text(request)
@@ -71,8 +71,7 @@ def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> S
     }
     best = [s for s in sessions if ranks[s.id] == max(ranks.values())]
     told = {frozenset(s.keys - s.abandoned.keys()) for s in best if not s.side}
-    theirs = bool(request.person) and all(s.person == request.person for s in best)
-    return max(best, key=lambda s: s.last_seen_at) if len(told) <= 1 or theirs else None
+    return max(best, key=lambda s: s.last_seen_at) if len(told) <= 1 else None
 
 
 def continued_otherwise(known: Known, request: Request) -> Session | None:
