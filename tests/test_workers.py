@@ -217,7 +217,8 @@ def test_a_missing_admin_token_is_told_once_and_before_anything_is_served(tmp_pa
     run = [sys.executable, "-m", "lantern_proxy", "serve", "--config", str(tmp_path / "c.yaml"), "--port", "0"]
     ran = subprocess.run([*run, "--workers", "2"], capture_output=True, text=True, timeout=60, env=environ)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == "lantern: LANTERN_ADMIN_TOKEN holds no admin token; put one there: openssl rand -hex 32\n"
+    told = "access.admin_token_env LANTERN_ADMIN_TOKEN holds no admin token; put one there: openssl rand -hex 32"
+    assert ran.stderr == f"lantern: {told}\n"
 
 
 def test_a_workers_own_port_is_for_workers():

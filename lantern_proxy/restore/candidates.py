@@ -150,9 +150,10 @@ def strong(
 ) -> list[Candidate]:  # fmt: skip
     """`candidates` without those that say little of what is asked: much less than the best does.
 
-    Least where people talk, who ask in other words. An agent's session is full of what was printed, and repeats the
-    words of its task in every step: there they are measured by the best of `order`, unless they were said in its turn,
-    and must hold more than a word of the question where they are of a tool, a call, or a rule for all that is done.
+    Least where people talk, who ask in other words; what was said in the turn of the best stays. An agent's session is
+    full of what was printed, and repeats the words of its task in every step: there they are measured by the best of
+    `order`, unless they were said in its turn, and must hold more than a word of the question where they are of a tool,
+    a call, or a rule for all that is done.
     """
     passages = [each.passage for each in scope.passages.of(order)]
     if is_agents(passages):
@@ -161,9 +162,13 @@ def strong(
         least = AMONG_PEOPLE if among_people(passages) else SAID_BESIDE
         least *= max((evidence.score(candidate.row) for candidate in candidates), default=0.0)
 
+        told = scope.passages[order[0]].passage
+
         def is_strong(candidate: Candidate) -> bool:
             held = coverage(mass, scope.passages[candidate.row].words) >= SURELY
-            return held or candidate.passage.pinned or evidence.score(candidate.row) >= least
+            passage = candidate.passage
+            together = (passage.session, passage.turn) == (told.session, told.turn)  # what was said to it
+            return held or together or passage.pinned or evidence.score(candidate.row) >= least
 
     found = [candidate for candidate in candidates if is_strong(candidate)]
     taken = {candidate.row for candidate in found}
