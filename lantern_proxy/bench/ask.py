@@ -159,7 +159,7 @@ class Model:
                 problem = f"status {got.status_code}: {got.text[:200]}"
                 wait_s = max(wait_s, _seconds(got.headers.get("retry-after", "")))
                 if got.status_code in asked.REFUSED and (less := asked.without_refused(body, got.content)):
-                    self._optional = {name: value for name, value in less.items() if name not in asked.NEEDED}
+                    self._optional = asked.optional_of(less)
                     return self._post(less)
                 if got.status_code not in _AGAIN:
                     break

@@ -42,9 +42,10 @@ def cover_lost(
     rows, n_looked_at = _pool(source, scope, present, soon)
     found = _candidates(source, scope, rows, present, soon)
     candidates = newest(found, replace(ask, deadline=_part_of_the_time(ask.deadline)))
-    chosen = _cover(source, scope, candidates, present, room, ask)
+    cost = _cost_of(candidates, ask.session)
+    chosen = _cover(source, scope, candidates, present, cost, room, ask)
     beside = Beside(source, scope, present, {}, ask)
-    return candidates, _with_news(candidates, chosen, beside, _cost_of(candidates, ask.session), room), n_looked_at
+    return candidates, _with_news(candidates, chosen, beside, cost, room), n_looked_at
 
 
 def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[list[int], int]:
@@ -93,7 +94,7 @@ def _going_on(scope: Scope, candidate: Candidate) -> Candidate:
 
 
 def _cover(
-    source: Source, scope: Scope, candidates: Sequence[Candidate], present: Present, room: int, ask: Ask
+    source: Source, scope: Scope, candidates: Sequence[Candidate], present: Present, cost: Cost, room: int, ask: Ask
 ) -> list[Chosen]:
     near = frozenset(terms(ask.summary))
     prior = [
@@ -104,7 +105,6 @@ def _cover(
     ]
     soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
     offered, chosen = list[Part](), list[Chosen]()
-    cost = _cost_of(candidates, ask.session)
     for unasked in (UNASKED, UNASKED - {"printed"}):  # where nothing else was lost, it is all there is
         offered = parts(candidates, present, scope.idf, prior, soon.late, unasked=unasked)
         chosen = cover(

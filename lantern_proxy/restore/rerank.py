@@ -53,9 +53,7 @@ def read_order(answer: str, n: int) -> list[int]:
 
     The set never changes: what the model leaves out keeps its order behind, what it makes up is ignored.
     """
-    longest = max(
-        re.findall(r"\[[\d\s,]*\]", answer), key=len, default=""
-    )  # models also name single ones in a sentence
+    longest = max(re.findall(r"\[[\d\s,]*\]", answer), key=len, default="")
     named = [int(number) - 1 for number in re.findall(r"\d+", longest)]
     first = list(dict.fromkeys(i for i in named if 0 <= i < n))
     if not first:

@@ -47,7 +47,7 @@ from lantern_proxy.session.content import continued, continued_otherwise, is_sca
 from lantern_proxy.session.examples import are_examples_behind
 from lantern_proxy.session.known import Known, forget, main_of, quoted, remember, searched, side_of
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.rivals import is_anothers, settled
+from lantern_proxy.session.rivals import FIRST, is_anothers, settled
 from lantern_proxy.session.script import is_own, script_use
 from lantern_proxy.session.side import (
     held_count,
@@ -84,8 +84,6 @@ STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversa
 _BY_ID = "explicit id"
 _DELEGATED = "delegated"
 """The agent of a task that a session's model wrote, where its client does not say so."""
-_FIRST = 8
-"""Messages among which a summary stands."""
 _AT_ONCE_S = 15 * 60.0
 """A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
 
@@ -146,7 +144,7 @@ def _is_copy(known: Known, session: Session | None, request: Request) -> bool:
     if session is None or not session.lost or not goes_on(session, request):
         return False
     told = [*told_aside(known.said.get(session.id, {}).items())]
-    return any(text in plain(m.text) for m in request.messages[:_FIRST] for text in told)
+    return any(text in plain(m.text) for m in request.messages[:FIRST] for text in told)
 
 
 def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from lantern_proxy.turn import Message, Request, plain
 
 _WORD = re.compile(r"\w+")
 _STANDS, _ENDS = 1, 2
-_FIRST = 8
+FIRST = 8
 """Messages among which a summary stands."""
 
 
@@ -176,7 +176,7 @@ def is_summed_up(known: Known, session: Session, request: Request) -> bool:
     if session.answered and not made:
         texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
         made = [text for text in texts if len(text) >= SUMMARY_CHARS]
-    told = [plain(m.text) for m in request.messages[:_FIRST] if m.role != "assistant"]
+    told = [plain(m.text) for m in request.messages[:FIRST] if m.role != "assistant"]
     return any(text in each for text in made for each in told)
 
 
@@ -224,10 +224,10 @@ def _fit(session: Session, shown: list[Message], asked: list[Message]) -> int:
 
 def _is_end(shown: Sequence[Message], head: Sequence[Message]) -> bool:
     """What was asked last may have come with more than its client shows of it now: within it, or in front of it."""
-    return _ends_in(head, shown) or _ends_in(_without_documents(head), shown)
+    return _is_tail(head, shown) or _is_tail(_without_documents(head), shown)
 
 
-def _ends_in(head: Sequence[Message], shown: Sequence[Message]) -> bool:
+def _is_tail(head: Sequence[Message], shown: Sequence[Message]) -> bool:
     tail = head[-len(shown) :]
     last = max((at for at, m in enumerate(shown) if m.role == "user"), default=-1)
     return len(tail) == len(shown) and all(

@@ -47,7 +47,7 @@ class ModelCall:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         answer = self._client.post(f"{self._config.model_url.rstrip('/')}/chat/completions", headers=headers, json=body)
         if answer.status_code in asked.REFUSED and (less := asked.without_refused(body, answer.content)):
-            self._optional = {name: value for name, value in less.items() if name not in asked.NEEDED}
+            self._optional = asked.optional_of(less)
             return self._post(less)
         return answer
 

@@ -10,7 +10,7 @@ Servers differ in what they take beside model and messages: reasoning models ref
 from collections.abc import Mapping
 from typing import Any
 
-NEEDED = frozenset({"model", "messages"})
+_NEEDED = frozenset({"model", "messages"})
 REFUSED = frozenset({400, 422})
 """Status codes of a server that names a parameter it does not take."""
 
@@ -20,9 +20,14 @@ def question(model: str, system: str, user: str, **optional: Any) -> dict[str, A
     return {"model": model, "messages": messages} | optional
 
 
+def optional_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Its parameters that a server may refuse."""
+    return {name: value for name, value in body.items() if name not in _NEEDED}
+
+
 def without_refused(body: Mapping[str, Any], refusal: bytes) -> dict[str, Any] | None:
     """The body without the optional parameters that a refusal names; None when it names none that was sent."""
-    named = [name for name in body if name not in NEEDED and name.encode() in refusal]
+    named = [name for name in optional_of(body) if name.encode() in refusal]
     return {name: value for name, value in body.items() if name not in named} if named else None
 
 
