@@ -46,27 +46,19 @@ from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.examples import are_examples_behind
 from lantern_proxy.session.known import Known, forget, main_of, quoted, remember, searched, side_of
+from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.pasted import is_pasted
+from lantern_proxy.session.read import is_spoken_to, read_of, texts_of
+from lantern_proxy.session.retold import is_retold, is_told_whole
 from lantern_proxy.session.rivals import FIRST, is_anothers, settled
 from lantern_proxy.session.script import is_own, script_use
-from lantern_proxy.session.side import (
-    held_count,
-    held_share,
-    holds_answer,
-    is_delegated,
-    is_passed_on,
+from lantern_proxy.session.side import held_count, held_share, holds_answer, is_side_of
+from lantern_proxy.session.wishes import (
     is_result_to_shorten,
-    is_retold,
-    is_side_of,
-    is_spoken_to,
-    is_taken_over,
     is_task_about,
     is_task_about_line,
     is_title_call,
-    is_told_whole,
     is_wished_of_head,
-    read_of,
-    texts_of,
     waits_for_result,
 )
 from lantern_proxy.session.words import CANDIDATES, RECENT_S, begins_anew, by_words, spoken_of

@@ -22,7 +22,7 @@ from lantern_proxy.history import (
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known, named_in, vocabulary, without_frame
-from lantern_proxy.session.side import texts_of
+from lantern_proxy.session.read import texts_of
 from lantern_proxy.turn import Request, plain
 
 RECENT_S = 6 * 3600.0

@@ -1,0 +1,72 @@
+"""What a session's model wrote for others: tasks of agents, and what its user begins or goes on with elsewhere."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from lantern_proxy.history import Session, before_answer, items_of, shows_system_of, spoken
+from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.whole import whole_of
+from lantern_proxy.session.known import PROBE_CHARS, Known
+from lantern_proxy.session.read import is_said, is_spoken_to
+from lantern_proxy.session.retold import said_before, speaks_of_half
+from lantern_proxy.turn import Request, plain
+
+
+def is_delegated(known: Known, session: Session, request: Request) -> bool:
+    """Is the first user text of this request a string that the session's model passed to a tool?
+
+    With more said by the user behind it, under the system prompt of the session, it is a summary: nobody speaks to a
+    sub-agent.
+    """
+    texts = (plain(i.text) for i in items_of(request.messages) if i.role == "user" and i.kind == "text")
+    said = [text for text in texts if text]  # a reminder may stand in front
+    asked = said[0] if said else ""
+    if len(said) > 1 and shows_system_of(session, request):
+        return False
+    if len(asked) < PROBE_CHARS:
+        return False
+    whole = whole_of(asked)
+    return any(argument in whole or asked in argument for argument in known.arguments.get(session.id, ()))
+
+
+def is_passed_on(known: Known, parent: Session, request: Request, *, id_of: Literal["", "parent", "own"]) -> bool:
+    """Is a request whose first text the model of `parent` passed to a tool a conversation of its own, no task?
+
+    People pass on a plan or notes with words around them, under the system prompt and tools with which those were
+    written, and speak to what comes of it. To a sub-agent nobody speaks but its client, whose model waits for it.
+    """
+    shows_form = request.tools == parent.tools and shows_system_of(parent, request)
+    asked = [plain(m.text) for m in spoken(request.messages) if is_said(m)]
+    passed = known.arguments.get(parent.id, ())
+    if not asked or not (shows_form or id_of == "own"):
+        return False
+    if is_spoken_to(request.messages):
+        is_new = len(asked[-1]) < PROBE_CHARS or not _is_among(asked[-1], passed)
+        return is_new and (id_of == "own" or len({*asked}) > 2 or not _waits_for(parent, asked[0]))
+    is_dressed = not any(asked[0] in argument for argument in passed)
+    return shows_form and (id_of == "own" or (is_dressed and not id_of))
+
+
+def is_taken_over(known: Known, parent: Session, request: Request) -> bool:
+    """Does a user go on in a thread that the model of `parent` opened, where it would go on with it itself?
+
+    What is said there by another agent was passed to a tool, too.
+    """
+    if request.tools != parent.tools or not shows_system_of(parent, request) or not is_spoken_to(request.messages):
+        return False
+    first, *_, last = spoken(request.messages)
+    before = said_before(parent)
+    if not before or not speaks_of_half(plain(first.text), before):
+        return False  # a task is one thing; what a model passes on to go on with speaks of all
+    return not _is_among(plain(last.text), known.arguments.get(parent.id, ()))
+
+
+def _is_among(said: str, passed: Iterable[str]) -> bool:
+    return any(said in argument or argument in said for argument in passed)
+
+
+def _waits_for(session: Session, asked: str) -> bool:
+    """Did the session's last answer pass this to a tool, and is there no result yet?"""
+    calls = (call for e in session.head[len(before_answer(session)) :] for call in e.message.calls)
+    passed = (plain(text) for call in calls for text in strings_of(call.text))
+    return _is_among(asked, (text for text in passed if len(text) >= PROBE_CHARS))

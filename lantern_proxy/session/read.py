@@ -1,0 +1,46 @@
+"""What a request says, as it is compared with what sessions hold."""
+
+import re
+from collections.abc import Sequence
+
+from lantern_proxy.history import items_of, spoken
+from lantern_proxy.history.dress import unescaped
+from lantern_proxy.turn import Message, Request, plain
+
+_TAG = re.compile(r"</?[\w:-]{1,40}>")
+"""A client names so what it puts into a text; it wishes for nothing: "</SessionSummary>"."""
+
+
+def texts_of(request: Request, *, system: bool = False) -> list[str]:
+    """Canonical texts of the request, calls and results left out."""
+    return [plain(i.text) for i in items_of(request.messages, system=system) if i.kind == "text"]
+
+
+def messages_of(request: Request, *, system: bool = False) -> list[str]:
+    """Canonical text of each message, its parts together, calls and results left out."""
+    found = request.messages if system else spoken(request.messages)
+    return [" ".join([plain(i.text) for i in m.items if i.kind == "text"]) for m in found]
+
+
+def read_of(request: Request, *, system: bool = False) -> list[str]:
+    """messages_of(), and behind them what is written as JSON in them as it reads."""
+    escaped = (i.text for i in items_of(request.messages, system=system) if i.kind == "text" and "\\" in i.text)
+    return [*messages_of(request, system=system), *map(unescaped, escaped)]
+
+
+def is_said(message: Message) -> bool:
+    """Is it a user's own, with no results of tools in it?"""
+    return message.role == "user" and not any(i.kind == "result" for i in message.items)
+
+
+def is_spoken_to(messages: Sequence[Message]) -> bool:
+    """Does a user speak last, after an answer? Sub-agents and titles are not spoken to again."""
+    said = spoken(messages)
+    if not said or not is_said(said[-1]):
+        return False
+    return any(m.role == "assistant" for m in said)
+
+
+def untagged(text: str) -> str:
+    """`text` without the tags that a client puts into it."""
+    return _TAG.sub(" ", text).strip()

@@ -1,0 +1,113 @@
+"""A session's history that is told again in other words, or as one text, by who goes on with it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from lantern_proxy.history import (
+    MARKER_CHARS,
+    SUMMARY_CHARS,
+    SUMMED_UP,
+    Session,
+    items_of,
+    shown,
+    shows_system_of,
+    spoken,
+)
+from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.text import terms
+from lantern_proxy.session.known import PROBE_CHARS
+from lantern_proxy.session.pasted import is_pasted
+from lantern_proxy.session.read import is_said, read_of, untagged
+from lantern_proxy.session.wishes import wishes_summary, wishes_title
+from lantern_proxy.turn import Request, plain
+
+_RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
+"""Texts of a user that an answer tells again, at least, and how much of each counts."""
+_HEADING_WORDS = 2
+"""What clients put in front of what they tell a model has no more: "Before:"."""
+
+
+def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bool:
+    """Does a text of the user or the system hold the session's last answer, and does that stand before the message that
+    asks, or open that message and speak of half of what the user said before?
+
+    Then it was a summary, whatever it was asked for with. Any other answer speaks of what was said last, and who shows
+    it to a model in a new conversation asks about it in the same message. A draft speaks of all, too: people say in
+    front of it what it is.
+    """
+    if any(m.role not in ("user", "assistant") for m in spoken(request.messages)):
+        return False
+    if not shows_system_of(session, request):
+        return False
+    retold = _retold(session, request)
+    before = said_before(session) if retold else []
+    if len(before) < _RETOLD_TEXTS:
+        return False
+    earlier = "\n".join([plain(m.text) for m in request.messages[:-1] if m.role != "assistant"])
+    opens = _opens(said, plain(request.messages[-1].text), retold)
+    told = any(text in earlier for text in retold) or (opens and speaks_of_half("\n".join(retold), before))
+    return told and not is_pasted(said, read_of(request, system=True))
+
+
+def is_told_whole(session: Session, request: Request) -> bool:
+    """Is the first text of the request the session's history put together, every answer and result to the last, and
+    does a user speak behind it, under the session's system prompt and with its tools?
+
+    A side call quotes a history under orders of its own, or says what is to be done with it.
+    """
+    said = spoken(request.messages)
+    head = [m for m in spoken(shown(session)) if m.print]
+    if len(said) < 2 or len(head) < 2:
+        return False
+    if request.tools != session.tools or not shows_system_of(session, request):
+        return False
+    text, end = plain(said[0].text), 0
+    for line in (plain(m.text) for at, m in enumerate(head, start=1) if m.role != "user" or at == len(head)):
+        at = text.find(line, end)
+        if at < 0:
+            return False
+        end = at + len(line)
+    asked = plain(said[-1].text)
+    return len(text) - end <= PROBE_CHARS and not wishes_summary(asked) and not wishes_title(asked)
+
+
+def _opens(said: Mapping[str, str], text: str, told: Sequence[str]) -> bool:
+    """Is there nothing in front of what is told in a text but tags, a heading, words around a summary, what was said
+    before?"""
+    front = text[: min((at for each in told if (at := text.find(each)) >= 0), default=0)]
+    bare = untagged(front)
+    return bare in said or len(bare.split()) <= _HEADING_WORDS or bool(SUMMED_UP.search(front[:MARKER_CHARS]))
+
+
+def said_before(session: Session) -> list[str]:
+    """What a head's user said, but for the last of it."""
+    return [e.message.text for e in session.head if is_said(e.message)][:-1]
+
+
+def _retold(session: Session, request: Request) -> list[str]:
+    """Long texts of the session's last answer that stand in what the user or the system says.
+
+    One that is passed to a tool, which is offered for that alone, has the next question behind it: nobody speaks to a
+    sub-agent.
+    """
+    if not session.answered or not session.head:
+        return []
+    last = session.head[-1].message
+    texts = (i for i in items_of(request.messages, system=True) if i.kind == "text" and i.role != "assistant")
+    whole = "\n".join([plain(i.text) for i in texts])
+    found: list[str] = []
+    if request.tools >= session.tools:  # it may have been asked for without tools
+        found += [text for i in last.items if i.kind == "text" and (text := plain(i.text)) in whole]
+    if request.tools <= session.tools:
+        passed = (plain(text) for i in last.calls for text in strings_of(i.text))
+        found += [text for text in passed if text in whole and not whole.endswith(text)]
+    return [text for text in found if len(text) >= SUMMARY_CHARS]
+
+
+def speaks_of_half(text: str, before: Sequence[str]) -> bool:
+    """Has each second of the texts said before a term of `text` that most of them have not?"""
+    said = [terms(each[:_RETOLD_CHARS]) for each in before]
+    often = {term for term, count in Counter(chain.from_iterable(said)).items() if 2 * count > len(said)}
+    own = terms(text) - often
+    return 2 * sum(not own.isdisjoint(each) for each in said) >= len(said)

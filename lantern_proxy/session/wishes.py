@@ -1,0 +1,195 @@
+"""What a request wishes for in words: a summary, a title, a shorter result.
+
+Words only break ties: they decide where a side call and a turn have the same form.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+from lantern_proxy.history import SUMMARY_CHARS, Session, items_of, shows_system_of, spoken, system_text, told_aside
+from lantern_proxy.history.whole import whole_of
+from lantern_proxy.session.pasted import PROBE_TEXT_CHARS
+from lantern_proxy.session.read import messages_of, texts_of, untagged
+from lantern_proxy.turn import SYSTEM, Request, plain
+from lantern_proxy.turn_memo import Memo
+
+_SUMMARISE = re.compile(
+    r"(?:summar|compact).{0,80}?(?:conversation|session|context)|(?:conversation|session|context).{0,80}?(?:summar|compact)",
+    re.I | re.S,
+)
+"""A client's instruction: "Summarize the conversation", "The session is to be compacted"."""
+_CHARS_PER_WORD = 1_500
+"""A text that is an instruction to summarise says so at least once in so many characters; a pasted article does not."""
+_WISH = re.compile(
+    r"(?:summar|compact|condens).{0,80}?(?:conversation|session|context|chat|history|messages|discussion)"
+    r"|(?:conversation|session|context|chat|history|messages|discussion).{0,80}?(?:summar|compact|condens)",
+    re.I | re.S,
+)
+"""As _SUMMARISE, and in a person's words: "condense this chat", "your discussion in a summary"."""
+_WISH_CHARS = 400
+"""Where the tools of the conversation were taken away, are others, or may not be called, an instruction that opens with
+the wish needs not repeat it."""
+_NO_TOOLS = re.compile(
+    r"\b(?:do not|don't|never|must not|without) (?:\w+ ){0,2}?(?:call|us)\w* (?:\w+ ){0,2}?tools?\b", re.I
+)
+"""That tools may not be called: "do not call any tools", "without using tools"."""
+_SHORTEN = re.compile(
+    r"(?:summar|compress|condens|shorten).{0,80}?\btool|\btool.{0,80}?(?:summar|compress|condens|shorten)", re.I | re.S
+)
+"""A task about one result: "summarize this tool output"."""
+_BY_HAND_CHARS = 400
+"""People who wish for a summary say so in fewer characters."""
+_TITLE = re.compile(
+    r"\btitle\b.{0,80}?\b(?:conversation|chat|session|thread)\b|\b(?:chat|thread)\b.{0,80}?\btitle\b", re.I | re.S
+)
+"""A task to name a conversation: "a title for this chat"."""
+_TITLE_CHARS = 600
+"""Such a task stands at the beginning of its prompt."""
+_NAMED_LINE = re.compile(r"^\W{0,3}\w[^\n:>\]]{0,30}[:>\]][*\s]*(\S.*)$", re.M)
+"""What somebody says in a transcript: "Human: ..."."""
+_CALLED = 400
+"""Names of tools that are looked for in a request."""
+
+
+def wishes_summary(text: str) -> bool:
+    """Does a text open with the wish for a summary?"""
+    return bool(_WISH.search(text[:_WISH_CHARS]))
+
+
+def wishes_title(text: str) -> bool:
+    """Does a text open with the task to name a conversation?"""
+    return bool(_TITLE.search(text[:_TITLE_CHARS]))
+
+
+def is_task_about(said: Mapping[str, str], session: Session, request: Request) -> bool:
+    """Does a request without the session's tools wish for a summary of its only turn, with what the user said in it?
+
+    Of a longer session there are texts of two speakers in it; one of them alone may be pasted anywhere by hand.
+    """
+    if request.tools or not session.tools or session.turn > 1:
+        return False
+    texts = messages_of(request)
+    wished = any(map(wishes_summary, (system_text(request), *texts)))
+    long = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "user"]
+    return wished and any(piece in text for text in map(whole_of, texts) for piece in long)
+
+
+def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
+    """Does a single text without tools wish for a summary, with a line behind a name that is all that a user said once?
+
+    Who pastes one text by hand writes no name in front of it: clients sum up what goes one by one.
+    """
+    found = spoken(request.messages)
+    if request.tools or len(found) != 1 or not wishes_summary(plain(found[0].text)):
+        return False
+    lines = (plain(line[1]) for i in found[0].items if i.kind == "text" for line in _NAMED_LINE.finditer(i.text))
+    return any(len(line) >= SUMMARY_CHARS and said.get(line) == "user" for line in lines)
+
+
+def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Request) -> bool:
+    """Does a request that wants results shorter hold one of the session?"""
+    if not session.tools or not _wants_shorter(request):
+        return False
+    results = [text[:PROBE_TEXT_CHARS] for text, who in said.items() if len(text) >= SUMMARY_CHARS and who == "tool"]
+    return any(result in text for text in map(whole_of, messages_of(request)) for result in results)
+
+
+def waits_for_result(sessions: Iterable[Session], request: Request) -> Session | None:
+    """The only session whose model called a tool that is named in a request which wants results shorter.
+
+    Its client has a result shortened before anybody else sees it.
+    """
+    if not _wants_shorter(request):
+        return None
+    texts = " ".join(messages_of(request))
+    callers: dict[str, list[Session]] = {}
+    for s in sessions:
+        for name in {i.name for i in s.head[-1].message.calls if i.name} if s.answered and s.api == request.api else ():
+            callers.setdefault(name, []).append(s)
+    named = (name for name in islice(callers, _CALLED) if re.search(rf"\b{re.escape(name)}\b", texts))
+    found = {s.id: s for name in named for s in callers[name]}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _wants_shorter(request: Request) -> bool:
+    """Does a system prompt ask for shorter results, where there are no tools?"""
+    return not request.tools and bool(_SHORTEN.search(system_text(request)[:_WISH_CHARS]))
+
+
+def is_summary_call(request: Request, session: Session, said: Mapping[str, str]) -> bool:
+    """An instruction to summarise the conversation, long or without the tools that it had, as the last thing said."""
+    asked = _asked_last(request)
+    if not asked:
+        return False
+    is_long = len(asked) >= _BY_HAND_CHARS
+    dropped = bool(session.tools) and not request.tools
+    others = bool(session.tools) and not request.tools & session.tools  # a form for the summary, perhaps
+    if is_long and wishes_summary(asked) and (others or _NO_TOOLS.search(asked)):
+        return True
+    other = not shows_system_of(session, request)
+    if other and not request.tools:
+        asked = f"{system_text(request)} {asked}"
+    return (is_long or dropped or other) and _says_often(asked) and _says_often(_unquoted(asked, said))
+
+
+def is_summary_of_rest(request: Request, session: Session, said: Mapping[str, str]) -> bool:
+    """Is the last thing said a short wish for a summary, in a request that lacks the beginning of the head?
+
+    It is a person's where a window has moved before. A wish behind a summary that was made for the session never is:
+    people do not see it.
+    """
+    now = spoken(request.messages)
+    before = [e for e in session.head if e.message.print and e.message.role not in SYSTEM]
+    answered = next((n for n, e in enumerate(before, start=1) if e.produced), 1)
+    first = {e.message.print for e in before[:answered]}  # a time may stand in what was asked, but not in its answer
+    if any(m.print in first for m in now):
+        return False
+    text = plain(now[-1].text) if now[-1].role == "user" else ""
+    told = [each for each in told_aside(said.items()) if each in text]
+    wish = untagged(text.rpartition(max(told, key=len))[2]) if told else text
+    return (bool(told) or not session.lost) and len(wish) < _BY_HAND_CHARS and bool(_WISH.search(wish))
+
+
+def is_wished_of_head(session: Session, request: Request) -> bool:
+    """Does a system prompt wish for a summary, over messages of the head alone? All of them were answered before."""
+    names = {i.print for e in session.head for i in e.message.items}
+    old = session.answered and all(i.print in names for i in items_of(request.messages))
+    return old and _says_often(system_text(request))
+
+
+def _says_often(text: str) -> bool:
+    """Does `text` say to summarise, as often as one that is an instruction to do so?"""
+    return 0 < len(text) <= _times_asked(text) * _CHARS_PER_WORD
+
+
+def _unquoted(text: str, said: Mapping[str, str]) -> str:
+    """`text` without tags and without what side calls of its session answered: neither wishes for anything."""
+    for each in told_aside(said.items()):
+        text = text.replace(each, " ")
+    return untagged(text)
+
+
+def _asked_last(request: Request) -> str:
+    """The last text of a user who speaks last."""
+    last = next((m for m in reversed(request.messages) if m.role not in SYSTEM), None)
+    texts = [plain(i.text) for i in last.items if i.kind == "text"] if last and last.role == "user" else []
+    return next(filter(None, reversed(texts)), "")
+
+
+def _count_asked(text: str) -> int:
+    return len(_SUMMARISE.findall(text))
+
+
+_times_asked = Memo(_count_asked, most_bytes=2 << 20, bytes_of=len).__getitem__
+"""How often a text says to summarise. Remembered: it stays the last one while an agent works on it."""
+
+
+def is_title_call(request: Request) -> bool:
+    """A first request that asks for the title of a conversation: no tools, few messages, and words that say so.
+
+    It may come before the conversation itself, so there is nothing else to know it by.
+    """
+    if request.tools or len(request.messages) > 4:
+        return False
+    return wishes_title("\n".join([system_text(request), *texts_of(request)[:1]]))
