@@ -26,6 +26,19 @@ def fuse(rankings: Mapping[str, Sequence[int]], weights: Mapping[str, float], *,
     return scores
 
 
+def ranking(scores: Floats) -> list[int]:
+    """Indices of (n,) scores, best first, without those that a signal says nothing of (0 or less)."""
+    return [at for at in np.argsort(-scores, kind="stable").tolist() if scores[at] > 0]
+
+
+def fuse_scores(signals: Mapping[str, Floats], weights: Mapping[str, float], n: int, *, k: int = 60) -> Floats:
+    """(n,) reciprocal rank fusion of signals, each (n,), by their ranking(); as fuse() otherwise."""
+    total = np.zeros(n)
+    for at, score in fuse({name: ranking(scores) for name, scores in signals.items()}, weights, k=k).items():
+        total[at] = score
+    return total
+
+
 Centred = dict[int, tuple[Floats, Floats, float]]
 """id() of scores -> those, the same less their mean, and their standard deviation."""
 

@@ -5,7 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lantern_proxy.rank import among_best, best, diversify, fuse, importance, overlap, recencies, smooth, zsum
+from lantern_proxy.rank import (
+    among_best,
+    best,
+    diversify,
+    fuse,
+    fuse_scores,
+    importance,
+    overlap,
+    recencies,
+    smooth,
+    zsum,
+)
 
 
 def test_rrf_adds_weight_over_k_plus_rank():
@@ -71,3 +82,10 @@ def test_the_best_are_those_of_a_stable_sort(scores, most):
     wanted = np.argsort(-given_scores, kind="stable")[:most].tolist()
     assert best(given_scores, most).tolist() == wanted
     assert among_best(given_scores, most).tolist() == sorted(wanted)
+
+
+def test_signals_are_fused_by_the_ranks_of_what_they_say_something_of():
+    signals = {"bm25": np.array([0.0, 2.0, 5.0, -1.0]), "vector": np.array([0.3, 0.0, 0.3, 0.9])}
+    found = fuse_scores(signals, {"bm25": 2.0}, 4, k=60)
+    assert found == pytest.approx([1 / 62, 2 / 62, 2 / 61 + 1 / 63, 1 / 61])
+    assert fuse_scores({}, {}, 3).tolist() == [0.0, 0.0, 0.0]

@@ -10,7 +10,7 @@ from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer, refuse_unknown
 from lantern_proxy.bench.pipelines_single import Bm25, Dense, Fts5
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.rank import fuse, importance
+from lantern_proxy.rank import fuse_scores, importance
 
 
 class Fused:
@@ -22,21 +22,7 @@ class Fused:
     def prepare(self, conversation: Conversation) -> Scorer:
         scorers = {name: part.prepare(conversation) for name, part in self._parts.items()}
         n = len(conversation.candidates)
-        return lambda query: reciprocal({name: scorer(query) for name, scorer in scorers.items()}, n)
-
-
-def reciprocal(scores: Mapping[str, Floats], n: int) -> Floats:
-    """(n,) scores by name, each (n,), as rankings fused by reciprocal rank (k = 60), all alike in weight."""
-    found = np.zeros(n)
-    for row, value in fuse({name: ranking(each) for name, each in scores.items()}, {}).items():
-        found[row] = value
-    return found
-
-
-def ranking(scores: Floats) -> list[int]:
-    """Rows best first; what a signal says nothing of (score 0 or less) is not ranked."""
-    order = np.argsort(-scores, kind="stable")
-    return [row for row in order.tolist() if scores[row] > 0]
+        return lambda query: fuse_scores({name: scorer(query) for name, scorer in scorers.items()}, {}, n)
 
 
 class Keywords:

@@ -10,11 +10,10 @@ import numpy as np
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer, refuse_unknown
-from lantern_proxy.bench.pipelines_papers import reciprocal
 from lantern_proxy.bench.pipelines_single import Bm25, Dense, Fts5
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bm25 import Index
-from lantern_proxy.rank import recencies
+from lantern_proxy.rank import fuse_scores, recencies
 from lantern_proxy.route import margin
 from lantern_proxy.route_types import QueryType, query_type
 
@@ -84,7 +83,7 @@ class SelRoute:
 
         def score(query: Query) -> Floats:
             chosen = {name: scorers[name](query) for name in ROUTES[query_type(query.text)]}
-            return next(iter(chosen.values())) if len(chosen) == 1 else reciprocal(chosen, n)
+            return next(iter(chosen.values())) if len(chosen) == 1 else fuse_scores(chosen, {}, n)
 
         return score
 
@@ -117,6 +116,6 @@ class AgentIr:
             days = COMPARED_DAYS if query_type(query.text) == "multi-session" else RECENCY_DAYS
             ages = (query.at or newest) - times
             bonus = recencies(ages, gain=self._gain, tau_s=days * 86_400)
-            return reciprocal({"bm25": words, "vector": dense(query)}, len(times)) + bonus
+            return fuse_scores({"bm25": words, "vector": dense(query)}, {}, len(times)) + bonus
 
         return score

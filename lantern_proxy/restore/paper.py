@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lantern_proxy.config import Config
-from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap
+from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap, ranking
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
@@ -71,12 +71,8 @@ def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config:
 
 def _rankings(signals: dict[str, Floats], rows: Sequence[int]) -> dict[str, list[int]]:
     """signal -> rows best first, without those that it says nothing of."""
-    chosen = np.array(rows, np.int64)
-    rankings = {}
-    for name, values in signals.items():
-        ranked = chosen[np.argsort(-values[chosen], kind="stable")].tolist()
-        rankings[name] = [row for row in ranked if values[row] > 0]
-    return rankings
+    chosen = frozenset(rows)
+    return {name: [row for row in ranking(values) if row in chosen] for name, values in signals.items()}
 
 
 def _lost(read: ReadPassage, present: Present) -> bool:

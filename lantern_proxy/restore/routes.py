@@ -5,10 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
-import numpy as np
-
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Centred, Floats, fuse, recencies, zsum
+from lantern_proxy.rank import Centred, Floats, fuse_scores, recencies, zsum
 from lantern_proxy.route_soft import Classifier, fit
 from lantern_proxy.route_types import TYPES, QueryType, query_type
 
@@ -73,15 +71,7 @@ def _of(
     if pipeline.fusion == "zscore":
         total = zsum(signals, weights, known=known)
     else:
-        total = np.zeros(len(ages_s))
-        for row, score in fuse({name: _ranked(scores) for name, scores in signals.items()}, weights, k=rrf_k).items():
-            total[row] = score
+        total = fuse_scores(signals, weights, len(ages_s), k=rrf_k)
     if pipeline.recency:
         total = total + recencies(ages_s, gain=pipeline.recency, tau_s=pipeline.recency_days * 86_400)
     return total - total.mean() if len(total) else total
-
-
-def _ranked(scores: Floats) -> list[int]:
-    """Rows best first, without those that a signal says nothing of."""
-    order: list[int] = np.argsort(-scores, kind="stable").tolist()
-    return [row for row in order if scores[row] > 0]
