@@ -15,12 +15,13 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from lantern_proxy.config import Config
+from lantern_proxy.locked import alone_in
 
 PREFIX = "lk_"
 _LOOK_S = 1.0
@@ -127,26 +128,41 @@ class Keyring:
                 raise KeysError(
                     f"upstream key {provider}={source} is not understood; use VAR, openai=VAR, anthropic=VAR"
                 )
-        if name in self._keys:
-            raise KeysError(
-                f"key {name} exists, and a revoked one keeps its name; take another, with --tenant "
-                f"{self._keys[name].tenant} for the same archive"
-            )
         secret = PREFIX + secrets.token_urlsafe(32)
         key = ProxyKey(
             name=name, sha256=_digest(secret), tenant=tenant or name, upstream=dict(upstream or {}), created_at=now
         )
-        self._write([*self._keys.values(), key])
+        with self._changing():
+            if name in self._keys:
+                raise KeysError(
+                    f"key {name} exists, and a revoked one keeps its name; take another, with --tenant "
+                    f"{self._keys[name].tenant} for the same archive"
+                )
+            self._write([*self._keys.values(), key])
         return secret
 
     def revoke(self, name: str, *, now: float) -> ProxyKey:
         """The key lets nobody in from now on; its name stays taken, its tenant's memory stays."""
-        key = self._keys.get(name)
-        if key is None:
-            raise KeysError(f"there is no key {name}; `lantern keys list` lists them")
-        key = replace(key, revoked_at=key.revoked_at or now)
-        self._write([key if each.name == name else each for each in self._keys.values()])
+        with self._changing():
+            key = self._keys.get(name)
+            if key is None:
+                raise KeysError(f"there is no key {name}; `lantern keys list` lists them")
+            key = replace(key, revoked_at=key.revoked_at or now)
+            self._write([key if each.name == name else each for each in self._keys.values()])
         return key
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """The keys as they are in the file, until they are written: a change that is made beside this one waits."""
+        try:
+            with alone_in(self.path.parent):
+                self._take(self._read())
+                yield
+        except KeysError:
+            raise
+        except OSError as error:
+            told = f"keys file {self.path} cannot be written ({error.strerror}); give its folder to this user"
+            raise KeysError(told) from None
 
     def _take(self, keys: Mapping[str, ProxyKey]) -> None:
         self._keys = dict(keys)

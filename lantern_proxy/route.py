@@ -13,10 +13,10 @@ _ASKS = re.compile(
 _ORDER = re.compile(
     # "Could you please write it?", but not "Could you tell me ...?"
     r"\b(?:can|could|would|will) you (?:please |just |also |now |then )*"
-    r"(?!tell|remind|recall|remember|give|show|list|name|repeat|say|find|look)\w+[^.?!]*\?"
+    r"(?!tell|remind|recall|remember|give|show|list|name|repeat|say|find|look)\w+[^.?!]{0,400}\?"
     # "Tell me a joke", "How do I say this in French?"
     r"|\b(?:tell|give|show) me (?:a|an|another|some) [^.?!]*"
-    r"|\bhow do (?:you|i) (?:say|spell|write|translate) [^.?!]*\?",
+    r"|\bhow do (?:you|i) (?:say|spell|write|translate) [^.?!]{0,400}\?",
     re.I,
 )
 """Questions in form only: orders, and wishes that the past cannot answer."""

@@ -21,6 +21,11 @@ Api = Literal["chat", "responses", "messages"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 SYSTEM = ("system", "developer")
 """Roles in which a program speaks to the model, not a person."""
+INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    "\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Signs that nobody sees, for a set of a regular expression: Unicode's Default_Ignorable_Code_Point."""
 CLIENT = "client"
 """Speaker of what a client writes around its user's words: the state of a workspace, a file, a reminder."""
 Kind = Literal["text", "call", "result", "media", "reasoning", "compaction", "ref"]

@@ -637,3 +637,14 @@ def test_a_certificate_that_cannot_be_used_is_told_in_one_line(tmp_path):
     result = CliRunner().invoke(cli.cli, ["serve", "--config", str(tmp_path / "c.yaml"), "--port", "0"])
     assert result.exit_code == 2
     assert "server.tls_cert is" in result.stderr
+
+
+def test_what_two_commands_change_at_once_holds_both(tmp_path):
+    path = tmp_path / "keys"
+    Keyring(path).add("leaked", now=1.0)
+    one, other = Keyring(path), Keyring(path)
+    one.revoke("leaked", now=2.0)
+    other.add("bob", now=3.0)
+    assert {key.name: key.revoked_at for key in Keyring(path).all()} == {"leaked": 2.0, "bob": 0.0}
+    with pytest.raises(KeysError, match="key bob exists"):
+        one.add("bob", now=4.0)

@@ -316,3 +316,24 @@ def test_of_a_message_of_long_runs_fewer_passages_are_cut_at_once(tmp_path):
         found = archive.of(TENANT).passages()
         assert [(p.part, p.text) for p in found] == [(p.part, p.text) for p in passages(long, "s1")]
         assert sum(len(p.text) for p in found) / rounds < 60_000
+
+
+def test_what_is_more_than_memory_holds_is_cut_from_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(proxy_cut, "MOST_LEFT_BYTES", 1_000)
+    long = [
+        replace(filed(n, f"turn {n}"), message=replace(filed(n, f"turn {n}").message, raw=b"x" * 600)) for n in range(9)
+    ]
+    with Archive(tmp_path / "a.db") as archive:
+        cutter = Cutter()
+        for said in long:
+            written = record(said, session=f"s{said.position}", uncut=(said.key,))
+            archive.write([written])
+            cutter.add(written, None)
+        assert len(cutter) == 2
+        wish = Wish(TENANT, "s8")
+        cutter.want(wish)
+        while len(cutter):
+            cutter.some(archive, None)
+        assert wish.done.done()
+        assert archive.uncut() == []
+        assert len(archive.of(TENANT).passages()) == len(long)

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -738,3 +739,11 @@ def test_an_order_gets_no_more_of_a_name_that_the_request_tells_of(tmp_path):
         )
         said = "Write when Tinormel opens."
         assert "7:45" in restorer.for_question(ask(said, present=f"{told} {said}")).text
+
+
+def test_a_request_that_is_too_long_to_be_read_in_time_costs_no_index(restorer):
+    assert restorer.for_question(ask("Which port does the ingest service use?")) is not None
+    late = replace(ask("", present="word " * 200_000), deadline=time.monotonic() - 0.001)
+    assert restorer.at_compaction(late) is None
+    assert "restore:deadline" in late.notes
+    assert len(restorer._scopes) == 1

@@ -279,7 +279,10 @@ def test_the_end_of_a_stream_is_seen_in_any_split(event):
 
 @pytest.mark.parametrize("event", NOT_ENDS)
 def test_text_that_reads_like_an_end_is_none(event):
-    assert not is_terminal(b"data: {}\n\n" + event)
+    stream = b"data: {}\n\n" + event
+    for cut in range(len(stream)):
+        assert not is_terminal(stream[:cut][-TERMINAL_BYTES:])
+        assert not is_terminal(stream[cut : cut + TERMINAL_BYTES])
 
 
 # json

@@ -322,3 +322,37 @@ def test_a_block_for_a_message_that_is_not_there_is_refused(at):
 def test_a_block_with_half_a_character_is_still_json():
     got = json.loads(chat.inject(request(user("x")), [Insert(0, "inside", "a \ud800 b")]))
     assert got["messages"][0]["content"] == "x\n\na ? b"
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_streamed_calls_that_share_an_index_are_kept_apart_by_their_ids(index):
+    at = {} if index is None else {"index": index}
+    parts = [
+        chunk(tool_calls=[{**at, "id": f"call_{name}", "type": "function",
+                           "function": {"name": name, "arguments": f'{{"file": "{name}"}}'}}])
+        for name in ("read", "write")
+    ]  # fmt: skip
+    [found] = chat.read_answer(b"".join([*parts, chunk(finish="tool_calls")]), streamed=True).messages
+    assert [(i.name, i.text, i.ids) for i in found.calls] == [
+        ("read", '{"file":"read"}', ("call_read",)),
+        ("write", '{"file":"write"}', ("call_write",)),
+    ]
+
+
+def test_a_streamed_call_whose_pieces_have_ids_of_their_own_is_one_call():
+    parts = [
+        chunk(tool_calls=[{"index": 0, "id": "call_1", "function": {"name": "grep", "arguments": '{"b"'}}]),
+        chunk(tool_calls=[{"index": 0, "id": "call_2", "function": {"arguments": ": 1}"}}]),
+    ]
+    [found] = chat.read_answer(b"".join([*parts, chunk(finish="tool_calls")]), streamed=True).messages
+    assert [(i.name, i.text) for i in found.calls] == [("grep", '{"b":1}')]
+
+
+def test_a_streamed_function_call_is_put_together():
+    parts = [
+        chunk(function_call={"name": "look", "arguments": ""}),
+        chunk(function_call={"arguments": '{"a"'}),
+        chunk(function_call={"arguments": ": 1}"}),
+    ]
+    [found] = chat.read_answer(b"".join([*parts, chunk(finish="function_call")]), streamed=True).messages
+    assert [(i.name, i.text) for i in found.calls] == [("look", '{"a":1}')]

@@ -21,6 +21,7 @@ from sqlite_utils import utils
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.snapshots import drop_snapshots, folder
+from lantern_proxy.locked import alone_in, fcntl
 from lantern_proxy.migrations.archive import APPLICATION_ID, migrations
 
 _STATEMENTS = 256
@@ -32,7 +33,6 @@ _CACHE_KB = 8_000
 _SECRET = "SELECT value FROM settings WHERE tenant = '' AND name = 'secret'"
 _NEW_SECRET = "INSERT OR IGNORE INTO settings (tenant, name, value) VALUES ('', 'secret', ?)"
 
-fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 sqlite3: Any = utils.__dict__["sqlite3"]  # pysqlite3 where it is installed, which brings its own SQLite
 
 
@@ -119,7 +119,7 @@ def make(path: Path) -> None:
     this process holds on it (POSIX), and the next process to leave the archive would remove the log under us.
     """
     try:
-        with _folder_locked(path.parent):
+        with alone_in(path.parent):
             if not path.exists():
                 for left in companions(path):
                     left.unlink()
@@ -129,20 +129,6 @@ def make(path: Path) -> None:
     except OSError as error:
         remedy = "make the folder" if not path.parent.is_dir() else "set archive.path to a file this user may write"
         raise ArchiveError(f"archive {path} cannot be opened ({error.strerror}); {remedy}", retry=True) from error
-
-
-@contextlib.contextmanager
-def _folder_locked(folder: Path) -> Iterator[None]:
-    """One process at a time may make files in `folder` (where the system knows such locks)."""
-    if fcntl is None:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def connect(

@@ -174,7 +174,9 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         """SQL that confines hits to the passages that there are, and its values; nothing when they are many."""
         where, values = given(("p.session", session))
         rows = self._rows(f"{_OWN}{where} LIMIT ?", (self.tenant, unit, *values, FEW + 1))
-        if not 0 < len(rows) <= FEW:
+        if not rows:
+            return " AND 0", ()
+        if len(rows) > FEW:
             return "", ()
         ids = [row[0] for row in rows]
         return _AMONG, (min(ids), max(ids), json_ids(ids))

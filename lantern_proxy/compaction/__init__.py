@@ -40,6 +40,8 @@ from lantern_proxy.turn import LOSSES, SYSTEM, Event, Message, Request, plain
 _CLOSING = re.compile(r"\A(?:\s*</[\w:-]{1,40}>)*\s*")
 _OPENING = re.compile(r"(?:<[\w:-]{1,40}>\s*)*\Z")
 """Tags that a client puts around a summary end behind it, and begin in front of it."""
+_TAGS_CHARS = 400
+"""How much of what stands in front is looked through for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +202,8 @@ def _asked_beside(seen: Seen, summary: int) -> str:
             behind = _CLOSING.sub("", min((whole.rpartition(each)[2] for each in found), key=len))
             asked = [ending(text, behind) if behind else "", *texts[at + 1 :]]
             if not any(asked) and _follows_answer(seen, summary):
-                front = _OPENING.sub("", min((whole.partition(each)[0] for each in found), key=len))
+                front = min((whole.partition(each)[0] for each in found), key=len)
+                front = front[:-_TAGS_CHARS] + _OPENING.sub("", front[-_TAGS_CHARS:])
                 asked = [*texts[:at], beginning(text, front)]
             return "\n\n".join(filter(None, asked))
     front, _, behind = texts[-1].rpartition("\n\n") if texts else ("", "", "")

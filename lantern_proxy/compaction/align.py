@@ -47,7 +47,7 @@ def _words(text: str) -> str:
 
 
 bare = Memo(_words, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
-"""A text without what stands between its words. Remembered, as in history_dress."""
+"""A text without what stands between its words. Remembered, as in history/dress.py."""
 
 Pairs = list[tuple[int, int]]
 """(index in old, index in new)"""

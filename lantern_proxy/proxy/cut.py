@@ -31,6 +31,8 @@ _MOST_AT_ONCE = 64
 """The same when somebody waits for it, or many turns come at once: fewer transactions."""
 _PORTION, _PORTION_CHARS = 32, 40_000
 """Most passages, and characters of them, that one call of Cutter.some cuts; a long message takes several calls."""
+MOST_LEFT_BYTES = 64 << 20
+"""What is left to cut is held in memory up to so much; the file has a note of the rest."""
 
 
 @dataclass(slots=True)
@@ -83,6 +85,7 @@ class Cutter:
     def __init__(self) -> None:
         self._left: OrderedDict[int, tuple[float, Uncut | Settling]] = OrderedDict()
         """By number, oldest first, each with the moment when it came."""
+        self._left_bytes = 0
         self._count = count()
         self._begun: _Begun | None = None
         self._wishes: list[Wish] = []
@@ -96,6 +99,7 @@ class Cutter:
     def open(self, archive: Archive) -> None:
         """Go on with another file, or the same one anew: what is left to do stands in it."""
         self._left.clear()
+        self._left_bytes = 0
         self._begun = None
         self._recovering = True
         self._recover(archive)
@@ -111,6 +115,8 @@ class Cutter:
         """Note a record that is archived, whose messages are to be cut."""
         keys = set(record.uncut)
         filed = [f for f in record.messages if f.key in keys]
+        if filed and self._left_bytes > MOST_LEFT_BYTES:
+            self._recovering, filed = True, []
         for messages in _portions(filed):
             self._add(Uncut(record.tenant, record.project, record.session.id, messages))
         if settling is not None:
@@ -118,6 +124,11 @@ class Cutter:
 
     def _add(self, work: Uncut | Settling) -> None:
         self._left[next(self._count)] = time.monotonic(), work
+        self._left_bytes += _bytes_of(work)
+
+    def _done_with(self, numbers: Sequence[int]) -> None:
+        for n in numbers:
+            self._left_bytes -= _bytes_of(self._left.pop(n)[1])
 
     def want(self, wish: Wish) -> None:
         """Do this first, and tell when it is done; what came with it may still have to be written."""
@@ -159,8 +170,7 @@ class Cutter:
 
     def skip(self) -> None:
         """Leave out what cannot be done, for a reason that is not the archive's."""
-        for n in self._begun.numbers if self._begun else self._group():
-            del self._left[n]
+        self._done_with(self._begun.numbers if self._begun else self._group())
         self._begun = None
         self.tell()
 
@@ -181,8 +191,7 @@ class Cutter:
         if cuts:
             archive.add_passages(cuts)
         self._begun = None
-        for n in begun.numbers:
-            del self._left[n]
+        self._done_with(begun.numbers)
         if not self._left and self._recovering:
             self._recover(archive)
         self.tell()
@@ -218,6 +227,10 @@ def _cost(filed: Filed) -> int:
 
 def _length(filed: Filed) -> int:
     return len(filed.message.raw) // 1_000
+
+
+def _bytes_of(work: Uncut | Settling) -> int:
+    return sum(len(filed.message.raw) for filed in work.messages) if isinstance(work, Uncut) else 0
 
 
 def _settle(archive: Archive, restorer: LateRestorer, work: Settling) -> None:

@@ -63,7 +63,7 @@ class Relay:
     """Its content-length; -1: not told."""
     passed: int = 0
     """Bytes of it that have come."""
-    tail: bytes = b""
+    tail: bytes = b"\n"
     """The last of them, since two pieces may share the event that ends a stream."""
     kept: bytearray = field(default_factory=bytearray)
     """The copy that is archived."""
@@ -236,7 +236,7 @@ class Relay:
         if self.encoding:
             body = await self.proxy.unpacked(body, self.encoding)
         streamed = self.streamed or is_stream(body)  # some servers call their events something else, or nothing
-        done = self.complete or (streamed and is_terminal(body[-TERMINAL_BYTES:]))
+        done = self.complete or (streamed and is_terminal((b"\n" + body)[-TERMINAL_BYTES:]))
         return await self.proxy.file(exchange, self.status, body, streamed=streamed, complete=done, error=self.error)
 
 

@@ -261,6 +261,8 @@ class Restorer:
                 if "restore:opening" not in ask.notes:
                     ask.notes.append("restore:opening")
             yield scope
+        except Late:  # the request was too long to be read in time; the scope is sound
+            raise
         except BaseException:
             self._scopes.forget(key)
             raise

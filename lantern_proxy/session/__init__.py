@@ -428,5 +428,5 @@ def _last_answered(known: Known, request: Request, now: float) -> Session | None
     s = known.sessions[holders.pop()]
     same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
     known_as = (s.system or s.tools) and s.turn > 1 and not is_others(s, request)
-    last = s.head[-1].message.print == said[0].print
+    last = bool(s.head) and s.head[-1].message.print == said[0].print
     return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None

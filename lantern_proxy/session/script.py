@@ -53,7 +53,8 @@ def is_own(known: Known, session: Session, text: str, *, of: Request | None = No
     of: a request that may name somebody; what other people hold is nothing to it
     """
     others = [sid for sid in known.by_start.get(text[:PROBE_CHARS], ()) if sid != session.id]
-    others = [sid for sid in others if of is None or not is_others(known.sessions[sid], of)]
+    if of is not None:  # of one that was forgotten only the side calls may be left
+        others = [sid for sid in others if sid not in known.sessions or not is_others(known.sessions[sid], of)]
     return not any(text in known.said.get(sid, ()) or text in known.lines.get(sid, ()) for sid in others)
 
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.history import (
@@ -37,11 +38,11 @@ this many times those of the runner-up."""
 
 _MARK, _MARK_CHARS = re.compile(r"\d|[^\W\d_].*[/_.@]|[A-Z\u00c0-\u00de]"), 3
 """A word that names one thing: "48213377", "notes.txt", "Rosa"."""
-_NUMBERED = re.compile(r"[A-Za-z]*[0-9][A-Za-z0-9]+")
+_NUMBERED = re.compile(r"(?<![A-Za-z])[A-Za-z]*+[0-9][A-Za-z0-9]+")
 """A number, or what is called by one, where no white space parts it from other letters."""
 _MARKS, _MIN_MARKS = 64, 2
 """Such words that are looked for, and those that a claimed history shares with its session at least."""
-_LINE_NAME = re.compile(r"^\W*(\w[^\n:]{0,30}):\s", re.M)
+_LINE_NAME = re.compile(r"^[^\w\n]*(\w[^\n:]{0,30}):\s", re.M)
 
 
 def by_words(known: Known, request: Request, weak: Sequence[str], now: float) -> Session | None:
@@ -140,10 +141,11 @@ def _is_transcript(request: Request) -> bool:
 def _added(known: Known, system: str) -> str:
     """What stands behind a system prompt that was seen before, when it says that it sums something up. Documents, notes
     and what a program remembers of its user stand there, too, and speak in the words of those who said it."""
-    others = {s.system for s in known.sessions.values()}
+    others = dict.fromkeys(s.system for s in reversed(known.sessions.values()))
     if system in others:
         return ""
-    behind = [o for o in others if system.startswith(o) or mostly_equal(o, system[: len(o)])]
+    behind = [o for o in others if system.startswith(o)]
+    behind += [o for o in islice(others, CANDIDATES) if mostly_equal(o, system[: len(o)])]
     added = system[len(max(behind, key=len, default=system)) :]
     return added if SUMMED_UP.search(added[:MARKER_CHARS]) else ""
 

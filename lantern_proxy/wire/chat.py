@@ -210,28 +210,44 @@ def _merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
         if key == "tool_calls":
             calls = into.setdefault("tool_calls", {})
             for part in dicts(value):
-                _merge_call(calls.setdefault(_index(part), {}), part)
+                _merge_call(_call_of(calls, part), part)
+        elif key == "function_call" and isinstance(value, dict):
+            _merge_function(into.setdefault(key, {"name": "", "arguments": ""}), value)
         elif isinstance(value, str) and key not in ("role", "id"):
             sse.add_piece(into, key, value)
         elif value is not None:
             into[key] = value
 
 
+def _call_of(calls: dict[int, list[dict[str, Any]]], part: Mapping[str, Any]) -> dict[str, Any]:
+    """The call that a piece belongs to. Some servers give all calls one index, or none: another id beside a name begins
+    another call. Others give each piece an id of its own, but the first alone a name."""
+    same, function = calls.setdefault(_index(part), []), part.get("function")
+    is_named = isinstance(function, dict) and function.get("name") and part.get("id")
+    if not same or (is_named and same[-1].get("id") not in (None, part["id"])):
+        same.append({})
+    return same[-1]
+
+
 def _merge_call(into: dict[str, Any], part: Mapping[str, Any]) -> None:
     for key, value in part.items():
         if key == "function" and isinstance(value, dict):
-            inner = into.setdefault("function", {"name": "", "arguments": ""})
-            name, more = value.get("name"), value.get("arguments")
-            inner["name"] = inner["name"] or (name if isinstance(name, str) else "")
-            sse.add_piece(inner, "arguments", more if isinstance(more, str) else "")
+            _merge_function(into.setdefault(key, {"name": "", "arguments": ""}), value)
         elif key != "index" and value is not None:
             into[key] = value
 
 
+def _merge_function(into: dict[str, Any], part: Mapping[str, Any]) -> None:
+    name, more = part.get("name"), part.get("arguments")
+    into["name"] = into["name"] or (name if isinstance(name, str) else "")
+    sse.add_piece(into, "arguments", more if isinstance(more, str) else "")
+
+
 def _settle(merged: dict[str, Any]) -> dict[str, Any]:
-    calls = merged.get("tool_calls")
-    whole = [_settle_call(calls[index]) for index in sorted(calls)] if calls else []
-    return sse.joined({**merged, "tool_calls": whole} if calls else merged)
+    calls, called = merged.get("tool_calls"), merged.get("function_call")
+    if calls:
+        merged = {**merged, "tool_calls": [_settle_call(each) for index in sorted(calls) for each in calls[index]]}
+    return sse.joined({**merged, "function_call": sse.joined(called)} if isinstance(called, dict) else merged)
 
 
 def _settle_call(call: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ TERMINAL_BYTES = 64
 
 _ENDS = rb"(?:message_stop|response\.(?:completed|failed|incomplete))"
 _TERMINAL = re.compile(
-    rb"(?:^|[\r\n])(?:data: ?\[DONE\]|event: ?" + _ENDS + rb'|data: ?\{\s*"type":\s*"' + _ENDS + rb'")'
-)  # at the start of a line, where no text of an answer can stand: JSON escapes its line breaks
+    rb"[\r\n](?:data: ?\[DONE\]|event: ?" + _ENDS + rb'|data: ?\{\s*"type":\s*"' + _ENDS + rb'")'
+)  # behind a line break, where no text of an answer can stand: JSON escapes those
 
 _BEGIN = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry)?:")
 
