@@ -3,6 +3,8 @@ dense and train). lantern_proxy/data/light_minilm_l6.npz looks at vectors, too, 
 
 They learn from tests/data/conversations.jsonl.gz, whose people and chats are made up, but not from HELD_OUT. Each
 conversation is learned from twice: as it is, and as one long session, which is what most clients have.
+
+What they say is a feature of models that users train: raise VERSION in lantern_proxy/rerank/light.py with new ones.
 """
 
 from dataclasses import replace
@@ -28,9 +30,11 @@ def in_one_session(conversation: Conversation) -> Conversation:
 
 
 def examples(conversations: list[Conversation], config: Config) -> list[light.Examples]:
+    """Without the last feature, which is what these very models say."""
     with Resources(config) as resources:
         default = Default(resources)
-        return [part for each in conversations if (part := light.collect(default, each, lambda _: None))]
+        found = [part for each in conversations if (part := light.collect(default, each, lambda _: None))]
+    return [replace(part, features=part.features[:-1], table=part.table[:, :-1]) for part in found]
 
 
 def main() -> None:

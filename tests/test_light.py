@@ -15,9 +15,9 @@ from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.cli.main import cli
 from lantern_proxy.config import load
-from lantern_proxy.rerank.light import LightError
+from lantern_proxy.rerank.light import LEARNED, LightError, grow, save
 from lantern_proxy.restore.features import FEATURES, LEXICAL
-from lantern_proxy.restore.light import POOL, Light, open_light
+from lantern_proxy.restore.light import KNOWN, POOL, SHIPPED, Light, open_light
 
 pytest.importorskip("lightgbm")
 
@@ -59,7 +59,7 @@ def settings(tmp_path):
 
 
 def test_each_feature_has_a_name_of_its_own():
-    assert len(set(FEATURES)) == len(FEATURES)
+    assert len(set(KNOWN)) == len(FEATURES) + 1
 
 
 def test_the_command_trains_tells_the_gain_on_unseen_conversations_and_writes_a_model(data, settings, tmp_path):
@@ -74,7 +74,7 @@ def test_the_command_trains_tells_the_gain_on_unseen_conversations_and_writes_a_
     assert row["helps"]
     model = open_light(str(out))
     assert model is not None
-    assert set(model.models[0].features) == set(LEXICAL)
+    assert set(model.models[0].features) == {*LEXICAL, LEARNED}
 
 
 def test_a_model_changes_the_order_and_nothing_else_and_none_leaves_it_as_it_is(data, settings):
@@ -122,6 +122,34 @@ def test_a_model_that_needs_vectors_leaves_the_order_alone_where_there_are_none(
         assert (archived.score(Query("When did I start with the piano?")) == before).all()
 
 
+def test_what_the_shipped_model_says_is_what_a_trained_one_starts_from(data, settings):
+    """Questions without evidence teach nothing."""
+    first = labelled(data)[0]
+    with Resources(load(settings, {})) as resources:
+        part = light.collect(Default(resources), first, lambda _: None)
+    (shipped,) = (each for each in open_light(SHIPPED).models if set(each.features) == set(LEXICAL))
+    own = part.table[:, [part.features.index(name) for name in shipped.features]]
+    assert part.table[:, part.features.index(LEARNED)] == pytest.approx(shipped.scores(own))
+    nothing = grow(part.features, part.table, np.zeros_like(part.gold), part.groups, rounds=1)
+    assert (nothing.network.scores(part.table)).argsort().tolist() == shipped.scores(own).argsort().tolist()
+
+
+def test_a_model_that_does_without_the_shipped_one_is_served_as_it_was(data, settings, tmp_path):
+    first, *rest = labelled(data)
+    with Resources(load(settings, {})) as resources:
+        default = Default(resources)
+        parts = [light.collect(default, each, lambda _: None) for each in rest]
+        alone = [replace(part, features=part.features[:-1], table=part.table[:, :-1]) for part in parts]
+        archived, question = default.archived(first), Query(first.questions[0].text)
+        found = []
+        for each in (alone, parts):
+            save(light.grow(each), tmp_path / "model.npz", {})
+            archived.light = open_light(str(tmp_path / "model.npz"))
+            found.append(archived.score(question))
+    assert LEARNED not in alone[0].features
+    assert sorted(found[0]) == pytest.approx(sorted(found[1]))
+
+
 def test_evidence_that_is_no_candidate_is_refused_with_its_line(tmp_path):
     bad = conversation(1)
     bad["questions"][0]["gold"] = ["nowhere"]
@@ -141,7 +169,7 @@ def test_one_conversation_is_not_enough_to_learn_from(tmp_path, settings):
 
 def test_recall_counts_evidence_that_is_not_among_the_candidates():
     part = light.Examples(
-        "c", np.zeros((3, 1), np.float32), np.array([False, True, False]), [3], np.array([3.0, 2.0, 1.0]), [1]
+        "c", ("a",), np.zeros((3, 1), np.float32), np.array([False, True, False]), [3], np.array([3.0, 2.0, 1.0]), [1]
     )
     assert light.measured(part, part.before).tolist() == [[0.5, 0.0, 0.5]]
 
@@ -150,7 +178,8 @@ def test_what_is_told_of_a_model_is_what_it_does_to_the_best_and_no_more():
     n = POOL + 2
     gold = np.zeros(n, bool)
     gold[-1] = True
-    part = light.Examples("c", np.zeros((2 * n, 1), np.float32), np.tile(gold, 2), [n, n], np.zeros(2 * n), [0, 0])
+    cells = np.zeros((2 * n, 1), np.float32)
+    part = light.Examples("c", ("a",), cells, np.tile(gold, 2), [n, n], np.zeros(2 * n), [0, 0])
     favours_the_last = np.tile(np.arange(n, dtype=np.float64), 2)
     assert light.measured(part, light.dealt(part, favours_the_last))[:, 0].tolist() == [1 / n, 1 / n]
     assert light.measured(part, favours_the_last)[:, 0].tolist() == [1.0, 1.0]
@@ -213,3 +242,12 @@ def test_a_file_that_is_no_model_is_told_by_name(tmp_path, write):
     write(path)
     with pytest.raises(LightError, match=r"model\.npz: "):
         open_light(str(path))
+
+
+def test_a_file_that_wants_the_shipped_model_and_not_what_that_looks_at_is_refused(data, settings, tmp_path):
+    with Resources(load(settings, {})) as resources:
+        part = light.collect(Default(resources), labelled(data)[0], lambda _: None)
+    few = replace(part, features=part.features[-2:], table=part.table[:, -2:])
+    save(light.grow([few]), tmp_path / "model.npz", {})
+    with pytest.raises(LightError, match="train it again"):
+        open_light(str(tmp_path / "model.npz"))

@@ -24,8 +24,7 @@ from lantern_proxy.embed import Embedder, available
 from lantern_proxy.rerank.light import save
 from lantern_proxy.rerank.match import Matching
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.features import FEATURES
-from lantern_proxy.restore.light import open_light
+from lantern_proxy.restore.light import KNOWN, open_light
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Filed, Restored, item, message
 
@@ -153,7 +152,7 @@ def test_what_untrained_comes_first_stays_in_the_block_where_a_question_is_unlik
 
 
 def test_the_model_looks_at_words_and_vectors(resources, model):
-    assert set(open_light(str(model)).models[0].features) == set(FEATURES)
+    assert set(open_light(str(model)).models[0].features) == set(KNOWN)
 
 
 def test_a_model_learns_from_the_vectors_that_rank_its_questions_better_and_says_which(data, resources, tmp_path):

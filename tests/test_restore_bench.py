@@ -25,7 +25,7 @@ from lantern_proxy.bench.restore_chats import (
 from lantern_proxy.bench.restore_play import stage
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.rerank.light import load
-from lantern_proxy.restore.features import FEATURES
+from lantern_proxy.restore.light import KNOWN
 
 TALK = [
     ("Ana", "Hey! The harbour crane is rented for 4,200 euros a month."),
@@ -248,7 +248,7 @@ def test_a_trained_recipe_orders_each_chat_by_a_model_of_the_others(many, tmp_pa
     for n, file in enumerate(files.values()):
         others = light.grow([part for m, part in enumerate(parts) if m != n])
         table = parts[n].table
-        assert load(file, FEATURES).scores(table).tolist() == others.scores(table).tolist()
+        assert load(file, KNOWN).scores(table).tolist() == others.scores(table).tolist()
 
 
 def test_a_trained_recipe_is_tested_against_the_default(many, run):

@@ -19,8 +19,8 @@ from lantern_proxy.config import EmbedConfig
 from lantern_proxy.embed import name_of
 from lantern_proxy.rank import Ints
 from lantern_proxy.rerank import light as rerank_light
-from lantern_proxy.rerank.light import LightError, Model
-from lantern_proxy.restore.features import FEATURES, LEXICAL, Ranked
+from lantern_proxy.rerank.light import LEARNED, LightError, Model
+from lantern_proxy.restore.features import LEXICAL, Ranked
 from lantern_proxy.restore.light import POOL, Light, examples, open_light
 
 Progress = Callable[[int], None]
@@ -31,6 +31,8 @@ class Examples:
     """The candidates of the questions of one conversation, question after question, those of each best first."""
 
     conversation: str
+    features: tuple[str, ...]
+    """Names of the columns of `table`."""
     table: npt.NDArray[np.float32]
     gold: npt.NDArray[np.bool_]
     groups: list[int]
@@ -45,13 +47,14 @@ class _Collector:
     """Stands where a model would, changes nothing, and keeps what it was shown."""
 
     rows: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    features: tuple[str, ...] = ()
     table: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     fused: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __call__(self, ranked: Ranked) -> Floats:
         self.rows, self.fused = np.zeros(0, np.int64), ranked.fused
         if ranked.question.terms:
-            self.rows, self.table = examples(ranked)
+            self.rows, self.features, self.table = examples(ranked)
         return ranked.fused
 
 
@@ -76,7 +79,7 @@ def collect(default: Default, conversation: Conversation, advance: Progress) -> 
     if not tables:
         return None
     joined = np.concatenate(tables), np.concatenate(golds), groups, np.concatenate(before), missed
-    return Examples(conversation.id, *joined)
+    return Examples(conversation.id, seen.features, *joined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class Lesson:
     def learn(self) -> Model:
         """A model of all parts. LightError when there is none."""
         model, embed = grow(self.parts), self.embed
-        looked = len(model.features) > len(LEXICAL)
+        looked = not {*LEXICAL, LEARNED}.issuperset(model.features)
         return replace(model, embedder=name_of(embed.model, adapted=embed.adapted)) if looked else model
 
 
@@ -128,11 +131,9 @@ def grow(parts: Sequence[Examples]) -> Model:
     """Train on all of `parts`. LightError when there is none."""
     if not parts:
         raise LightError("no conversation has a question to learn from; give more of them")
-    width = parts[0].table.shape[1]
-    names = FEATURES if width == len(FEATURES) else LEXICAL
     table = np.concatenate([part.table for part in parts])
     gold = np.concatenate([part.gold for part in parts])
-    return rerank_light.grow(names, table, gold, [n for part in parts for n in part.groups])
+    return rerank_light.grow(parts[0].features, table, gold, [n for part in parts for n in part.groups])
 
 
 def measured(part: Examples, scores: Floats) -> Floats:

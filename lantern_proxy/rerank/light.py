@@ -41,6 +41,9 @@ _ARRAYS = {
 _OF_NETWORK = ("mean", "spread", "inner", "bias", "outer", "direct")
 BEFORE = "fused"
 """The feature that is the order before anything is learned; it counts as it is."""
+LEARNED = "shipped"
+"""The feature that is what the shipped model says (restore/light.py): what was learned from others. Where it is there,
+it is what networks start from."""
 
 
 class LightError(ValueError):
@@ -203,11 +206,19 @@ def grow(
         "feature_fraction": 0.4, "bagging_fraction": 0.7, "bagging_freq": 1, "max_bin": 63, "label_gain": [0, 1],
         "lambdarank_truncation_level": 15, "use_missing": False, "deterministic": True, "num_threads": 1, "verbose": -1,
     }  # fmt: skip
-    data = lightgbm.Dataset(table, gold.astype(np.float32), group=list(groups), free_raw_data=False)
+    data = lightgbm.Dataset(
+        _unlearned(features, table), gold.astype(np.float32), group=list(groups), free_raw_data=False
+    )
     grown = [lightgbm.train(order | {"seed": seed}, data, rounds).dump_model() for seed in seeds]
     roots = [tree["tree_structure"] for model in grown for tree in model["tree_info"]]
-    start = [float(name == BEFORE) for name in features]
+    first = LEARNED if LEARNED in features else BEFORE
+    start = [float(name == first) for name in features]
     return Model(_flat(features, roots, 1 / len(seeds)), rerank_network.fit(table, gold, groups, start))
+
+
+def _unlearned(features: Sequence[str], table: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """`table` with the same LEARNED of all candidates: trees err on others when they do not look at it."""
+    return np.where(np.array([name == LEARNED for name in features]), np.float32(0), table)
 
 
 def _flat(features: Sequence[str], roots: Sequence[dict[str, Any]], share: float) -> Trees:

@@ -2,19 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
 
 from lantern_proxy.rank import Floats, Ints, best
-from lantern_proxy.rerank.light import BEFORE, Model, load
+from lantern_proxy.rerank.light import BEFORE, LEARNED, LightError, Model, load
 from lantern_proxy.restore.features import ALIKE, FEATURES, LEXICAL, Ranked, Table, table
 
 POOL = 100
 """Passages that are put in order; on LoCoMo they hold .97 of the evidence, .94 without vectors. More find no more."""
 LEARNED_FROM = 150
 """Passages of a question that a model is trained on."""
+KNOWN = (*FEATURES, LEARNED)
+"""Features that a model may want."""
 
 SHIPPED = "shipped"
 """What `rerank.light` says for the models that come with Lantern."""
@@ -46,7 +49,7 @@ class Light:
         fused, rows = ranked.fused, pool(ranked)
         if model is None or not len(rows) or not ranked.question.terms:
             return fused
-        values = table(ranked, rows, model.features)
+        values = _table(ranked, rows, model.features)
         before = values[:, model.features.index(BEFORE)] if self.caution else 0.0
         cautious = self.caution * (1 - float(ranked.scope.openness.mean())) * before
         order = np.argsort(-(model.scores(values) + cautious), kind="stable")
@@ -69,15 +72,40 @@ def pool(ranked: Ranked) -> Ints:
 
 
 def available(ranked: Ranked) -> tuple[str, ...]:
-    """The features that can be had with these signals."""
+    """The features that can be had with these signals, LEARNED last."""
     found = FEATURES if ranked.cosines is not None and ranked.matched is not None else LEXICAL
-    return found if ranked.like is not None else tuple(name for name in found if name not in ALIKE)
+    return (*found, LEARNED) if ranked.like is not None else tuple(name for name in found if name not in ALIKE)
 
 
-def examples(ranked: Ranked) -> tuple[Ints, Table]:
-    """What a model is trained on: the best rows, best first, and all features that there are."""
-    rows = best(ranked.fused, LEARNED_FROM)
-    return rows, table(ranked, rows, available(ranked))
+def examples(ranked: Ranked) -> tuple[Ints, tuple[str, ...], Table]:
+    """What a model is trained on: the best rows, best first, all features that there are, and their values."""
+    rows, names = best(ranked.fused, LEARNED_FROM), available(ranked)
+    return rows, names, _table(ranked, rows, names)
+
+
+def _table(ranked: Ranked, rows: Ints, wanted: tuple[str, ...]) -> Table:
+    """`table`, and where LEARNED is wanted what the shipped model says of the same candidates."""
+    if LEARNED not in wanted:
+        return table(ranked, rows, wanted)
+    first, own, place = _first(wanted)
+    found = table(ranked, rows, own)
+    return np.insert(found, place, first.scores(found[:, _columns(own, first.features)]), axis=1)
+
+
+@lru_cache
+def _first(wanted: tuple[str, ...]) -> tuple[Model, tuple[str, ...], int]:
+    """The shipped model that wants none but these, with vectors where they are among them; these without LEARNED; and
+    where that is. LightError when there is no such model."""
+    model = next((each for each in map(_shipped, _SHIPPED) if set(each.features) <= set(wanted)), None)
+    if model is None:
+        raise LightError(f"no model that comes with Lantern does with {len(wanted)} features; train it again")
+    return model, tuple(name for name in wanted if name != LEARNED), wanted.index(LEARNED)
+
+
+@lru_cache
+def _columns(own: tuple[str, ...], wanted: tuple[str, ...]) -> Ints:
+    """Where those that are wanted are among `own`."""
+    return np.array([own.index(name) for name in wanted])
 
 
 def open_light(wanted: str) -> Light | None:
@@ -85,9 +113,15 @@ def open_light(wanted: str) -> Light | None:
     cannot be used."""
     if wanted == SHIPPED:
         return Light(tuple(_shipped(name) for name in _SHIPPED), CAUTION)
-    return Light((load(Path(wanted).expanduser(), FEATURES),)) if wanted else None
+    if not wanted:
+        return None
+    model = load(Path(wanted).expanduser(), KNOWN)
+    if LEARNED in model.features:
+        _first(model.features)  # read now, not at the first question
+    return Light((model,))
 
 
+@cache
 def _shipped(name: str) -> Model:
     with as_file(files("lantern_proxy") / "data" / name) as path:
         return load(path, FEATURES)
