@@ -60,6 +60,13 @@ class Tenants:
         """Forget all sessions: another archive file does not hold them, so the next requests file them anew."""
         self._mine.clear()
 
+    def let_go(self, tenant: str, project: str, session: str) -> None:
+        """Forget a session of which nothing is archived, and its tenant where that was the only one."""
+        if (mine := self._mine.get((tenant, project))) is not None:
+            forget(mine.known, session)
+            if not mine.known.sessions and not mine.lock.locked():
+                del self._mine[tenant, project]
+
     def of(self, credential: str) -> str:
         """The tenant that a credential stands for: the config's name for it, else its HMAC under the archive's secret.
 
