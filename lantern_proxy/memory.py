@@ -52,11 +52,11 @@ class Lantern:
     config:   settings, or the path of a YAML file; by default those of the environment: the archive at ./lantern.db or
               $LANTERN_ARCHIVE
     user:     whose archive it is; nothing crosses from one user to another. A client's API key: what that client has
-    tenant:   the same by the name that `lantern status` shows, instead of `user`
+    tenant:   the same by a name that `lantern status` shows or the config gives, instead of `user`
     project:  a partition inside the user's archive, whose sessions are its own; search, why and feedback stay within
               it. Without one they cover all of the archive
     embedder: a started one adds the vector signal, for passages that a proxy or `lantern reindex` has embedded
-    Raises ConfigError and ArchiveError.
+    Raises ConfigError, and ArchiveError where the archive cannot be opened or `tenant` is nobody's name.
     """
 
     def __init__(
@@ -74,6 +74,12 @@ class Lantern:
         self._archive = Archive(
             self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._config.archive.key()
         )
+        if tenant and tenant not in self._config.tenants and not self._archive.of(tenant).sessions(limit=1):
+            self._archive.close()
+            raise ArchiveError(
+                f"tenant {tenant} has nothing in {self._archive.path}, and the config names none so; `lantern status` "
+                "lists the tenants, and a key says who is new (user, --key-env)"
+            )
         self._restorer = Restorer(self._archive, self._config, embedder)
         self._ask_model = _model_call(self._config.rerank)
         self._restorer.rerankers.ask_model = self._ask_model

@@ -449,7 +449,7 @@ def test_a_correction_is_searched_and_its_history_kept(lantern):
     before = first_passage(lantern)
     assert "was never corrected" in lantern("edit", before["id"], "--history").output
     lantern("edit", before["id"], "--text", "The quokka port is 9321.")
-    assert rows(lantern("search", "quokka", "--json"))[0]["passage"] == before["id"]
+    assert rows(lantern("search", "quokka", "--json"))[0]["id"] == before["id"]
     (past,) = rows(lantern("edit", before["id"], "--history", "--json"))
     assert (past["before"], past["after"]) == (before["text"], "The quokka port is 9321.")
 
@@ -738,7 +738,10 @@ def test_doctor_finds_models_that_cannot_be_read_or_made(lantern, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "l.yaml").write_text("rerank: {light: none.npz}\nembed: {cache_dir: file/cache}")
     found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml"))}
-    assert (found["reranker"]["state"], found["reranker"]["remedy"]) == ("warn", "train one")
+    assert (found["reranker"]["state"], found["reranker"]["remedy"]) == (
+        "warn",
+        "name a file that `lantern train reranker` wrote, or `shipped`",
+    )
     assert "none.npz" in found["reranker"]["detail"]
     if available():
         assert found["embedder"]["state"] == "warn"

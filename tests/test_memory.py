@@ -9,7 +9,7 @@ import pytest
 
 from lantern_proxy import Lantern, demo
 from lantern_proxy.archive import Archive, ArchiveError
-from lantern_proxy.config import ArchiveConfig, Config, ConfigError, EmbedConfig, RestoreConfig
+from lantern_proxy.config import ArchiveConfig, Config, ConfigError, EmbedConfig, RestoreConfig, TenantConfig
 from lantern_proxy.config.safety import PrivacyConfig
 
 SCRIPT = demo.chat()
@@ -143,6 +143,19 @@ def test_another_user_of_the_same_archive_finds_nothing(lantern, config):
         assert other.restore("chat", messages) == ()
         assert other.search("firewall") == []
         assert other.tenant != lantern.tenant
+
+
+def test_a_name_that_is_nobodys_is_refused(config):
+    with Lantern(config) as lantern:
+        lantern.archive("chat", [{"role": "user", "content": "hello"}])
+        mine = lantern.tenant
+    with pytest.raises(ArchiveError, match=f"tenant {mine}x has nothing in .*lantern status"):
+        Lantern(config, tenant=f"{mine}x")
+    with Lantern(config, tenant=mine) as lantern:
+        assert lantern.search("hello")
+    named = replace(config, tenants={"team": TenantConfig(keys_sha256=["0" * 64])})
+    with Lantern(named, tenant="team") as lantern:
+        assert not lantern.search("hello")
 
 
 @pytest.mark.parametrize(("one", "other"), [("a", "b"), ("", "b"), ("a", "")])

@@ -135,7 +135,7 @@ def search(
     hits = sorted(hits, key=lambda pair: -pair[1].score)[:limit]
     for owner, hit in hits:
         if settings.as_json:
-            rest = {"passage": hit.passage.id, "session": hit.passage.session, "turn": hit.passage.turn}
+            rest = {"id": hit.passage.id, "session": hit.passage.session, "turn": hit.passage.turn}
             told = {"speaker": hit.passage.speaker, "created_at": hit.passage.created_at, "text": hit.passage.text}
             settings.tell({"tenant": owner, **rest, **told, "score": hit.score, "snippet": hit.snippet})
         else:
