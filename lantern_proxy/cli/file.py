@@ -143,8 +143,8 @@ def _encrypt(settings: Settings) -> None:
 @settled
 @click.option("--vectors", is_flag=True, help="Forget all vectors first: after a change of embed.model.")
 def reindex(settings: Settings, vectors: bool) -> None:
-    """Make the indexes anew: full text, snapshots of large BM25 indexes, and vectors for passages that have none
-    (with --vectors, for all).
+    """Make the indexes anew: full text, the terms of passages that an older release archived, snapshots of large BM25
+    indexes, and vectors for passages that have none (with --vectors, for all).
 
     \b
     Example: lantern reindex --vectors
@@ -158,4 +158,5 @@ def reindex(settings: Settings, vectors: bool) -> None:
     else:
         skipped = f"; no vectors: {summary['skipped']}" if summary["skipped"] else ""
         made = f"full-text index and {summary['snapshots']} snapshots of large indexes made anew"
-        click.echo(f"{made}, {summary['embedded']:,} passages embedded{skipped}")
+        read = f"{summary['analysed']:,} passages got other terms"
+        click.echo(f"{made}, {read}, {summary['embedded']:,} passages embedded{skipped}")
