@@ -671,3 +671,19 @@ def test_a_certificate_that_cannot_be_used_is_told_in_one_line(tmp_path):
     result = CliRunner().invoke(cli.cli, ["serve", "--config", str(tmp_path / "c.yaml"), "--port", "0"])
     assert result.exit_code == 2
     assert "server.tls_cert is" in result.stderr
+
+
+def test_an_upstream_key_in_a_file_is_found_wherever_the_proxy_is_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b.key").write_text("sk-provider")
+
+    def add(*options):
+        done = CliRunner().invoke(cli.cli, ["keys", "add", *options, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)["upstream"], done.stderr
+
+    there = {"any": f"file:{tmp_path / 'a=b.key'}"}
+    assert add("one", "--upstream-key-file", "a=b.key") == (there, "")
+    made, warned = add("two", "--upstream-key-file", "openai=none.key")
+    assert made == {"openai": f"file:{tmp_path / 'none.key'}"}
+    assert f"{tmp_path / 'none.key'} is not there yet" in warned

@@ -9,18 +9,14 @@ from typing import Any
 
 import click
 
-from lantern_proxy.cli.frame import Settings, plain, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NEW_FILE, Settings, plain, settled, tenant_option, tenants
 
 
 @click.command()
 @settled
 @tenant_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file; standard output by default."
-)
-@click.option(
-    "--backup", type=click.Path(path_type=Path, dir_okay=False), help="Copy the whole archive to this file instead."
-)
+@click.option("-o", "--output", type=NEW_FILE, help="A file; standard output by default.")
+@click.option("--backup", type=NEW_FILE, help="Copy the whole archive to this file instead.")
 def export(settings: Settings, tenant: str | None, output: Path | None, backup: Path | None) -> None:
     """Write everything that is archived as JSON lines: sessions, messages, passages, requests, blocks.
 
@@ -70,7 +66,7 @@ def _back_up(settings: Settings, target: Path) -> None:
 
 @click.command()
 @settled
-@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("target", type=NEW_FILE)
 def recover(settings: Settings, target: Path) -> None:
     """Save what can be read of a damaged archive into a new one, TARGET. Stop the proxy first; the old file stays.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Settings, settled
+from lantern_proxy.cli.frame import NAME, Place, Settings, settled
 
 if TYPE_CHECKING:
     from lantern_proxy.config import Config
@@ -38,7 +38,7 @@ _STRANGERS = (
 
 @click.command("import")
 @settled
-@click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("paths", type=Place(), nargs=-1, required=True)
 @click.option("--tenant", type=NAME, help="Whose they become, as `lantern status` shows them.")
 @click.option(
     "--key-env", type=NAME, help="Whose they become: the client with the API key in this environment variable."
