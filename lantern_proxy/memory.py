@@ -32,12 +32,12 @@ from lantern_proxy.config import Config, RerankConfig, load
 from lantern_proxy.embed import Embedder
 from lantern_proxy.follow import Step, follow, recall
 from lantern_proxy.history import head_of
-from lantern_proxy.record import asked, session_of, session_row
 from lantern_proxy.redact import Cleaner
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.present import text_of, told_in
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known
+from lantern_proxy.session_rows import asked, session_of, session_row
 from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored
 from lantern_proxy.wire import chat
 

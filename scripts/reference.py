@@ -248,7 +248,7 @@ SUBJECTS = (
     ),
     (
         "The archive",
-        "archive record redact",
+        "archive session_rows redact",
         "All the SQL. `migrations/archive.py` has the schema; `docs/archive-format.md` what an export holds.",
     ),
     (

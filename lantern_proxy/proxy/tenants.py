@@ -14,8 +14,8 @@ from lantern_proxy.config import Config
 from lantern_proxy.follow import recall
 from lantern_proxy.history import Session, chains, place_key
 from lantern_proxy.proxy.opened import Opened
-from lantern_proxy.record import session_of
 from lantern_proxy.session import RECENT_S, Known, Link, forget, link
+from lantern_proxy.session_rows import session_of
 from lantern_proxy.turn import Filed, Head, Identity, Request
 
 log = logging.getLogger("lantern.proxy")
