@@ -90,8 +90,14 @@ def _passage(filed: Filed, session: str, item: Item, part: int, speaker: str, te
 
 def reword(passage: Passage, text: str) -> Passage:
     """`passage` with another text: tags and terms are those of the new one."""
-    indexed = f"{passage.speaker} {spoken_date(passage.created_at)} {text}"
+    speaker = "" if passage.unit == "turn" else passage.speaker
+    indexed = f"{speaker} {spoken_date(passage.created_at)} {text}"
     return replace(passage, text=text, tags=tuple(specifics(text)[:MAX_TAGS]), terms=tuple(terms(indexed)))
+
+
+def anew(passage: Passage) -> Passage:
+    """An archived passage with the tags and terms that it would get today. Encoded data keeps what it has."""
+    return passage if _ALPHABET.fullmatch(passage.text) else reword(passage, passage.text)
 
 
 def spoken_date(at: float) -> str:

@@ -16,9 +16,10 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +32,12 @@ from lantern_proxy.config import Config, RerankConfig, load
 from lantern_proxy.embed import Embedder
 from lantern_proxy.follow import Step, follow, recall
 from lantern_proxy.history import head_of
-from lantern_proxy.record import asked, session_of, session_row
 from lantern_proxy.redact import Cleaner
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.present import text_of, told_in
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known
+from lantern_proxy.session_rows import asked, session_of, session_row
 from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored
 from lantern_proxy.wire import chat
 
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
     from lantern_proxy.upstream.ask import ModelCall
 
 Wire = Mapping[str, Any]
+_MOST = 2**63 - 1
+"""The largest number that SQLite takes."""
+_LATEST = 1e12
+"""Seconds; a time is none beyond that."""
 
 
 class Lantern:
@@ -52,11 +57,12 @@ class Lantern:
     config:   settings, or the path of a YAML file; by default those of the environment: the archive at ./lantern.db or
               $LANTERN_ARCHIVE
     user:     whose archive it is; nothing crosses from one user to another. A client's API key: what that client has
-    tenant:   the same by the name that `lantern status` shows, instead of `user`
+    tenant:   the same by a name that `lantern status` shows or the config gives, instead of `user`
     project:  a partition inside the user's archive, whose sessions are its own; search, why and feedback stay within
               it. Without one they cover all of the archive
     embedder: a started one adds the vector signal, for passages that a proxy or `lantern reindex` has embedded
-    Raises ConfigError and ArchiveError.
+    Raises ConfigError, ArchiveError where the archive cannot be opened or `tenant` is nobody's name, and, as all of its
+    methods do, ValueError for an argument of another kind: None for a text, as of a variable that is not set.
     """
 
     def __init__(
@@ -68,12 +74,21 @@ class Lantern:
         project: str = "",
         embedder: Embedder | None = None,
     ) -> None:
+        user, tenant, project = _text("user", user), _text("tenant", tenant), _text("project", project)
         if not isinstance(config, Config):
+            if not isinstance(config, str | os.PathLike | None):
+                raise ValueError(f"config is a {type(config).__name__}; use a Config, or the path of a YAML file")
             config = load(None if config is None else Path(config), os.environ)
         self._config = config
         self._archive = Archive(
             self._config.archive.path, synchronous=self._config.archive.synchronous, key=self._config.archive.key()
         )
+        if tenant and tenant not in self._config.tenants and not self._archive.of(tenant).sessions(limit=1):
+            self._archive.close()
+            raise ArchiveError(
+                f"tenant {tenant} has nothing in {self._archive.path}, and the config names none so; `lantern status` "
+                "lists the tenants, and a key says who is new (user, --key-env)"
+            )
         self._restorer = Restorer(self._archive, self._config, embedder)
         self._ask_model = _model_call(self._config.rerank)
         self._restorer.rerankers.ask_model = self._ask_model
@@ -96,9 +111,9 @@ class Lantern:
         Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored, or brought to the
         disk. Then the same call may be made again.
         """
-        request = _read(messages)
-        if times is not None and len(times) != len(request.messages):
-            raise ValueError(f"{len(times)} times for {len(request.messages)} messages; give one a message")
+        request, title = _read(messages), _text("title", title)
+        if times is not None:
+            _check_times(times, len(request.messages))
         try:
             return self._written(session, request, times, title)
         except BaseException:
@@ -106,8 +121,6 @@ class Lantern:
             raise
 
     def _written(self, session: str, request: Request, times: Sequence[float] | None, title: str) -> int:
-        if not isinstance(title, str):
-            raise ArchiveError(f"title is {title!r}; use a text")
         now, session = time.time(), self._own(session)
         self._recall(session)
         identity = Identity(ids=(("x-lantern-session", session),))
@@ -135,10 +148,11 @@ class Lantern:
         question: by default the text of the last user message; "" leaves the second block out
         summary:  the text that stands for what was lost, if there is one
         """
-        request = _read(messages)
+        request, summary = _read(messages), _text("summary", summary)
         settings, now = self._config.restore, time.time()
         if question is None:
             question = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
+        question = _text("question", question)
         ask = Ask(
             tenant=self.tenant,
             project=self._project,
@@ -169,8 +183,8 @@ class Lantern:
             project=self._project,
             session=self._own(session) if session else "",
             present="",
-            question=question,
-            budget_chars=settings.question_chars if budget_chars is None else budget_chars,
+            question=_text("question", question),
+            budget_chars=settings.question_chars if budget_chars is None else _count("budget_chars", budget_chars),
             now=time.time(),
             deadline=time.monotonic() + settings.deadline_ms / 1000,
         )
@@ -178,11 +192,12 @@ class Lantern:
 
     def why(self, request: str) -> Why | None:
         """What was restored into a request of the proxy, and why; None when the archive does not know it."""
-        told = self._archive.of(self.tenant).why(request)
+        told = self._archive.of(self.tenant).why(_text("request", request))
         return told if told is not None and self._covers(told.request.session) else None
 
     def feedback(self, passage: int, verdict: Verdict, *, request: str = "") -> Passage:
         """A verdict on a passage, that `request` restored if one is named; what is wrong is not restored again."""
+        passage, request = _count("passage", passage), _text("request", request)
         mine = self._archive.of(self.tenant)
         judged = mine.passages_by_id([passage]).get(passage)
         if judged is not None and not self._covers(judged.session):
@@ -191,8 +206,7 @@ class Lantern:
 
     def search(self, query: str, *, limit: int = 10, session: str | None = None) -> list[Hit]:
         """Archived passages that match `query`, best first; "quoted words" are one phrase. limit: 0 or more."""
-        if limit < 0:
-            raise ValueError(f"limit is {limit}; use 0 or more")
+        query, limit = _text("query", query), _count("limit", limit)
         own = None if session is None else self._own(session)
         return self._archive.of(self.tenant).search(query, limit, own, project=self._project or None)
 
@@ -279,13 +293,42 @@ def _model_call(config: RerankConfig) -> "ModelCall | None":
     return ModelCall(config)
 
 
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}; use a text")
+    return value
+
+
+def _count(name: str, value: object) -> int:
+    """A number that SQLite takes."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+        raise ValueError(f"{name} is {value!r}; use a whole number, 0 or more")
+    return min(int(value), _MOST)
+
+
+def _check_times(times: Sequence[float], messages: int) -> None:
+    if len(times) != messages:
+        raise ValueError(f"{len(times)} times for {messages} messages; give one a message")
+    for at, each in enumerate(times):
+        if not isinstance(each, Real) or not abs(each) < _LATEST:
+            raise ValueError(f"times[{at}] is {each!r}; use Unix seconds, or 0 where the time is not known")
+
+
 def _read(messages: Sequence[Wire]) -> Request:
     """The record of some messages. A ValueError says what is wrong with them."""
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise ValueError(f"messages is a {type(messages).__name__}; use a list of dicts as chat completions has them")
     said = [each if isinstance(each, dict | str) else _as_json(each) for each in messages]
     for at, each in enumerate(said):
         if isinstance(each, dict) and not isinstance(each.get("role"), str):
             raise ValueError(f"message {at} has no role; messages are dicts as chat completions has them")
-    return chat.read(json.dumps({"model": "", "messages": said}, default=_as_json).encode())
+    try:
+        body = json.dumps({"model": "", "messages": said}, default=_as_json, allow_nan=False)
+    except RecursionError:
+        raise ValueError(
+            "messages hold themselves, or are nested too deep; use the dicts of chat completions"
+        ) from None
+    return chat.read(body.encode())
 
 
 def _as_json(value: Any) -> Any:

@@ -248,7 +248,7 @@ SUBJECTS = (
     ),
     (
         "The archive",
-        "archive record redact locked",
+        "archive session_rows redact locked",
         "All the SQL. `migrations/archive.py` has the schema; `docs/archive-format.md` what an export holds.",
     ),
     (

@@ -161,7 +161,23 @@ def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
         (["show", "chat"], 1, "2 sessions begin with chat"),
         (["show", "chat-one", "--turn", "99"], 1, "session chat-one has no turn 99"),
         (["show", "chat-one", "--turn", "99", "--passages"], 1, "session chat-one has no turn 99"),
-        (["export", "--output", "none/all.jsonl"], 1, "none/all.jsonl: no such file or directory"),
+        (
+            ["export", "--output", "none/all.jsonl"],
+            2,
+            "invalid value for '-o' / '--output': none/all.jsonl: the folder none does not exist; see",
+        ),
+        (["recover", "none/to.db"], 2, "invalid value for 'TARGET': none/to.db: the folder none does not exist"),
+        (["status", "--archive", ""], 2, "invalid value for '--archive': it is empty; leave it out, or name one"),
+        (["serve", "--config", ""], 2, "invalid value for '--config': it is empty; leave it out, or name one"),
+        (["demo", "--keep", ""], 2, "invalid value for '--keep': it is empty; leave it out, or name one"),
+        (["import", ""], 2, "invalid value for 'PATHS...': it is empty; name one"),
+        (["search", ""], 2, "invalid value for 'QUERY': it is empty; name one"),
+        (["search", "x", "--session", ""], 2, "invalid value for '--session': it is empty; leave it out, or name one"),
+        (["show", ""], 2, "invalid value for 'SESSION': it is empty; name one"),
+        (["feedback", "last", "1", "bad"], 2, "invalid value for 'VERDICT': 'bad' is not one of 'useful', 'wrong',"),
+        (["keys", "add", "a", "--tenant", ""], 2, "invalid value for '--tenant': it is empty; leave it out"),
+        (["keys", "add", "a", "--upstream-key-env", "A", "--upstream-key-env", "any=B"], 2, "two upstream keys are"),
+        (["keys", "add", "a", "--upstream-key-env", "google=A"], 1, "upstream key google=env:A is not understood"),
         (["bench", "serve", "--passages", "1,x"], 2, "invalid value for '--passages': '1,x'; give numbers like"),
         (["demo", "--shape", "list"], 2, "invalid value for '--shape': 'list' is not one of 'user-summary', "),
         (["forget", "--session", "chat"], 1, "nothing of session chat is in lantern.db; ids and names must be whole"),
@@ -449,7 +465,7 @@ def test_a_correction_is_searched_and_its_history_kept(lantern):
     before = first_passage(lantern)
     assert "was never corrected" in lantern("edit", before["id"], "--history").output
     lantern("edit", before["id"], "--text", "The quokka port is 9321.")
-    assert rows(lantern("search", "quokka", "--json"))[0]["passage"] == before["id"]
+    assert rows(lantern("search", "quokka", "--json"))[0]["id"] == before["id"]
     (past,) = rows(lantern("edit", before["id"], "--history", "--json"))
     assert (past["before"], past["after"]) == (before["text"], "The quokka port is 9321.")
 
@@ -738,7 +754,10 @@ def test_doctor_finds_models_that_cannot_be_read_or_made(lantern, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "l.yaml").write_text("rerank: {light: none.npz}\nembed: {cache_dir: file/cache}")
     found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml"))}
-    assert (found["reranker"]["state"], found["reranker"]["remedy"]) == ("warn", "train one")
+    assert (found["reranker"]["state"], found["reranker"]["remedy"]) == (
+        "warn",
+        "name a file that `lantern train reranker` wrote, or `shipped`",
+    )
     assert "none.npz" in found["reranker"]["detail"]
     if available():
         assert found["embedder"]["state"] == "warn"

@@ -200,10 +200,10 @@ def test_the_walk_leads_where_it_says(kept):
 
         assert any("Celery" in block["text"] for block in tried()["blocks"])
         request = run("why", "last")[0]["request"]["id"]
-        run("feedback", request, str(passage["passage"]), "wrong")
+        run("feedback", request, str(passage["id"]), "wrong")
         after = tried()
         assert not any("Celery" in block["text"] for block in after["blocks"])
-        assert [(each["passage"], each["why"]) for each in after["refused"]] == [(passage["passage"], "marked wrong")]
+        assert [(each["passage"], each["why"]) for each in after["refused"]] == [(passage["id"], "marked wrong")]
         assert httpx.get(f"{url}/lantern/ui").status_code == 200
         metrics = httpx.get(f"{url}/lantern/metrics").text
         for name in re.findall(r"`(lantern_\w+)", TEXTS[ROOT / "docs/running.md"]):

@@ -215,6 +215,17 @@ def test_a_keys_file_that_cannot_be_read_opens_no_door(tmp_path):
             Keyring(keys_file(config))
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_serve_ends_at_once_where_the_keys_file_cannot_be_read(tmp_path, monkeypatch, workers):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lantern.db.keys").write_text("{half")
+    ended = CliRunner().invoke(cli.cli, ["serve", "--port", "0", "--workers", str(workers)])
+    told = (
+        "lantern: keys file lantern.db.keys cannot be read (JSONDecodeError); restore it, or remove it and add keys\n"
+    )
+    assert (ended.exit_code, ended.output) == (1, told)
+
+
 def test_a_keys_file_that_vanishes_while_it_serves_opens_no_door(tmp_path):
     with keyed(tmp_path) as (config, _, ring):
         secret = ring.add("alice", now=1.0)
@@ -511,6 +522,29 @@ def test_a_redirect_is_handed_on_and_not_followed(running, status):
     assert len(upstream.got) == before + 1
 
 
+# keys that the upstream does not know
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_keys_that_the_upstream_refuses_leave_nothing_in_the_archive(tmp_path, status):
+    known = body("hello", "I heard: hello", "how are you?")
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        assert ask(url, body("hello"), key="sk-right").status_code == 200
+        upstream.answer = say(status, b"{}")
+        for n in range(5):
+            assert ask(url, body(f"try {n}"), key=f"sk-wrong-{n}").status_code == status
+            assert ask(url, body(f"try {n}"), key=f"sk-wrong-{n}").status_code == status
+        assert ask(url, known, key="sk-right").status_code == status  # its conversation is there, and goes on
+        upstream.answer = Upstream.answer
+        assert told(ask(url, body("try 0"), key="sk-wrong-0"))["event"] == "new"  # it has been let in meanwhile
+    with Archive(tmp_path / "lantern.db") as archive:
+        mine = [archive.of(tenant.id) for tenant in archive.tenants()]
+        said = [[f.message.text for row in each.sessions() for f in each.messages(row.id)] for each in mine]
+    assert sorted(map(len, said)) == [2, 3]
+    assert any("how are you?" in texts for texts in said)
+    assert any("try 0" in texts for texts in said)
+
+
 # no secret anywhere
 
 CANARY = "sk-CANARY-a8d1f3"
@@ -648,3 +682,19 @@ def test_what_two_commands_change_at_once_holds_both(tmp_path):
     assert {key.name: key.revoked_at for key in Keyring(path).all()} == {"leaked": 2.0, "bob": 0.0}
     with pytest.raises(KeysError, match="key bob exists"):
         one.add("bob", now=4.0)
+
+
+def test_an_upstream_key_in_a_file_is_found_wherever_the_proxy_is_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b.key").write_text("sk-provider")
+
+    def add(*options):
+        done = CliRunner().invoke(cli.cli, ["keys", "add", *options, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)["upstream"], done.stderr
+
+    there = {"any": f"file:{tmp_path / 'a=b.key'}"}
+    assert add("one", "--upstream-key-file", "a=b.key") == (there, "")
+    made, warned = add("two", "--upstream-key-file", "openai=none.key")
+    assert made == {"openai": f"file:{tmp_path / 'none.key'}"}
+    assert f"{tmp_path / 'none.key'} is not there yet" in warned

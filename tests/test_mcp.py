@@ -124,6 +124,15 @@ def test_an_archive_that_is_missing_or_empty_is_told_and_none_is_made(tmp_path):
     assert (named.returncode, "has nothing in" in named.stderr) == (0, True)
 
 
+def test_a_port_that_is_in_use_is_told_with_the_way_out(archive):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = [sys.executable, *command(archive), "--http", "--port", str(port)]
+        ended = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    told = f"lantern: cannot listen on 127.0.0.1 port {port} (address already in use); choose another with --port\n"
+    assert (ended.returncode, ended.stderr) == (1, told)
+
+
 def test_an_agent_sees_nothing_of_another_tenant(archive):
     path, mine = archive
     with Archive(path, read_only=True) as whole:

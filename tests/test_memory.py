@@ -2,6 +2,8 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -9,7 +11,7 @@ import pytest
 
 from lantern_proxy import Lantern, demo
 from lantern_proxy.archive import Archive, ArchiveError
-from lantern_proxy.config import ArchiveConfig, Config, ConfigError, EmbedConfig, RestoreConfig
+from lantern_proxy.config import ArchiveConfig, Config, ConfigError, EmbedConfig, RestoreConfig, TenantConfig
 from lantern_proxy.config.safety import PrivacyConfig
 
 SCRIPT = demo.chat()
@@ -60,7 +62,7 @@ def test_messages_may_be_the_objects_of_openais_sdk(config):
         ([{"role": "user", "content": "hi"}, {"rol": "user", "content": "hi"}], "message 1 has no role"),
         ([{"role": "user", "content": object()}], "a object, which is no JSON"),
         ([object()], "a object, which is no JSON"),
-        ("hi", "has to be an object"),
+        ("hi", "use a list of dicts"),
     ],
 )
 def test_what_are_no_messages_is_a_value_error_and_nothing_is_archived(config, messages, told):
@@ -145,6 +147,19 @@ def test_another_user_of_the_same_archive_finds_nothing(lantern, config):
         assert other.tenant != lantern.tenant
 
 
+def test_a_name_that_is_nobodys_is_refused(config):
+    with Lantern(config) as lantern:
+        lantern.archive("chat", [{"role": "user", "content": "hello"}])
+        mine = lantern.tenant
+    with pytest.raises(ArchiveError, match=f"tenant {mine}x has nothing in .*lantern status"):
+        Lantern(config, tenant=f"{mine}x")
+    with Lantern(config, tenant=mine) as lantern:
+        assert lantern.search("hello")
+    named = replace(config, tenants={"team": TenantConfig(keys_sha256=["0" * 64])})
+    with Lantern(named, tenant="team") as lantern:
+        assert not lantern.search("hello")
+
+
 @pytest.mark.parametrize(("one", "other"), [("a", "b"), ("", "b"), ("a", "")])
 def test_sessions_of_two_projects_are_two_whatever_their_names(config, one, other):
     said = [{"role": "user", "content": f"Depot {n} ships through gate GATE-{n * 7919:05d}."} for n in range(8)]
@@ -209,20 +224,56 @@ def test_a_session_goes_on_in_the_next_run_whatever_its_name(config, name):
         assert lantern.restore(name, history[-2:], question="Through which gate does Depot 1 ship?")
 
 
-def test_messages_that_are_none_are_refused(lantern):
-    with pytest.raises(ValueError, match="message"):
-        lantern.archive("chat", ["hello"])
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda lantern: lantern.archive("chat", ["hello"]), "a message is a string"),
+        (lambda lantern: lantern.archive("chat", "hello"), "messages is a str; use a list"),
+        (lambda lantern: lantern.archive("chat", {"role": "user", "content": "x"}), "messages is a dict; use a list"),
+        (lambda lantern: lantern.archive(None, []), "session is None; use a text that"),
+        (lambda lantern: lantern.archive("chat", [{"role": "user", "content": "x", "n": float("nan")}]), "JSON"),
+        (lambda lantern: lantern.archive("chat", SCRIPT.history[:1], times=[float("nan")]), r"times\[0\] is nan; use"),
+        (lambda lantern: lantern.archive("chat", SCRIPT.history[:1], times=[10**400]), r"times\[0\] is 1000"),
+        (lambda lantern: lantern.restore("chat", [], question=7), "question is 7; use a text"),
+        (lambda lantern: lantern.restore("chat", [], summary=None), "summary is None; use a text"),
+        (lambda lantern: lantern.recall("which?", budget_chars=-1), "budget_chars is -1; use a whole number"),
+        (lambda lantern: lantern.search(None), "query is None; use a text"),
+        (lambda lantern: lantern.search("x", limit="3"), "limit is '3'; use a whole number"),
+        (lambda lantern: lantern.why(None), "request is None; use a text"),
+        (lambda lantern: lantern.feedback("5", "wrong"), "passage is '5'; use a whole number"),
+    ],
+)
+def test_an_argument_of_another_kind_is_told_by_its_name(lantern, call, told):
+    with pytest.raises(ValueError, match=told):
+        call(lantern)
+    assert lantern.search("firewall", limit=10**30)
+
+
+@pytest.mark.parametrize("wrong", [{"user": None}, {"tenant": None}, {"project": 3}, {"config": {"archive": {}}}])
+def test_a_variable_that_is_not_set_names_nobody(config, wrong):
+    [name] = wrong
+    with pytest.raises(ValueError, match=f"{name} is "):
+        Lantern(**({"config": config} | wrong))
+
+
+@contextmanager
+def full(path):
+    """The archive takes no message, as on a full disk."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TRIGGER full BEFORE INSERT ON messages BEGIN SELECT RAISE(ABORT, 'full'); END")
+        yield
+        db.execute("DROP TRIGGER full")
 
 
 @pytest.mark.parametrize(
     ("wrong", "fault"),
-    [({"times": [1.0]}, ValueError), ({"times": ["soon", "later"]}, TypeError), ({"title": 7}, ArchiveError)],
+    [({"times": [1.0]}, ValueError), ({"times": ["soon", "later"]}, ValueError), ({}, ArchiveError)],
 )
 def test_what_could_not_be_archived_is_archived_by_the_next_call(config, wrong, fault):
     said = [{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "Staging listens on 9443."}]
     with Lantern(config) as lantern:
         lantern.archive("earlier", SCRIPT.history[:4])
-        with pytest.raises(fault):
+        with full(config.archive.path) if fault is ArchiveError else nullcontext(), pytest.raises(fault):
             lantern.archive("chat", said, **wrong)
         assert lantern.archive("chat", said) == 2
         assert lantern.archive("earlier", SCRIPT.history[:6]) == 2

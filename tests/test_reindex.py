@@ -1,11 +1,16 @@
 """`lantern reindex` makes the full-text index anew while a proxy writes, and goes on where it was stopped."""
 
+import json
+from dataclasses import replace
+
 import pytest
+from click.testing import CliRunner
 from scripted import Upstream, body, config_for, http, serving, wait_for
-from test_archive import MINE, record, transactions
+from test_archive import MINE, passage, record, transactions
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, PruneRule
+from lantern_proxy.cli import main as cli
 
 PASSAGES = 1_200
 
@@ -116,3 +121,29 @@ def test_a_proxy_archives_its_turns_while_it_goes_on(tmp_path):
             assert all(any(hits_of(text)) for text in said)
             assert is_sound(archive)
             assert not http.get(f"{url}/lantern/health").json()["faults"]
+
+
+def test_passages_of_an_older_release_get_the_terms_of_today(tmp_path, monkeypatch):
+    text, data = "部屋は7461番です", "QUJD" * 40
+    with Archive(tmp_path / "lantern.db") as archive:
+        [[said], [encoded], [turn]] = archive.write(
+            [
+                replace(record(0, "x"), passages=(replace(passage(0, text), terms=("old",), tags=("gone",)),)),
+                replace(record(1, "y"), passages=(replace(passage(1, data), terms=("qujd",)),)),
+                replace(record(2, "z"), passages=(chunk.reword(passage(2, text, unit="turn"), text),)),
+            ]
+        )
+        before = archive.forgets
+    reindex = ["reindex", "--archive", str(tmp_path / "lantern.db"), "--json"]
+    monkeypatch.setenv("LANTERN_CONFIG", str(tmp_path / "lantern.yaml"))
+    (tmp_path / "lantern.yaml").write_text("embed: {enabled: off}")
+    done = [json.loads(CliRunner().invoke(cli.cli, reindex).stdout)["analysed"] for _ in range(2)]
+    assert done == [1, 0]
+    with Archive(tmp_path / "lantern.db") as archive:
+        held = archive.of(MINE).passages_by_id([said.id, encoded.id, turn.id])
+        assert "7461" in held[said.id].terms
+        assert "7461" in held[said.id].tags
+        assert held[said.id].text == text
+        assert held[encoded.id].terms == ("qujd",)
+        assert archive.forgets != before  # a running proxy lets go of the indexes that it has open
+        assert is_sound(archive)

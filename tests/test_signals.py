@@ -266,8 +266,10 @@ def test_a_model_that_cannot_be_used_says_why(tmp_path):
     with pytest.raises(LightError, match="wants feature noise"):
         rerank_light.load(tmp_path / "m.npz", ("a", "b"))
     (tmp_path / "torn.npz").write_bytes((tmp_path / "m.npz").read_bytes()[:300])
-    for name in ("torn.npz", "absent.npz"):
-        with pytest.raises(LightError, match="train one"):
+    with pytest.raises(LightError, match="train one"):
+        rerank_light.load(tmp_path / "torn.npz", ("a", "b", "noise"))
+    for name, wrong in (("absent.npz", "no such file or directory"), ("", "is a directory")):
+        with pytest.raises(LightError, match=f"{tmp_path / name}: {wrong}; name a file"):
             rerank_light.load(tmp_path / name, ("a", "b", "noise"))
     trees, network = model.trees, model.network
     for fault in ({"depth": 10**9}, {"left": trees.left + 10**6}, {"value": trees.value[:-1]}):

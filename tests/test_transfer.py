@@ -146,6 +146,32 @@ def test_an_export_of_another_archive_is_for_the_client_whose_key_is_named_and_e
     assert "give one" in take("--key-env", "MY_KEY", "--tenant", "alice", code=2)
 
 
+def test_several_tenants_of_an_export_become_one_only_where_that_is_said(tmp_path):
+    def take(*options, code=0):
+        done = CliRunner().invoke(cli.cli, ["import", str(out), "--archive", str(tmp_path / "two.db"), *options])
+        assert done.exit_code == code, done.output
+        return done.output
+
+    with Archive(tmp_path / "one.db") as archive:
+        archive.write([record(n, tenant=f"t{n}", session=f"s{n}") for n in range(8)])
+        texts = [json.dumps({"tenant": f"t{n}", **row}) for n in range(8) for row in archive.of(f"t{n}").export()]
+    out = tmp_path / "out.jsonl"
+    out.write_text("\n".join(texts))
+    told = take("--tenant", "me", code=2)
+    assert "holds 8 tenants, who would become one: t" in told
+    assert "and 3 more; say with --from" in told
+    assert "--from is t9, who has nothing in" in take("--from", "t9", code=2)
+    assert not (tmp_path / "two.db").exists()
+    take("--from", "t1", "--from", "t2", "--tenant", "me")
+    take("--from", "t3")
+    with Archive(tmp_path / "two.db", read_only=True) as archive:
+        held = {each.id: {row.id for row in archive.of(each.id).sessions()} for each in archive.tenants()}
+    assert held == {"me": {"s1", "s2"}, "t3": {"s3"}}
+    (tmp_path / "log.jsonl").write_text('{"role": "user", "content": "hi"}\n')
+    out = tmp_path / "log.jsonl"
+    assert "--from is for what `lantern export` wrote" in take("--from", "t1", code=2)
+
+
 SHA_OF_SK_ONE = hashlib.sha256(b"sk-one").hexdigest()
 
 
@@ -158,7 +184,8 @@ def test_an_export_of_several_tenants_is_counted_and_its_faults_are_placed_as_a_
     with Archive(tmp_path / "one.db") as archive:
         archive.write([record(0), record(1, session="s2"), record(2, session="s3", tenant=OTHER)])
     run("export", "--output", tmp_path / "out.jsonl", "--archive", tmp_path / "one.db")
-    told = run("import", tmp_path / "out.jsonl", "--tenant", "alice", "--archive", tmp_path / "two.db", "--json")
+    both = ("--from", MINE, "--from", OTHER, "--tenant", "alice")
+    told = run("import", tmp_path / "out.jsonl", *both, "--archive", tmp_path / "two.db", "--json")
     counts = json.loads(told.stdout)
     assert (counts["session"], counts["message"], counts["passage"]) == (3, 3, 3)
     rows = (tmp_path / "out.jsonl").read_text().splitlines()

@@ -38,9 +38,15 @@ def of_archive(find: Callable[[Request, Archive], Awaitable[Any]]) -> Endpoint:
             found = await find(request, opened.archive)
         except (ArchiveError, ValueError, OverflowError) as problem:
             return error(str(problem), 400)
-        return answer(found) if found is not None else error("not found", 404)
+        return answer(found) if found is not None else error(_absent(request), 404)
 
     return endpoint
+
+
+def _absent(request: Request) -> str:
+    """What a path names that is not there."""
+    named = ", ".join(f"{name} {value}" for name, value in request.path_params.items())
+    return f"{named or 'what was asked for'} is not in the archive"
 
 
 def answer(found: Any, status: int = 200) -> Response:

@@ -42,7 +42,6 @@ from lantern_proxy.archive.forget import (
 )
 from lantern_proxy.archive.forget_rows import forget_in, would_forget
 from lantern_proxy.archive.prune import Advance, is_unwiped, told_at, wipe
-from lantern_proxy.archive.record import Uncut, add_cuts, add_records, cross_out, left_uncut
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.scope import large, newest
 from lantern_proxy.archive.tenant import TenantArchive
@@ -60,6 +59,7 @@ from lantern_proxy.archive.values import (
     Why,
 )
 from lantern_proxy.archive.vectors import add_tokens, embedding_model
+from lantern_proxy.archive.writes import Uncut, add_cuts, add_records, cross_out, left_uncut
 from lantern_proxy.migrations.archive import migrations
 from lantern_proxy.turn import Passage
 

@@ -1,11 +1,18 @@
-"""The full-text index of the passages: made anew while others read and write, and what an older release left out."""
+"""The words by which passages are found, made anew while others read and write: the full-text index, tags and terms."""
 
 import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.file import ArchiveError
+from lantern_proxy.archive.forget import count_up
 from lantern_proxy.archive.prune import Advance, paced, shares
-from lantern_proxy.archive.rows import dumps
+from lantern_proxy.archive.rows import PASSAGE, dumps, exact, lines, to_passage
+from lantern_proxy.turn import Passage
+
+if TYPE_CHECKING:
+    from lantern_proxy.archive import Archive
 
 _AT_ONCE = 500
 """Most passages of one transaction: some 20 ms."""
@@ -19,6 +26,37 @@ _LACKING = "SELECT id FROM passages WHERE id NOT IN (SELECT id FROM passages_fts
 # in order of id: FTS5 writes out all that it holds in memory when an id is smaller than the one before
 _ADD = """INSERT INTO passages_fts (rowid, text) SELECT id, text FROM passages
     WHERE id IN (SELECT value FROM json_each(?)) AND id NOT IN (SELECT id FROM passages_fts_docsize) ORDER BY id"""
+
+_SOME = f"SELECT {PASSAGE} FROM passages p WHERE p.id > ? ORDER BY p.id LIMIT ?"
+_REWORD = "UPDATE passages SET tags = ?, terms = CAST(? AS TEXT) WHERE id = ? AND text = CAST(? AS TEXT)"
+
+
+def analyse(archive: "Archive", anew: Callable[[Passage], Passage], advance: Advance = lambda _: None) -> int:
+    """Let every passage have the tags and terms that `anew` gives it (chunk.anew); how many had others.
+
+    Others write meanwhile: few are changed in one transaction. advance: told of passages that were looked at
+    """
+    last, changed = 0, 0
+    while True:
+        with archive.reading() as db:
+            held = [to_passage(row) for row in db.execute(_SOME, (last, _AT_ONCE))]
+        if not held:
+            break
+        last, pairs = held[-1].id, [(each, anew(each)) for each in held]
+        rows = [
+            (dumps(new.tags), exact(lines(new.terms)), new.id, exact(new.text))
+            for old, new in pairs
+            if (old.tags, old.terms) != (new.tags, new.terms)
+        ]
+        for some in shares(rows):
+            with paced(), archive.writing() as db:
+                db.conn.executemany(_REWORD, some)
+        changed += len(rows)
+        advance(len(held))
+    if changed:
+        with archive.writing() as db:
+            count_up(db)  # indexes that a running proxy has open hold the terms of before
+    return changed
 
 
 def rebuild(connections: Connections, advance: Advance) -> None:

@@ -41,7 +41,7 @@ def sessions(settings: Settings, tenant: str | None, limit: int, project: str | 
 @click.command()
 @settled
 @tenant_option
-@click.argument("session")
+@click.argument("session", type=NAME)
 @click.option("--turn", type=int, help="Only this turn.")
 @click.option("--brief", is_flag=True, help="One line a message.")
 @click.option("--passages", is_flag=True, help="What it was cut into, with what use has taught about each.")
@@ -95,11 +95,11 @@ def _passages(settings: Settings, owner: "TenantArchive", session: str, turn: in
 @click.command()
 @settled
 @tenant_option
-@click.argument("query")
+@click.argument("query", type=NAME)
 @limit_option(10, "passages")
-@click.option("--session", help="Only this session.")
+@click.option("--session", type=NAME, help="Only this session.")
 @click.option("--project", help="Only this project.")
-@click.option("--speaker", help="Only what they said: user, assistant, tool, client, or a name.")
+@click.option("--speaker", type=NAME, help="Only what they said: user, assistant, tool, client, or a name.")
 @click.option("--kind", type=click.Choice(["episodic", "semantic", "procedural"]), help="Only passages of this kind.")
 @click.option("--newer-than", help="Only what was said in this time: 90d, 12h, 30m, 2w.")
 @click.option("--older-than", help="Only what was said before.")
@@ -135,7 +135,7 @@ def search(
     hits = sorted(hits, key=lambda pair: -pair[1].score)[:limit]
     for owner, hit in hits:
         if settings.as_json:
-            rest = {"passage": hit.passage.id, "session": hit.passage.session, "turn": hit.passage.turn}
+            rest = {"id": hit.passage.id, "session": hit.passage.session, "turn": hit.passage.turn}
             told = {"speaker": hit.passage.speaker, "created_at": hit.passage.created_at, "text": hit.passage.text}
             settings.tell({"tenant": owner, **rest, **told, "score": hit.score, "snippet": hit.snippet})
         else:

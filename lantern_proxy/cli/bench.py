@@ -15,7 +15,7 @@ from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import FACTORIES, Pipeline, pipeline
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.cli.frame import NEW_FILE, Settings, configured
+from lantern_proxy.cli.frame import FILE, FOLDER, NEW_FILE, Place, Settings, configured
 from lantern_proxy.cli.render import counting
 from lantern_proxy.restore.routes import questions
 from lantern_proxy.route_soft import fit
@@ -83,7 +83,7 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @shared
-@click.option("--data", type=click.Path(path_type=Path, dir_okay=False), required=True, help="LoCoMo's JSON file.")
+@click.option("--data", type=FILE, required=True, help="LoCoMo's JSON file.")
 @click.option(
     "--protocol",
     type=click.Choice(["zero-shot", "convmemory"]),
@@ -102,7 +102,7 @@ def locomo(settings: Settings, data: Path, protocol: str, choice: Choice) -> Non
 
 @click.command()
 @shared
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of BEAM's chats.")
+@click.option("--data", type=FOLDER, required=True, help="Folder of BEAM's chats.")
 def beam(settings: Settings, data: Path, choice: Choice) -> None:
     """BEAM: find the messages that a probing question is about, by category.
 
@@ -114,7 +114,7 @@ def beam(settings: Settings, data: Path, choice: Choice) -> None:
 
 @click.command()
 @shared
-@click.option("--data", type=click.Path(path_type=Path, dir_okay=False), required=True, help="longmemeval_s.json.")
+@click.option("--data", type=FILE, required=True, help="longmemeval_s.json.")
 def longmemeval(settings: Settings, data: Path, choice: Choice) -> None:
     """LongMemEval: find the sessions that answer, by type of question.
 
@@ -126,9 +126,7 @@ def longmemeval(settings: Settings, data: Path, choice: Choice) -> None:
 
 @click.command()
 @shared
-@click.option(
-    "--data", type=click.Path(path_type=Path, file_okay=False), required=True, help="A folder in BEIR's layout."
-)
+@click.option("--data", type=FOLDER, required=True, help="A folder in BEIR's layout.")
 def ir(settings: Settings, data: Path, choice: Choice) -> None:
     """A classic test collection: nDCG@10, exponential gain.
 
@@ -163,7 +161,7 @@ def routes(settings: Settings, split: str) -> None:
 
 @click.command()
 @configured
-@click.option("--data", type=click.Path(path_type=Path), required=True, help="LoCoMo's JSON file, or BEAM's folder.")
+@click.option("--data", type=Place(), required=True, help="LoCoMo's JSON file, or BEAM's folder.")
 def cascade(settings: Settings, data: Path) -> None:
     """What skipping the dense channel saves and costs, at each tau, with the settings as they are.
 

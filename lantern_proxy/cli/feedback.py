@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import Settings, limit_option, plain, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NAME, Settings, limit_option, plain, settled, tenant_option, tenants
 from lantern_proxy.cli.why import newest_restored
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 @click.command()
 @settled
 @tenant_option
-@click.argument("request")
+@click.argument("request", type=NAME)
 @click.argument("passage", type=int)
-@click.argument("verdict", type=click.Choice(["useful", "wrong", "outdated", "none"]))
+@click.argument("verdict", metavar="VERDICT", type=click.Choice(["useful", "wrong", "outdated", "none"]))
 def feedback(settings: Settings, tenant: str | None, request: str, passage: int, verdict: str) -> None:
     """Judge a PASSAGE that REQUEST restored. What is wrong or outdated is not restored again; `none` takes it back.
 

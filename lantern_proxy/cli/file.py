@@ -9,18 +9,14 @@ from typing import Any
 
 import click
 
-from lantern_proxy.cli.frame import Settings, plain, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NEW_FILE, Settings, plain, settled, tenant_option, tenants
 
 
 @click.command()
 @settled
 @tenant_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file; standard output by default."
-)
-@click.option(
-    "--backup", type=click.Path(path_type=Path, dir_okay=False), help="Copy the whole archive to this file instead."
-)
+@click.option("-o", "--output", type=NEW_FILE, help="A file; standard output by default.")
+@click.option("--backup", type=NEW_FILE, help="Copy the whole archive to this file instead.")
 def export(settings: Settings, tenant: str | None, output: Path | None, backup: Path | None) -> None:
     """Write everything that is archived as JSON lines: sessions, messages, passages, requests, blocks.
 
@@ -70,7 +66,7 @@ def _back_up(settings: Settings, target: Path) -> None:
 
 @click.command()
 @settled
-@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("target", type=NEW_FILE)
 def recover(settings: Settings, target: Path) -> None:
     """Save what can be read of a damaged archive into a new one, TARGET. Stop the proxy first; the old file stays.
 
@@ -143,8 +139,8 @@ def _encrypt(settings: Settings) -> None:
 @settled
 @click.option("--vectors", is_flag=True, help="Forget all vectors first: after a change of embed.model.")
 def reindex(settings: Settings, vectors: bool) -> None:
-    """Make the indexes anew: full text, snapshots of large BM25 indexes, and vectors for passages that have none
-    (with --vectors, for all).
+    """Make the indexes anew: full text, the terms of passages that an older release archived, snapshots of large BM25
+    indexes, and vectors for passages that have none (with --vectors, for all).
 
     \b
     Example: lantern reindex --vectors
@@ -158,4 +154,5 @@ def reindex(settings: Settings, vectors: bool) -> None:
     else:
         skipped = f"; no vectors: {summary['skipped']}" if summary["skipped"] else ""
         made = f"full-text index and {summary['snapshots']} snapshots of large indexes made anew"
-        click.echo(f"{made}, {summary['embedded']:,} passages embedded{skipped}")
+        read = f"{summary['analysed']:,} passages got other terms"
+        click.echo(f"{made}, {read}, {summary['embedded']:,} passages embedded{skipped}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Settings, plain, removing, settled, tenants
+from lantern_proxy.cli.frame import NAME, Place, Settings, plain, removing, settled, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, ForgetRule, Receipt
@@ -26,7 +26,7 @@ _NOTICED_S = 0.6
 @click.option("--tenant", type=NAME, help="Of this tenant; alone: all that it has. Without it: of all tenants.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--verify", metavar="RECEIPT", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+@click.option("--verify", metavar="RECEIPT", type=Place(dir_okay=False, exists=True),
               help="Check a receipt: is it genuine, and is none of what it lists here again?")  # fmt: skip
 def forget(
     settings: Settings,

@@ -173,11 +173,54 @@ def plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, set | frozenset) else str(value)
 
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
-_CONFIG = click.option(
-    "--config", type=_FILE, envvar="LANTERN_CONFIG", help="A settings file; see config.example.yaml."
-)
-_ARCHIVE = click.option("--archive", type=_FILE, help="The archive, instead of the configured one (./lantern.db).")
+_EMPTY = "it is empty; name one"
+_EMPTY_OPTION = "it is empty; leave it out, or name one"
+
+
+def _whole(value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    """`value`, unless it is the empty text. `--project "$PROJECT"` without such a variable is to remove nothing, and
+    `--archive "$ARCHIVE"` not to mean this folder."""
+    if value == "":
+        raise click.BadParameter(_EMPTY if param is None or param.required else _EMPTY_OPTION, ctx, param)
+    return value
+
+
+class Place(click.Path):
+    """A path that is not empty."""
+
+    def __init__(self, **rules: Any) -> None:
+        super().__init__(path_type=Path, **rules)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(_whole(value, param, ctx), param, ctx)
+
+
+class NewFile(Place):
+    """A file to write. That its folder is missing is told at once, and not when what was to be written is made."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"{path}: the folder {path.parent} does not exist", param, ctx)
+        if not os.access(path.parent, os.W_OK):
+            self.fail(f"{path}: the folder {path.parent} cannot be written", param, ctx)
+        return path
+
+
+class Name(click.types.StringParamType):
+    """Text that is not empty."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(_whole(value, param, ctx), param, ctx)
+
+
+FILE, FOLDER, NEW_FILE, NAME = Place(dir_okay=False), Place(file_okay=False), NewFile(), Name()
+
+_CONFIG = click.option("--config", type=FILE, envvar="LANTERN_CONFIG", help="A settings file; see config.example.yaml.")
+_ARCHIVE = click.option("--archive", type=FILE, help="The archive, instead of the configured one (./lantern.db).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 
@@ -200,33 +243,6 @@ def _taking_settings(command: Command) -> Command:
 
     return run  # type: ignore[return-value]
 
-
-class NewFile(click.Path):
-    """A file to write. That its folder is missing is told at once, and not when what was to be written is made."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, dir_okay=False, writable=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if not path.parent.is_dir():
-            self.fail(f"{path}: the folder {path.parent} does not exist", param, ctx)
-        if not os.access(path.parent, os.W_OK):
-            self.fail(f"{path}: the folder {path.parent} cannot be written", param, ctx)
-        return path
-
-
-NEW_FILE = NewFile()
-
-
-class Name(click.types.StringParamType):
-    """Text that is not empty. `--project "$PROJECT"` without such a variable is to remove nothing, and name nobody."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(value, param, ctx) or self.fail("it is empty; leave it out, or name one", param, ctx)
-
-
-NAME = Name()
 
 tenant_option = click.option("--tenant", type=NAME, help="Only this tenant; all by default.")
 

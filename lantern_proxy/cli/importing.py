@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Settings, settled
+from lantern_proxy.cli.frame import NAME, Place, Settings, settled
 
 if TYPE_CHECKING:
     from lantern_proxy.config import Config
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lantern_proxy.memory import Lantern
 
 SOURCES = ("claude-code", "codex", "opencode", "chatgpt", "claude", "jsonl")
+_NAMED = 5
+"""Most tenants that a refusal names."""
 _TITLE_CHARS = 200
 """Of titles that are told; as many as there are conversations are held for that."""
 
@@ -36,12 +38,15 @@ _STRANGERS = (
 
 @click.command("import")
 @settled
-@click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("paths", type=Place(), nargs=-1, required=True)
 @click.option("--tenant", type=NAME, help="Whose they become, as `lantern status` shows them.")
 @click.option(
     "--key-env", type=NAME, help="Whose they become: the client with the API key in this environment variable."
 )
 @click.option("--project", default="", help="A partition of the archive, as x-lantern-project names it.")
+@click.option(
+    "--from", "owners", type=NAME, multiple=True, help="Of an export: only what this tenant has; may be given again."
+)
 @click.option("--source", type=click.Choice(SOURCES), help="Only logs of this kind.")
 @click.option("--dry-run", is_flag=True, help="Say what would be imported, write nothing.")
 def import_(
@@ -50,13 +55,15 @@ def import_(
     tenant: str | None,
     key_env: str | None,
     project: str,
+    owners: tuple[str, ...],
     source: str | None,
     dry_run: bool,
 ) -> None:
     """Archive conversations from PATHS: logs of Claude Code, Codex, opencode, exports of ChatGPT, Claude, JSON lines.
 
     What `lantern export` wrote comes back as it was, for --tenant, --key-env or the tenants that it names. These names
-    stand for clients' keys in the archive that wrote it, and in no other.
+    stand for clients' keys in the archive that wrote it, and in no other. Several tenants of an export become one only
+    where --from says which.
 
     Folders are searched. What was imported before is not written twice. They are found by questions when
     restore.scope is `project` or `tenant`, by `lantern search` always.
@@ -69,12 +76,16 @@ def import_(
         raise click.UsageError("some of the PATHS are exports of lantern, not all; import them one after the other")
     if exports and (project or source or dry_run):
         raise click.UsageError(
-            "of the options only --tenant and --key-env go with an export of lantern: its rows say the rest"
+            "of the options only --tenant, --key-env and --from go with an export of lantern: its rows say the rest"
         )
     if exports:
         for path in exports:
-            _take_in(settings, path, tenant, key_env)
+            _choose(path, owners, becomes_one=bool(tenant or key_env))
+        for path in exports:
+            _take_in(settings, path, tenant, key_env, owners)
         return
+    if owners:
+        raise click.UsageError("--from is for what `lantern export` wrote, and no such file is among the PATHS")
     if dry_run:
         settings.load()
         for log in _logs(paths, source):
@@ -136,7 +147,8 @@ def _tell(settings: Settings, log: "Log", count: int, verb: str) -> None:
 def opened(
     config: "Config", tenant: str | None, key_env: str | None, project: str, *, embedder: "Embedder | None" = None
 ) -> "Lantern":
-    """The archive of the one tenant that is meant; a UsageError where it cannot be told."""
+    """The archive of the one tenant that is meant; a UsageError where it cannot be told, an ArchiveError where nobody
+    has that name."""
     from lantern_proxy.memory import Lantern
 
     _one_of(tenant, key_env)
@@ -144,17 +156,14 @@ def opened(
         key, named = _key(config, key_env)
         return Lantern(config, user=key, tenant=named, project=project, embedder=embedder)
     lantern = Lantern(config, project=project, tenant=tenant or "", embedder=embedder)
-    known = lantern.tenants()
-    if tenant is None and known:
-        lantern.tenant = known[0]
-    wrong = ""
-    if tenant is None and len(known) > 1:
-        wrong = f"{len(known)} tenants are in {config.archive.path}; say whose is meant: --tenant or --key-env"
-    if tenant and tenant not in known and tenant not in config.tenants:
-        wrong = f"tenant {tenant} is not known; `lantern status` lists the tenants, or use --key-env"
-    if wrong:
+    known = [] if tenant else lantern.tenants()
+    if len(known) > 1:
         lantern.close()
-        raise click.UsageError(wrong)
+        raise click.UsageError(
+            f"{len(known)} tenants are in {config.archive.path}; say whose is meant: --tenant or --key-env"
+        )
+    if known:
+        lantern.tenant = known[0]
     return lantern
 
 
@@ -184,8 +193,29 @@ def _is_export(path: Path) -> bool:
     return isinstance(first, dict) and first.get("type") == "session" and "head" in first
 
 
-def _take_in(settings: Settings, file: Path, tenant: str | None, key_env: str | None) -> None:
-    """Archive what the export holds, for the tenant that is meant or those that it names; tell how much that was."""
+def _choose(file: Path, owners: Sequence[str], *, becomes_one: bool) -> None:
+    """A UsageError where the export has nothing of one of the `owners`, or several who would become one unasked."""
+    if not owners and not becomes_one:
+        return
+    there = list(dict.fromkeys(_owner(row) for row in _rows(file)))
+    held = ", ".join(there[:_NAMED]) + (f" and {len(there) - _NAMED} more" if len(there) > _NAMED else "")
+    if absent := next((each for each in owners if each not in there), ""):
+        raise click.UsageError(f"--from is {absent}, who has nothing in {file}; it holds {held}")
+    if not owners and len(there) > 1:
+        raise click.UsageError(
+            f"{file} holds {len(there)} tenants, who would become one: {held}; say with --from which of them are meant"
+        )
+
+
+def _owner(row: dict[str, Any]) -> str:
+    return str(row.get("tenant", ""))
+
+
+def _take_in(
+    settings: Settings, file: Path, tenant: str | None, key_env: str | None, owners: Sequence[str]
+) -> None:  # fmt: skip
+    """Archive what the export holds, of all or of the `owners`, for the tenant that is meant or those that it names;
+    tell how much that was."""
     import time
 
     from lantern_proxy.archive import Archive, ArchiveError, transfer
@@ -203,7 +233,9 @@ def _take_in(settings: Settings, file: Path, tenant: str | None, key_env: str | 
         tenant = named or (archive.tenant_of(key) if key else None)
         known = {each.id for each in archive.tenants()}
         numbered = enumerate(_told(_rows(file), advance), start=1)
-        for owner, group in groupby(numbered, key=lambda numbered: str(numbered[1].get("tenant", ""))):
+        for owner, group in groupby(numbered, key=lambda numbered: _owner(numbered[1])):
+            if owners and owner not in owners:
+                continue
             whose = tenant or owner
             if not whose:
                 raise ArchiveError("the export names no tenant; name one with --tenant")

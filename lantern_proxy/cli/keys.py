@@ -1,10 +1,11 @@
 """`lantern keys`: proxy keys for deployments that other machines can reach."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lantern_proxy.cli.frame import Group, Settings, settled
+from lantern_proxy.cli.frame import NAME, Group, Settings, settled
 
 if TYPE_CHECKING:
     from lantern_proxy.doors_keys import Keyring, ProxyKey
@@ -21,18 +22,23 @@ def keys() -> None:
 
 @keys.command()
 @settled
-@click.argument("name")
-@click.option("--tenant", default="", help="Whose archive it opens; the NAME by default. Several keys may share one.")
+@click.argument("name", type=NAME)
+@click.option("--tenant", type=NAME, help="Whose archive it opens; the NAME by default. Several keys may share one.")
 @click.option(
     "--upstream-key-env",
     "variables",
+    type=NAME,
     multiple=True,
     help="Variable in which `lantern serve` finds the upstream's key: VAR, openai=VAR or anthropic=VAR.",
 )
 @click.option(
-    "--upstream-key-file", "files", multiple=True, help="The same from a file: PATH, openai=PATH, anthropic=PATH."
+    "--upstream-key-file",
+    "files",
+    type=NAME,
+    multiple=True,
+    help="The same from a file: PATH, openai=PATH, anthropic=PATH.",
 )
-def add(settings: Settings, name: str, tenant: str, variables: tuple[str, ...], files: tuple[str, ...]) -> None:
+def add(settings: Settings, name: str, tenant: str | None, variables: tuple[str, ...], files: tuple[str, ...]) -> None:
     """Make a key for NAME, a person or a program, and print it: the only time that it is shown.
 
     With an upstream key it is all that its holder needs. Without one the holder sends it in x-lantern-key, besides the
@@ -43,8 +49,12 @@ def add(settings: Settings, name: str, tenant: str, variables: tuple[str, ...], 
     """
     import time
 
-    upstream = dict(_mapped("env", text) for text in variables) | dict(_mapped("file", text) for text in files)
-    secret = _keyring(settings).add(name, tenant=tenant, upstream=upstream, now=time.time())
+    upstream: dict[str, str] = {}
+    for provider, source in (*map(_variable, variables), *map(_file, files)):
+        if provider in upstream:
+            raise click.UsageError(f"two upstream keys are given for {provider}, {upstream[provider]} and {source}")
+        upstream[provider] = source
+    secret = _keyring(settings).add(name, tenant=tenant or name, upstream=upstream, now=time.time())
     if settings.as_json:
         settings.tell({"name": name, "tenant": tenant or name, "upstream": upstream, "key": secret})
     else:
@@ -80,7 +90,7 @@ def list_keys(settings: Settings) -> None:
 
 @keys.command()
 @settled
-@click.argument("name")
+@click.argument("name", type=NAME)
 def revoke(settings: Settings, name: str) -> None:
     """Let the holder of key NAME in no more; a running proxy knows within a second. What it archived stays.
 
@@ -104,9 +114,19 @@ def _shown(key: "ProxyKey") -> dict[str, object]:
     return {**told, "created_at": key.created_at, "revoked_at": key.revoked_at or None}
 
 
-def _mapped(kind: str, text: str) -> tuple[str, str]:
+def _variable(text: str) -> tuple[str, str]:
     """openai=VAR -> ("openai", "env:VAR"); VAR is for any upstream."""
-    provider, equals, place = text.partition("=")
-    if kind == "file" and provider not in ("any", "openai", "anthropic"):
-        provider, equals, place = "any", "=", text
-    return (provider, f"{kind}:{place}") if equals else ("any", f"{kind}:{text}")
+    provider, equals, variable = text.rpartition("=")
+    return (provider if equals else "any"), f"env:{variable}"
+
+
+def _file(text: str) -> tuple[str, str]:
+    """The same of a file, which may have a = in its name; wherever `lantern serve` is started, it is this one."""
+    from lantern_proxy.doors_keys import PROVIDERS
+
+    provider, equals, path = text.partition("=")
+    known = bool(equals) and provider in PROVIDERS
+    place = Path(path if known else text).expanduser().absolute()
+    if not place.is_file():
+        click.echo(f"lantern: {place} is not there yet; until it is, requests with this key are refused", err=True)
+    return (provider if known else "any"), f"file:{place}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from lantern_proxy.cli.frame import Group, Settings, Terminal, settled
+from lantern_proxy.cli.frame import FOLDER, Group, Settings, Terminal, settled
 
 SHAPES = ("user-summary", "assistant-summary", "truncated", "system-summary", "continued", "last-six")
 """demo.SHAPES by name: `demo` is not imported for the help."""
@@ -207,7 +207,7 @@ def serve(settings: Settings, host: str | None, port: int | None, workers: int |
     help="Ask in the words of the statement, or in other words.",
 )
 @click.option("--dense/--no-dense", default=True, help="Wait for the embedder and use it, if it is installed.")
-@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the archive in this folder.")
+@click.option("--keep", type=FOLDER, help="Keep the archive in this folder.")
 def demo(settings: Settings, shape: str, words: str, dense: bool, keep: Path | None) -> None:
     """Play a chat, compact it, ask for six lost details, with and without Lantern.
 

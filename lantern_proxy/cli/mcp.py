@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from lantern_proxy.cli import process
 from lantern_proxy.cli.frame import NAME, Settings, embedding, settled
 from lantern_proxy.cli.importing import opened
 
@@ -54,10 +55,20 @@ def mcp(settings: Settings, tenant: str | None, key_env: str | None, project: st
         _say_if_empty(lantern, config, is_named=bool(tenant or key_env))
         server = build(lantern)
         if http:
-            click.echo(f"lantern: MCP on http://127.0.0.1:{port}/mcp", err=True)
-            server.run("streamable-http", host="127.0.0.1", port=port)
+            _serve(server, port)
         else:
             server.run("stdio")
+
+
+def _serve(server: Any, port: int) -> None:
+    """Serve by HTTP until a signal; one line when the port cannot be had."""
+    import uvicorn
+
+    host = "127.0.0.1"
+    with process.listen(host, port, "--port") as listener:
+        click.echo(f"lantern: MCP on http://{host}:{listener.getsockname()[1]}/mcp", err=True)
+        settings = uvicorn.Config(server.streamable_http_app(host=host), log_level="warning")
+        uvicorn.Server(settings).run(sockets=[listener])
 
 
 def _say_if_empty(lantern: "Lantern", config: "Config", *, is_named: bool) -> None:

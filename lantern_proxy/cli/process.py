@@ -1,15 +1,19 @@
 """How the process of `lantern serve` is set up: for short waits and little memory."""
 
 import contextlib
+import errno
 import gc
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+
+import click
 
 log = logging.getLogger("lantern.serve")
 
@@ -56,6 +60,23 @@ def raise_limits() -> None:
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
         log.warning("only %d files may be open (ulimit -n): beyond %d streams connections are refused", soft, soft // 2)
+
+
+def listen(host: str, port: int, port_option: str) -> socket.socket:
+    """A listening socket, which processes that are started inherit; one line when the address cannot be had.
+
+    port: 0 lets the system choose one; port_option: where another can be named
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # the address follows, which is told here
+        ours = error.errno in (errno.EADDRINUSE, errno.EACCES)  # else this machine has no such address
+        remedy = f"another with {port_option}" if ours else "an address of this machine with --host"
+        raise click.ClickException(f"cannot listen on {host} port {port} ({reason.lower()}); choose {remedy}") from None
+    listener.set_inheritable(True)
+    return listener
 
 
 def on_hangup(stop: Callable[[], object]) -> None:

@@ -1,12 +1,13 @@
-"""`lantern reindex`: make the lexical indexes anew, and give passages the vectors that they lack."""
+"""`lantern reindex`: make terms and lexical indexes anew, and give passages the vectors that they lack."""
 
 from typing import Any
 
 import click
 
-from lantern_proxy import embed
+from lantern_proxy import chunk, embed
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.snapshots import drop_snapshots
+from lantern_proxy.archive.words import analyse
 from lantern_proxy.cli.render import counting
 from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder, ModelError
@@ -18,12 +19,13 @@ _AT_ONCE = 64
 
 
 def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict[str, Any]:
-    """Rebuild the full-text index and the snapshots of large BM25 indexes, then embed all passages that wait.
+    """Rebuild the full-text index, the terms of passages that an older release archived and the snapshots of large BM25
+    indexes, then embed all passages that wait.
 
     vectors: forget the vectors that are there first, and fail rather than leave them away
     Raises ModelError and ArchiveError.
     """
-    _index_words(archive, quiet=quiet)
+    analysed = _index_words(archive, quiet=quiet)
     snapshots = make_snapshots(archive, config, quiet=quiet)
     lacking = _lacking(archive, config)
     if lacking and vectors:
@@ -32,16 +34,20 @@ def run(archive: Archive, config: Config, *, vectors: bool, quiet: bool) -> dict
     return {
         "archive": archive.path,
         "model": archive.model,
+        "analysed": analysed,
         "embedded": embedded,
         "skipped": lacking,
         "snapshots": snapshots,
     }
 
 
-def _index_words(archive: Archive, *, quiet: bool) -> None:
+def _index_words(archive: Archive, *, quiet: bool) -> int:
+    """How many passages got other terms."""
     try:
         with counting("indexing words", quiet=quiet) as advance:
             archive.rebuild_fts(advance)
+        with counting("reading passages", quiet=quiet) as advance:
+            return analyse(archive, chunk.anew, advance)
     except KeyboardInterrupt:
         told = "stopped in the middle: searches find what is indexed again; the same command goes on"
         raise click.ClickException(told) from None

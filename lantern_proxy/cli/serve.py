@@ -1,6 +1,5 @@
 """`lantern serve`: listen, say where, and run uvicorn until a signal; or several workers that do (cli/workers.py)."""
 
-import errno
 import json
 import logging
 import os
@@ -43,6 +42,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     )  # fmt: skip
     config = replace(config, server=server)
     refuse_open_door(config)
+    Keyring(keys_file(config))  # KeysError: of several workers each would end of it, again and again
     _check_tls(server.tls_cert, server.tls_key)
     _check_trust(config)
     config.archive.key()
@@ -50,7 +50,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     trace.check(config.trace)
     log_to_stderr(config)
     process.raise_limits()
-    listener = _listen(server.host, server.port)
+    listener = process.listen(server.host, server.port, "--port or LANTERN_PORT")
     config = replace(config, server=replace(server, port=listener.getsockname()[1]))  # 0 asks for any
     url = _url(config, listener)
     banner = partial(_banner, config, url, as_json=as_json)
@@ -183,20 +183,6 @@ def _check_trust(config: Config) -> None:
     except ConnectError as error:
         variable, told = str(error).split(" ", 1)
         raise ConfigError(variable, told) from None
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket; one line when the address cannot be had."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        reason = (error.strerror or str(error)).partition(" (while")[0]  # the address follows, which is told here
-        ours = error.errno in (errno.EADDRINUSE, errno.EACCES)  # else this machine has no such address
-        remedy = "another with --port or LANTERN_PORT" if ours else "an address of this machine with --host"
-        raise click.ClickException(f"cannot listen on {host} port {port} ({reason.lower()}); choose {remedy}") from None
-    listener.set_inheritable(True)
-    return listener
 
 
 def _url(config: Config, listener: socket.socket) -> str:

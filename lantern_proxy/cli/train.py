@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NEW_FILE, Settings, configured
+from lantern_proxy.cli.frame import FOLDER, NEW_FILE, Place, Settings, configured
 from lantern_proxy.cli.render import counting, reaching
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 conversations = click.option(
     "--data",
-    type=click.Path(path_type=Path, exists=True),
+    type=Place(exists=True),
     multiple=True,
     required=True,
     help="Labelled conversations as JSON lines, LoCoMo's or LongMemEval's JSON file, or BEAM's folder; repeatable.",
@@ -115,7 +115,7 @@ def read(path: Path) -> "list[Conversation]":
 @click.command("evidence-reranker")
 @configured
 @conversations
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the model.")
+@click.option("--out", type=FOLDER, required=True, help="Folder for the model.")
 @click.option(
     "--base",
     default="sentence-transformers/all-MiniLM-L6-v2",

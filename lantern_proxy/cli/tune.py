@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NEW_FILE, Settings, embedding, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import FILE, NEW_FILE, Settings, embedding, settled, tenant_option, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("tune")
 @settled
 @tenant_option
-@click.option("--data", type=click.Path(path_type=Path, dir_okay=False), help="Labelled questions, one a line.")
+@click.option("--data", type=FILE, help="Labelled questions, one a line.")
 @click.option("--output", type=NEW_FILE, help="Write the settings there.")
 @click.option("--force", is_flag=True, help="Tell the settings even when they do not help.")
 def command(settings: Settings, tenant: str | None, data: Path | None, output: Path | None, force: bool) -> None:

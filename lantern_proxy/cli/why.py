@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from lantern_proxy.cli.frame import Settings, plain, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import NAME, Settings, plain, settled, tenant_option, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import TenantArchive
@@ -17,11 +17,13 @@ _WARM_S = 30.0
 @click.command()
 @settled
 @tenant_option
-@click.argument("request", default="last")
+@click.argument("request", type=NAME, default="last")
 @click.option(
     "--dry-run", "file", type=click.File("rb"), help="A request body (- for standard input): what would it get?"
 )
-@click.option("--session", help="With --dry-run: of which session it is the next request; found by itself otherwise.")
+@click.option(
+    "--session", type=NAME, help="With --dry-run: of which session it is the next request; found by itself otherwise."
+)
 def why(settings: Settings, tenant: str | None, request: str, file: BinaryIO | None, session: str | None) -> None:
     """Explain a REQUEST (x-lantern-request): what was restored, and why. `last`: the newest that got a block.
 

@@ -50,6 +50,9 @@ _LOOK_S = 0.1
 _DOOR_S = 0.1
 """Seconds in which a proxy that starts has opened its door: what others do in the background waits for that."""
 
+_NOT_LET_IN = (401, 403)
+"""What an upstream answers to a key that it does not know."""
+
 
 class Proxy:
     """What is known of every tenant's sessions, the ledgers and the one writer. Close it.
@@ -219,6 +222,9 @@ class Proxy:
         with self._failing_open(exchange, "record"):
             if exchange.step is None or exchange.wire is None:
                 return None
+            if status in _NOT_LET_IN and _is_first(exchange.step):
+                self.tenants.let_go(exchange.tenant, exchange.project, exchange.session)
+                return None
             answer = Answer(messages=())
             with self._failing_open(exchange, "answer"):  # what was asked is kept whatever the answer is
                 if 200 <= status < 300 and body:
@@ -266,6 +272,15 @@ class Proxy:
 
         writing.add_done_callback(written)
         return writing
+
+
+def _is_first(step: Step) -> bool:
+    """Does a conversation begin here, of which nothing is archived yet?
+
+    Under a wrong key, anybody who reaches the proxy could else fill the archive, a tenant for each. Where the key is
+    right after all, the client sends the same again.
+    """
+    return step.link.session is None and not step.session.parent
 
 
 def _endless() -> Iterator[str]:

@@ -3,7 +3,7 @@
 A turn's messages are archived before its client has the last byte of it. Cutting them into passages, tagging and
 indexing costs many times that, so it comes after: when no turn came for a moment, when somebody wants to restore (then
 what that session said comes first), and at the latest after a second. A process that is killed before leaves notes
-(archive/record.py): from them the next goes on.
+(archive/writes.py): from them the next goes on.
 """
 
 import math

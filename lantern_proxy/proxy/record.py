@@ -13,8 +13,8 @@ from lantern_proxy.config.safety import PrivacyConfig
 from lantern_proxy.follow import Step
 from lantern_proxy.history import Session, head_of
 from lantern_proxy.proxy.exchange import Exchange
-from lantern_proxy.record import asked, session_row, unkept_row
 from lantern_proxy.redact import LONGEST_CHARS, Cleaner, room_for
+from lantern_proxy.session_rows import asked, session_row, unkept_row
 from lantern_proxy.turn import SYSTEM, Answer, Filed, Message, Passage, canonical, message
 from lantern_proxy.turn import item as text_item
 

@@ -14,8 +14,8 @@ from lantern_proxy.config import Config
 from lantern_proxy.follow import recall
 from lantern_proxy.history import Session, chains, place_key
 from lantern_proxy.proxy.opened import Opened
-from lantern_proxy.record import session_of
 from lantern_proxy.session import RECENT_S, Known, Link, forget, link
+from lantern_proxy.session_rows import session_of
 from lantern_proxy.turn import Filed, Head, Identity, Request
 
 log = logging.getLogger("lantern.proxy")
@@ -59,6 +59,13 @@ class Tenants:
     def forget_all(self) -> None:
         """Forget all sessions: another archive file does not hold them, so the next requests file them anew."""
         self._mine.clear()
+
+    def let_go(self, tenant: str, project: str, session: str) -> None:
+        """Forget a session of which nothing is archived, and its tenant where that was the only one."""
+        if (mine := self._mine.get((tenant, project))) is not None:
+            forget(mine.known, session)
+            if not mine.known.sessions and not mine.lock.locked():
+                del self._mine[tenant, project]
 
     def of(self, credential: str) -> str:
         """The tenant that a credential stands for: the config's name for it, else its HMAC under the archive's secret.

@@ -8,15 +8,15 @@
 Its contract, which the tests hold mechanically:
 
 - *the set is protected*: `reorder` permutes the first ten of a ranking and nothing else, so recall@10 is what it was;
-- *no shortcut*: a memory that carries gold labels, currency flags or another model's score is refused with ValueError.
-  The model sees texts and times, in one form: QUERY_TIME and MEMORY_TIME, in turns. One that `lantern train` made from
+- *no shortcut*: a `Memory` has no place for gold labels, currency flags or another model's score. The model sees texts
+  and times, in one form: QUERY_TIME and MEMORY_TIME, in turns. One that `lantern train` made from
   a plain encoder (rerank/match.py) corrects the ranking: its logit is added to the score that the ranking gave;
 - *off means off*: without a reranker no byte of a restore differs.
 """
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -34,11 +34,6 @@ Scores = npt.NDArray[np.float32]
 
 PROTECTED = 10
 """How many of the best are reordered, and never left out."""
-FORBIDDEN = frozenset(
-    {"gold", "gold_ids", "is_current", "is_latest", "is_stale", "stale", "answer", "answer_text", "ce_score"}
-    | {"mxbai_score", "teacher_score", "gpt_label", "entity_id", "slot_id"}
-)
-"""Fields that would let the reranker be right for the wrong reason."""
 RECIPE = "cross-int8-channel-2"
 MAX_TOKENS = 256
 """Most that is read of a pair, the question included. A model that was trained on less says so (tokens_of)."""
@@ -57,16 +52,6 @@ class Memory:
     text: str
     position: float
     """In turns from the start of its session."""
-
-
-def memories_of(records: Iterable[Mapping[str, Any]]) -> list[Memory]:
-    """Memories from records with `text` and `position`. Raises ValueError for a forbidden field, and names it."""
-    memories = []
-    for record in records:
-        if found := sorted(FORBIDDEN & record.keys()):
-            raise ValueError(f"{', '.join(found)} must not reach the evidence reranker; give it text and position only")
-        memories.append(Memory(str(record["text"]), float(record["position"])))
-    return memories
 
 
 def pairs(question: str, max_pos: float, memories: Sequence[Memory]) -> list[tuple[str, str]]:

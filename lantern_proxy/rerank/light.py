@@ -152,6 +152,9 @@ def load(path: Path, known: Sequence[str]) -> Model:
             model = Model(trees, network, str(meta.get("embedder", "")))
     except LightError:
         raise
+    except OSError as error:
+        told = (error.strerror or str(error)).lower()
+        raise LightError(f"{path}: {told}; name a file that `lantern train reranker` wrote, or `shipped`") from None
     except Exception as error:  # zipfile, zlib and numpy have a dozen kinds for what is damaged
         raise LightError(f"{path}: is no model of `lantern train reranker` ({error}); train one") from None
     _check(model, path, known)
