@@ -106,11 +106,18 @@ def _count_held(head: Iterable[Message], request: Request) -> int:
 
 def holds_answer(session: Session, request: Request) -> bool:
     """Does the request hold the last answer that the session got?"""
-    last = next((e.message for e in reversed(session.head) if e.produced), None)
+    last = _last_answer(session)
     if last is not None and last.print and goes_on(session, request):
         return True
     names = _names(request)
     return last is not None and any(_is_named(i, names) for i in last.items if not is_empty(i))
+
+
+def _last_answer(session: Session) -> Message | None:
+    for e in reversed(session.head):
+        if e.produced:
+            return e.message
+    return None
 
 
 def _names(request: Request) -> set[bytes | str]:
@@ -410,8 +417,10 @@ def _ends_in_summary(known: Known, session: Session, request: Request) -> bool:
     """
     if not session.answered or holds_answer(session, request) or request.tools != session.tools:
         return False
-    last = next(m for m in reversed(request.messages) if m.role not in SYSTEM)
-    return last.role == "user" and any(text in plain(last.text) for text in summed_up_since(known, session))
+    last = _last_said(request)
+    if last is None or last.role != "user":
+        return False
+    return any(text in plain(last.text) for text in summed_up_since(known, session))
 
 
 def is_told_whole(session: Session, request: Request) -> bool:
@@ -474,9 +483,16 @@ def _unquoted(text: str, said: Mapping[str, str]) -> str:
 
 def _asked_last(request: Request) -> str:
     """The last text of a user who speaks last."""
-    last = next((m for m in reversed(request.messages) if m.role not in SYSTEM), None)
+    last = _last_said(request)
     texts = [plain(i.text) for i in last.items if i.kind == "text"] if last and last.role == "user" else []
     return next(filter(None, reversed(texts)), "")
+
+
+def _last_said(request: Request) -> Message | None:
+    for m in reversed(request.messages):
+        if m.role not in SYSTEM:
+            return m
+    return None
 
 
 def is_wished_of_head(session: Session, request: Request) -> bool:
