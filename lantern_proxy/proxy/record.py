@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Record, RequestRow
@@ -40,8 +42,7 @@ class Privacy(Cleaner):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """What came of an exchange that belongs to a session."""
 
     step: Step
