@@ -78,7 +78,8 @@ HEAD = "keys, altered, abandoned, lost, person"
 
 def from_head(head: Head) -> Row:
     altered = None if head.altered is None else dumps(plain_head(head)["altered"])
-    return name(lines(head.keys)), altered, name(lines(head.abandoned)), head.lost, head.person
+    lost = int(head.lost)  # a boolean is asked as bytes are: see blob()
+    return name(lines(head.keys)), altered, name(lines(head.abandoned)), lost, head.person
 
 
 def to_head(row: Row) -> Head:
