@@ -41,7 +41,7 @@ class Call:
 
     def __init__(self, connection: "ClientConnection", scope: Scope, keep_alive: bool) -> None:
         self._connection, self._scope, self.keep_alive = connection, scope, keep_alive
-        self._expects = any(name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"])
+        self._expects = dict(scope["headers"]).get(b"expect", b"").lower() == b"100-continue"
         self._pieces: deque[bytes] = deque()
         """What came of the body and was not asked for yet."""
         self._size = 0

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from lantern_proxy.turn import Filed, Item, without_blocks
+from lantern_proxy.turn import BLOCK_OPEN, Filed, Item, without_blocks
 
 _PEM = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 _OWN_SECRETS = {
@@ -45,6 +45,7 @@ _ISSUERS = re.compile(
     r"|3(?:0[0-5]|[68]\d)\d{11}|6(?:011|5\d\d|4[4-9]\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|62\d{14,17}"
 )
 """Visa, Mastercard, American Express, Diners, Discover, JCB, UnionPay; a card's number also has its check digit."""
+_OPENS_BLOCK = BLOCK_OPEN.encode()
 LONGEST_CHARS = 4_096
 """A secret is no longer: of a text that is cut, so much more is looked at than is kept."""
 
@@ -99,6 +100,8 @@ def room_for(most_chars: int, *, clean: int, was_cut: bool) -> int:
 
 def _unrestored(filed: Filed) -> Filed:
     """A message without what Lantern put into it, when its client sends that back."""
+    if _OPENS_BLOCK not in filed.message.raw:
+        return filed
     raw = without_blocks(filed.message.raw)
     return filed if raw == filed.message.raw else replace(filed, message=replace(filed.message, raw=raw))
 

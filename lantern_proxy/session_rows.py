@@ -7,16 +7,25 @@ from lantern_proxy.archive.values import QUERY_CHARS, TITLE_CHARS
 from lantern_proxy.compaction.place import question
 from lantern_proxy.history import Session
 from lantern_proxy.turn import Api, Request, fingerprint
+from lantern_proxy.turn_memo import Memo
 
 Said = Callable[[str, int], str]
 """The beginning of what a user said, as it may be kept: text, characters -> text."""
+
+
+def _print(system: str) -> str:
+    return fingerprint(system).hex()
+
+
+_print_of = Memo(_print, most_bytes=1 << 20, bytes_of=lambda system: 2 * len(system))
+"""Of system prompts, which stand in every request."""
 
 
 def session_row(session: Session, said: Said) -> SessionRow:
     return SessionRow(
         id=session.id, api=session.api, family=session.family, parent=session.parent,
         title=said(session.title, TITLE_CHARS), created_at=session.created_at, last_seen_at=session.last_seen_at,
-        system=fingerprint(session.system).hex() if session.system else "", tools=tuple(sorted(session.tools)),
+        system=_print_of[session.system] if session.system else "", tools=tuple(sorted(session.tools)),
     )  # fmt: skip
 
 

@@ -29,6 +29,8 @@ INVISIBLE = (
 CLIENT = "client"
 """Speaker of what a client writes around its user's words: the state of a workspace, a file, a reminder."""
 Kind = Literal["text", "call", "result", "media", "reasoning", "compaction", "ref"]
+_READ = ("text", "result", "compaction")
+"""Kinds whose text a person would read."""
 BlockKind = Literal["loss", "question"]
 """What a block is for: what a compaction took, or a question that asks for some of it."""
 Event = Literal["new", "turn", "retry", "branch", "side", "compacted", "window", "cleared", "passthrough"]
@@ -111,7 +113,8 @@ def canonical(text: str) -> str:
     """The form in which two texts are compared: no restored block, no <system-reminder>, white space collapsed."""
     if BLOCK_OPEN in text:
         text = " ".join(_between_blocks(text))
-    text = without_reminders(text, " ")
+    if _REMINDER_OPEN in text:
+        text = without_reminders(text, " ")
     return " ".join(text.split()) if len(text) <= _PIECE else "".join(_collapsed(text))
 
 
@@ -148,7 +151,8 @@ class Item:
 
 def item(role: Role, kind: Kind, text: str, *, name: str = "", ids: Iterable[str] = ()) -> Item:
     """An Item with its fingerprint: role class, kind, name and canonical text; ids are left out on purpose."""
-    text = strip_block(text)
+    if BLOCK_OPEN in text:
+        text = strip_block(text)
     known = name if kind == "call" else ""
     return Item(role, kind, text, name, tuple(ids), fingerprint(role, kind, known, plain(text)))
 
@@ -170,7 +174,9 @@ class Message:
     @property
     def text(self) -> str:
         """What a person would read of it: prose and results, media left out."""
-        return "\n".join(i.text for i in self.items if i.kind in ("text", "result", "compaction") and i.text)
+        if len(self.items) == 1:  # as most have
+            return self.items[0].text if self.items[0].kind in _READ else ""
+        return "\n".join([i.text for i in self.items if i.kind in _READ and i.text])
 
     @property
     def calls(self) -> tuple[Item, ...]:
@@ -178,13 +184,15 @@ class Message:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        return tuple(value for i in self.items for value in i.ids)
+        if len(self.items) == 1:
+            return self.items[0].ids
+        return tuple([value for i in self.items for value in i.ids])
 
 
 def message(role: Role, items: Sequence[Item], raw: bytes) -> Message:
     """A Message with its fingerprint. An item that holds nothing but white space counts for nothing."""
-    compared = [i for i in items if i.kind != "reasoning" and i.print not in BLANK]
-    return Message(role, tuple(items), raw, fingerprint(*(i.print for i in compared)) if compared else b"")
+    prints = [i.print for i in items if i.kind != "reasoning" and i.print not in BLANK]
+    return Message(role, tuple(items), raw, fingerprint(*prints) if prints else b"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +262,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        return "\n".join(m.text for m in self.messages if m.text)
+        return "\n".join(filter(None, [m.text for m in self.messages]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

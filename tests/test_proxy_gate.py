@@ -124,8 +124,8 @@ class Whole:
     def header(self, name):
         return ""
 
-    async def chunks(self):
-        yield b"all of it"
+    async def chunk(self):
+        return b"all of it"
 
     async def close(self):
         pass

@@ -123,7 +123,7 @@ class Archive:
         except BaseException:
             self._connections.close()
             raise
-        self._marks = Marks(self._secret)
+        self._marks, self._keyed = Marks(self._secret), hmac.new(self._secret, digestmod="sha256")
 
     def __enter__(self) -> "Archive":
         return self
@@ -172,8 +172,9 @@ class Archive:
 
     def tenant_of(self, credential: str) -> str:
         """The tenant that a credential stands for in this archive. The credential cannot be found from it."""
-        digest = hmac.digest(self._secret, credential.encode("utf-8", "surrogatepass"), "sha256")
-        return f"t_{digest.hex()[:24]}"
+        keyed = self._keyed.copy()  # half of what it costs to begin with the secret
+        keyed.update(credential.encode("utf-8", "surrogatepass"))
+        return f"t_{keyed.hexdigest()[:24]}"
 
     def of(self, tenant: str) -> TenantArchive:
         """What belongs to one tenant. Everything that is read goes through here."""

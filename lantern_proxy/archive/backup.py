@@ -19,6 +19,7 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive.file import (
     WAL_PAGES_WAITED,
     ArchiveError,
+    Telling,
     companions,
     connect,
     prepare,
@@ -26,7 +27,6 @@ from lantern_proxy.archive.file import (
     refuse_strangers,
     secret_of,
     sqlite_faults,
-    telling,
 )
 
 Progress = Callable[[int, int], None]
@@ -59,7 +59,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
     key: of an encrypted archive (64 hex digits); the copy has the same
     The copy is checked before it gets its name. Raises ArchiveError.
     """
-    with telling(path), _appearing(target) as partial, contextlib.closing(_open(path, "ro", key)) as source:
+    with Telling(path), _appearing(target) as partial, contextlib.closing(_open(path, "ro", key)) as source:
         refuse_strangers(source, path)
         with contextlib.closing(_open(partial, "rw", key)) as copy:
             # One moment, held: SQLite begins again with the first page whenever another process writes.
@@ -83,9 +83,9 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
     """
     with (
         _appearing(target) as partial,
-        telling(path),
+        Telling(path),
         contextlib.closing(_open(path, "ro", key)) as source,
-        telling(partial),
+        Telling(partial),
         contextlib.closing(_open(partial, "rw", key, vectors=True)) as copy,
     ):
         with contextlib.suppress(*sqlite_faults()):  # the list of steps may be damaged, too

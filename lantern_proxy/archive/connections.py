@@ -16,13 +16,13 @@ from lantern_proxy.archive.file import (
     WAL_PAGES_WAITED,
     ArchiveError,
     OlderError,
+    Telling,
     connect,
     make,
     prepare,
     refuse_strangers,
     secure,
     sqlite_faults,
-    telling,
 )
 from lantern_proxy.migrations.archive import migrations
 
@@ -68,15 +68,18 @@ class Connections:
         self._waits: bool | None = None
         """Do commits wait for the disk, as SQLite was told last?"""
         self._behind_since = 0.0
+        self._page_bytes = 0
+        self._unreached: dict[int, bytes] = {}
+        """Pages -> the head of that many-th of the log, when it was one of an earlier round."""
         self._log: int | None = None
         """The write-ahead log, held open: so it is told of every write that failed since, whoever asked for it."""
         self._is_doubtful = False
         """Did one fail? Linux takes what it could not write for written, and says so when asked again."""
         self._syncing = threading.RLock()
         """Taken before `_lock`: the log is not closed under who brings it to the disk."""
-        with telling(path):
+        with Telling(path):
             self.lacking = self._open()
-        self._inode = path.stat().st_ino
+        self._inode, self._where = path.stat().st_ino, os.fspath(path)
 
     def _open(self) -> str:
         if self.read_only:
@@ -87,6 +90,7 @@ class Connections:
             self._writer.execute("PRAGMA wal_autocheckpoint = 0").fetchall()  # see _checkpoint
             prepare(self._writer, self.path, self._busy_s)
             self._writer.execute(f"PRAGMA busy_timeout = {_LOOK_MS}").fetchall()
+            self._page_bytes = self._writer.execute("PRAGMA page_size").fetchone()[0]
             # SQLite follows a link to the file. It locks other files: closing this one unlocks nothing
             self._log = os.open(f"{os.path.realpath(self.path)}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
         except BaseException:
@@ -126,7 +130,7 @@ class Connections:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Database]:
         """This thread's reader. It stays open to the end of the block, even when the archive is closed meanwhile."""
-        with telling(self.path):
+        with Telling(self.path):
             reader = self._reader()
             try:
                 yield reader.db
@@ -167,7 +171,7 @@ class Connections:
                may undo all of it, but nothing that was on disk before
         turns: answers wait for it, and for the disk only with "full"; else `sync` must be called soon
         """
-        with self._lock, telling(self.path):
+        with self._lock, Telling(self.path):
             db = self._ready_writer()
             full = not again and (self._full or not turns)
             self._set_commits(db, full)
@@ -204,14 +208,20 @@ class Connections:
 
     def _is_long(self, pages: int) -> bool:
         """Does the log hold so many pages since it was begun anew? Then that many-th bears its salt."""
+        frame = self._read_log(32 + (pages - 1) * (24 + self._page_bytes), 24)
+        if frame == self._unreached.get(pages, b""):
+            return False
         header = self._read_log(0, 32)  # https://sqlite.org/fileformat2.html#walformat
-        page_bytes = int.from_bytes(header[8:12], "big")
-        frame = self._read_log(32 + (pages - 1) * (24 + page_bytes), 24)
-        return len(frame) == 24 and frame[8:16] == header[16:24]
+        is_long = len(frame) == 24 and frame[8:16] == header[16:24]
+        if not is_long:
+            self._unreached[pages] = frame
+        return is_long
 
     def _read_log(self, at: int, size: int) -> bytes:
         if self._log is None:
             return b""
+        if hasattr(os, "pread"):
+            return os.pread(self._log, size, at)
         os.lseek(self._log, at, os.SEEK_SET)
         return os.read(self._log, size)
 
@@ -226,7 +236,7 @@ class Connections:
             self._execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _execute(self, pragma: str) -> list[Any]:
-        with self._lock, telling(self.path):
+        with self._lock, Telling(self.path):
             return self._ready_writer().execute(pragma).fetchall()
 
     @property
@@ -261,7 +271,7 @@ class Connections:
 
     def _write_again(self, log: int) -> None:
         """The same bytes in the same places, so that they count as unwritten. Nobody begins the log anew meanwhile."""
-        with self._lock, telling(self.path):
+        with self._lock, Telling(self.path):
             db = self._ready_writer()
             self._begin(db)
             try:
@@ -281,7 +291,7 @@ class Connections:
         until = time.monotonic() + (self._busy_s if wait_s is None else wait_s)
         with self._syncing:
             self._sync_log()
-        with telling(self.path), self.apart() as db:
+        with Telling(self.path), self.apart() as db:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         while self._execute("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
             if time.monotonic() > until:
@@ -300,7 +310,7 @@ class Connections:
     def is_there(self) -> bool:
         """False when the file was deleted or replaced while it was open."""
         try:
-            return os.stat(self.path).st_ino == self._inode
+            return os.stat(self._where).st_ino == self._inode
         except OSError:
             return False
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any, Literal
@@ -102,13 +103,21 @@ def spoils_all(error: Exception) -> bool:
     return any(code.startswith(prefix) for prefix, *_ in _REMEDIES)
 
 
-@contextlib.contextmanager
-def telling(path: Path) -> Iterator[None]:
-    """SQLite's errors inside the block leave it as ArchiveError."""
-    try:
-        yield
-    except sqlite_faults() as error:
-        raise told(path, error) from error
+@dataclass(slots=True)
+class Telling:
+    """SQLite's errors inside the block leave it as ArchiveError.
+
+    A class, since every write enters two, and a generator costs several times as much.
+    """
+
+    path: Path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and isinstance(error, sqlite_faults()):
+            raise told(self.path, error) from error
 
 
 def make(path: Path) -> None:
@@ -176,7 +185,7 @@ def encrypt(path: Path, key: str) -> None:
     beside = path.with_name(path.name + ".encrypting")
     beside.unlink(missing_ok=True)
     os.close(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    with telling(path):
+    with Telling(path):
         conn = _library(key).connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         try:
             _load_vec(conn)

@@ -50,6 +50,12 @@ def exact(text: str) -> str | bytes:
     return text
 
 
+def blob(data: bytes) -> bytearray:
+    """`data` as it is bound quickest: bytes are asked first what they would rather be bound as (PEP 246), which takes
+    as long as to bind ten texts."""
+    return bytearray(data)
+
+
 def name(text: str) -> str:
     """`text` as an id: lone surrogates escaped, everything else itself."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
@@ -72,7 +78,8 @@ HEAD = "keys, altered, abandoned, lost, person"
 
 def from_head(head: Head) -> Row:
     altered = None if head.altered is None else dumps(plain_head(head)["altered"])
-    return name(lines(head.keys)), altered, name(lines(head.abandoned)), head.lost, head.person
+    lost = int(head.lost)  # a boolean is asked as bytes are: see blob()
+    return name(lines(head.keys)), altered, name(lines(head.abandoned)), lost, head.person
 
 
 def to_head(row: Row) -> Head:
@@ -173,7 +180,7 @@ def from_filed(tenant: str, session: str, filed: Filed) -> Row:
     message = filed.message
     return (
         name(tenant), name(session), name(filed.key), filed.position, filed.turn, message.role, exact(message.text),
-        dumps([_from_item(item) for item in message.items]), message.raw, message.print, int(filed.side),
+        dumps([_from_item(item) for item in message.items]), blob(message.raw), blob(message.print), int(filed.side),
         int(filed.partial), filed.created_at,
     )  # fmt: skip
 
@@ -213,7 +220,7 @@ def from_passage(tenant: str, project: str, passage: Passage) -> Row:
         name(tenant), name(project), name(passage.session), name(passage.message), passage.position, passage.part,
         passage.turn, exact(passage.speaker), exact(passage.text), passage.unit, passage.kind, dumps(passage.tags),
         dumps(passage.tools), exact(lines(passage.terms)), passage.created_at, passage.confidence, passage.success,
-        passage.accesses, passage.accessed_at, fingerprint(passage.text),
+        passage.accesses, passage.accessed_at, blob(fingerprint(passage.text)),
     )  # fmt: skip
 
 

@@ -144,7 +144,7 @@ def _is_folding(entry: Entry) -> bool:
 
 def _more(session: Session, request: Request) -> Verdict:
     """Nothing is gone, and what is new stands behind all that was shown: as _event() says, without a look at each."""
-    held = tuple(e.key if e.message.print and e.message.role not in SYSTEM else None for e in session.head)
+    held = [e.key if e.message.print and e.message.role not in SYSTEM else None for e in session.head]
     new = request.messages[len(held) :]
     return Verdict(event="turn" if seats(new) else "retry", kept=(*held, *(None,) * len(new)))
 

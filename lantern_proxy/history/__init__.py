@@ -404,7 +404,7 @@ def _file(
     turn = session.turn
     for key, m in keyed:
         if key not in session.keys and key not in filed:
-            turn += m.role == "user" and any(i.kind == "text" and not is_empty(i) for i in m.items)
+            turn += m.role == "user" and any(i.kind == "text" and i.print not in BLANK for i in m.items)
             filed[key] = Filed(key=key, position=session.position + len(filed), turn=turn, message=m,
                                side=session.side, partial=partial, created_at=now)  # fmt: skip
     return tuple(filed.values())

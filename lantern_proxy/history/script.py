@@ -49,7 +49,7 @@ def lines_of(session: Session, request: Request) -> Request | None:
     what it answers, with a name in between. A transcript of messages has neither, a task behind a script no such name.
     """
     written = script_of(request)
-    text = squeezed(written)
+    text = squeezed(written) if written else ""
     if not text or request.tools != session.tools:
         return None
     if not shows_system_of(session, request):
@@ -137,8 +137,12 @@ def _is_one_line(lines: Request) -> bool:
 
 def script_of(request: Request) -> str:
     """The only text of a request, beside its system prompt; empty when it has more."""
-    said = spoken(request.messages)
-    only = said[0] if len(said) == 1 and not request.delta else None
+    only = None
+    for m in () if request.delta else request.messages:
+        if m.role not in SYSTEM:
+            if only is not None:
+                return ""
+            only = m
     is_text = only is not None and only.role == "user" and len(only.items) == 1 and only.items[0].kind == "text"
     return only.items[0].text if only and is_text else ""
 

@@ -128,7 +128,9 @@ def _new_lines(session: Session, request: Request, said: Said) -> list[str]:
 
 def _text(request: Request) -> str:
     """What the user says in a request in which nobody else speaks."""
+    if request.delta or "assistant" in {m.role for m in request.messages}:
+        return ""
     said = spoken(request.messages)
-    if request.delta or any(m.role != "user" or any(i.kind not in ("text", "media") for i in m.items) for m in said):
+    if any(m.role != "user" or any(i.kind not in ("text", "media") for i in m.items) for m in said):
         return ""
     return "\n".join(plain(i.text) for m in said for i in m.items if i.kind == "text")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
 from typing import Any
 
+from msgspec import Struct
+
 from lantern_proxy.follow import Step
 from lantern_proxy.turn import Block, Event, PassedOver, Request, Restored
 from lantern_proxy.wire import Protocol
@@ -214,11 +216,10 @@ class Once:
         return bool(over)
 
 
-@dataclass(slots=True)
-class FailingOpen:
+class FailingOpen(Struct):
     """What fails in this block costs its own work, never the answer: counted, told, logged once.
 
-    A class, since every request enters five of them, and a generator costs five times as much.
+    No generator, since every request enters five of them, and that costs five times as much.
     """
 
     exchange: Exchange

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from lantern_proxy import chunk
 from lantern_proxy.archive import Record, RequestRow
@@ -40,8 +42,7 @@ class Privacy(Cleaner):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """What came of an exchange that belongs to a session."""
 
     step: Step
@@ -93,7 +94,10 @@ def _kept(filed: Filed, most_chars: int, privacy: Privacy) -> Iterator[Filed]:
     """A message as it may be kept, up to what the archive takes: redacted, then cut, as Cleaner.said() does it."""
     seen = _clipped(filed, most_chars + LONGEST_CHARS)
     for clean in privacy.clean((seen,)):
-        yield _clipped(clean, room_for(most_chars, clean=_chars(clean.message), was_cut=seen is not filed))
+        if seen is filed and len(clean.message.raw) <= most_chars:  # as nearly all are
+            yield clean
+        else:
+            yield _clipped(clean, room_for(most_chars, clean=_chars(clean.message), was_cut=seen is not filed))
 
 
 def _clipped(filed: Filed, most_chars: int) -> Filed:

@@ -169,16 +169,16 @@ class Relay:
         return await self.upstream.send(arrival.method, arrival.path, arrival.query, headers, body, model=model)
 
     async def _relay(self, answer: UpstreamAnswer) -> None:
-        self.status, self.encoding = answer.status, answer.header("content-encoding")
-        self.streamed = answer.header("content-type").startswith("text/event-stream")
-        length = answer.header("content-length")
+        self.status, self.encoding = answer.status, answer.header(b"content-encoding")
+        self.streamed = answer.header(b"content-type").startswith("text/event-stream")
+        length = answer.header(b"content-length")
         self.length = int(length) if length.isdigit() else -1
         headers = returning(answer.headers, answer.status) + (self.exchange.told() if self.exchange else [])
         self.head = {"type": "http.response.start", "status": answer.status, "headers": headers}
         if not answer.is_here:  # else it waits for its body, to go out with it
             await self._begin()
         try:
-            async for chunk in answer.chunks():
+            while chunk := await answer.chunk():
                 last = answer.is_here
                 if self.exchange is not None and not self.archived:
                     await self._keep(chunk, last)
@@ -285,7 +285,7 @@ async def _is_for_length(answer: UpstreamAnswer) -> bool:
     relayed."""
     body = await answer.read()
     try:  # nobody needs more words for it
-        plain = decoded(body, answer.header("content-encoding"), most_bytes=INLINE_BYTES)
+        plain = decoded(body, answer.header(b"content-encoding"), most_bytes=INLINE_BYTES)
         text = plain.decode("utf-8", "replace").lower()
     except WireError:
         return False

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from lantern_proxy.archive import ArchiveError
 from lantern_proxy.compaction import whole
@@ -50,8 +51,7 @@ _CUT_SHORT = frozenset({"restore:deadline", "restore:opening", "restore:behind"}
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Need:
+class _Need(Struct, frozen=True):
     """A request that may lack something, and until when it may be looked for."""
 
     exchange: Exchange

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from lantern_proxy.archive import Archive, ArchiveError, Record
 from lantern_proxy.config import Config
 from lantern_proxy.proxy.cut import QUIET_S, Cutter, Settling, Wish
@@ -37,8 +39,7 @@ _CUT_AT_END_S = 5.0
 """Most seconds of cutting before the end; what is left is cut by the next process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """One answered request, to be archived."""
 
     build: Callable[[], Record]

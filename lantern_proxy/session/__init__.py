@@ -102,9 +102,8 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
     ids = (*identity.ids, *request.ids)
     strong = [value for name, value in ids if name not in WEAK_IDS]
     weak = [value for name, value in ids if name in WEAK_IDS]
-    found = (
-        _stored(known, ids) or _by_family(known, request, identity, strong) or _by_content(known, request, weak, now)
-    )
+    found = _stored(known, ids) or _by_family(known, request, identity, strong) if ids or identity.agent else None
+    found = found or _by_content(known, request, weak, now)
     if found and found.why == _BY_ID and _begins_in_run(known, request, ids):
         found = Link(why="another conversation of its run")
     if found is None:
@@ -113,6 +112,8 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
         found = Link(why="known content under a new id", parent=found.session.id if found.session else "")
     if parent := _passed_on_from(known, request, found, strong):
         found = Link(why="what its model wrote, passed on by its user", parent=parent)
+    if not (ids or identity.agent or identity.signals or request.signals):
+        return found
     side = found.side or bool(identity.agent) or bool({"side", "compact"} & (identity.signals | request.signals))
     return replace(found, family=next(iter((*strong, *weak)), ""), side=side, agent=found.agent or identity.agent)
 

@@ -52,7 +52,9 @@ def continued(known: Known, request: Request) -> Session | None:
     found = chains(request.messages)
     for chain in reversed(found):
         holders = known.by_head.get(chain)
-        alive = [known.sessions[sid] for sid in holders or () if known.sessions[sid].api == request.api]
+        if not holders:
+            continue
+        alive = [known.sessions[sid] for sid in holders if known.sessions[sid].api == request.api]
         alive = [s for s in alive if s.answered or (chain == found[-1] and not _is_twin(known, s))]
         same = [s for s in alive if shows_system_of(s, request)]
         if same or alive:

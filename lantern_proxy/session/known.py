@@ -15,7 +15,7 @@ from lantern_proxy.history.same import chain_after, changed
 from lantern_proxy.history.script import line_of
 from lantern_proxy.history.steps import fields_of
 from lantern_proxy.history.text import shared_front, terms
-from lantern_proxy.turn import Item, plain
+from lantern_proxy.turn import Item, Message, plain
 
 _Trace = tuple[dict[Any, set[str]], str | bytes]
 """An index, and what it is asked for."""
@@ -164,12 +164,13 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: 
     for name in filter(None, {session.family, family}):
         if session.id not in known.by_family[name]:
             known.by_family[name].append(session.id)
-    ends, asks = _ends_of(session, asked)
+    whole = with_beginning(session)
+    ends, asks = _ends_of(session, asked, whole)
     _end(known.by_head, known.ends, session.id, ends if session.head else ())
     _end(known.by_asked, known.asks, session.id, asks if session.head else ())
     for value in ids:
         _name(known.by_id, value, session.id, known.traces)
-    if whole := with_beginning(session):
+    if whole is not None:
         _index(known, session, Entry("", whole, True))
     new = _unindexed(before.head if before else (), session.head)
     for entry in new:
@@ -191,10 +192,11 @@ def _take_up(known: Known, session: Session) -> None:
             said[text] = "user"
 
 
-def _ends_of(session: Session, asked: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Under which chain hashes by_head and by_asked have it: also under those of the last answer in one message with
-    the beginning that its client had written."""
-    whole = with_beginning(session)
+def _ends_of(
+    session: Session, asked: bytes, whole: Message | None
+) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:  # fmt: skip
+    """Under which chain hashes by_head and by_asked have it: also under those of `whole`, the last answer in one
+    message with the beginning that its client had written."""
     if whole is None:
         return (session.chain,), (asked or session.chain,)
     before = chain_of(session.head[:-2])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from lantern_proxy.history import items_of, spoken
 from lantern_proxy.history.dress import unescaped
-from lantern_proxy.turn import Message, Request, plain
+from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _TAG = re.compile(r"</?[\w:-]{1,40}>")
 """A client names so what it puts into a text; it wishes for nothing: "</SessionSummary>"."""
@@ -39,6 +39,14 @@ def is_spoken_to(messages: Sequence[Message]) -> bool:
     if not said or not is_said(said[-1]):
         return False
     return any(m.role == "assistant" for m in said)
+
+
+def last_said(request: Request) -> Message | None:
+    """The last message that is no system prompt."""
+    for m in reversed(request.messages):
+        if m.role not in SYSTEM:
+            return m
+    return None
 
 
 def untagged(text: str) -> str:

@@ -182,7 +182,10 @@ def is_summed_up(known: Known, session: Session, request: Request) -> bool:
 
 def _end_of_shown(messages: Sequence[Message]) -> int:
     """Behind the last answer; 0 where nobody answered."""
-    return next((at for at in range(len(messages), 0, -1) if messages[at - 1].role == "assistant"), 0)
+    at = len(messages)
+    while at and messages[at - 1].role != "assistant":
+        at -= 1
+    return at
 
 
 def shown_and_asked(request: Request) -> tuple[list[Message], list[Message]]:

@@ -25,7 +25,7 @@ from lantern_proxy.history.former import is_aside
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import Known, side_of
 from lantern_proxy.session.pasted import is_pasted, is_told
-from lantern_proxy.session.read import read_of, texts_of
+from lantern_proxy.session.read import last_said, read_of, texts_of
 from lantern_proxy.session.script import script_use
 from lantern_proxy.session.wishes import is_summary_call, is_summary_of_rest, is_wished_of_head
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
@@ -58,11 +58,18 @@ def _count_held(head: Iterable[Message], request: Request) -> int:
 
 def holds_answer(session: Session, request: Request) -> bool:
     """Does the request hold the last answer that the session got?"""
-    last = next((e.message for e in reversed(session.head) if e.produced), None)
+    last = _last_answer(session)
     if last is not None and last.print and goes_on(session, request):
         return True
     names = _names(request)
     return last is not None and any(_is_named(i, names) for i in last.items if not is_empty(i))
+
+
+def _last_answer(session: Session) -> Message | None:
+    for e in reversed(session.head):
+        if e.produced:
+            return e.message
+    return None
 
 
 def _names(request: Request) -> set[bytes | str]:
@@ -162,5 +169,7 @@ def _ends_in_summary(known: Known, session: Session, request: Request) -> bool:
     """
     if not session.answered or holds_answer(session, request) or request.tools != session.tools:
         return False
-    last = next(m for m in reversed(request.messages) if m.role not in SYSTEM)
-    return last.role == "user" and any(text in plain(last.text) for text in summed_up_since(known, session))
+    last = last_said(request)
+    if last is None or last.role != "user":
+        return False
+    return any(text in plain(last.text) for text in summed_up_since(known, session))

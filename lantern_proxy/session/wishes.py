@@ -10,7 +10,7 @@ from itertools import islice
 from lantern_proxy.history import SUMMARY_CHARS, Session, items_of, shows_system_of, spoken, system_text, told_aside
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.pasted import PROBE_TEXT_CHARS
-from lantern_proxy.session.read import messages_of, texts_of, untagged
+from lantern_proxy.session.read import last_said, messages_of, texts_of, untagged
 from lantern_proxy.turn import SYSTEM, Request, plain
 from lantern_proxy.turn_memo import Memo
 
@@ -172,7 +172,7 @@ def _unquoted(text: str, said: Mapping[str, str]) -> str:
 
 def _asked_last(request: Request) -> str:
     """The last text of a user who speaks last."""
-    last = next((m for m in reversed(request.messages) if m.role not in SYSTEM), None)
+    last = last_said(request)
     texts = [plain(i.text) for i in last.items if i.kind == "text"] if last and last.role == "user" else []
     return next(filter(None, reversed(texts)), "")
 

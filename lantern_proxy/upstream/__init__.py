@@ -2,7 +2,7 @@
 
     async with Upstream(config) as upstream:
         answer = await upstream.send("POST", "/v1/chat/completions", b"", headers, body)
-        async for chunk in answer.chunks(): ...
+        while chunk := await answer.chunk(): ...
         await answer.close()
 
 Path, query, headers and bytes go out as they are given; nothing is decoded, no cookie kept. Redirects are not followed:
@@ -13,8 +13,8 @@ proxy that the environment names, over HTTP/2, with credentials in the URL.
 
 import os
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from types import TracebackType
@@ -57,49 +57,55 @@ class UpstreamAnswer:
 
     status: int
     headers: Headers
-    body: AsyncIterable[bytes]
+    """Names in lower case."""
+    read_on: Callable[[], Awaitable[bytes]]
+    """What came of the body since it was called last, as soon as there is some; empty at its end."""
     end: Callable[[], object]
     """Gives the connection back, or ends it when the body has not been read to its end."""
-    _again: list[bytes] = field(default_factory=list)
+    sent: Answer | None = None
+    """The answer of our own transport; None where httpx's serves."""
+    _again: list[bytes] | None = None
+    """What is left to give of a body that was read: its connection is another request's by now."""
 
-    def header(self, name: str) -> str:
+    def header(self, name: bytes) -> str:
         """First value of a header by its lower-case name, or empty."""
-        wanted = name.encode()
         for key, value in self.headers:
-            if key.lower() == wanted:
+            if key == name:
                 return value.decode("latin-1")
         return ""
 
     @property
     def is_here(self) -> bool:
         """Has all of it come? Then the next chunk, or the one that was just given, is the last. False: not known."""
-        return isinstance(self.body, Answer) and self.body.is_here and not self._again
+        return self.sent is not None and self._again is None and self.sent.is_here
 
     @property
     def is_sending(self) -> bool:
         """Did the answer begin before all of its request was here, and goes the rest of it on?"""
-        return isinstance(self.body, Answer) and self.body.is_sending
+        return self.sent is not None and self.sent.is_sending
 
     async def read(self) -> bytes:
-        """The whole body, still encoded, at once; `chunks()` gives it again. Raises UpstreamError.
+        """The whole body, still encoded, at once; `chunk()` gives it again. Raises UpstreamError.
 
         The connection is given back: an answer that was read need not be closed.
         """
+        pieces = []
         try:
-            body = b"".join([chunk async for chunk in self.chunks()])
+            while chunk := await self.chunk():
+                pieces.append(chunk)
         finally:
             await self.close()
-        self._again.append(body)
+        body = b"".join(pieces)
+        self._again = [body]
         return body
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Bytes as they arrive, still encoded. Raises UpstreamError when the upstream breaks off."""
-        if self._again:
-            yield self._again[0]
-            return
+    async def chunk(self) -> bytes:
+        """The next bytes as they arrive, still encoded; empty at the end. Raises UpstreamError when the upstream breaks
+        off. No generator: to make one for each answer costs more than to call this."""
+        if self._again is not None:
+            return self._again.pop() if self._again else b""
         try:
-            async for chunk in self.body:
-                yield chunk
+            return await self.read_on()
         except TimeoutException as error:
             raise UpstreamError(f"upstream fell silent: {type(error).__name__}", 504) from error
         except TransportError as error:
@@ -182,7 +188,7 @@ class Upstream:
         below_v1 = path.startswith("/v1/")
         plain = path[3:] if below_v1 else path
         first = plain.strip("/").split("/", 1)[0]
-        anthropic = first == "messages" or any(name == b"anthropic-version" for name, _ in headers)
+        anthropic = first == "messages" or b"anthropic-version" in dict(headers)
         ours = self._anthropic if anthropic else self._openai
         base = self._bases[route.url] if route and route.url else ours
         known = below_v1 or first in _API or first == "messages"
@@ -216,15 +222,15 @@ class Upstream:
                 answer = await _through(self._client, method, base.url, target, headers, body)
             else:
                 sent = await self._http1.ask(base.origin, method.encode(), target, headers, body, host=base.host)
-                answer = UpstreamAnswer(sent.status, sent.headers, sent, sent.close)
+                answer = UpstreamAnswer(sent.status, sent.headers, sent.read, sent.close, sent)
         except TimeoutException as error:
             raise UpstreamError(f"upstream {host} did not answer in time: {type(error).__name__}", 504) from error
         except TransportError as error:
             what = "failed" if isinstance(error, RemoteProtocolError) else "cannot be reached"
             raise UpstreamError(f"upstream {host} {what}: {error or type(error).__name__}", 502) from error
-        location = answer.header("location") if 300 <= answer.status < 400 else ""
+        location = answer.header(b"location") if 300 <= answer.status < 400 else ""
         if location and (leads := self._leads(location, base, target, path, headers, route)):
-            told = ((name, leads if name.lower() == b"location" else value) for name, value in answer.headers)
+            told = ((name, leads if name == b"location" else value) for name, value in answer.headers)
             answer.headers = [*told]
         return answer
 
@@ -276,8 +282,8 @@ async def _through(
 
     sent = b"".join(body) if isinstance(body, list) else body
     response = await stock.ask(client, method, url, target, headers, sent)
-    told = without_void_length(response.headers.raw)
-    return UpstreamAnswer(response.status_code, told, stock.raw(response), response.aclose)
+    told = without_void_length([(name.lower(), value) for name, value in response.headers.raw])
+    return UpstreamAnswer(response.status_code, told, stock.reader(response), response.aclose)
 
 
 def _litellm(config: UpstreamConfig, route: RouteConfig) -> "httpx.AsyncClient":

@@ -77,8 +77,8 @@ class Connection(asyncio.Protocol):
         """Did any byte of an answer come?"""
         self._to_the_end = False
         """Does the body end with its connection, since its head tells no length?"""
-        self._mixed = False
-        """Does the head tell both a length and chunks? Then the connection is not used again."""
+        self._mixed = self._closing = False
+        """Does the head tell both a length and chunks, or an end? Then the connection is not used again."""
         self._paused = False
         """Is the transport not read from, since the reader is slow?"""
         self._waiting_bytes, self._sent_all = 0, False
@@ -296,7 +296,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.head_done:  # else it is a trailer, which no client of ours sees
-            self.headers.append((name, _CONTROL.sub(b" ", value)))  # RFC 9110, section 5.5
+            self.headers.append((name.lower(), _CONTROL.sub(b" ", value)))  # RFC 9110, section 5.5
 
     def on_headers_complete(self) -> None:
         if self.complete:  # a second answer, to a question that nobody asked
@@ -306,12 +306,15 @@ class Connection(asyncio.Protocol):
         if 100 <= self.status < 200:
             return
         self.head_done = True
-        names = {name.lower() for name, _ in self.headers}
-        chunked = _is_chunked(self.headers)
-        self._mixed = chunked and b"content-length" in names
-        self.headers = without_void_length(self.headers)
+        told = dict(self.headers)  # of several of a name one: enough to know whether there is any
+        chunked = b"transfer-encoding" in told and _is_chunked(self.headers)
+        self._mixed = chunked and b"content-length" in told
+        if self._mixed:
+            self.headers = without_void_length(self.headers)
+        ends = [value.lower() for name, value in self.headers if name == b"connection"] if b"connection" in told else []
+        self._closing = any(b"close" in value for value in ends)
         bare = self._method == b"HEAD" or self.status in (204, 304)
-        self._to_the_end = not (bare or chunked or b"content-length" in names)
+        self._to_the_end = not (bare or chunked or b"content-length" in told)
         if self._method == b"HEAD":  # the parser does not know that no body follows
             self._end()
 
@@ -337,19 +340,18 @@ class Connection(asyncio.Protocol):
         self.complete = True
         keep = self._method == b"HEAD" or self._parser.should_keep_alive()
         self._stop_sending()
-        closing = any(n.lower() == b"connection" and b"close" in v.lower() for n, v in self.headers)
         whole = self._sent_all and self._room is None and not (self._to_the_end or self._mixed)
-        self.reusable = bool(keep) and not closing and whole
+        self.reusable = bool(keep) and not self._closing and whole
 
 
 def without_void_length(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """An answer's headers without a length beside chunks: the chunks count, and whoever believes the length must not
-    hear of it (RFC 9112, section 6.3)."""
-    return [pair for pair in headers if pair[0].lower() != b"content-length"] if _is_chunked(headers) else headers
+    """An answer's headers, in lower case, without a length beside chunks: the chunks count, and whoever believes the
+    length must not hear of it (RFC 9112, section 6.3)."""
+    return [pair for pair in headers if pair[0] != b"content-length"] if _is_chunked(headers) else headers
 
 
 def _is_chunked(headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    return any(name.lower() == b"transfer-encoding" and b"chunked" in value.lower() for name, value in headers)
+    return any(name == b"transfer-encoding" and b"chunked" in value.lower() for name, value in headers)
 
 
 def _parser(connection: Connection) -> httptools.HttpResponseParser:

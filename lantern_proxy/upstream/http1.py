@@ -60,7 +60,7 @@ class Answer:
     def __init__(self, connection: Connection, pool: "Http1", origin: Origin) -> None:
         self._connection, self._pool, self._origin = connection, pool, origin
         self._open = True
-        self.status, self.headers = connection.status, connection.headers
+        self.status, self.headers, self.read = connection.status, connection.headers, connection.read
 
     @property
     def is_here(self) -> bool:
@@ -73,8 +73,7 @@ class Answer:
         return self._connection.is_sending
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        read = self._connection.read
-        while chunk := await read():
+        while chunk := await self.read():
             yield chunk
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """Requests that go out by httpx's own means: through a proxy, over HTTP/2, with credentials in the URL, to litellm."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 import httpx
@@ -43,7 +44,7 @@ async def ask(
     client: httpx.AsyncClient, method: str, url: str, target: bytes | None, headers: Headers,
     body: bytes | AsyncIterable[bytes],
 ) -> httpx.Response:  # fmt: skip
-    """The answer's head; its body follows in `raw()`. Raises what our own transport raises.
+    """The answer's head; its body follows in `reader()`. Raises what our own transport raises.
 
     target: path and query as they are asked, instead of the URL's
     """
@@ -53,11 +54,16 @@ async def ask(
         return await client.send(request, stream=True)
 
 
-async def raw(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body, still encoded."""
+def reader(response: httpx.Response) -> Callable[[], Awaitable[bytes]]:
+    """Gives the body, still encoded, piece by piece, and empty at its end."""
+    return partial(anext, _raw(response), b"")
+
+
+async def _raw(response: httpx.Response) -> AsyncIterator[bytes]:
     with _errors_as_ours():
         async for chunk in response.aiter_raw():
-            yield chunk
+            if chunk:
+                yield chunk
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from lantern_proxy.wire import chat, messages, responses
 from lantern_proxy.wire.json import Insert, Place, WireError, members
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Protocol:
-    """The four functions that a protocol consists of."""
+    """The four functions that a protocol consists of. Each is itself alone: compared many times a request."""
 
     read: Callable[[bytes], Request]
     read_answer: Callable[..., Answer]
@@ -34,7 +34,7 @@ class Protocol:
 CHAT = Protocol(chat.read, chat.read_answer, chat.inject, chat.settle_place)
 RESPONSES = Protocol(responses.read, responses.read_answer, responses.inject, responses.settle_place, "input")
 MESSAGES = Protocol(messages.read, messages.read_answer, messages.inject, messages.settle_place)
-_OPENAI = (CHAT, RESPONSES)
+_BESIDE = {CHAT: (CHAT, RESPONSES), RESPONSES: (RESPONSES, CHAT)}
 """Clients send a body of one to the path of the other, and some upstreams understand both there."""
 
 _MEMORY = {
@@ -48,21 +48,23 @@ _MEMORY = {
 
 def protocol_of(path: str) -> Protocol | None:
     """How to read requests for `path`; None when it only passes through."""
-    return next((protocol for ending, protocol in _MEMORY.items() if path.endswith(ending)), None)
+    for ending, protocol in _MEMORY.items():
+        if path.endswith(ending):
+            return protocol
+    return None
 
 
 def spoken_beside(protocol: Protocol) -> tuple[Protocol, ...]:
     """The protocols in which a body may be written that came to the path of `protocol`, that one first."""
-    return (protocol, *(each for each in _OPENAI if each != protocol)) if protocol in _OPENAI else (protocol,)
+    return _BESIDE.get(protocol, (protocol,))
 
 
 def read_request(protocol: Protocol, body: bytes) -> tuple[Protocol, Request]:
     """The request in `body`, and the protocol that it is written in. WireError when it is written in none."""
-    own, *others = spoken_beside(protocol)
     try:
-        return own, own.read(body)
+        return protocol, protocol.read(body)
     except WireError:
-        for other in others:
+        for other in spoken_beside(protocol)[1:]:
             with suppress(WireError):
                 if other.key in members(body):
                     return other, other.read(body)
@@ -71,6 +73,8 @@ def read_request(protocol: Protocol, body: bytes) -> tuple[Protocol, Request]:
 
 def read_answer(protocol: Protocol, body: bytes, *, streamed: bool, complete: bool) -> Answer:
     """The answer to a request of `protocol`, in whichever one it is written. Empty when there is none to be found."""
-    answers = (each.read_answer(body, streamed=streamed, complete=complete) for each in spoken_beside(protocol))
-    own = next(answers)
-    return own if own.messages else next((answer for answer in answers if answer.messages), own)
+    own = protocol.read_answer(body, streamed=streamed, complete=complete)
+    if own.messages:
+        return own
+    others = (each.read_answer(body, streamed=streamed, complete=complete) for each in spoken_beside(protocol)[1:])
+    return next((answer for answer in others if answer.messages), own)

@@ -14,6 +14,7 @@ from lantern_proxy.wire import sse
 from lantern_proxy.wire.json import (
     Insert,
     Place,
+    Remembered,
     WireError,
     append_to_string,
     canonical_json,
@@ -26,7 +27,6 @@ from lantern_proxy.wire.json import (
     media_digest,
     members,
     parse,
-    remembered,
     span,
     splice,
     text_member,
@@ -46,7 +46,7 @@ def read(body: bytes) -> Request:
     return Request(
         api="chat",
         model=text_member(top, "model"),
-        messages=tuple(read_message(bytes(raw)) for raw in elements(top["messages"])),
+        messages=tuple(read_message.all(elements(top["messages"]))),
         tools=frozenset(tool_names(top)),
         stream=bytes(top.get("stream", b"false")) == b"true",
         ids=explicit_ids(top),
@@ -76,7 +76,7 @@ def known_as(named: str) -> str:
 
 def tool_names(top: Mapping[str, msgspec.Raw]) -> list[str]:
     """Names of the tools that the model may call: none where `tool_choice` forbids all that are there."""
-    if _forbids_tools(top):
+    if not ("tools" in top or "functions" in top) or _forbids_tools(top):
         return []
     names = []
     for raw in (*_list(top, "tools"), *_list(top, "functions")):
@@ -96,7 +96,7 @@ def _list(top: Mapping[str, msgspec.Raw], key: str) -> list[msgspec.Raw]:
     return elements(top[key]) if key in top and first_byte(top[key]) == b"[" else []
 
 
-@remembered
+@Remembered
 def read_message(raw: bytes) -> Message:
     """One element of `messages`. Anything that is an object is understood somehow; WireError otherwise."""
     data = element(raw, "a message")
@@ -172,7 +172,7 @@ def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer
     try:
         top = members(body)
         raws = [members(choice).get("message") for choice in elements(top["choices"])]
-        found = tuple(read_message(bytes(raw)) for raw in raws if raw is not None)
+        found = tuple(read_message.all([raw for raw in raws if raw is not None]))
     except (WireError, KeyError):
         return Answer(messages=(), complete=complete)
     return Answer(messages=found, ids=(text_member(top, "id"),) if "id" in top else (), complete=complete)

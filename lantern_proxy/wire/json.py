@@ -4,7 +4,7 @@ Everything that is not touched keeps its bytes: key order, number formats, escap
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from json import loads
 from typing import Any, Literal
@@ -133,14 +133,20 @@ def dicts(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def remembered(read: Callable[[bytes], Message]) -> Callable[[bytes], Message]:
+class Remembered:
     """`read`, with small messages remembered: clients resend their whole history, and most of it was read before."""
-    small = Memo(read, most_bytes=_SMALL_ALL_BYTES, bytes_of=lambda raw: 1_000 + 3 * len(raw))
 
-    def read_or_recall(raw: bytes) -> Message:
-        return small[raw] if len(raw) <= _SMALL_BYTES else read(raw)
+    def __init__(self, read: Callable[[bytes], Message]) -> None:
+        self._read = read
+        self._small = Memo(read, most_bytes=_SMALL_ALL_BYTES, bytes_of=lambda raw: 1_000 + 3 * len(raw)).__getitem__
 
-    return read_or_recall
+    def __call__(self, raw: bytes) -> Message:
+        return self._small(raw) if len(raw) <= _SMALL_BYTES else self._read(raw)
+
+    def all(self, raws: Iterable[msgspec.Raw]) -> list[Message]:
+        """Each of them, without a call for those that are remembered."""
+        small, read = self._small, self._read
+        return [small(raw) if len(raw) <= _SMALL_BYTES else read(raw) for raw in map(bytes, raws)]
 
 
 _SMALL_BYTES, _SMALL_ALL_BYTES = 16_384, 8 << 20

@@ -15,6 +15,7 @@ from lantern_proxy.wire.headers import user_id_session
 from lantern_proxy.wire.json import (
     Insert,
     Place,
+    Remembered,
     WireError,
     as_object,
     canonical_json,
@@ -24,7 +25,6 @@ from lantern_proxy.wire.json import (
     media_digest,
     members,
     parse,
-    remembered,
     text_member,
 )
 
@@ -41,7 +41,7 @@ def read(body: bytes) -> Request:
     named = (("user_id", session),) if session else ()
     return Request(
         api="messages", model=text_member(top, "model"),
-        messages=(*_system(top), *(read_message(bytes(raw)) for raw in elements(top["messages"]))),
+        messages=(*_system(top), *read_message.all(elements(top["messages"]))),
         tools=frozenset(tool_names(top)), stream=bytes(top.get("stream", b"false")) == b"true",
         ids=(*named, *explicit_ids(top), *continued), person="" if session else known_as(user), delta=bool(continued),
         signals=frozenset({"compact"} if bytes(top.get("compaction", b"null")) != b"null" else ()),
@@ -68,7 +68,7 @@ def _system(top: Mapping[str, msgspec.Raw]) -> list[Message]:
     return [message("system", items, bytes(top["system"]))] if items else []
 
 
-@remembered
+@Remembered
 def read_message(raw: bytes) -> Message:
     """One element of `messages`; any block types. WireError when it is no object."""
     data = element(raw, "a message")
