@@ -323,10 +323,10 @@ class _Room:
         passage, today = offer.passage, day(offer.passage)
         opened, same_day = entry_of(passage) in self._opened, today in self._days
         most_chars = min(self._chars, self._most_chars)
-        spans = _fitting(offer, most_chars, self._session, opened=opened, same_day=same_day)
+        spans, chars = _fitting(offer, most_chars, self._session, opened=opened, same_day=same_day)
         if not spans:
             return None
-        self._chars -= entry_chars(passage, spans, self._session, opened=opened, same_day=same_day)
+        self._chars -= chars
         self._opened.add(entry_of(passage))
         self._days.add(today)
         return Choice(passage, spans, offer.mark)
@@ -334,20 +334,23 @@ class _Room:
 
 def _fitting(
     offer: Offer, room_chars: int, session: str, *, opened: bool, same_day: bool
-) -> tuple[tuple[int, int], ...]:
-    """All spans of the offer, or the best of them that fit into the room."""
+) -> tuple[tuple[tuple[int, int], ...], int]:
+    """All spans of the offer, or the best of them that fit into the room; and the characters that they take."""
+    room_chars -= (len(offer.mark) + 2) * bool(offer.mark)
 
-    def fits(spans: Sequence[tuple[int, int]]) -> bool:
-        led = named(offer.name_chars, spans)
-        size = entry_chars(offer.passage, led, session, opened=opened, same_day=same_day)
-        return size + (len(offer.mark) + 2) * bool(offer.mark) <= room_chars
+    def led(some: Iterable[int]) -> tuple[tuple[tuple[int, int], ...], int]:
+        spans = named(offer.name_chars, [offer.spans[i] for i in some])
+        return spans, entry_chars(offer.passage, spans, session, opened=opened, same_day=same_day)
 
-    if fits(offer.spans):
-        return named(offer.name_chars, offer.spans)
-    kept: list[int] = []
+    found = led(range(len(offer.spans)))
+    if found[1] <= room_chars:
+        return found
+    kept, found = list[int](), ((), 0)
     for i in sorted(range(len(offer.spans)), key=lambda i: (-offer.worth[i], i)):
         if offer.worth[i] <= 0:
             break
-        if fits([offer.spans[j] for j in sorted([*kept, i])]):
+        more = led(sorted([*kept, i]))
+        if more[1] <= room_chars:
             kept.append(i)
-    return named(offer.name_chars, [offer.spans[j] for j in sorted(kept)])
+            found = more
+    return found

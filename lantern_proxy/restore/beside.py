@@ -84,7 +84,8 @@ class Beside:
         """The row of the newest later message of the user that says something else of what is told at `row`, if any."""
         about = frozenset(_content("\n".join(told)))
         scope, name = self.scope, _name(self._passage(row)) if people else ""
-        rare = frozenset(term for term in about if scope.idf(term) >= RARE)
+        rarities = scope.rarities
+        rare = frozenset(term for term in about if rarities[term] >= RARE)
         if not rare:
             return []
         later = (scope.places > scope.places[row]) & (scope.session_numbers == scope.session_numbers[row])
@@ -94,8 +95,8 @@ class Beside:
             other
             for other in best(scores, RIVALS).tolist()
             if scores[other] > 0
-            and not rare.isdisjoint(scope.passages[other].words)
             and (passage := self._passage(other)).speaker == "user"
+            and not rare.isdisjoint(scope.passages[other].words)
             and (not people or _name(passage) == name)
             and self._says_else(scope.passages[other].flat, old, about, named=people or named)
         ]
@@ -106,9 +107,9 @@ class Beside:
 
         named: must it name the old value? People talk of the same things for long.
         """
-        each = _sentences(new) if len(new) <= MOST_CHARS else ()
+        each, rarities = _sentences(new) if len(new) <= MOST_CHARS else (), self.scope.rarities
         for n, sentence in enumerate(each):
-            weights = {term: self.scope.idf(term) for term in _content(sentence)}
+            weights = {term: rarities[term] for term in _content(sentence)}
             shared, least = [weights[term] for term in weights if term in about], SHARE * sum(weights.values())
             if not shared or max(shared) < RARE or sum(shared) < least:
                 continue

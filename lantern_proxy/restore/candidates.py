@@ -103,7 +103,7 @@ class Source:
             if reason := self.refused(passage):
                 ask.passed.add(passage, reason, value=passage.confidence, row=candidate.row)
             else:
-                found.append(replace(candidate, passage=passage))
+                found.append(Candidate(passage, candidate.lines, candidate.lost, candidate.row, candidate.place))
         return found
 
     def refused(self, passage: Passage) -> Reason | None:

@@ -117,8 +117,8 @@ def is_agents(some: Sequence[Passage]) -> bool:
 
 def among_people(some: Sequence[Passage]) -> bool:
     """Do people talk to each other there, each with their name before what they say?"""
-    names = [each.text[: name_before(each.text)] for each in some]
-    return named(names, [each.speaker for each in some])
+    said = [each for each in some if each.speaker == "user"]
+    return named([each.text[: name_before(each.text)] for each in said], [each.speaker for each in said])
 
 
 def parts(

@@ -116,12 +116,15 @@ def _keys_of(passage: Passage, spans: Sequence[tuple[int, int]]) -> list[tuple[s
 
 
 _CELLS = re.compile(r"\s*\|\s*|\t+| {2,}")
+_MAY_BE_CELLS = re.compile(r"[|\t]|  ")
 _LEAST_ROWS = 2
 
 
 def tables(passage: Passage, of: Sequence[Line]) -> list[tuple[int, ...]]:
     """Which lines are a table, its header first: neighbours with as many cells, between bars, tabs or wide gaps."""
     found: list[list[int]] = []
+    if not _MAY_BE_CELLS.search(passage.text):
+        return []
     before, end = 0, 0
     for i, line in enumerate(of):
         text = passage.text[line.start : line.end]

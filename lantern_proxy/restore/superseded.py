@@ -202,16 +202,16 @@ class Changes:
     """What of an older text a newer one may say otherwise, whether or not it has a sign of a change."""
 
     def __init__(self, old: str) -> None:
-        self._old = _Read(old)
+        self._old = _read(old)
 
     def has_other(self, new: str) -> bool:
         """Has it a value that the older text has not, of a sort of which that has another?"""
-        later, before = _Read(new).values, self._old.values
+        later, before = _read(new).values, self._old.values
         return any(later[sort] - before[sort] for sort in later.keys() & before.keys())
 
     def is_named(self, new: str) -> bool:
         """Does it name a value of the older text?"""
-        return not _Read(new).every.isdisjoint(self._old.every)
+        return not _read(new).every.isdisjoint(self._old.every)
 
 
 def prepare(flat: str) -> None:
