@@ -12,8 +12,8 @@ from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.cover import FILLER, Candidate, Part, among_people, is_agents, term_weight
-from lantern_proxy.restore.lines import Line, lost, tables
+from lantern_proxy.restore.cover import Candidate, Part, among_people, is_agents, term_weight
+from lantern_proxy.restore.lines import FILLER, Line, lost, tables
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import (

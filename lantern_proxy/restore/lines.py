@@ -17,6 +17,8 @@ from lantern_proxy.restore.present import Present
 from lantern_proxy.turn import CLIENT, Passage, canonical
 
 _WORD = re.compile(r"\w+")
+FILLER = 0.1
+"""Sentences of at most this salience say nothing ("You're welcome!")."""
 
 Sort = Literal["plain", "rule", "preference", "code", "greeting", "printed"]
 """What a sentence is, as far as it matters: see analyze/standing.py, analyze/code.py, analyze/printed.py and `greets`.
