@@ -26,6 +26,7 @@ PREAMBLE = (
 OPEN = f'{BLOCK_OPEN} source="lantern">'
 WRAPPER_CHARS = len(OPEN) + len(PREAMBLE) + len(BLOCK_CLOSE) + 2
 """What a block costs before its first passage: two tags, the preamble and two line breaks."""
+_WORD = re.compile(r"\w")
 GAP = " \u2026 "
 """Stands for sentences that were left out."""
 
@@ -65,14 +66,18 @@ class Choice:
 
 
 def join(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The spans of `text`; neighbours keep what stands between them, a gap is marked."""
+    """The spans of `text`; neighbours keep what stands between them, a gap is marked, a table's rule left out."""
     parts: list[str] = []
     for n, (start, end) in enumerate(spans):
         if n:
             between = text[spans[n - 1][1] : start]
-            parts.append(between if not between.strip() else GAP)
+            parts.append(between if not between.strip() else GAP if _WORD.search(between) else _line(between))
         parts.append(text[start:end])
     return "".join(parts)
+
+
+def _line(signs: str) -> str:
+    return "\n" if "\n" in signs else GAP
 
 
 def escape(text: str) -> str:

@@ -1,13 +1,18 @@
 """Short messages of users: they come back with what they belong to, and stand beside what they change, whatever the
 language, though they share no word with it."""
 
+from itertools import pairwise
+
 import pytest
 from test_restore import LEXICAL, ask, filed, write
+from test_restore_agents import STEPS, of
 from test_restore_beside import OTHERS
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
+from lantern_proxy.restore.lines import heads, lines
 from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.turn import Passage
 
 FORM = [
     ("Set up the monthly report.", "Sure. Which day of the month should it be sent?"),
@@ -143,3 +148,114 @@ def test_the_sentences_between_those_that_were_chosen_of_an_answer_stand_there_w
         "You have 14 gold left."
     )
     assert "eelskin" in loss_of(restorer_of([("I ask the boy's name and give him 2 silver.", told)]))
+
+
+PODS = """NAME                     READY   STATUS             RESTARTS   AGE
+parcelbus-api-2xkqp      1/1     Running            0          3d
+parcelbus-worker-q9vzt   0/1     CrashLoopBackOff   214        3d
+parcelbus-redis-0        1/1     Running            0          41d
+parcelbus-cron-7jw2m     1/1     Running            2          9d"""
+QUERY = """ region | shipments | max
+--------+-----------+-----
+ north  |      1204 |  37
+ south  |       911 | 112
+ west   |      2040 |  18
+(3 rows)"""
+SETTINGS = """{
+  "queues": {
+    "sorting": {
+      "limit": 7731
+    },
+    "tracking": {
+      "limit": 4402
+    }
+  }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "question", "shown", "hidden"),
+    [
+        (PODS, "How many restarts has the worker?", ["RESTARTS", "CrashLoopBackOff   214"], "cron"),
+        (
+            QUERY,
+            "What was the max in the region west?",
+            ["region | shipments | max", "west   |      2040 |  18"],
+            "911",
+        ),
+        (SETTINGS, "Which limit does the queue for tracking have?", ['"tracking": {', "4402"], "7731"),
+    ],
+    ids=["columns", "bars", "json"],
+)
+def test_what_a_tool_printed_comes_with_the_header_or_the_key_that_it_stands_under(
+    tmp_path, printed, question, shown, hidden
+):
+    steps = [*STEPS, ("user", "", "look around"), ("call", "Bash", "show"), ("tool", "Bash", printed)]
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, of(steps))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        restored = restorer.for_question(ask(question, present="Nothing."))
+        restorer.close()
+    text = restored.text if restored else ""
+    assert [each for each in shown if each not in text] == []
+    assert hidden not in text
+
+
+PLAN = """You can reach A2 by August. Let's make a plan that leaves room for the nights that you work:
+
+Week 1:
+- greetings, numbers and the alphabet, every morning
+- the names of the colours
+
+Week 2:
+- at the Nordland hospital, with nurse Solveig
+- the pharmacy
+
+Each week has five lessons, and then we look at what was hard."""
+
+
+@pytest.mark.parametrize("question", ["What is planned for week 2?", "What about the Nordland hospital in my plan?"])
+def test_a_head_comes_with_what_stands_below_it_and_the_reverse(restorer_of, question):
+    restorer = restorer_of([*OTHERS[:14], ("Teach me Norwegian, please.", PLAN), *OTHERS[14:]])
+    text = restorer.for_question(ask(question, present="Nothing.")).text
+    assert "Week 2:\n- at the Nordland hospital" in text
+
+
+def test_a_loss_block_has_no_head_without_what_stands_below_it(restorer_of):
+    restorer = restorer_of([*OTHERS[:4], ("Teach me Norwegian, please.", PLAN), *OTHERS[4:8]])
+    seen = 0
+    for budget in range(300, 2_400, 100):
+        block = loss_of(restorer, budget)
+        lines = block.split("\n")
+        seen += "Nordland" in block
+        assert "Nordland" not in block or "Week 2:" in block
+        assert not any(line.endswith("Week 2:") and "Nordland" not in next_ for line, next_ in pairwise(lines))
+    assert seen
+
+
+def test_heads_are_told_by_indents_marks_and_colons():
+    for text, expected in (
+        ("server:\n  host: a\n  tls:\n    cert: /x\ndb:\n  host: b", [-1, 0, 0, 2, -1, 4]),
+        ("# Plan\n## Week\nHallo Welt.\nNext:\n- one\n- two\nThat is all.", [-1, 0, 1, 1, 3, 3, 1]),
+        ("It costs 5: a bargain.\nYou pay later.", [-1, -1]),
+    ):
+        passage = Passage(id=1, session="", message="", position=0, part=0, turn=0, speaker="tool", text=text)
+        assert heads(passage, lines(passage)) == expected
+
+
+def test_what_only_says_again_what_the_loss_block_shows_is_not_said_twice(restorer_of):
+    turns = [
+        ("Emergency contact is my daughter Signe Olufsen, 073-902 11 56.", "Noted: Signe Olufsen, 073-902 11 56."),
+        ("My insurance is Alka, policy AK-90-22318.", "Alka, policy AK-90-22318. They need form 77-B by Friday."),
+    ]
+    restorer = restorer_of([*OTHERS[:3], *turns, *OTHERS[3:6]])
+    at_once = ask(present="Nothing.")
+    loss = restorer.at_compaction(at_once)
+    for question, again, new in (
+        ("What is the number of my emergency contact Signe?", "073-902 11 56", ""),
+        ("What is my insurance policy at Alka?", "policy AK-90-22318.", "form 77-B"),
+    ):
+        beside = restorer.for_question(ask(question, present="Nothing.").beside([loss]))
+        both = loss.text + (beside.text if beside else "")
+        assert new in both
+        assert not beside or again not in beside.text

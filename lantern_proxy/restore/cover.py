@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from lantern_proxy.pack import day, entry_of
-from lantern_proxy.restore.lines import FILLER, Line, is_filler, takes_back
+from lantern_proxy.restore.lines import FILLER, Line, heads, is_filler, takes_back
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.salience import Place, content, likelihood, says_something
 from lantern_proxy.signals import name_before, named
@@ -179,7 +179,8 @@ def _groups(candidate: Candidate, unasked: Container[str]) -> list[tuple[int, ..
     chars = sum(candidate.lines[i].end - candidate.lines[i].start for i in said)
     if said and chars <= GROUP_CHARS.get(candidate.passage.speaker, 0):
         return [tuple(said), *alone]
-    return [*((i,) for i in said), *alone]
+    over = {*heads(candidate.passage, candidate.lines)}
+    return [*((i,) for i in said if i not in over), *alone]
 
 
 def _worth(said: Sequence[Line], value: float, weights: "_Weights") -> dict[str, float]:

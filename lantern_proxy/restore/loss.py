@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from lantern_proxy import pack
 from lantern_proxy.analyze import terms
@@ -25,7 +25,7 @@ from lantern_proxy.restore.cover import (
     is_agents,
     parts,
 )
-from lantern_proxy.restore.lines import Line, beside_rows, is_filler
+from lantern_proxy.restore.lines import Line, above, beside_rows, heads, is_filler, tables
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.scope import Scope
@@ -63,7 +63,8 @@ def cover_lost(
     if not among_people([candidate.passage for candidate in candidates]):
         soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
         beside = Beside(source, scope, present, {}, soon, contexts)
-        chosen = _filled(candidates, _with_news(candidates, chosen, beside, cost, room), cost, room)
+        news = _News(candidates, beside, {candidate.row: c for c, candidate in enumerate(candidates)})
+        chosen = _filled(candidates, news.with_(chosen, cost, room), cost, room)
     return candidates, chosen, n_looked_at
 
 
@@ -157,55 +158,79 @@ def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -
     return found
 
 
-def _with_news(
-    candidates: list[Candidate], chosen: Sequence[Chosen], beside: Beside, cost: Cost, room: int
-) -> list[Chosen]:
-    """`chosen` with what came of it, and what short messages belong to: both say too little by themselves to be chosen.
-    What adds least makes room.
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What goes in with chosen parts: what came of them, what short messages belong to, and what stands above a line
+    and says what it belongs to. All of it says too little by itself to be chosen.
 
-    candidates: grows by those that only go in beside others
+    candidates: grow by those that only go in beside others
     """
-    at = {candidate.row: c for c, candidate in enumerate(candidates)}
-    rows_of: dict[tuple[int, ...], list[int]] = {}
 
-    def came_of(part: Part) -> list[int]:
+    candidates: list[Candidate]
+    beside: Beside
+    at: dict[int, int]
+    """Row -> candidate."""
+    rows_of: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
+    """Candidate and lines of a part -> rows of what came of it."""
+    above_of: dict[int, list[list[int]]] = field(default_factory=dict)
+    """Candidate -> for each of its lines those above it that say what it belongs to."""
+
+    def with_(self, chosen: Sequence[Chosen], cost: Cost, room: int) -> list[Chosen]:
+        """`chosen` with the news of it; what adds least for its size makes room."""
+        kept = [*chosen]
+        while True:
+            came = [row for each in kept for row in self._came_of(each.part) if row in self.at]
+            news = self._of(kept, came)
+            over = _chars([*news, *kept], cost) - room
+            if over <= 0 or not kept:
+                return [*news, *kept]
+            needed = {self.at[row] for row in came}
+            kept.sort(key=lambda each: (each.part.candidate not in needed, -each.gain / cost(each.part, frozenset())))
+            while kept and over > 0:
+                over -= cost(kept.pop().part, frozenset())
+
+    def _of(self, kept: Sequence[Chosen], came: Sequence[int]) -> list[Chosen]:
+        told = {(each.part.candidate, i) for each in kept for i in each.part.lines}
+        short = dict.fromkeys([*came, *(self.candidates[c].row for c, _ in sorted(told))])
+        more = [self._put(row, None, told) for row in came]
+        for row in short if not self.beside.ask.late() else ():
+            more += [self._put(other, lines, told) for other, lines in self.beside.shown(row)]
+        more += [self._put(self.candidates[c].row, self._above(c, i), told) for c, i in sorted(told)]
+        return [Chosen(part, 0.0) for part in more if part]
+
+    def _came_of(self, part: Part) -> list[int]:
         known = part.candidate, *part.lines
-        if known not in rows_of:
-            seen = part.speaker == "user" and not beside.ask.late()
-            text = choice_of(candidates, [part]).text
-            rows_of[known] = beside.came_of(candidates[part.candidate].row, text) if seen else []
-        return rows_of[known]
+        if known not in self.rows_of:
+            seen = part.speaker == "user" and not self.beside.ask.late()
+            row, text = self.candidates[part.candidate].row, choice_of(self.candidates, [part]).text
+            self.rows_of[known] = self.beside.came_of(row, text) if seen else []
+        return self.rows_of[known]
 
-    def put(row: int, lines: Sequence[int] | None) -> Part | None:
-        """Some lines of a passage, or all, as far as they are lost and not among `told`."""
-        if row not in at:
-            candidate = beside.candidate(row)
+    def _above(self, c: int, i: int) -> list[int]:
+        """The heads of a line, and the header of its table."""
+        if c not in self.above_of:
+            candidate = self.candidates[c]
+            of = heads(candidate.passage, candidate.lines)
+            self.above_of[c] = [above(n, of) for n in range(len(of))]
+            for header, *rows in tables(candidate.passage, candidate.lines):
+                for row in rows:
+                    self.above_of[c][row].append(header)
+        return self.above_of[c][i]
+
+    def _put(self, row: int, lines: Sequence[int] | None, told: set[tuple[int, int]]) -> Part | None:
+        """Some lines of a passage, or all, as far as they are lost and not among those that are told; then they are."""
+        if row not in self.at:
+            candidate = self.beside.candidate(row)
             if candidate is None:
                 return None
-            at[row] = len(candidates)
-            candidates.append(candidate)
-        c = at[row]
-        passage = candidates[c].passage
-        rest = tuple(i for i in candidates[c].lost if (c, i) not in told and (lines is None or i in lines))
+            self.at[row] = len(self.candidates)
+            self.candidates.append(candidate)
+        c = self.at[row]
+        lost, passage = self.candidates[c].lost, self.candidates[c].passage
+        rest = tuple(i for i in lost if (c, i) not in told and (lines is None or i in lines))
         told.update((c, i) for i in rest)
         opens = frozenset((pack.entry_of(passage), pack.day(passage)))
         return Part(c, rest, passage.speaker, {}, 0.0, opens) if rest else None
-
-    kept = [*chosen]
-    while True:
-        told = {(each.part.candidate, i) for each in kept for i in each.part.lines}
-        came = [row for each in kept for row in came_of(each.part) if row in at]
-        short = () if beside.ask.late() else dict.fromkeys([*came, *(candidates[c].row for c, _ in sorted(told))])
-        more = [put(row, None) for row in came]
-        more += [put(row, lines) for each in short for row, lines in beside.shown(each)]
-        news = [Chosen(part, 0.0) for part in more if part]
-        over = _chars([*news, *kept], cost) - room
-        if over <= 0 or not kept:
-            return [*news, *kept]
-        needed = {at[row] for row in came}
-        kept.sort(key=lambda each: (each.part.candidate not in needed, -each.gain / cost(each.part, frozenset())))
-        while kept and over > 0:
-            over -= cost(kept.pop().part, frozenset())
 
 
 def _filled(candidates: Sequence[Candidate], chosen: Sequence[Chosen], cost: Cost, room: int) -> list[Chosen]:
