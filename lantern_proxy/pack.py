@@ -26,6 +26,7 @@ PREAMBLE = (
 OPEN = f'{BLOCK_OPEN} source="lantern">'
 WRAPPER_CHARS = len(OPEN) + len(PREAMBLE) + len(BLOCK_CLOSE) + 2
 """What a block costs before its first passage: two tags, the preamble and two line breaks."""
+_WORD = re.compile(r"\w")
 GAP = " \u2026 "
 """Stands for sentences that were left out."""
 
@@ -65,14 +66,18 @@ class Choice:
 
 
 def join(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The spans of `text`; neighbours keep what stands between them, a gap is marked."""
+    """The spans of `text`; neighbours keep what stands between them, a gap is marked, a table's rule left out."""
     parts: list[str] = []
     for n, (start, end) in enumerate(spans):
         if n:
             between = text[spans[n - 1][1] : start]
-            parts.append(between if not between.strip() else GAP)
+            parts.append(between if not between.strip() else GAP if _WORD.search(between) else _line(between))
         parts.append(text[start:end])
     return "".join(parts)
+
+
+def _line(signs: str) -> str:
+    return "\n" if "\n" in signs else GAP
 
 
 def escape(text: str) -> str:
@@ -323,10 +328,10 @@ class _Room:
         passage, today = offer.passage, day(offer.passage)
         opened, same_day = entry_of(passage) in self._opened, today in self._days
         most_chars = min(self._chars, self._most_chars)
-        spans = _fitting(offer, most_chars, self._session, opened=opened, same_day=same_day)
+        spans, chars = _fitting(offer, most_chars, self._session, opened=opened, same_day=same_day)
         if not spans:
             return None
-        self._chars -= entry_chars(passage, spans, self._session, opened=opened, same_day=same_day)
+        self._chars -= chars
         self._opened.add(entry_of(passage))
         self._days.add(today)
         return Choice(passage, spans, offer.mark)
@@ -334,20 +339,23 @@ class _Room:
 
 def _fitting(
     offer: Offer, room_chars: int, session: str, *, opened: bool, same_day: bool
-) -> tuple[tuple[int, int], ...]:
-    """All spans of the offer, or the best of them that fit into the room."""
+) -> tuple[tuple[tuple[int, int], ...], int]:
+    """All spans of the offer, or the best of them that fit into the room; and the characters that they take."""
+    room_chars -= (len(offer.mark) + 2) * bool(offer.mark)
 
-    def fits(spans: Sequence[tuple[int, int]]) -> bool:
-        led = named(offer.name_chars, spans)
-        size = entry_chars(offer.passage, led, session, opened=opened, same_day=same_day)
-        return size + (len(offer.mark) + 2) * bool(offer.mark) <= room_chars
+    def led(some: Iterable[int]) -> tuple[tuple[tuple[int, int], ...], int]:
+        spans = named(offer.name_chars, [offer.spans[i] for i in some])
+        return spans, entry_chars(offer.passage, spans, session, opened=opened, same_day=same_day)
 
-    if fits(offer.spans):
-        return named(offer.name_chars, offer.spans)
-    kept: list[int] = []
+    found = led(range(len(offer.spans)))
+    if found[1] <= room_chars:
+        return found
+    kept, found = list[int](), ((), 0)
     for i in sorted(range(len(offer.spans)), key=lambda i: (-offer.worth[i], i)):
         if offer.worth[i] <= 0:
             break
-        if fits([offer.spans[j] for j in sorted([*kept, i])]):
+        more = led(sorted([*kept, i]))
+        if more[1] <= room_chars:
             kept.append(i)
-    return named(offer.name_chars, [offer.spans[j] for j in sorted(kept)])
+            found = more
+    return found

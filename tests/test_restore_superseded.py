@@ -9,7 +9,7 @@ from test_restore import LEXICAL, ask, filed, write
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.restore.restorer import Restorer
-from lantern_proxy.restore.superseded import Statement, of_request, superseded
+from lantern_proxy.restore.superseded import Changes, Statement, of_request, superseded
 
 REPLACED = [
     (
@@ -192,3 +192,22 @@ def test_an_order_that_replaces_a_part_of_what_it_names_gets_the_rest(tmp_path):
         write(kept, filed(told))
         block = Restorer(kept, Config(embed=LEXICAL), None).for_question(ask(said, present=f"Nothing. {said}"))
     assert "Odile" in block.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("\u6211\u4eec\u7684\u4f1a\u8bae\u5b9a\u5728\u661f\u671f\u4e09", "\u6539\u5230\u661f\u671f\u4e94"),
+        ("\u4e88\u7d04\u306f\u571f\u66dc\u65e5\u3067\u3059", "\u6708\u66dc\u65e5\u306b\u5909\u66f4"),
+        (
+            "\ud68c\uc758\ub294 \uc218\uc694\uc77c\uc785\ub2c8\ub2e4",
+            "\uae08\uc694\uc77c\ub85c \ubc14\uafd4 \uc8fc\uc138\uc694",
+        ),
+        ("\u95e8\u724c\u662f\u4e09\u5341\u4e8c\u53f7", "\u95e8\u724c\u662f\u56db\u5341\u53f7"),
+        ("\u5c3e\u53f7\u662f\u516b\u516b\u4e00\u4e8c", "\u5c3e\u53f7\u662f\u4e5d\u4e00\u4e03\u4e09"),
+    ],
+)
+def test_weekdays_and_written_numbers_between_words_without_spaces_are_values(old, new):
+    assert Changes(old).has_other(new)
+    assert not Changes(old).has_other(old)
+    assert not Changes(old).has_other("\u597d\u7684")

@@ -8,17 +8,18 @@
 Told by the words that two messages share and by their order: signs of a change are of one language each.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from lantern_proxy import pack
-from lantern_proxy.analyze import QUESTION_MARKS, is_content, query_terms, sentences
+from lantern_proxy.analyze import is_content, query_terms, sentences
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Source, candidate_of, looked_at
+from lantern_proxy.restore.context import Context, Contexts, asks, at_place, is_short, own_terms
 from lantern_proxy.restore.cover import Candidate, among_people
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import coverage
@@ -29,8 +30,8 @@ from lantern_proxy.turn import Passage
 
 LEADERS = 3
 """Of the best offers, how many are looked at."""
-RIVALS = 6
-"""Later messages that one is compared with."""
+RIVALS, SHORT_RIVALS = 6, 24
+"""Later messages that one is compared with; and where they are short, or replies to such."""
 SHARE, SHARE_ALONE = 0.25, 0.4
 """Least share of a sentence that is about the earlier one, where a value of the same sort follows, and where none."""
 RARE = 0.45
@@ -51,74 +52,127 @@ class Beside:
     mass: Mapping[str, float]
     """Of the question, see masses()."""
     ask: Ask
+    contexts: Contexts
 
     def of(self, candidates: Sequence[Candidate], offered: Sequence[pack.Offer]) -> dict[int, list[pack.Offer]]:
         """Passage -> what goes into the block with it, of the best of `offered`, which are those of `candidates`."""
         first = sorted(range(len(offered)), key=lambda n: -offered[n].score)[:LEADERS]
         people = among_people([candidate.passage for candidate in candidates])
         found: dict[int, list[pack.Offer]] = {}
+        whole = {candidate.row: offer for candidate, offer in zip(candidates, offered, strict=True)}
         for rank, n in enumerate(first):
             if self.ask.late():
                 break
             offer, row = offered[n], candidates[n].row
             text = pack.join(offer.passage.text, offer.spans)
-            told = [part for part in _sentences(text) if not _asks(part)]
+            told = [part for part in _sentences(text) if not asks(part)]
             if told:
                 rows = self._came_of(row, text, told, people=people)
-                made = [self._offer(other, offer.score, MOST_CHARS) for other in rows]
-                if len(text) <= SHORT_CHARS:
-                    made += [self._offer(other, offer.score, 0) for other in self._question(row)]
+                made = [self._offer(other, offer.score, self._most(MOST_CHARS)) for other in rows]
+                answers = [] if people else self._answer_of(row, offer)
+                made += [self._offer(other, offer.score, self._most(SHORT_CHARS)) for other in answers]
+                made += self._news_of(answers, offer)
+                shown = [] if people else [each for short in (row, *rows) for each in self.shown(short)]
+                made += [whole.get(other) or self._offered(other, offer.score, lines) for other, lines in shown]
+                if not shown and len(text) <= SHORT_CHARS:
+                    made += [self._offer(other, offer.score, _last) for other in self._question(row)]
             else:
-                made = [self._offer(other, offer.score, ANSWER_CHARS, spare=rank > 0) for other in self._answer(row)]
+                rows = self._answer(row)
+                made = [self._offer(other, offer.score, self._most(ANSWER_CHARS), spare=rank > 0) for other in rows]
+                made += [] if people else self._news_of(rows, offer)
             found[offer.passage.id] = [each for each in made if each is not None]
         return found
 
+    def shown(self, row: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """Rows, and which of their lines a reader needs beside the message at `row`: see Context."""
+        context = self.contexts.of(row)
+        return context.shown if context else ()
+
     def came_of(self, row: int, text: str) -> list[int]:
-        """The row of what came of `text`, of the passage at `row`, if anything, and if it names a value of the text."""
-        told = [part for part in _sentences(text) if not _asks(part)]
+        """The rows of what came of `text`, of the passage at `row`, if anything, and if it names a value of the text or
+        is short."""
+        told = [part for part in _sentences(text) if not asks(part)]
         return self._came_of(row, text, told, named=True) if told else []
 
     def _came_of(
         self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False
     ) -> list[int]:
-        """The row of the newest later message of the user that says something else of what is told at `row`, if any."""
-        about = frozenset(_content("\n".join(told)))
+        """The row of the newest later message of the user that says something else of what is told at `row`, if any,
+        and of a short one that does.
+
+        What short messages belong to counts, too (restore/context.py), but not where people talk.
+        """
+        about = frozenset(_content("\n".join(told) or text))
+        own = None if people else self.contexts.of(row)
+        about = about | own.words if own else about
         scope, name = self.scope, _name(self._passage(row)) if people else ""
-        rare = frozenset(term for term in about if scope.idf(term) >= RARE)
+        rarities = scope.rarities
+        rare = frozenset(term for term in about if rarities[term] >= RARE)
         if not rare:
             return []
         later = (scope.places > scope.places[row]) & (scope.session_numbers == scope.session_numbers[row])
         scores = scope.lexical([*about]) * later
-        old = Changes(text)
+        rivals, old = [other for other in best(scores, SHORT_RIVALS).tolist() if scores[other] > 0], Changes(text)
         found = [
             other
-            for other in best(scores, RIVALS).tolist()
-            if scores[other] > 0
+            for other in rivals[:RIVALS]
+            if (passage := self._passage(other)).speaker == "user"
             and not rare.isdisjoint(scope.passages[other].words)
-            and (passage := self._passage(other)).speaker == "user"
             and (not people or _name(passage) == name)
             and self._says_else(scope.passages[other].flat, old, about, named=people or named)
         ]
-        return sorted(found, key=lambda other: -int(scope.places[other]))[:1]
+        short = [] if people else self._short_of(row, rivals, own_terms(text), about)
+        newest = sorted({*found, *short}, key=lambda other: -int(scope.places[other]))
+        return newest[:1] + [other for other in newest[1:2] if other in short]
+
+    def _short_of(self, row: int, rivals: Sequence[int], said: frozenset[str], about: frozenset[str]) -> list[int]:
+        """Rows of short messages that go on about what `row` is about, and have something that was not `said` there.
+
+        Of `rivals`, those and the ones that they reply to; and the next message, where nothing else says what it is
+        about: "Too many, make it 3."
+        """
+        scope, place = self.scope, int(self.scope.places[row])
+        replied = [
+            before
+            for other in rivals
+            if self._passage(other).speaker == "assistant"
+            for before in at_place(scope, int(scope.places[other]) - 1)[:1]
+        ]
+        found = []
+        for other in dict.fromkeys([*rivals, *replied]):
+            if self.ask.late():
+                break
+            context = self.contexts.of(other) if scope.places[other] > place else None
+            if context and not context.own <= said and self._is_about(context, said, about | said):
+                found.append(other)
+        next_ = [r for by in (1, 2) for r in at_place(scope, place + by)[:1] if self._passage(r).speaker == "user"][:1]
+        return found + [r for r in next_ if self.contexts.stands_alone(r) and not self.contexts.own(r) <= said]
+
+    def _is_about(self, context: Context, said: frozenset[str], about: frozenset[str]) -> bool:
+        """Are a short message and what it belongs to largely about the same, but for what is new in it?"""
+        new = context.own - said
+        weights = {term: self.scope.rarities[term] for term in (context.own | context.words) - new}
+        shared = [weight for term, weight in weights.items() if term in about]
+        return bool(shared) and max(shared) >= RARE and sum(shared) >= SHARE * sum(weights.values())
 
     def _says_else(self, new: str, old: Changes, about: frozenset[str], *, named: bool) -> bool:
         """Is one of its sentences about what the old ones are about, with another value in it or behind it?
 
         named: must it name the old value? People talk of the same things for long.
         """
-        each = _sentences(new) if len(new) <= MOST_CHARS else ()
+        each, rarities = _sentences(new) if len(new) <= MOST_CHARS else (), self.scope.rarities
         for n, sentence in enumerate(each):
-            weights = {term: self.scope.idf(term) for term in _content(sentence)}
+            weights = {term: rarities[term] for term in _content(sentence)}
             shared, least = [weights[term] for term in weights if term in about], SHARE * sum(weights.values())
             if not shared or max(shared) < RARE or sum(shared) < least:
                 continue
-            asks = _asks(sentence)
+            is_question = asks(sentence)
             if old.has_other(sentence) and not old.is_named(sentence) and self._is_of_another(weights, about):
                 continue
-            if old.has_other(sentence if asks else " ".join(each[n : n + 2])):
+            if old.has_other(sentence if is_question else " ".join(each[n : n + 2])):
                 if not named or old.is_named(sentence):
                     return True
-            elif not asks and not named and sum(shared) * SHARE >= least * SHARE_ALONE:
+            elif not is_question and not named and sum(shared) * SHARE >= least * SHARE_ALONE:
                 return True
         return False
 
@@ -133,7 +187,7 @@ class Beside:
         """The row of what answers the message at `row`: what somebody else said next, or behind calls of tools the last
         that the assistant said in its turn; of a long one the passage that is most about the question."""
         asked = self._passage(row)
-        next_ = self._at(int(self.scope.places[row]) + 1)
+        next_ = at_place(self.scope, int(self.scope.places[row]) + 1)
         if next_ and self._passage(next_[0]).speaker in ("user", "assistant") and not self._passage(next_[0]).tools:
             behind = next_ if _voice(self._passage(next_[0])) != _voice(asked) else []
         else:
@@ -154,28 +208,54 @@ class Beside:
 
     def _question(self, row: int) -> list[int]:
         """The row of what the message at `row` answers, where that ends with a question."""
-        before = self._at(int(self.scope.places[row]) - 1)
+        before = at_place(self.scope, int(self.scope.places[row]) - 1)
         there = [n for n in before[-1:] if self._passage(n).speaker in ("user", "assistant")]
-        return [n for n in there if _asks(self.scope.passages[n].flat)]
-
-    def _at(self, place: int) -> list[int]:
-        rows: list[int] = np.flatnonzero(self.scope.places == place).tolist()
-        return rows
+        return [n for n in there if asks(self.scope.passages[n].flat)]
 
     def _passage(self, row: int) -> Passage:
         return self.scope.passages[row].passage
 
-    def _offer(self, row: int, score: float, most_chars: int, *, spare: bool = False) -> pack.Offer | None:
-        """What of a passage the request lacks: its lines that say most of what is asked, up to so many characters; its
-        last line, where that is 0."""
+    def _news_of(self, answers: Sequence[int], offer: pack.Offer) -> list[pack.Offer | None]:
+        """What came of the answers of a user."""
+        said = [row for row in answers if self._passage(row).speaker == "user"]
+        rows = [other for row in said for other in self._came_of(row, self.scope.passages[row].flat, ())]
+        made = [self._offer(other, offer.score, self._most(MOST_CHARS)) for other in rows]
+        return made + [self._offered(other, offer.score, lines) for short in rows for other, lines in self.shown(short)]
+
+    def _answer_of(self, row: int, offer: pack.Offer) -> list[int]:
+        """The row of the short answer to what the passage at `row` asks at its end, if that is about the question."""
+        last = self.scope.passages[row].lines[-1]
+        next_ = at_place(self.scope, int(self.scope.places[row]) + 1)[:1]
+        asked = asks(last.flat) and offer.spans[-1][1] >= last.end and coverage(self.mass, last.words) > 0
+        return next_ if asked and next_ and is_short(self._passage(next_[0])) else []
+
+    def candidate(self, row: int) -> Candidate | None:
+        """The passage at `row` with the lines that the request lacks, None where it lacks none, or may not have it."""
         ((_, read, reason),) = looked_at(self.scope, [row], self.present, self.ask)
-        alive = () if reason else self.source.alive(self.ask, [candidate_of(row, read, self.present, self.ask)])
-        for candidate in alive:
-            kept = self._most_told(candidate, most_chars) if most_chars else candidate.lost[-1:]
-            spans = tuple((candidate.lines[i].start, candidate.lines[i].end) for i in kept)
-            if spans:
-                return pack.Offer(candidate.passage, spans, score, (1.0,) * len(spans), read.words, spare=spare)
-        return None
+        if reason:
+            return None
+        alive = self.source.alive(self.ask, [candidate_of(row, read, self.present, self.ask)])
+        return alive[0] if alive and alive[0].lost else None
+
+    def _offered(self, row: int, score: float, lines: Sequence[int]) -> pack.Offer | None:
+        """These lines of a passage, as far as the request lacks them."""
+        return self._offer(row, score, lambda candidate: [i for i in lines if i in candidate.lost])
+
+    def _offer(
+        self, row: int, score: float, lines: Callable[[Candidate], Sequence[int]], *, spare: bool = False
+    ) -> pack.Offer | None:
+        """Of a passage those lines that the request lacks."""
+        candidate = self.candidate(row)
+        kept = lines(candidate) if candidate else ()
+        if candidate is None or not kept:
+            return None
+        spans = tuple((candidate.lines[i].start, candidate.lines[i].end) for i in kept)
+        words = self.scope.passages[row].words
+        return pack.Offer(candidate.passage, spans, score, (1.0,) * len(spans), words, spare=spare)
+
+    def _most(self, chars: int) -> Callable[[Candidate], list[int]]:
+        """Its lines that say most of what is asked, up to so many characters."""
+        return lambda candidate: self._most_told(candidate, chars)
 
     def _most_told(self, candidate: Candidate, most_chars: int) -> list[int]:
         lines, kept = candidate.lines, list[int]()
@@ -202,8 +282,8 @@ def _sentences(text: str) -> tuple[str, ...]:
     return tuple(text[a:b] for a, b in sentences(text))
 
 
-def _asks(text: str) -> bool:
-    return text.rstrip("\"')* ").endswith(QUESTION_MARKS)
+def _last(candidate: Candidate) -> Sequence[int]:
+    return candidate.lost[-1:]
 
 
 def _name(passage: Passage) -> str:

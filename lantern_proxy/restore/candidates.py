@@ -12,8 +12,9 @@ from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.cover import FILLER, Candidate, Part, among_people, is_agents, term_weight
-from lantern_proxy.restore.lines import Line, lost, tables
+from lantern_proxy.restore.context import asks
+from lantern_proxy.restore.cover import ECHO, Candidate, Part, among_people, is_agents, term_weight
+from lantern_proxy.restore.lines import FILLER, Line, above, heads, lost, tables
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import (
@@ -57,6 +58,8 @@ PRINTED = 0.5
 """Share of the question that a line holds, or nearness to it, from which on it may answer although it was printed."""
 BY_REQUEST = "superseded by this request"
 """What is said of a statement that the request itself replaces."""
+BELOW_CHARS = 300
+"""Most of what goes in below a head that a question is about."""
 _AHEAD = 32
 """Passages that are read, and looked for in the request, at once."""
 PINNED = 4.0
@@ -85,7 +88,7 @@ class Source:
                 ask.passed.add(read.passage, reason, row=row)
                 continue
             candidate = candidate_of(row, read, present, ask)
-            if any(_tells(read.lines[i], mass) for i in candidate.lost):
+            if any(_tells(read.lines[i], mass) for i in candidate.lost) or _rows(candidate, mass):
                 found.append(candidate)
                 most_chars -= len(read.flat)
             else:
@@ -103,7 +106,7 @@ class Source:
             if reason := self.refused(passage):
                 ask.passed.add(passage, reason, value=passage.confidence, row=candidate.row)
             else:
-                found.append(replace(candidate, passage=passage))
+                found.append(Candidate(passage, candidate.lines, candidate.lost, candidate.row, candidate.place))
         return found
 
     def refused(self, passage: Passage) -> Reason | None:
@@ -144,6 +147,25 @@ def _tells(line: Line, mass: Mapping[str, float]) -> bool:
     return (held >= PRINTED and len(shared) > 1) or (held >= HELD and has_name)
 
 
+def _rows(candidate: Candidate, mass: Mapping[str, float]) -> set[int]:
+    """Printed lines that answer a question together with the header of their table, or with their heads: neither does
+    alone."""
+    lines, passage = candidate.lines, candidate.passage
+    if passage.speaker != "tool":
+        return set()
+    under = [(row, [header]) for header, *rows in tables(passage, lines) for row in rows]
+    of = heads(passage, lines)
+    under += [(i, above(i, of)) for i in range(len(lines)) if of[i] >= 0]
+    held = dict[int, float]()
+    for row, over in under:
+        words = frozenset().union(*[lines[i].words for i in over])
+        own, theirs = coverage(mass, lines[row].words - words), coverage(mass, words)
+        if own and theirs and own + theirs >= PRINTED:
+            held[row] = own + theirs
+    most = max(held.values(), default=0.0)
+    return {row for row, each in held.items() if each >= 0.99 * most}
+
+
 def strong(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
     ask: Ask,
@@ -173,7 +195,46 @@ def strong(
     found = [candidate for candidate in candidates if is_strong(candidate)]
     taken = {candidate.row for candidate in found}
     ask.passed.all([candidate for candidate in candidates if candidate.row not in taken], "weak")
+    return found if among_people(passages) else _without_echoes(found, scope, ask)
+
+
+def _without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> list[Candidate]:
+    """`candidates` without what only says again what a block in the request shows: "Noted: gate 12, at 9:40." behind a
+    user's "We leave from gate 12 at 9:40."."""
+    found = []
+    for candidate in candidates:
+        said = _replied_to(candidate, scope, ask)
+        lost = tuple(i for i in candidate.lost if said is None or not _echoes(candidate.lines[i], said, scope))
+        if lost and not _only_asks_on(candidate, lost):
+            found.append(candidate if lost == candidate.lost else replace(candidate, lost=lost))
+        else:
+            ask.passed.add(candidate.passage, "present", row=candidate.row)
     return found
+
+
+def _only_asks_on(candidate: Candidate, lost: Sequence[int]) -> bool:
+    """Is it but the question at the end of what an assistant said, of which the request holds the rest?"""
+    rest = len(lost) < len(candidate.lines) and candidate.passage.speaker == "assistant"
+    return rest and all(asks(candidate.lines[i].flat) for i in lost)
+
+
+def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> frozenset[str] | None:
+    """The words of the user's message that the assistant replies to, if a block in the request shows it."""
+    passage = candidate.passage
+    at = candidate.row - passage.part - 1
+    if passage.speaker != "assistant" or passage.tools or at < 0:
+        return None
+    before = scope.passages[at]
+    shown = before.passage.id in ask.shown and before.passage.speaker == "user" and before.passage.turn == passage.turn
+    return before.words if shown else None
+
+
+def _echoes(line: Line, said: frozenset[str], scope: Scope) -> bool:
+    """Is little of a sentence new beside these words, and no figure?"""
+    words = frozenset(terms(line.flat))
+    new = sum([scope.idf(word) for word in line.words - said])
+    figures = any(any(map(str.isdigit, word)) and word not in said for word in words)
+    return not figures and new < ECHO * sum([scope.idf(word) for word in line.words])
 
 
 def _strong_of_agents(
@@ -379,6 +440,26 @@ def _with_tables(
     return found.intersection(lost)
 
 
+def _with_heads(
+    candidate: Candidate, shown: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
+) -> AbstractSet[int]:
+    """`shown`, and the heads of these lines; below a head that bears on the question, and of which nothing is shown,
+    what it is the head of."""
+    of = heads(candidate.passage, candidate.lines) if shown else ()
+    if not of or max(of) < 0:
+        return shown
+    found = set(shown)
+    for i in shown:
+        found.update(above(i, of))
+        below = [n for n in lost if i in above(n, of)] if i in bears and i in of else []
+        if below and shown.isdisjoint(below):
+            chars = 0
+            for n in below:
+                chars += candidate.lines[n].end - candidate.lines[n].start
+                found |= {n} if chars <= BELOW_CHARS else set()
+    return found.intersection(lost)
+
+
 def _offer(
     candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], old: Mapping[int, int]
 ) -> pack.Offer:
@@ -391,7 +472,9 @@ def _offer(
     tells = {
         i for i in lost if _tells(candidate.lines[i], mass) or (candidate.lines[i].sort != "printed" and i in bears)
     }
-    told = [candidate.lines[i] for i in sorted(_with_tables(candidate, tells, bears, lost) or lost)]
+    tells |= _rows(candidate, mass).intersection(lost)
+    shown = _with_heads(candidate, _with_tables(candidate, tells, bears, lost), bears, lost)
+    told = [candidate.lines[i] for i in sorted(shown or lost)]
     newer = max((old[i] for i in lost if i in old), default=None)
     likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None)))
     likely *= PINNED if candidate.passage.pinned else 1.0

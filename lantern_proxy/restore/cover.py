@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from lantern_proxy.pack import day, entry_of
-from lantern_proxy.restore.lines import Line, is_filler, takes_back
+from lantern_proxy.restore.lines import FILLER, Line, heads, is_filler, takes_back
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.salience import Place, content, likelihood, says_something
 from lantern_proxy.signals import name_before, named
@@ -25,8 +25,6 @@ GROUP_CHARS: Mapping[str, int] = {"user": 600, "assistant": 160}
 FRAGMENT_CHARS: Mapping[str, int] = {"assistant": 200}
 FRAGMENT_OTHERS, FRAGMENT_POWER = 50, 0.7
 """What is shorter is worth less, by its share of this to that power: it says little without what stood around it."""
-FILLER = 0.1
-"""Sentences of at most this salience say nothing ("You're welcome!")."""
 UNASKED = frozenset({"greeting", "printed"})
 """Sorts of sentences that a loss block has no room for."""
 ECHO = 0.35
@@ -58,6 +56,8 @@ class Candidate:
     row: int = -1
     """Of its scope."""
     place: Place = field(default_factory=lambda: Place(answers=False))
+    within: frozenset[str] = frozenset()
+    """Words of what a short message belongs to, which goes in with it: see restore/context.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Part:
     opens: frozenset[str] = frozenset()
     """What costs characters once however many parts share it: its message's entry, its day."""
     rule: bool = False
-    """It lays down a rule: that others use the same words does not make it an echo of them."""
+    """It lays down a rule, or is short: that others use the same words does not make it an echo of them."""
     tells: bool = False
     """It has a number or a name that the request lacks, and is of a chat: an agent names what it looks at next."""
     wish: bool = False
@@ -117,8 +117,8 @@ def is_agents(some: Sequence[Passage]) -> bool:
 
 def among_people(some: Sequence[Passage]) -> bool:
     """Do people talk to each other there, each with their name before what they say?"""
-    names = [each.text[: name_before(each.text)] for each in some]
-    return named(names, [each.speaker for each in some])
+    said = [each for each in some if each.speaker == "user"]
+    return named([each.text[: name_before(each.text)] for each in said], [each.speaker for each in said])
 
 
 def parts(
@@ -135,7 +135,8 @@ def parts(
     unasked: sorts of sentences that are left out
     late: asked now and then; once it says so, those that were looked at by then are all there are
     """
-    weights = _Weights(present, idf, [candidate.lines[i] for candidate in candidates for i in candidate.lost])
+    within = frozenset().union(*[candidate.within for candidate in candidates])
+    weights = _Weights(present, idf, [candidate.lines[i] for candidate in candidates for i in candidate.lost], within)
     found: list[Part] = []
     agent = is_agents([candidate.passage for candidate in candidates])
     for c, candidate in enumerate(candidates):
@@ -144,13 +145,14 @@ def parts(
         opens = frozenset((entry_of(candidate.passage), day(candidate.passage)))
         for group in _groups(candidate, unasked):
             said = [candidate.lines[i] for i in group]
-            value = prior[c] * likelihood(said, weights.lost_terms.__getitem__, weights.idf, candidate.place)
-            value *= _wholeness(said, candidate.passage.speaker)
+            terms, within = weights.lost_terms.__getitem__, candidate.within
+            value = prior[c] * likelihood(said, terms, weights.idf, candidate.place, within)
+            value *= 1.0 if within else _wholeness(said, candidate.passage.speaker)
             brought = _worth(said, value, weights)
             if brought:
                 brought[_itself(c, group)] = value * ITSELF
                 worth = {key: brought[key] for key in sorted(brought)}
-                rule = any(line.sort == "rule" for line in said)
+                rule = bool(within) or any(line.sort == "rule" for line in said)
                 speaker = candidate.passage.speaker
                 tells = not agent and any(key[0] in "=#" for key in worth)
                 wish = agent and speaker == "user"
@@ -168,6 +170,7 @@ def _groups(candidate: Candidate, unasked: Container[str]) -> list[tuple[int, ..
     told = [i for i in candidate.lost if candidate.lines[i].sort not in unasked]
     telling = [i for i in told if candidate.lines[i].salience > FILLER or candidate.lines[i].keys]
     says = [i for i in telling if candidate.lines[i].sort == "rule" or says_something(candidate.lines[i])]
+    says = telling if candidate.within else says
     if candidate.passage.speaker == "user":
         says = sorted({*says, *(i for i in telling if i - 1 in says and takes_back(candidate.lines[i].flat))})
     telling = says or telling
@@ -176,7 +179,8 @@ def _groups(candidate: Candidate, unasked: Container[str]) -> list[tuple[int, ..
     chars = sum(candidate.lines[i].end - candidate.lines[i].start for i in said)
     if said and chars <= GROUP_CHARS.get(candidate.passage.speaker, 0):
         return [tuple(said), *alone]
-    return [*((i,) for i in said), *alone]
+    over = {*heads(candidate.passage, candidate.lines)}
+    return [*((i,) for i in said if i not in over), *alone]
 
 
 def _worth(said: Sequence[Line], value: float, weights: "_Weights") -> dict[str, float]:
@@ -226,9 +230,11 @@ def _term(key: str) -> _Term:
 class _Weights:
     """Weights of terms and words of some lines, and which of them the request holds; each computed once."""
 
-    def __init__(self, present: Present, idf: Callable[[str], float], lines: Sequence[Line]) -> None:
+    def __init__(
+        self, present: Present, idf: Callable[[str], float], lines: Sequence[Line], within: frozenset[str]
+    ) -> None:
         words, keys = content(lines)
-        rarities = {word: idf(word) for word in words}
+        rarities = {word: idf(word) for word in words | within}
         self.idf = rarities.__getitem__
         self.words = {word: WORD_WEIGHT * rarity for word, rarity in rarities.items()}
         held = present.specific_terms(keys)

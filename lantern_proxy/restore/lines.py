@@ -17,6 +17,8 @@ from lantern_proxy.restore.present import Present
 from lantern_proxy.turn import CLIENT, Passage, canonical
 
 _WORD = re.compile(r"\w+")
+FILLER = 0.1
+"""Sentences of at most this salience say nothing ("You're welcome!")."""
 
 Sort = Literal["plain", "rule", "preference", "code", "greeting", "printed"]
 """What a sentence is, as far as it matters: see analyze/standing.py, analyze/code.py, analyze/printed.py and `greets`.
@@ -115,16 +117,22 @@ def _keys_of(passage: Passage, spans: Sequence[tuple[int, int]]) -> list[tuple[s
     return [*map(tuple, found)]
 
 
-_CELLS = re.compile(r"\s*\|\s*|\t+| {2,}")
+_CELLS = re.compile(r"\s*\|\s*|\t+| {2,}|[,;](?! )")
+_MAY_BE_CELLS = re.compile(r"[|\t]|  |[,;](?! )")
 _LEAST_ROWS = 2
 
 
 def tables(passage: Passage, of: Sequence[Line]) -> list[tuple[int, ...]]:
-    """Which lines are a table, its header first: neighbours with as many cells, between bars, tabs or wide gaps."""
+    """Which lines are a table, its header first: neighbours with as many cells, between bars, tabs, wide gaps, or
+    commas without a space. Rules between them are none."""
     found: list[list[int]] = []
+    if not _MAY_BE_CELLS.search(passage.text):
+        return []
     before, end = 0, 0
     for i, line in enumerate(of):
         text = passage.text[line.start : line.end]
+        if not _WORD.search(text):
+            continue
         cells = 0 if "\n" in text else len(_CELLS.split(text.strip().strip("|").strip()))
         ruled = _WORD.search(passage.text, end, line.start) is None
         if cells > 1 and cells == before and ruled:
@@ -133,6 +141,48 @@ def tables(passage: Passage, of: Sequence[Line]) -> list[tuple[int, ...]]:
             found.append([i])
         before, end = cells, line.end
     return [tuple(each) for each in found if len(each) > _LEAST_ROWS]
+
+
+_OPENS = (":", "{", "[", "(", "\uff1a")
+"""What a line ends with that says what the lines below it are about."""
+_MAY_HEAD = re.compile(r"[:{(\[\uff1a][*_ ]*\n|^#", re.M)
+_LIST = re.compile(r"[ \t]*(?:[-*+\u2022>]|\d+[.)]|\|)(?:[ \t]|(?=\|))")
+HEAD_CHARS = 120
+"""Most of a line that stands above others as their head."""
+
+
+def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
+    """For each line the one above that says what it belongs to, -1 where there is none: "Week 2:" of the items below
+    it, the key of an object in what it holds, a heading of its section. Told by indents, list marks and colons."""
+    text, found, open_ = passage.text, list[int](), list[tuple[int, int]]()
+    if not _MAY_HEAD.search(text):
+        return [-1] * len(of)
+    for i, line in enumerate(of):
+        start = text.rfind("\n", 0, line.start) + 1
+        first = not text[start : line.start].strip()  # else it goes on in a line that began before
+        own = text[start : line.end]
+        mark = _LIST.match(own)
+        depth = len(own) - len(own.lstrip()) + 2 + (1 if mark else 0)
+        depth = own.find(" ") - 8 if own.startswith("#") else depth
+        if first:
+            while open_ and open_[-1][1] >= depth:
+                open_.pop()
+            if depth == 2 and not own.startswith("#"):  # a paragraph of its own: what it stands under are headings
+                open_ = [each for each in open_ if each[1] < 0]
+        found.append(open_[-1][0] if open_ else -1)
+        heads_others = line.flat.rstrip("*_ ").endswith(_OPENS) or own.startswith("#")
+        if heads_others and len(line.flat) <= HEAD_CHARS:
+            open_.append((i, depth))
+    return found
+
+
+def above(i: int, of: Sequence[int]) -> list[int]:
+    """The heads of line `i`, the nearest first. of: see heads()"""
+    found = list[int]()
+    while of[i] >= 0:
+        i = of[i]
+        found.append(i)
+    return found
 
 
 _LETTERS, _DIGITS = re.compile(r"[^\W\d]+(?:[ _'-]+[^\W\d]+)*"), re.compile(r"[-+]?\d+(?:[.,]\d+)*")

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from lantern_proxy import pack
 from lantern_proxy.analyze import terms
@@ -11,8 +11,21 @@ from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.beside import Beside
 from lantern_proxy.restore.candidates import PINNED, Source, candidate_of, choice_of, looked_at, newest, place_of
-from lantern_proxy.restore.cover import UNASKED, Candidate, Chosen, Cost, Part, among_people, completed, cover, parts
-from lantern_proxy.restore.lines import beside_rows
+from lantern_proxy.restore.context import Contexts, asks
+from lantern_proxy.restore.cover import (
+    GROUP_CHARS,
+    UNASKED,
+    Candidate,
+    Chosen,
+    Cost,
+    Part,
+    among_people,
+    completed,
+    cover,
+    is_agents,
+    parts,
+)
+from lantern_proxy.restore.lines import Line, above, beside_rows, heads, is_filler, tables
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.scope import Scope
@@ -26,6 +39,8 @@ BATCH = 128
 """Passages read at once for a loss block."""
 LINES_POWER = 0.3
 """Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
+ANSWERS = 1.0
+"""Least salience of what a short message says beside what it belongs to."""
 SHARES = {"tool": 0.15, CLIENT: 0.1}
 """Most of a loss block that results of tools may take, and what clients write around their users' words: they are full
 of specific terms that nobody asks for."""
@@ -40,12 +55,17 @@ def cover_lost(
     """
     soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
     rows, n_looked_at = _pool(source, scope, present, soon)
-    found = _candidates(source, scope, rows, present, soon)
+    contexts = Contexts(scope)
+    found = _in_context(_candidates(source, scope, rows, present, soon), contexts, soon)
     candidates = newest(found, replace(ask, deadline=_part_of_the_time(ask.deadline)))
     cost = _cost_of(candidates, ask.session)
     chosen = _cover(source, scope, candidates, present, cost, room, ask)
-    beside = Beside(source, scope, present, {}, ask)
-    return candidates, _with_news(candidates, chosen, beside, cost, room), n_looked_at
+    if not among_people([candidate.passage for candidate in candidates]):
+        soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
+        beside = Beside(source, scope, present, {}, soon, contexts)
+        news = _News(candidates, beside, {candidate.row: c for c, candidate in enumerate(candidates)})
+        chosen = _filled(candidates, news.with_(chosen, cost, room), cost, room)
+    return candidates, chosen, n_looked_at
 
 
 def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[list[int], int]:
@@ -121,33 +141,127 @@ def _cover(
     return completed(chosen, candidates, cost, room)
 
 
-def _with_news(
-    candidates: Sequence[Candidate], chosen: Sequence[Chosen], beside: Beside, cost: Cost, room: int
-) -> list[Chosen]:
-    """`chosen` with what came of it, which says too little by itself to be chosen: "Make it 3.". What adds least makes
-    room. People who talk to each other go on about the same things for long: there all of it stays as it is."""
+def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -> list[Candidate]:
+    """Those that are short messages of users with what they belong to: with it "teal" says something. Among people it
+    is what was said before, and stands above."""
     if among_people([candidate.passage for candidate in candidates]):
-        return [*chosen]
-    at = {candidate.row: c for c, candidate in enumerate(candidates)}
-    told = {(each.part.candidate, i) for each in chosen for i in each.part.lines}
-    news, came = list[Chosen](), set[int]()
+        return [*candidates]
+    found = []
+    for candidate in candidates:
+        context = None if ask.late() else contexts.of(candidate.row)
+        if context and context.shown:
+            lines = [
+                replace(e, salience=max(e.salience, ANSWERS)) if e.words or e.digits else e for e in candidate.lines
+            ]
+            candidate = replace(candidate, lines=tuple(lines), within=context.words)
+        found.append(candidate)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What goes in with chosen parts: what came of them, what short messages belong to, and what stands above a line
+    and says what it belongs to. All of it says too little by itself to be chosen.
+
+    candidates: grow by those that only go in beside others
+    """
+
+    candidates: list[Candidate]
+    beside: Beside
+    at: dict[int, int]
+    """Row -> candidate."""
+    rows_of: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
+    """Candidate and lines of a part -> rows of what came of it."""
+    above_of: dict[int, list[list[int]]] = field(default_factory=dict)
+    """Candidate -> for each of its lines those above it that say what it belongs to."""
+
+    def with_(self, chosen: Sequence[Chosen], cost: Cost, room: int) -> list[Chosen]:
+        """`chosen` with the news of it; what adds least for its size makes room."""
+        kept = [*chosen]
+        while True:
+            came = [row for each in kept for row in self._came_of(each.part) if row in self.at]
+            news = self._of(kept, came)
+            over = _chars([*news, *kept], cost) - room
+            if over <= 0 or not kept:
+                return [*news, *kept]
+            needed = {self.at[row] for row in came}
+            kept.sort(key=lambda each: (each.part.candidate not in needed, -each.gain / cost(each.part, frozenset())))
+            while kept and over > 0:
+                over -= cost(kept.pop().part, frozenset())
+
+    def _of(self, kept: Sequence[Chosen], came: Sequence[int]) -> list[Chosen]:
+        told = {(each.part.candidate, i) for each in kept for i in each.part.lines}
+        short = dict.fromkeys([*came, *(self.candidates[c].row for c, _ in sorted(told))])
+        more = [self._put(row, None, told) for row in came]
+        for row in short if not self.beside.ask.late() else ():
+            more += [self._put(other, lines, told) for other, lines in self.beside.shown(row)]
+        more += [self._put(self.candidates[c].row, self._above(c, i), told) for c, i in sorted(told)]
+        return [Chosen(part, 0.0) for part in more if part]
+
+    def _came_of(self, part: Part) -> list[int]:
+        known = part.candidate, *part.lines
+        if known not in self.rows_of:
+            seen = part.speaker == "user" and not self.beside.ask.late()
+            row, text = self.candidates[part.candidate].row, choice_of(self.candidates, [part]).text
+            self.rows_of[known] = self.beside.came_of(row, text) if seen else []
+        return self.rows_of[known]
+
+    def _above(self, c: int, i: int) -> list[int]:
+        """The heads of a line, and the header of its table."""
+        if c not in self.above_of:
+            candidate = self.candidates[c]
+            of = heads(candidate.passage, candidate.lines)
+            self.above_of[c] = [above(n, of) for n in range(len(of))]
+            for header, *rows in tables(candidate.passage, candidate.lines):
+                for row in rows:
+                    self.above_of[c][row].append(header)
+        return self.above_of[c][i]
+
+    def _put(self, row: int, lines: Sequence[int] | None, told: set[tuple[int, int]]) -> Part | None:
+        """Some lines of a passage, or all, as far as they are lost and not among those that are told; then they are."""
+        if row not in self.at:
+            candidate = self.beside.candidate(row)
+            if candidate is None:
+                return None
+            self.at[row] = len(self.candidates)
+            self.candidates.append(candidate)
+        c = self.at[row]
+        lost, passage = self.candidates[c].lost, self.candidates[c].passage
+        rest = tuple(i for i in lost if (c, i) not in told and (lines is None or i in lines))
+        told.update((c, i) for i in rest)
+        opens = frozenset((pack.entry_of(passage), pack.day(passage)))
+        return Part(c, rest, passage.speaker, {}, 0.0, opens) if rest else None
+
+
+def _filled(candidates: Sequence[Candidate], chosen: Sequence[Chosen], cost: Cost, room: int) -> list[Chosen]:
+    """`chosen`, and where room is left what else users said, the newest first, and what stands between the chosen
+    sentences of an answer. What greets, agrees or only asks is not missed."""
+    opened, found = set[str](), [*chosen]
     for each in chosen:
-        if each.part.speaker != "user" or beside.ask.late():
-            continue
-        text = choice_of(candidates, [each.part]).text
-        rows = beside.came_of(candidates[each.part.candidate].row, text)
-        for c in (at[row] for row in rows if row in at):
-            came.add(c)
-            rest = tuple(i for i in candidates[c].lost if (c, i) not in told)
-            told.update((c, i) for i in rest)
-            opens = frozenset((pack.entry_of(candidates[c].passage), pack.day(candidates[c].passage)))
-            news += [Chosen(Part(c, rest, "user", {}, 0.0, opens), each.gain)] if rest else []
-    if not news:
-        return [*chosen]
-    kept = sorted(chosen, key=lambda each: (each.part.candidate not in came, -each.gain))
-    while kept and _chars([*news, *kept], cost) > room:
-        kept.pop()
-    return [*news, *kept]
+        room -= cost(each.part, opened)
+        opened |= each.part.opens
+    told = {(each.part.candidate, i) for each in chosen for i in each.part.lines}
+    begun = {each.part.candidate for each in chosen}
+    order = sorted(range(len(candidates)), key=lambda c: -candidates[c].passage.position)
+    agent = is_agents([candidate.passage for candidate in candidates])
+    for speaker in ("user",) if agent else ("user", "assistant"):
+        for c in (c for c in order if candidates[c].passage.speaker == speaker and not candidates[c].passage.tools):
+            candidate = candidates[c]
+            if speaker == "assistant" and (c not in begun or len(candidate.passage.text) > GROUP_CHARS["user"]):
+                continue
+            rest = tuple(i for i in candidate.lost if (c, i) not in told and _is_missed(candidate.lines[i]))
+            opens = frozenset((pack.entry_of(candidate.passage), pack.day(candidate.passage)))
+            part = Part(c, rest, speaker, {}, 0.0, opens)
+            if rest and (chars := cost(part, opened)) <= room:
+                room -= chars
+                opened |= opens
+                found.append(Chosen(part, 0.0))
+    return found
+
+
+def _is_missed(line: Line) -> bool:
+    told = line.sort not in UNASKED and line.sort != "code" and (line.digits or bool(line.words))
+    return told and not is_filler(line.flat) and not asks(line.flat)
 
 
 def _chars(chosen: Sequence[Chosen], cost: Cost) -> int:

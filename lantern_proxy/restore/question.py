@@ -225,7 +225,7 @@ def masses(scope: Scope, question: Question) -> dict[str, float]:
 
 def coverage(mass: Mapping[str, float], words: frozenset[str]) -> float:
     """Share of the question's idf that a passage with these words holds."""
-    return sum(weight for term, weight in mass.items() if term in words)
+    return sum([weight for term, weight in mass.items() if term in words])
 
 
 def _needed(question: Question) -> float:

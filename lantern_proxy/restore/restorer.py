@@ -33,6 +33,7 @@ from lantern_proxy.restore.candidates import (
     offers,
     strong,
 )
+from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.cover import Candidate, Chosen
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
@@ -138,7 +139,7 @@ class Restorer:
             if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
                 ask.passed.all(candidates, "superseded")
                 return None
-            beside = Beside(self._source, scope, present, mass, ask).of(candidates, offered)
+            beside = Beside(self._source, scope, present, mass, ask, Contexts(scope)).of(candidates, offered)
             more = [offer.passage.id for some in beside.values() for offer in some]
             rows_of = {id_: row for id_ in more if (row := scope.row(id_)) is not None}
             rows_of |= {candidate.passage.id: candidate.row for candidate in candidates}
@@ -148,7 +149,8 @@ class Restorer:
             order = sorted(range(len(offered)), key=lambda n: -offered[n].score)
             offered = [offered[n] for n in order]
         picked = _of_question(ask, [candidates[i] for i in order], offered, beside, self._config.restore)
-        picked = replace(picked, scores={id_: evidence.of(rows_of[id_]) for id_ in picked.totals})
+        scores = {id_: evidence.of(rows_of[id_]) for id_ in picked.totals}
+        picked = replace(picked, scores=scores, considered=len(rows_of))
         return self._block(ask, picked, present, started)
 
     def expect(self, question: str) -> None:

@@ -32,16 +32,21 @@ class Place:
 
 
 def likelihood(
-    said: Sequence[Line], weight: Callable[[str], float], idf: Callable[[str], float], place: Place
+    said: Sequence[Line],
+    weight: Callable[[str], float],
+    idf: Callable[[str], float],
+    place: Place,
+    within: frozenset[str] = frozenset(),
 ) -> float:
     """> 0, on a scale of its own: how likely it is that one of these sentences of a passage is asked for.
 
     weight: specific term -> what it is worth (cover.term_weight); idf: index term -> rarity in [0, 1]
+    within: words of what they belong to, where that goes in with them
     """
     sizes = [line.end - line.start for line in said]
     shape = sum([line.salience * size for line, size in zip(said, sizes, strict=True)]) / max(1, sum(sizes))
     words, keys = content(said)
-    rarities = [*map(idf, words)]
+    rarities = [*map(idf, words | within)]
     return math.exp(
         SHAPE * math.log(max(0.01, shape))
         + RARITY * (sum(rarities) / len(rarities) if rarities else 0.0)

@@ -47,6 +47,10 @@ _ENDED_SIGNS = (
 """What each of the two holds one of: the patterns cost ten times as much as to look for it."""
 _PLAIN = r"[a-z]++(?![\w/-]|\.\w)"
 """A word in lower case that no value begins with: most are such, and they are passed over at once."""
+_WRITTEN = (
+    "[\u3007\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341\u767e\u5343\u4e07\u842c\u4e24\u5169]"
+)
+"""A numeral of Chinese or Japanese."""
 _VALUES = re.compile(
     rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
     # /etc/hosts, ~/notes.md, src/main.rs
@@ -60,6 +64,12 @@ _VALUES = re.compile(
     # `a b`, user_id, main.py, parseConfig, and names within a sentence
     r"|(?P<name>`[^`\n]{1,60}`|\b\w+_\w+\b|\b\w+\.(?:py|js|ts|go|rs|md|json|ya?ml|toml|sql|db|txt)\b|\b[a-z]+[A-Z]\w*\b"
     r"|(?<=[\w,] )[A-Z]\w+(?: [A-Z]\w+)*))"
+    # where words stand without spaces between them: weekdays of Chinese, Japanese and Korean
+    r"|(?P<weekday>(?:\u661f\u671f|\u793c\u62dc|\u79ae\u62dc|\u5468|\u9031)[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u65e5\u5929]"
+    r"|[\u6708\u706b\u6c34\u6728\u91d1\u571f\u65e5]\u66dc|[\uc6d4\ud654\uc218\ubaa9\uae08\ud1a0\uc77c]\uc694\uc77c)"
+    # and numbers that are written out, before what they count: month, day, number, hour, year, money, people, nights
+    rf"|(?P<written>{_WRITTEN}+(?=[\u6708\u65e5\u53f7\u865f\u70b9\u9ede\u65f6\u6642\u5206\u5e74\u5143\u5186\u5713\u5757\u4eba\u540d\u4f4d\u665a\u6cca\u697c\u968e])"
+    rf"|{_WRITTEN}{{3,}})"
 )
 """What one statement may say otherwise than another; the group is the value's sort."""
 _WORD = re.compile(r"\w+")
@@ -202,16 +212,16 @@ class Changes:
     """What of an older text a newer one may say otherwise, whether or not it has a sign of a change."""
 
     def __init__(self, old: str) -> None:
-        self._old = _Read(old)
+        self._old = _read(old)
 
     def has_other(self, new: str) -> bool:
         """Has it a value that the older text has not, of a sort of which that has another?"""
-        later, before = _Read(new).values, self._old.values
+        later, before = _read(new).values, self._old.values
         return any(later[sort] - before[sort] for sort in later.keys() & before.keys())
 
     def is_named(self, new: str) -> bool:
         """Does it name a value of the older text?"""
-        return not _Read(new).every.isdisjoint(self._old.every)
+        return not _read(new).every.isdisjoint(self._old.every)
 
 
 def prepare(flat: str) -> None:

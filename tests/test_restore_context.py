@@ -1,0 +1,261 @@
+"""Short messages of users: they come back with what they belong to, and stand beside what they change, whatever the
+language, though they share no word with it."""
+
+from itertools import pairwise
+
+import pytest
+from test_restore import LEXICAL, ask, filed, write
+from test_restore_agents import STEPS, of
+from test_restore_beside import OTHERS
+
+from lantern_proxy.archive import Archive
+from lantern_proxy.config import Config
+from lantern_proxy.restore.lines import heads, lines
+from lantern_proxy.restore.restorer import Restorer
+from lantern_proxy.turn import Passage
+
+FORM = [
+    ("Set up the monthly report.", "Sure. Which day of the month should it be sent?"),
+    ("5", "On the 5th. Which colour should the chart have?"),
+    ("teal", "Teal. In which time zone does it run?"),
+    ("Lisbon", "Lisbon time. How many decimals?"),
+    ("2", "Two decimals. Who should receive it?"),
+    ("Marek and the board", "It will go to Marek and the board. Is there anything else?"),
+    ("ok", "Great."),
+]
+
+
+@pytest.fixture
+def restorer_of(tmp_path):
+    """turns -> the Restorer of a session that holds them."""
+    opened = []
+
+    def made(turns):
+        archive = Archive(tmp_path / f"{len(opened)}.db", synchronous="normal")
+        write(archive, filed(turns))
+        opened.append((Restorer(archive, Config(embed=LEXICAL), None), archive))
+        return opened[-1][0]
+
+    yield made
+    for restorer, archive in opened:
+        restorer.close()
+        archive.close()
+
+
+def loss_of(restorer, budget=6_000):
+    restored = restorer.at_compaction(ask(present="Nothing.", budget=budget))
+    return restored.text if restored else ""
+
+
+def test_short_answers_come_back_with_their_questions(restorer_of):
+    block = loss_of(restorer_of(FORM))
+    for question, answer in (
+        ("Which day of the month should it be sent?", "#2] 5\n"),
+        ("Which colour should the chart have?", "#3] teal\n"),
+        ("In which time zone does it run?", "#4] Lisbon\n"),
+        ("How many decimals?", "#5] 2\n"),
+    ):
+        assert block.index(question) < block.index(answer)
+    assert "] ok" not in block
+
+
+def test_a_question_for_a_short_answer_finds_it(restorer_of):
+    restorer = restorer_of([*OTHERS[:14], *FORM, *OTHERS[14:]])
+    for question, answer in (
+        ("Which colour has the chart?", "teal"),
+        ("In which time zone does the report run?", "Lisbon"),
+        ("Who receives the report?", "Marek and the board"),
+    ):
+        assert answer in restorer.for_question(ask(question, present="Nothing.")).text
+
+
+CHANGES = [
+    (
+        ("Electrician: Lund, 2,150, includes 6 sockets and the hood.", "Noted: Lund, 2,150."),
+        ("he says 2,480", "Lund: 2,480 with 9 sockets and the hood."),
+        "2,150", "2,480", "What will the electrician cost?",
+    ),
+    (
+        ("Metformin 500 mg twice a day, ramipril 5 mg in the morning.", "Thank you, noted."),
+        ("no, not twice. only evenings", "Corrected: metformin in the evening only."),
+        "twice a day", "only evenings", "What did we say about my metformin?",
+    ),
+    (
+        ("The machiya in Gojo is booked in Kyoto, code HM4ZK2.", "Noted: the machiya in Gojo, Kyoto."),
+        ("took the other one", "Then Kyoto is now the machiya in Gion."),
+        "Gojo", "took the other one", "Which machiya did we book in Kyoto?",
+    ),
+    (
+        ("Bring the fish on Friday, eight portions, with lemon.", "Eight portions of fish on Friday."),
+        ("Too many, make it 3.", "Changed."),
+        "eight portions", "make it 3", "How many portions of fish do we want?",
+    ),
+    (
+        ("El t\u00e9cnico viene a ver la lavadora el mi\u00e9rcoles a las 10.", "De acuerdo, el mi\u00e9rcoles."),
+        ("mejor el jueves", "Cambiado: el t\u00e9cnico ir\u00e1 el jueves a las 10."),
+        "mi\u00e9rcoles", "mejor el jueves", "\u00bfQu\u00e9 d\u00eda viene el t\u00e9cnico?",
+    ),
+    (
+        (
+            "\u8bf7\u5728\u661f\u671f\u4e09\u9001\u8d27\u5230\u6e56\u6ee8\u8def\u3002",
+            "\u597d\u7684\uff0c\u661f\u671f\u4e09\u9001\u8d27\u3002",
+        ),
+        ("\u4e0d\u884c\uff0c\u661f\u671f\u4e94", "\u5df2\u6539\u4e3a\u661f\u671f\u4e94\u9001\u8d27\u3002"),
+        "\u661f\u671f\u4e09\u9001\u8d27", "\u4e0d\u884c\uff0c\u661f\u671f\u4e94",
+        "\u661f\u671f\u51e0\u9001\u8d27\u5230\u6e56\u6ee8\u8def\uff1f",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "before", "after", "question"), CHANGES, ids=[c[3] for c in CHANGES])
+def test_a_correction_that_shares_no_word_stands_beside_what_it_corrects(
+    restorer_of, old, new, before, after, question
+):
+    restorer = restorer_of([*OTHERS[:9], old, new, *OTHERS[9:]])
+    for budget in range(300, 2_000, 100):
+        block = loss_of(restorer, budget)
+        assert len(block) <= budget
+        assert before not in block or after in block
+    assert after in restorer.for_question(ask(question, present="Nothing.")).text
+
+
+def test_a_message_that_says_all_by_itself_brings_nothing_beside_it(restorer_of):
+    turns = [
+        ("For Kuborsel, the password is pewter-gamel.", "Noted."),
+        ("The depot of Tinormel opens at 7:45.", "Noted: it opens at 7:45."),
+    ]
+    restorer = restorer_of([*OTHERS[:14], *turns, *OTHERS[14:]])
+    text = restorer.for_question(ask("What is the password of Kuborsel?", present="Nothing.")).text
+    assert "pewter-gamel" in text
+    assert "Tinormel" not in text
+
+
+def test_where_room_is_left_all_that_users_said_is_there(restorer_of):
+    turns = [
+        ("Kim takes the early bus, line 40, at the bridge.", "Noted."),
+        ("Kim takes the early bus, line 40, on the way back, too, not at the bridge.", "Noted."),
+        ("Thanks a lot!", "You're welcome!"),
+        ("What is the weather like?", "It rains."),
+    ]
+    block = loss_of(restorer_of(turns))
+    assert "on the way back, too" in block
+    assert "Thanks" not in block
+
+
+def test_the_sentences_between_those_that_were_chosen_of_an_answer_stand_there_where_room_is_left(restorer_of):
+    told = (
+        'The boy looks up. "Pim," he says. "The Widow sits in the Three Herons. The word for the door is eelskin." '
+        "You have 14 gold left."
+    )
+    assert "eelskin" in loss_of(restorer_of([("I ask the boy's name and give him 2 silver.", told)]))
+
+
+PODS = """NAME                     READY   STATUS             RESTARTS   AGE
+parcelbus-api-2xkqp      1/1     Running            0          3d
+parcelbus-worker-q9vzt   0/1     CrashLoopBackOff   214        3d
+parcelbus-redis-0        1/1     Running            0          41d
+parcelbus-cron-7jw2m     1/1     Running            2          9d"""
+QUERY = """ region | shipments | max
+--------+-----------+-----
+ north  |      1204 |  37
+ south  |       911 | 112
+ west   |      2040 |  18
+(3 rows)"""
+SETTINGS = """{
+  "queues": {
+    "sorting": {
+      "limit": 7731
+    },
+    "tracking": {
+      "limit": 4402
+    }
+  }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "question", "shown", "hidden"),
+    [
+        (PODS, "How many restarts has the worker?", ["RESTARTS", "CrashLoopBackOff   214"], "cron"),
+        (
+            QUERY,
+            "What was the max in the region west?",
+            ["region | shipments | max", "west   |      2040 |  18"],
+            "911",
+        ),
+        (SETTINGS, "Which limit does the queue for tracking have?", ['"tracking": {', "4402"], "7731"),
+    ],
+    ids=["columns", "bars", "json"],
+)
+def test_what_a_tool_printed_comes_with_the_header_or_the_key_that_it_stands_under(
+    tmp_path, printed, question, shown, hidden
+):
+    steps = [*STEPS, ("user", "", "look around"), ("call", "Bash", "show"), ("tool", "Bash", printed)]
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, of(steps))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        restored = restorer.for_question(ask(question, present="Nothing."))
+        restorer.close()
+    text = restored.text if restored else ""
+    assert [each for each in shown if each not in text] == []
+    assert hidden not in text
+
+
+PLAN = """You can reach A2 by August. Let's make a plan that leaves room for the nights that you work:
+
+Week 1:
+- greetings, numbers and the alphabet, every morning
+- the names of the colours
+
+Week 2:
+- at the Nordland hospital, with nurse Solveig
+- the pharmacy
+
+Each week has five lessons, and then we look at what was hard."""
+
+
+@pytest.mark.parametrize("question", ["What is planned for week 2?", "What about the Nordland hospital in my plan?"])
+def test_a_head_comes_with_what_stands_below_it_and_the_reverse(restorer_of, question):
+    restorer = restorer_of([*OTHERS[:14], ("Teach me Norwegian, please.", PLAN), *OTHERS[14:]])
+    text = restorer.for_question(ask(question, present="Nothing.")).text
+    assert "Week 2:\n- at the Nordland hospital" in text
+
+
+def test_a_loss_block_has_no_head_without_what_stands_below_it(restorer_of):
+    restorer = restorer_of([*OTHERS[:4], ("Teach me Norwegian, please.", PLAN), *OTHERS[4:8]])
+    seen = 0
+    for budget in range(300, 2_400, 100):
+        block = loss_of(restorer, budget)
+        lines = block.split("\n")
+        seen += "Nordland" in block
+        assert "Nordland" not in block or "Week 2:" in block
+        assert not any(line.endswith("Week 2:") and "Nordland" not in next_ for line, next_ in pairwise(lines))
+    assert seen
+
+
+def test_heads_are_told_by_indents_marks_and_colons():
+    for text, expected in (
+        ("server:\n  host: a\n  tls:\n    cert: /x\ndb:\n  host: b", [-1, 0, 0, 2, -1, 4]),
+        ("# Plan\n## Week\nHallo Welt.\nNext:\n- one\n- two\nThat is all.", [-1, 0, 1, 1, 3, 3, 1]),
+        ("It costs 5: a bargain.\nYou pay later.", [-1, -1]),
+    ):
+        passage = Passage(id=1, session="", message="", position=0, part=0, turn=0, speaker="tool", text=text)
+        assert heads(passage, lines(passage)) == expected
+
+
+def test_what_only_says_again_what_the_loss_block_shows_is_not_said_twice(restorer_of):
+    turns = [
+        ("Emergency contact is my daughter Signe Olufsen, 073-902 11 56.", "Noted: Signe Olufsen, 073-902 11 56."),
+        ("My insurance is Alka, policy AK-90-22318.", "Alka, policy AK-90-22318. They need form 77-B by Friday."),
+    ]
+    restorer = restorer_of([*OTHERS[:3], *turns, *OTHERS[3:6]])
+    at_once = ask(present="Nothing.")
+    loss = restorer.at_compaction(at_once)
+    for question, again, new in (
+        ("What is the number of my emergency contact Signe?", "073-902 11 56", ""),
+        ("What is my insurance policy at Alka?", "policy AK-90-22318.", "form 77-B"),
+    ):
+        beside = restorer.for_question(ask(question, present="Nothing.").beside([loss]))
+        both = loss.text + (beside.text if beside else "")
+        assert new in both
+        assert not beside or again not in beside.text
