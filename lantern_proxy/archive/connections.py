@@ -90,7 +90,7 @@ class Connections:
             self._writer.execute("PRAGMA wal_autocheckpoint = 0").fetchall()  # see _checkpoint
             prepare(self._writer, self.path, self._busy_s)
             self._writer.execute(f"PRAGMA busy_timeout = {_LOOK_MS}").fetchall()
-            self._page_bytes = self._writer.execute("PRAGMA page_size").fetchone()[0]
+            self._page_bytes = int(self._writer.execute("PRAGMA page_size").fetchone()[0])  # SQLCipher says it as text
             # SQLite follows a link to the file. It locks other files: closing this one unlocks nothing
             self._log = os.open(f"{os.path.realpath(self.path)}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
         except BaseException:
