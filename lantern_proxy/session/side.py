@@ -152,9 +152,35 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
         return not _is_summed_up_in_system(known, session, request)
     if _answers_calls(session, request):
         return False
-    if request.tools != session.tools or _is_summary_call(request, session, said):
+    if request.tools != session.tools:
+        return True
+    if _goes_on_behind_summary(known, session, request):
+        return False
+    if _is_summary_call(request, session, said) or _is_read_over(session, request):
         return True
     return is_wished_of_head(session, request) and not _is_summed_up_in_system(known, session, request)
+
+
+def _goes_on_behind_summary(known: Known, session: Session, request: Request) -> bool:
+    """Does a user speak on behind the session's last answer, where its beginning is gone and a summary stands in a
+    system prompt of another class?
+
+    It may be the only text there, where the session had no system prompt.
+    """
+    said = spoken(request.messages)
+    asked = plain(said[-1].text)
+    is_new = is_spoken_to(said) and not _WISH.search(asked[:_WISH_CHARS])
+    if not is_new or not holds_answer(session, request) or _shows_beginning(session, request):
+        return False
+    return not session.system or _is_summed_up_in_system(known, session, request)
+
+
+def _is_read_over(session: Session, request: Request) -> bool:
+    """Does a request end in an answer, and hold nothing that was not said before? Then something else is made of it
+    under its system prompt, which is another one."""
+    names = {i.print for e in session.head for i in e.message.items}
+    said = spoken(request.messages)
+    return said[-1].role == "assistant" and all(i.print in names for i in items_of(said))
 
 
 def _answers_calls(session: Session, request: Request) -> bool:
@@ -493,15 +519,19 @@ def _is_summary_of_rest(request: Request, session: Session, said: Mapping[str, s
     people do not see it.
     """
     now = spoken(request.messages)
-    before = [e for e in session.head if e.message.print and e.message.role not in SYSTEM]
-    answered = next((n for n, e in enumerate(before, start=1) if e.produced), 1)
-    first = {e.message.print for e in before[:answered]}  # a time may stand in what was asked, but not in its answer
-    if any(m.print in first for m in now):
+    if _shows_beginning(session, request):
         return False
     text = plain(now[-1].text) if now[-1].role == "user" else ""
     told = [each for each in told_aside(said.items()) if each in text]
     wish = _TAG.sub(" ", text.rpartition(max(told, key=len))[2]) if told else text
     return (bool(told) or not session.lost) and len(wish) < _BY_HAND_CHARS and bool(_WISH.search(wish))
+
+
+def _shows_beginning(session: Session, request: Request) -> bool:
+    before = [e for e in session.head if e.message.print and e.message.role not in SYSTEM]
+    answered = next((n for n, e in enumerate(before, start=1) if e.produced), 1)
+    first = {e.message.print for e in before[:answered]}  # a time may stand in what was asked, but not in its answer
+    return any(m.print in first for m in spoken(request.messages))
 
 
 def _count_asked(text: str) -> int:
