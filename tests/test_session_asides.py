@@ -428,3 +428,38 @@ def test_a_summary_that_is_brought_up_to_date_with_the_last_turns_is_a_side_call
     orders = {"role": "system", "content": f"You summarize a conversation. Its summary so far: {summary}"}
     again = chat.lab.ask([orders, *chat.history[-4:], user("Now extend the summary by the messages of the conversation.")])
     assert again.event == "side", again.link.why
+
+
+@pytest.mark.parametrize("first", ["Needs the user's consent.", "pending", "line 1 of the log: it starts with the port"])
+@pytest.mark.parametrize("dropped", [True, False])
+def test_the_result_that_a_call_gets_in_place_of_the_one_it_waited_with_is_filed(first, dropped):
+    """A consent, work in the background: clients write it where the first one stood, under the same id."""
+    chat = Chat(Lab(), tools=TOOLS)
+    chat.turn("Book the van for Monday.", "Which one?")
+    chat.history += [user("The big one."), called("call_7", "run", what="van"), result("call_7", first)]
+    chat.lab.answer(chat.lab.ask(chat.wire(chat.history[:-2]), tools=TOOLS), chat.history[-2])
+    chat.lab.answer(chat.send(), assistant("I wait."))
+    last = f"{first} and then: booked under VX-9913, the driver is Olaf Brandt." if "line" in first else "It is VX-9913 now."
+    chat.history[-1] = result("call_7", last)
+    if not dropped:
+        chat.history += [assistant("I wait."), user("And?")]
+    step = chat.send()
+    assert step.session.id == chat.session
+    assert last in chat.lab.texts(chat.session)
+    again = chat.lab.texts(chat.session).count(last)
+    chat.lab.answer(step, assistant("Booked."))
+    chat.history.append(assistant("Booked."))
+    assert chat.turn("Thanks.", "Welcome.").event == "turn"
+    assert chat.lab.texts(chat.session).count(last) == again == 1
+
+
+def test_what_a_client_writes_for_a_result_that_it_cleared_is_not_filed():
+    chat = Chat(Lab(), tools=TOOLS)
+    for n, (said, answer) in enumerate(turns("zephyr", 3)):
+        chat.turn(said, answer, reads=f"The file says {n * 7919 + 1000} " * 20)
+    for at, m in enumerate(chat.history[:-4]):
+        if m["role"] == "tool":
+            chat.history[at] = {**m, "content": "[cleared to save room]"}
+    step = chat.turn("Go on.", "I go on.")
+    assert step.event == "cleared"
+    assert "[cleared to save room]" not in chat.lab.texts(chat.session)
