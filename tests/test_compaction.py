@@ -2022,25 +2022,31 @@ def test_what_one_of_several_said_before_the_first_answer_is_lost_and_no_note_of
 
 def test_a_note_that_came_with_the_first_message_and_went_is_none():
     lab = Lab()
-    note, asked, answer = user("Context: the hall is open from 17 to 21."), user("Question: when?"), assistant("It opens at 17 sharp.")
+    note, asked, answer = (
+        user("Context: the hall is open from 17 to 21."),
+        user("Question: when?"),
+        assistant("It opens at 17 sharp."),
+    )
     lab.answer(lab.ask([note, asked]), answer)
     step = lab.ask([asked, answer, user("Context: it has two doors."), user("Question: how many doors?")])
     assert step.event == "turn"
 
 
 @pytest.mark.parametrize("window", [99, 4])
-def test_an_answer_of_a_worker_where_the_supervisors_call_is_not_shown_is_no_summary(window):
-    """The supervisor's answer is a form that nobody shows; under the id of the thread the workers are its side calls."""
+def test_a_workers_answer_where_its_supervisors_call_is_not_shown_is_no_summary(window):
     lab, thread = Lab(), {"x-session-id": "thread"}
     history = [user("Find the output of Ruritania in 2031, and plot it for the report of the board.")]
     events = []
     for n in range(4):
-        worker, text = ("researcher", "coder")[n % 2], f"The output was {88 + n} billion crowns in 2031, as it is said in file GX-{n}."
+        worker, text = (
+            ("researcher", "coder")[n % 2],
+            f"The output was {88 + n} billion crowns in 2031, as it is said in file GX-{n}.",
+        )
         step = lab.ask([{"role": "system", "content": "You are a supervisor. Name the worker to act next."},
                         *history[-window:]], tools=("route",), headers=thread)  # fmt: skip
         lab.answer(step, called(f"call_{n}", "route", next=worker))
         events.append(step.event)
-        aside = lab.ask([{"role": "system", "content": f"You are a {worker}. Be exact with every number that you give."},
+        aside = lab.ask([{"role": "system", "content": f"You are a {worker}. Be exact with every number."},
                          *history[-window:]], tools=(worker,), headers=thread)  # fmt: skip
         assert aside.event == "side"
         lab.answer(aside, assistant(text))

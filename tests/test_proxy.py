@@ -670,8 +670,8 @@ def test_after_a_restart_a_text_that_two_conversations_share_takes_none_of_them_
     assert one["session"] != other["session"]
 
 
-def test_after_a_restart_nobody_gets_the_conversation_of_another_who_was_there_first(tmp_path):
-    """Bots say the same to many, and nobody is named. Who shows the end of a conversation may not be known again yet."""
+def test_after_a_restart_nobody_gets_the_conversation_of_one_who_was_there_first(tmp_path):
+    """Bots say the same to many, and nobody is named. The own conversation may not be in memory again yet."""
     common = ["No, thanks.", "I heard: No, thanks.", "Goodbye.", "I heard: Goodbye."]
     histories = [[f"I am {name}.", f"I heard: I am {name}.", *common] for name in ("Rosa Quint", "Emil Haug")]
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:

@@ -406,7 +406,7 @@ def test_what_reads_over_a_conversation_under_orders_of_its_own_is_no_turn_thoug
 
 
 @pytest.mark.parametrize("seen", [True, False])
-@pytest.mark.parametrize("heading", ["Summary of conversation earlier: {}", "总结此前的对话：{}"])
+@pytest.mark.parametrize("heading", ["Summary of conversation earlier: {}", "总结此前的对话:{}"])
 def test_a_summary_in_a_system_prompt_where_there_was_none_is_the_conversations_not_a_call_for_one(seen, heading):
     chat = Chat(Lab(), system="")
     for said, answer in turns("zephyr", 6):
@@ -426,11 +426,15 @@ def test_a_summary_that_is_brought_up_to_date_with_the_last_turns_is_a_side_call
         chat.turn(said, answer)
     chat.summarise("transcript under another system prompt", summary := summary_of("zephyr", 5))
     orders = {"role": "system", "content": f"You summarize a conversation. Its summary so far: {summary}"}
-    again = chat.lab.ask([orders, *chat.history[-4:], user("Now extend the summary by the messages of the conversation.")])
+    again = chat.lab.ask(
+        [orders, *chat.history[-4:], user("Now extend the summary by the messages of the conversation.")]
+    )
     assert again.event == "side", again.link.why
 
 
-@pytest.mark.parametrize("first", ["Needs the user's consent.", "pending", "line 1 of the log: it starts with the port"])
+@pytest.mark.parametrize(
+    "first", ["Needs the user's consent.", "pending", "line 1 of the log: it starts with the port"]
+)
 @pytest.mark.parametrize("dropped", [True, False])
 def test_the_result_that_a_call_gets_in_place_of_the_one_it_waited_with_is_filed(first, dropped):
     """A consent, work in the background: clients write it where the first one stood, under the same id."""
@@ -439,7 +443,11 @@ def test_the_result_that_a_call_gets_in_place_of_the_one_it_waited_with_is_filed
     chat.history += [user("The big one."), called("call_7", "run", what="van"), result("call_7", first)]
     chat.lab.answer(chat.lab.ask(chat.wire(chat.history[:-2]), tools=TOOLS), chat.history[-2])
     chat.lab.answer(chat.send(), assistant("I wait."))
-    last = f"{first} and then: booked under VX-9913, the driver is Olaf Brandt." if "line" in first else "It is VX-9913 now."
+    last = (
+        f"{first} and then: booked under VX-9913, the driver is Olaf Brandt."
+        if "line" in first
+        else "It is VX-9913 now."
+    )
     chat.history[-1] = result("call_7", last)
     if not dropped:
         chat.history += [assistant("I wait."), user("And?")]
