@@ -1997,3 +1997,62 @@ def test_calls_that_a_client_had_left_out_and_brings_back_under_other_ids_are_no
     again = json.loads(json.dumps(chat.history).replace('"call_', '"call_again_'))
     step = chat.send(stamped([*again, user("no, tell me of the export")], 21, "each"))
     assert (step.event, step.session.id) == ("branch", chat.session)
+
+
+def _named(name: str, text: str) -> Wire:
+    return {**user(text), "name": name}
+
+
+def _prefixed(name: str, text: str) -> Wire:
+    return user(f"{name}: {text}")
+
+
+@pytest.mark.parametrize("say", [_named, _prefixed])
+def test_what_one_of_several_said_before_the_first_answer_is_lost_and_no_note_of_the_client(say):
+    lab = Lab()
+    said = [say("rosa", "My locker is 4471."), say("emil", "I bring the balls."), say("rosa", "When is it open, bot?")]
+    lab.answer(first := lab.ask(said), answer := assistant("The hall is open from 17 to 21."))
+    step = lab.ask([*said[1:], answer, say("ada", "And who has the key?")])
+    assert (step.event, step.session.id) == ("window", first.session.id)
+    assert [f.message.text for f in lab.kept[first.session.id].filed if f.key in step.verdict.gone] == [
+        wire.read(json.dumps({"messages": said}).encode()).messages[0].text
+    ]
+    assert not step.session.abandoned
+
+
+def test_a_note_that_came_with_the_first_message_and_went_is_none():
+    lab = Lab()
+    note, asked, answer = (
+        user("Context: the hall is open from 17 to 21."),
+        user("Question: when?"),
+        assistant("It opens at 17 sharp."),
+    )
+    lab.answer(lab.ask([note, asked]), answer)
+    step = lab.ask([asked, answer, user("Context: it has two doors."), user("Question: how many doors?")])
+    assert step.event == "turn"
+
+
+@pytest.mark.parametrize("window", [99, 4])
+def test_a_workers_answer_where_its_supervisors_call_is_not_shown_is_no_summary(window):
+    lab, thread = Lab(), {"x-session-id": "thread"}
+    history = [user("Find the output of Ruritania in 2031, and plot it for the report of the board.")]
+    events = []
+    for n in range(4):
+        worker, text = (
+            ("researcher", "coder")[n % 2],
+            f"The output was {88 + n} billion crowns in 2031, as it is said in file GX-{n}.",
+        )
+        step = lab.ask([{"role": "system", "content": "You are a supervisor. Name the worker to act next."},
+                        *history[-window:]], tools=("route",), headers=thread)  # fmt: skip
+        lab.answer(step, called(f"call_{n}", "route", next=worker))
+        events.append(step.event)
+        aside = lab.ask([{"role": "system", "content": f"You are a {worker}. Be exact with every number."},
+                         *history[-window:]], tools=(worker,), headers=thread)  # fmt: skip
+        assert aside.event == "side"
+        lab.answer(aside, assistant(text))
+        history.append(assistant(text))
+    assert events == ["new", "turn", "turn", "turn"]
+    last = lab.ask([{"role": "system", "content": "You are a supervisor. Name the worker to act next."},
+                    *history[-2:], user("And the first file?")], tools=("route",), headers=thread)  # fmt: skip
+    assert last.event == "window"
+    assert history[1]["content"] in lab.texts(step.session.id)

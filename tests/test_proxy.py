@@ -670,6 +670,21 @@ def test_after_a_restart_a_text_that_two_conversations_share_takes_none_of_them_
     assert one["session"] != other["session"]
 
 
+def test_after_a_restart_nobody_gets_the_conversation_of_one_who_was_there_first(tmp_path):
+    """Bots say the same to many, and nobody is named. The own conversation may not be in memory again yet."""
+    common = ["No, thanks.", "I heard: No, thanks.", "Goodbye.", "I heard: Goodbye."]
+    histories = [[f"I am {name}.", f"I heard: I am {name}.", *common] for name in ("Rosa Quint", "Emil Haug")]
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        for history in histories:
+            asked = [ask(url, body(*history[: at + 1])) for at in range(0, len(history), 2)]
+        emils = told(asked[-1])["session"]
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        assert told(ask(url, body(*histories[0], "One more thing.")))["event"] == "turn"
+        found = told(ask(url, body(*common, "Who am I?")))
+        assert (found["event"], found["session"]) == ("window", emils)
+        assert "Rosa" not in upstream.got[-1].body.decode()
+
+
 def test_a_restore_that_is_turned_off_archives_all_the_same(tmp_path):
     with Upstream() as upstream:
         config = config_for(upstream, tmp_path, restore=RestoreConfig(enabled=False))

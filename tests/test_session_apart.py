@@ -876,3 +876,38 @@ def test_who_has_the_same_left_under_another_id_of_their_own_gets_nothing_of_wha
     other = lab.ask([{"role": "system", "content": SYSTEM}, *history[2:], user("Which contract do I have?")],
                     headers={"x-session-id": "second"})  # fmt: skip
     assert (other.event, other.session.id != step.session.id) == ("new", True)
+
+
+HOURS = ("When are you open?", "We are open from 9 to 18 on weekdays.")
+THANKS = ("Thanks a lot!", "You are welcome, is there anything else?")
+
+
+def _windowed(lab: Lab, said: list[tuple[str, str]]) -> tuple[str, list[Wire]]:
+    """A conversation whose client shows the last three messages: the session of its last request, and all of it."""
+    history: list[Wire] = []
+    for asked, answer in said:
+        history.append(user(asked))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *history[-3:]])
+        lab.answer(step, assistant(answer))
+        history.append(assistant(answer))
+    return step.session.id, history
+
+
+def test_of_two_whose_summaries_read_the_same_none_gets_the_others_conversation() -> None:
+    lab = Lab()
+    summary = "The customer asked about several things and gave details; the agent answered and goes on to help."
+    sessions: list[set[str]] = []
+    for name in ("Rosa Quint of Birch Lane 14", "Emil Haug of Canal Street 9"):
+        own, history = _windowed(lab, [(f"I am {name}.", "Noted, thank you."), HOURS, THANKS])
+        orders = {"role": "system", "content": "You summarize conversations."}
+        made = lab.ask([orders, *history, user("Write the summary of the conversation now.")])
+        assert made.event == "side"
+        lab.answer(made, assistant(summary))
+        told = [{"role": "system", "content": SYSTEM}, user(f"Summary: {summary}")]
+        sessions.append({own})
+        for n in range(3):
+            step = lab.ask([*told, *history[-2:], user(f"{HOURS[0]} {n}")])
+            sessions[-1].add(step.session.id)
+            lab.answer(step, assistant(HOURS[1]))
+            history += [user(f"{HOURS[0]} {n}"), assistant(HOURS[1])]
+    assert sessions[0].isdisjoint(sessions[1])

@@ -390,3 +390,84 @@ def test_a_conversation_whose_stages_have_prompts_and_tools_of_their_own_goes_on
     assert all(step.event != "side" for n, step in enumerate(steps) if n % 3)
     assert len({step.session.id for step in steps if step.event != "side"}) == 1
     assert steps[-1].event == ("turn" if window > 20 else "window")
+
+
+@pytest.mark.parametrize("count", [8, 6])
+def test_what_reads_over_a_conversation_under_orders_of_its_own_is_no_turn_though_no_word_says_so(count):
+    """In any language: nobody asks anything in a history that ends in an answer."""
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    orders = {"role": "system", "content": "Gib den gesamten Dialog in höchstens fünf Sätzen wieder."}
+    read = chat.lab.ask([orders, *chat.history[:count]])
+    assert read.event == "side", read.link.why
+    chat.lab.answer(read, assistant("Es ging um zephyr."))
+    assert chat.turn("And the ports?", "They stay.").event == "turn"
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("heading", ["Summary of conversation earlier: {}", "总结此前的对话:{}"])
+def test_a_summary_in_a_system_prompt_where_there_was_none_is_the_conversations_not_a_call_for_one(seen, heading):
+    chat = Chat(Lab(), system="")
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    summary = summary_of("zephyr", 5)
+    if seen:
+        chat.summarise("transcript under another system prompt", summary)
+    chat.system, chat.history = heading.format(summary), chat.history[-2:]
+    for n, said in enumerate(("Which knob was it?", "And its number?")):
+        step = chat.turn(said, "The burst.")
+        assert (step.event, step.session.id) == ("turn" if n else "compacted", chat.session), step.link.why
+
+
+def test_a_summary_that_is_brought_up_to_date_with_the_last_turns_is_a_side_call():
+    chat = Chat(Lab(), system="")
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    chat.summarise("transcript under another system prompt", summary := summary_of("zephyr", 5))
+    orders = {"role": "system", "content": f"You summarize a conversation. Its summary so far: {summary}"}
+    again = chat.lab.ask(
+        [orders, *chat.history[-4:], user("Now extend the summary by the messages of the conversation.")]
+    )
+    assert again.event == "side", again.link.why
+
+
+@pytest.mark.parametrize(
+    "first", ["Needs the user's consent.", "pending", "line 1 of the log: it starts with the port"]
+)
+@pytest.mark.parametrize("dropped", [True, False])
+def test_the_result_that_a_call_gets_in_place_of_the_one_it_waited_with_is_filed(first, dropped):
+    """A consent, work in the background: clients write it where the first one stood, under the same id."""
+    chat = Chat(Lab(), tools=TOOLS)
+    chat.turn("Book the van for Monday.", "Which one?")
+    chat.history += [user("The big one."), called("call_7", "run", what="van"), result("call_7", first)]
+    chat.lab.answer(chat.lab.ask(chat.wire(chat.history[:-2]), tools=TOOLS), chat.history[-2])
+    chat.lab.answer(chat.send(), assistant("I wait."))
+    last = (
+        f"{first} and then: booked under VX-9913, the driver is Olaf Brandt."
+        if "line" in first
+        else "It is VX-9913 now."
+    )
+    chat.history[-1] = result("call_7", last)
+    if not dropped:
+        chat.history += [assistant("I wait."), user("And?")]
+    step = chat.send()
+    assert step.session.id == chat.session
+    assert last in chat.lab.texts(chat.session)
+    again = chat.lab.texts(chat.session).count(last)
+    chat.lab.answer(step, assistant("Booked."))
+    chat.history.append(assistant("Booked."))
+    assert chat.turn("Thanks.", "Welcome.").event == "turn"
+    assert chat.lab.texts(chat.session).count(last) == again == 1
+
+
+def test_what_a_client_writes_for_a_result_that_it_cleared_is_not_filed():
+    chat = Chat(Lab(), tools=TOOLS)
+    for n, (said, answer) in enumerate(turns("zephyr", 3)):
+        chat.turn(said, answer, reads=f"The file says {n * 7919 + 1000} " * 20)
+    for at, m in enumerate(chat.history[:-4]):
+        if m["role"] == "tool":
+            chat.history[at] = {**m, "content": "[cleared to save room]"}
+    step = chat.turn("Go on.", "I go on.")
+    assert step.event == "cleared"
+    assert "[cleared to save room]" not in chat.lab.texts(chat.session)

@@ -3,14 +3,17 @@
 Each question is about the items of the head that the request lacks (Seen.gone), and there are some.
 """
 
+import msgspec
+
 from lantern_proxy.compaction.align import alike_among
 from lantern_proxy.compaction.lines import is_made_of, stands_in
 from lantern_proxy.compaction.seen import Seen, is_user_text, untimed_text
 from lantern_proxy.history import SUMMARY_CHARS, answers_of, chains, place_key
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.text import mostly_equal
+from lantern_proxy.history.told import SPEAKER
 from lantern_proxy.history.whole import Whole
-from lantern_proxy.turn import plain
+from lantern_proxy.turn import Message, plain
 
 _TEXTS_TOLD = 4
 """Of so many texts of a user it is looked whether they were said before."""
@@ -127,11 +130,34 @@ def is_rewritten(seen: Seen) -> bool:
     """Is what is gone a note of the last turn that came and went, its answer, or texts replaced one by one?"""
     if set(seen.gone) == {a for a, _ in seen.replaced}:
         return True
-    if min(seen.gone) < seen.last_turn:
+    if min(seen.gone) < seen.last_turn or _lacks_speaker(seen):
         return False
     if not seen.is_rewound:
         return all(i.kind != "result" for i in seen.gone_items) and not _lacks_line(seen)
     return seen.is_answer_gone and any(seen.new[b].item.role == "assistant" for b in (*seen.fresh, *seen.returned))
+
+
+def _lacks_speaker(seen: Seen) -> bool:
+    """Is something gone that one of several who speak as users said? Who does is named in a field, or in front of what
+    they say, as in front of what is kept; a note has no such name."""
+    users = {seat.at: seen.session.head[seat.at].message for seat in seen.old if is_user_text(seat)}
+    gone = {seen.old[a].at for a in seen.gone}
+    names = {at: _name_of(m) for at, m in users.items()}
+    if len({*filter(None, names.values())}) > 1 and any(names.get(at) for at in gone):
+        return True
+    kept = {named[0] for at, m in users.items() if at not in gone and (named := SPEAKER.match(m.text))}
+    return any((named := SPEAKER.match(users[at].text)) and named[0] in kept for at in gone & users.keys())
+
+
+def _name_of(m: Message) -> str:
+    try:
+        return msgspec.json.decode(m.raw, type=_Named).name
+    except msgspec.DecodeError:
+        return ""
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
 
 
 def _lacks_line(seen: Seen) -> bool:

@@ -7,8 +7,9 @@ from itertools import pairwise
 
 from lantern_proxy.compaction.align import Pairs, Seat, align, seats
 from lantern_proxy.compaction.lines import untimed
-from lantern_proxy.history import Said, Session, before_answer, chains, place_key
-from lantern_proxy.turn import Event, Item, Request
+from lantern_proxy.history import SUMMARY_CHARS, Said, Session, before_answer, chains, place_key
+from lantern_proxy.history.text import mostly_equal, shared_ends
+from lantern_proxy.turn import Event, Item, Request, plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +51,13 @@ class Seen:
 
     @cached_property
     def kept(self) -> tuple[str | None, ...]:
-        """The key of each message of the request: that of the head's message which holds the first of its items."""
+        """The key of each message of the request: that of the head's message which holds the first of its items. None
+        for one that holds another result than came of the same call before: what it says is new."""
         shared: dict[int, int] = {}
+        anew = {self.new[b].at for a, b in self.matched if self._is_another_result(a, b)}
         for a, b in self.matched:
-            shared.setdefault(self.new[b].at, self.old[a].at)
+            if self.new[b].at not in anew:
+                shared.setdefault(self.new[b].at, self.old[a].at)
         taken: set[str] = set()
         found: list[str | None] = []
         for at in range(len(self.request.messages)):
@@ -62,6 +66,23 @@ class Seen:
             if key:
                 taken.add(key)
         return tuple(found)
+
+    def _is_another_result(self, a: int, b: int) -> bool:
+        """Did a call that waited (for a consent, for work in the background) get its result, or more of it?
+
+        What is shorter was cleared or cut, unless both are short in the last turn; and what was said before stands for
+        many results.
+        """
+        old, new = self.old[a].item, self.new[b].item
+        if old.print == new.print or not old.kind == new.kind == "result":
+            return False
+        before, after = plain(old.text), plain(new.text)
+        is_waiting = a >= self.last_turn and len(before) < SUMMARY_CHARS
+        if (len(after) <= len(before) and not is_waiting) or after in before:
+            return False
+        if any(after == text for text, _ in self.said):
+            return False
+        return len(after) - shared_ends(before, after) >= SUMMARY_CHARS or not mostly_equal(before, after)
 
     @property
     def gone_keys(self) -> tuple[str, ...]:

@@ -44,13 +44,25 @@ class _Traces:
         """New texts and results. What a sub-agent found is no summary of what is gone, where history stands before."""
         seen = self.seen
         reports = self.due if any(seen.old[a].at < seen.answer for a, _ in seen.matched) else ()
-        found = [b for b in seen.fresh if seen.new[b].item.kind in ("text", "result") and b not in reports]
+        left = {*reports, *self.passed_on}
+        found = [b for b in seen.fresh if seen.new[b].item.kind in ("text", "result") and b not in left]
         return found if len(found) <= _CANDIDATES else [*found[: _CANDIDATES // 2], *found[-_CANDIDATES // 2 :]]
 
     @cached_property
     def early(self) -> Sequence[int]:
         """Those before the message that waits for an answer."""
         return [b for b in self.candidates if b < self.seen.pending]
+
+    @cached_property
+    def passed_on(self) -> set[int]:
+        """What a sub-agent answered, as it was, where the session's own answer stood: behind all that is kept."""
+        seen, kept = self.seen, self.seen.matched
+        last = max((a for a, _ in kept), default=-1)
+        if not kept or any(not seen.session.head[seat.at].produced for seat in seen.old[last + 1 :]):
+            return set()
+        told = {text for text, _ in self.told_aside}
+        behind = range(max(b for _, b in kept) + 1, len(seen.new))
+        return {b for b in behind if seen.new[b].item.role == "assistant" and plain(seen.new[b].item.text) in told}
 
     @cached_property
     def gap(self) -> int | None:

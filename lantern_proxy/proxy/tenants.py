@@ -95,7 +95,8 @@ class Tenants:
         """Sessions of `key`, and which of them the request belongs to: for follow(), before anything else is awaited.
 
         The archive is asked when memory does not know the request's own session, or little speaks for the one it has:
-        first for those that hold its ids and messages, then, once, for those last seen.
+        first for those that hold its ids and messages, then, once, for those last seen. Before that content proves
+        nothing, since what another session holds may be in its own, too.
         """
         mine = self._mine.get(key)
         if mine is None:
@@ -104,7 +105,7 @@ class Tenants:
         found = link(mine.known, request, identity, now)
         if found.session is None:
             self._make_room()
-        elif not found.scanty:
+        elif not (found.scanty or (found.by_content and (mine.reading is None or not mine.reading.done()))):
             return mine.known, found
         return mine.known, await self._brought(mine, key, request, identity, now, found)
 
@@ -127,7 +128,7 @@ class Tenants:
             if values:
                 await _at_most(self.own_wait_s, asyncio.create_task(self._bring(mine, key, values)))
                 found = anew(found)
-            if mine.reading is None and (found.session is None or found.scanty):
+            if mine.reading is None and (found.session is None or found.scanty or found.by_content):
                 mine.reading = asyncio.create_task(self._bring(mine, key, None))
             if mine.reading is not None and not mine.reading.done():
                 await _at_most(self.recent_wait_s, mine.reading)

@@ -91,6 +91,8 @@ class Link(Struct, frozen=True, kw_only=True):
     """Linked by an id, a summary or words alone: nothing that the session held needs to be in the request."""
     scanty: bool = False
     """Little speaks for it: a text of the user, some words. Of a session that is not in memory there may be more."""
+    by_content: bool = False
+    """No id named it."""
     why: str = ""
     family: str = ""
     parent: str = ""
@@ -103,7 +105,8 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
     strong = [value for name, value in ids if name not in WEAK_IDS]
     weak = [value for name, value in ids if name in WEAK_IDS]
     found = _stored(known, ids) or _by_family(known, request, identity, strong) if ids or identity.agent else None
-    found = found or _by_content(known, request, weak, now)
+    if found is None and (told := _by_content(known, request, weak, now)):
+        found = replace(told, by_content=True)
     if found and found.why == _BY_ID and _begins_in_run(known, request, ids):
         found = Link(why="another conversation of its run")
     if found is None:

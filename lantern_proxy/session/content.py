@@ -15,7 +15,6 @@ from lantern_proxy.history import (
     place_key,
     shows_system_of,
     spoken,
-    system_text,
 )
 from lantern_proxy.history.dress import is_asked_with, says_same
 from lantern_proxy.history.text import breadth, shared_front
@@ -30,6 +29,7 @@ from lantern_proxy.session.rivals import (
     is_summed_up,
     rivals_of,
     shown_and_asked,
+    under_prompt,
 )
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
@@ -67,11 +67,8 @@ def _likeliest(known: Known, sessions: Sequence[Session], request: Request) -> S
     last. None: what they show no more is not the same, and may be several people's; some apps name all the same."""
     if len(sessions) == 1:
         return sessions[0]
-    system = system_text(request)
-    ranks = {
-        s.id: (not s.side, not is_others(s, request), held_ids(known, s, request), s.system == system) for s in sessions
-    }
-    best = [s for s in sessions if ranks[s.id] == max(ranks.values())]
+    ranks = {s.id: (not s.side, not is_others(s, request), held_ids(known, s, request)) for s in sessions}
+    best = under_prompt(known, [s for s in sessions if ranks[s.id] == max(ranks.values())], request)
     told = {frozenset(s.keys - s.abandoned.keys()) for s in best if not s.side}
     return max(best, key=lambda s: s.last_seen_at) if len(told) <= 1 else None
 
@@ -212,7 +209,14 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     shown, asked_now = shown_and_asked(request)
     points = {s.id: scores[s.id] + answered[s.id] for s in alive}
     ranked = [
-        (ends_in(s, shown, asked_now), points[s.id], s.family in weak, len(prints & s.opening), s.last_seen_at, s.id)
+        (
+            ends_in(known, s, shown, asked_now),
+            points[s.id],
+            s.family in weak,
+            len(prints & s.opening),
+            s.last_seen_at,
+            s.id,
+        )
         for s in alive
         if points[s.id] >= _LEAST
     ]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from lantern_proxy.history import items_of, spoken
+from lantern_proxy.history import Session, items_of, spoken
 from lantern_proxy.history.dress import unescaped
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
@@ -47,6 +47,14 @@ def last_said(request: Request) -> Message | None:
         if m.role not in SYSTEM:
             return m
     return None
+
+
+def shows_beginning(session: Session, request: Request) -> bool:
+    """Does the request hold a message of what stands in the session's head up to its first answer?"""
+    before = [e for e in session.head if e.message.print and e.message.role not in SYSTEM]
+    answered = next((n for n, e in enumerate(before, start=1) if e.produced), 1)
+    first = {e.message.print for e in before[:answered]}  # a time may stand in what was asked, but not in its answer
+    return any(m.print in first for m in spoken(request.messages))
 
 
 def untagged(text: str) -> str:

@@ -8,10 +8,20 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from itertools import takewhile
 
-from lantern_proxy.history import SUMMARY_CHARS, Session, before_answer, is_others, items_of, spoken, system_text
+from lantern_proxy.history import (
+    SUMMARY_CHARS,
+    Session,
+    before_answer,
+    is_others,
+    items_of,
+    shows_system_of,
+    spoken,
+    system_text,
+    told_aside,
+)
 from lantern_proxy.history.dress import is_asked_with
 from lantern_proxy.history.text import breadth, mostly_equal
-from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of
+from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, quoted, side_of
 from lantern_proxy.session.side import summed_up_since
 from lantern_proxy.turn import Message, Request, plain
 
@@ -27,13 +37,15 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
     telling = _telling(known, request.messages[: _end_of_shown(request.messages)])
     own = {name for name, holders in telling.items() if session.id in holders}
     shown, asked = shown_and_asked(request)
-    return [
+    found = [
         s
         for s in others
         if s is not session
         and not s.side
-        and (ends_in(s, shown, asked) or all(s.id in telling[name] or name in s.opening for name in own))
+        and (ends_in(known, s, shown, asked) or all(s.id in telling[name] or name in s.opening for name in own))
     ]
+    ending = (s for s in _ending_alike(known, session, request) if not is_others(s, request))
+    return [*found, *(s for s in ending if all(s is not each for each in found))]
 
 
 def settled(known: Known, session: Session, request: Request) -> Session | None:
@@ -42,13 +54,20 @@ def settled(known: Known, session: Session, request: Request) -> Session | None:
     end = _end_of_shown(request.messages)
     if session.side or not end:
         return session
-    holders = {sid for i in request.messages[end - 1].items for sid in known.by_answer.get(i.print, ())}
-    others = [s for s in map(known.sessions.__getitem__, holders - {session.id}) if s.api == session.api]
-    shown, asked = shown_and_asked(request) if others else ([], [])
-    rivals = [s for s in others if ends_in(s, shown, asked)]
+    rivals = _ending_alike(known, session, request)
     if session.lost and is_anothers(session, request):
         return decided(known, rivals, request) if rivals else None
     return decided(known, [session, *rivals], request) if rivals else session
+
+
+def _ending_alike(known: Known, session: Session, request: Request) -> list[Session]:
+    """Others that got the last answer of a request, and end with what it shows."""
+    end = _end_of_shown(request.messages)
+    last = request.messages[end - 1].items if end else ()
+    holders = {sid for i in last for sid in known.by_answer.get(i.print, ())}
+    others = [s for s in map(known.sessions.__getitem__, holders - {session.id}) if s.api == session.api]
+    shown, asked = shown_and_asked(request) if others else ([], [])
+    return [s for s in others if ends_in(known, s, shown, asked)]
 
 
 def decided(known: Known, rivals: Sequence[Session], request: Request, weak: Collection[str] = ()) -> Session | None:
@@ -59,17 +78,62 @@ def decided(known: Known, rivals: Sequence[Session], request: Request, weak: Col
     ids = {s.id: held_ids(known, s, request) for s in left}
     left = [s for s in left if ids[s.id] == max(ids.values())]
     shown, asked = shown_and_asked(request)
-    fits = {s.id: _fit(s, shown, asked) for s in left}
+    fits = {s.id: _fit(s, *_without_summary(known, s, shown, asked)) for s in left}
     best = [s for s in left if fits[s.id] == _ENDS]
     if best and any(_is_beginning(shown, s) for s in left if s not in best):
         return None  # its user may be back there
-    if not any(s.lost for s in best):  # none of their clients ever showed a part
+    summed_up = [s for s in best if is_summed_up(known, s, request)]
+    if not any(s.lost for s in best) and not summed_up:  # none of their clients ever showed a part
         best = [s for s in best if _is_beginning(shown, s)] or best
     ranks = {s.id: (_begun(s, request), fits[s.id]) for s in left}
-    best = best or [s for s in left if ranks[s.id] == max(ranks.values())]
-    best = [s for s in best if s.system == system_text(request)] or best
+    best = summed_up or best or [s for s in left if ranks[s.id] == max(ranks.values())]
+    best = under_prompt(known, best, request)
     same = len({s.keys for s in best}) == 1  # of one, and of those that say the same
     return best[0] if best and (same or not shown) else None
+
+
+def under_prompt(known: Known, sessions: Sequence[Session], request: Request) -> list[Session]:
+    """Those that have a request's very system prompt, and with them those whose prompt may be another one each time: it
+    may tell the time, or hold documents, and be that of somebody else now; and those of which it holds a summary. All,
+    where none has it. Where clients name people, others' are no rivals."""
+    system = system_text(request)
+    same = [s for s in sessions if s.system == system]
+    if not same or request.person:
+        return same or [*sessions]
+    varies = any(len(s.system_keys) > 1 for s in same)
+
+    def may_have(s: Session) -> bool:
+        is_young = s.opening.issuperset(i.print for i in items_of(e.message for e in before_answer(s)))
+        young = varies and is_young and shows_system_of(s, request)
+        return s.system == system or len(s.system_keys) > 1 or young or _holds_summary(known, s, system)
+
+    return [*filter(may_have, sessions)]
+
+
+def _holds_summary(known: Known, session: Session, text: str) -> bool:
+    """Does a text hold what a side call made of a session, or of several others, of which it tells nothing then?"""
+    if side_of(known, session) is not None and _is_told(known, session.id, text):
+        return True
+    return sum(_is_told(known, sid, text) for sid in quoted(known, [text])) > 1
+
+
+def _is_told(known: Known, sid: str, text: str) -> bool:
+    return any(told in text for told in told_aside(known.said.get(sid, {}).items()))
+
+
+def _without_summary(
+    known: Known, session: Session, shown: list[Message], asked: list[Message]
+) -> tuple[list[Message], list[Message]]:
+    """The same without a summary of the session in front, as a client shows it that has had it made just now."""
+    held = {e.message.print for e in session.head}
+    front = 0
+    while (
+        front < len(shown)
+        and shown[front].print not in held
+        and _holds_summary(known, session, plain(shown[front].text))
+    ):
+        front += 1
+    return shown[front:], asked[front:]
 
 
 def held_ids(known: Known, session: Session, request: Request) -> int:
@@ -91,10 +155,13 @@ def _is_beginning(shown: list[Message], session: Session) -> bool:
     return not session.lost and _prints(_said(e.message for e in session.head))[: len(shown)] == _prints(shown)
 
 
-def ends_in(session: Session, shown: list[Message], asked: list[Message]) -> bool:
-    """Does a session end with all that a request shows, a phrase aside? See shown_and_asked()."""
+def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Message]) -> bool:
+    """Does a session end with all that a request shows, a phrase and its summary aside? See shown_and_asked()."""
+    if session.side or not shown or not _may_end(session, shown, asked):
+        return False
+    shown, asked = _without_summary(known, session, shown, asked)
     is_telling = len(shown) > 1 or any(breadth(plain(m.text)) >= PROBE_CHARS for m in shown)
-    return is_telling and not session.side and _may_end(session, shown, asked) and _fit(session, shown, asked) == _ENDS
+    return is_telling and _fit(session, shown, asked) == _ENDS
 
 
 def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bool:
@@ -226,8 +293,11 @@ def _fit(session: Session, shown: list[Message], asked: list[Message]) -> int:
 
 
 def _is_end(shown: Sequence[Message], head: Sequence[Message]) -> bool:
-    """What was asked last may have come with more than its client shows of it now: within it, or in front of it."""
-    return _is_tail(head, shown) or _is_tail(_without_documents(head), shown)
+    """What was asked last may have come with more than its client shows of it now: within it, or in front of it. And in
+    front of an end may stand what a head begins with, where its client keeps that, or a summary."""
+    pinned = sum(1 for _ in takewhile(lambda pair: pair[0].print == pair[1].print, zip(shown, head, strict=False)))
+    ends = [shown[at:] for at in range(min(pinned, len(shown) - 1) + 1)]
+    return any(_is_tail(head, end) or _is_tail(_without_documents(head), end) for end in ends)
 
 
 def _is_tail(head: Sequence[Message], shown: Sequence[Message]) -> bool:

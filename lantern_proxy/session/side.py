@@ -25,9 +25,9 @@ from lantern_proxy.history.former import is_aside
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import Known, side_of
 from lantern_proxy.session.pasted import is_pasted, is_told
-from lantern_proxy.session.read import last_said, read_of, texts_of
+from lantern_proxy.session.read import is_spoken_to, last_said, read_of, shows_beginning, texts_of
 from lantern_proxy.session.script import script_use
-from lantern_proxy.session.wishes import is_summary_call, is_summary_of_rest, is_wished_of_head
+from lantern_proxy.session.wishes import is_summary_call, is_summary_of_rest, is_wished_of_head, wishes_summary
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _TOLD = 6
@@ -111,9 +111,35 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
         return not _is_summed_up_in_system(known, session, request)
     if _answers_calls(session, request):
         return False
-    if request.tools != session.tools or is_summary_call(request, session, said):
+    if request.tools != session.tools:
+        return True
+    if _goes_on_behind_summary(known, session, request):
+        return False
+    if is_summary_call(request, session, said) or _is_read_over(session, request):
         return True
     return is_wished_of_head(session, request) and not _is_summed_up_in_system(known, session, request)
+
+
+def _goes_on_behind_summary(known: Known, session: Session, request: Request) -> bool:
+    """Does a user speak on behind the session's last answer, where its beginning is gone and a summary stands in a
+    system prompt of another class?
+
+    It may be the only text there, where the session had no system prompt.
+    """
+    said = spoken(request.messages)
+    asked = plain(said[-1].text)
+    is_new = is_spoken_to(said) and not wishes_summary(asked)
+    if not is_new or not holds_answer(session, request) or shows_beginning(session, request):
+        return False
+    return not session.system or _is_summed_up_in_system(known, session, request)
+
+
+def _is_read_over(session: Session, request: Request) -> bool:
+    """Does a request end in an answer, and hold nothing that was not said before? Then something else is made of it
+    under its system prompt, which is another one."""
+    names = {i.print for e in session.head for i in e.message.items}
+    said = spoken(request.messages)
+    return said[-1].role == "assistant" and all(i.print in names for i in items_of(said))
 
 
 def _answers_calls(session: Session, request: Request) -> bool:

@@ -10,8 +10,8 @@ from itertools import islice
 from lantern_proxy.history import SUMMARY_CHARS, Session, items_of, shows_system_of, spoken, system_text, told_aside
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.pasted import PROBE_TEXT_CHARS
-from lantern_proxy.session.read import last_said, messages_of, texts_of, untagged
-from lantern_proxy.turn import SYSTEM, Request, plain
+from lantern_proxy.session.read import last_said, messages_of, shows_beginning, texts_of, untagged
+from lantern_proxy.turn import Request, plain
 from lantern_proxy.turn_memo import Memo
 
 _SUMMARISE = re.compile(
@@ -140,10 +140,7 @@ def is_summary_of_rest(request: Request, session: Session, said: Mapping[str, st
     people do not see it.
     """
     now = spoken(request.messages)
-    before = [e for e in session.head if e.message.print and e.message.role not in SYSTEM]
-    answered = next((n for n, e in enumerate(before, start=1) if e.produced), 1)
-    first = {e.message.print for e in before[:answered]}  # a time may stand in what was asked, but not in its answer
-    if any(m.print in first for m in now):
+    if shows_beginning(session, request):
         return False
     text = plain(now[-1].text) if now[-1].role == "user" else ""
     told = [each for each in told_aside(said.items()) if each in text]
