@@ -203,11 +203,14 @@ def test_workers_end_when_their_parent_is_killed(upstream, tmp_path):
         assert wait_for(lambda: not [pid for pid in pids if Path(f"/proc/{pid}").exists()])
 
 
-def test_a_worker_that_cannot_start_ends_the_server_with_its_reason(upstream, tmp_path):
+@linux
+def test_a_worker_that_cannot_start_again_ends_the_server_with_its_reason(upstream, tmp_path):
     config = config_for(upstream, tmp_path)
-    Path(f"{config.archive.path}.keys").write_text("no keys at all")
-    with process(config, "--workers", "2") as (serve, _):
-        assert serve.wait(60) != 0
+    with process(config, "--workers", "2") as (serve, url):
+        all_up(url, 2)
+        Path(f"{config.archive.path}.keys").write_text("no keys at all")
+        os.kill(workers(serve)[0], signal.SIGKILL)
+        assert serve.wait(120) != 0
         assert "cannot be read" in serve.stderr.read()
 
 
