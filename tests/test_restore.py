@@ -19,7 +19,7 @@ from lantern_proxy.embed import Embedder, available
 from lantern_proxy.pack import WRAPPER_CHARS
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.breaker import Breaker
-from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.question import Evidence, is_answered, masses, read_question
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import CLIENT, Filed, canonical, item, message
 
@@ -338,6 +338,26 @@ def test_an_answer_that_the_request_still_holds_is_not_added(restorer):
     question = "How many requests per minute may Acme Corp make?"
     present = canonical(" ".join(text for pair in [*CHAT, *TAIL] for text in pair)) + " " + question
     assert restorer.for_question(ask(question, present=present)) is None
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_there"),
+    [
+        ("So far Melpasti, Rantinor and Tarwenku were gone through. The platform of Tarwenku is 2.", False),
+        ("So far Melpasti and Tarwenku were gone through. The platform of Rantinor is 5.", True),
+    ],
+)
+def test_an_answer_with_the_words_of_a_question_here_and_there_is_none(tmp_path, kept, is_there):
+    turns = [("The platform of Rantinor is 5.", "Noted."), ("Let us go on.", "Sure."), ("Sum it up.", kept)]
+    with Archive(tmp_path / "lantern.db", synchronous="normal") as archive:
+        write(archive, filed(turns))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        with restorer._scope(ask()) as scope:
+            fused = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 2.0])
+            evidence = Evidence(np.zeros(6), None, fused, {})
+            mass = masses(scope, read_question("What is the platform of Rantinor?"))
+            assert is_answered(scope, evidence, mass, 5, [0, 1]) is is_there
+        restorer.close()
 
 
 def test_admission_decides_how_good_the_evidence_must_be(archive):

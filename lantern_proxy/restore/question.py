@@ -191,10 +191,21 @@ def is_answered(scope: Scope, evidence: Evidence, mass: Mapping[str, float], bes
     beside = (row for row in lost[:LOOK_BESIDE] if abs(int(scope.places[row]) - int(scope.places[best])) == 1)
     if any(evidence.score(row) >= BESIDE_SCORE * evidence.score(best) for row in beside):
         return False  # the request holds the question that was asked then, or its answer, but not both
+    told = _most_told(scope, best, mass)
+    if any(_most_told(scope, row, mass) >= max(HELD_COVERAGE, told + MORE_TOLD) for row in lost[:LOOK_BESIDE]):
+        return False  # a long one has the words, but one here and one there
     return evidence.score(lost[0]) < NEAR * evidence.score(best)
 
 
+def _most_told(scope: Scope, row: int, mass: Mapping[str, float]) -> float:
+    """The largest share of the question that one sentence of a passage holds."""
+    return max((coverage(mass, line.words) for line in scope.passages[row].lines), default=0.0)
+
+
 HELD_COVERAGE, NEAR = 0.6, 0.75
+"""Least share of the question that the best passage holds, and of its score what a lost one reaches that comes near."""
+MORE_TOLD = 0.05
+"""How much more of the question one sentence of a lost passage holds than any of the best one, at least."""
 LOOK_BESIDE, BESIDE_SCORE = 5, 0.3
 
 
