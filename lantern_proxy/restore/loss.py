@@ -10,7 +10,7 @@ from lantern_proxy.analyze import terms
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.beside import Beside
-from lantern_proxy.restore.candidates import PINNED, Source, candidate_of, choice_of, looked_at, newest, place_of
+from lantern_proxy.restore.candidates import Source, candidate_of, choice_of, looked_at, newest
 from lantern_proxy.restore.context import Contexts, asks
 from lantern_proxy.restore.cover import (
     GROUP_CHARS,
@@ -26,6 +26,7 @@ from lantern_proxy.restore.cover import (
     parts,
 )
 from lantern_proxy.restore.lines import Line, above, beside_rows, heads, is_filler, tables
+from lantern_proxy.restore.offers import PINNED, place_of
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.scope import Scope

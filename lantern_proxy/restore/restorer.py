@@ -22,22 +22,14 @@ from lantern_proxy.rerank.light import LightError
 from lantern_proxy.restore.alike import read_tables, shipped
 from lantern_proxy.restore.ask import Ask, looking_s
 from lantern_proxy.restore.beside import Beside
-from lantern_proxy.restore.candidates import (
-    BY_REQUEST,
-    SHARPNESS,
-    Source,
-    choice_of,
-    first_of,
-    listed,
-    naming,
-    offers,
-    strong,
-)
+from lantern_proxy.restore.candidates import Source, choice_of
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.cover import Candidate, Chosen
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
 from lantern_proxy.restore.loss import POOL_TIMES, cover_lost
+from lantern_proxy.restore.named import first_of, listed, naming
+from lantern_proxy.restore.offers import BY_REQUEST, SHARPNESS, offers
 from lantern_proxy.restore.paper import rank_turns
 from lantern_proxy.restore.passages import Split
 from lantern_proxy.restore.passed_over import note_greedy
@@ -54,6 +46,7 @@ from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, large_scopes, open_ahead, that_fit
 from lantern_proxy.restore.signals import POOL, gather
 from lantern_proxy.restore.used import Learnt, Used
+from lantern_proxy.restore.weak import strong
 from lantern_proxy.turn import BlockKind, Placed, Restored
 
 WARM = 32

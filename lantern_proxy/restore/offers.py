@@ -1,0 +1,147 @@
+"""What the packer may take of each candidate, and what that is worth."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from lantern_proxy import pack
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.candidates import answering_rows, name_chars, replaced, tells
+from lantern_proxy.restore.cover import Candidate, term_weight
+from lantern_proxy.restore.lines import FILLER, above, heads, tables
+from lantern_proxy.restore.question import Evidence, coverage, sentence_worth
+from lantern_proxy.restore.salience import Place, likelihood
+from lantern_proxy.restore.scope import Scope
+from lantern_proxy.turn import CLIENT
+
+SHARPNESS = 1.0
+"""How fast the likelihood of being evidence falls with the fused score: by e a standard deviation."""
+SALIENCE = 0.25
+"""How likely a passage is to be asked for at all counts to this power, where the question is known."""
+PINNED = 4.0
+"""Times the worth of a passage that somebody pinned."""
+BY_REQUEST = "superseded by this request"
+"""What is said of a statement that the request itself replaces."""
+BELOW_CHARS = 300
+"""Most of what goes in below a head that a question is about."""
+_QUESTION = re.compile(r"\?[\"')*]*(?: \[[^\]]*\])?$")
+"""How a message ends that asks; what it shows may follow in brackets."""
+
+
+def offers(
+    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], ask: Ask
+) -> list[pack.Offer]:
+    """What the packer may take of each candidate."""
+    old = replaced(candidates, ask)
+    made = [
+        _offer(c, scope, evidence, mass, {i: turn for (m, i), turn in old.items() if m == n})
+        for n, c in enumerate(candidates)
+    ]
+    scope.passages.read(c.row - 1 for c in candidates if c.row)
+    salient = [_salience(c, scope) for c in candidates]
+    mean = sum(salient) / max(1, len(salient))
+    return [
+        replace(each, score=each.score * math.exp(SALIENCE * (own - mean)))
+        for each, own in zip(made, salient, strict=True)
+    ]
+
+
+def _salience(candidate: Candidate, scope: Scope) -> float:
+    """Logarithm of how likely a passage is to be asked for, whatever the question."""
+    said = [line for i in candidate.lost if (line := candidate.lines[i]).salience > FILLER or line.keys]
+    said = said or [candidate.lines[i] for i in candidate.lost]
+    return math.log(
+        likelihood(said, term_weight, scope.rarities.__getitem__, Place(answers=_answers(scope, candidate.row)))
+    )
+
+
+def place_of(scope: Scope, row: int) -> Place:
+    return Place(answers=_answers(scope, row), reports=_reports(scope, row))
+
+
+def _reports(scope: Scope, row: int) -> bool:
+    """Does the assistant say it right behind the result of a tool?"""
+    passage = scope.passages[row].passage
+    at = row - passage.part - 1
+    if passage.speaker != "assistant" or passage.tools or at < 0:
+        return False
+    before = scope.passages[at].passage
+    return before.speaker == "tool" and before.session == passage.session
+
+
+def _answers(scope: Scope, row: int) -> bool:
+    """Does the message before this passage end with a question?"""
+    passage = scope.passages[row].passage
+    at = row - 1
+    while at > 0 and scope.passages[at].passage.speaker == CLIENT:
+        at -= 1
+    if at < 0 or passage.part:
+        return False
+    before = scope.passages[at]
+    asked = before.passage.session == passage.session and before.passage.message != passage.message
+    return asked and _QUESTION.search(before.flat, max(0, len(before.flat) - 200)) is not None
+
+
+def _with_tables(
+    candidate: Candidate, tells: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
+) -> AbstractSet[int]:
+    """`tells`, and the header of each table of which a row is among it; all its rows where the header alone bears on
+    the question: "Which of them have a sauna?"."""
+    found = set(tells)
+    for header, *rows in tables(candidate.passage, candidate.lines) if tells else ():
+        if not bears.isdisjoint(rows) or header not in bears:
+            found |= {header} if not tells.isdisjoint(rows) else set()
+        else:
+            found |= {header, *rows}
+    return found.intersection(lost)
+
+
+def _with_heads(
+    candidate: Candidate, shown: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
+) -> AbstractSet[int]:
+    """`shown`, and the heads of these lines; below a head that bears on the question, and of which nothing is shown,
+    what it is the head of."""
+    of = heads(candidate.passage, candidate.lines) if shown else ()
+    if not of or max(of) < 0:
+        return shown
+    found = set(shown)
+    for i in shown:
+        found.update(above(i, of))
+        below = [n for n in lost if i in above(n, of)] if i in bears and i in of else []
+        if below and shown.isdisjoint(below):
+            chars = 0
+            for n in below:
+                chars += candidate.lines[n].end - candidate.lines[n].start
+                found |= {n} if chars <= BELOW_CHARS else set()
+    return found.intersection(lost)
+
+
+def _offer(
+    candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], old: Mapping[int, int]
+) -> pack.Offer:
+    """Lost sentences without filler, weighed by what of the question they hold.
+
+    old: line -> turn of the statement that replaces it. Such lines are left out, or marked when there are no others.
+    """
+    lost = [i for i in candidate.lost if i not in old] or list(candidate.lost)
+    bears = {i for i in lost if coverage(mass, candidate.lines[i].words)}
+    tells = {
+        i for i in lost if tells(candidate.lines[i], mass) or (candidate.lines[i].sort != "printed" and i in bears)
+    }
+    tells |= answering_rows(candidate, mass).intersection(lost)
+    shown = _with_heads(candidate, _with_tables(candidate, tells, bears, lost), bears, lost)
+    told = [candidate.lines[i] for i in sorted(shown or lost)]
+    newer = max((old[i] for i in lost if i in old), default=None)
+    likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None)))
+    likely *= PINNED if candidate.passage.pinned else 1.0
+    return pack.Offer(
+        candidate.passage,
+        tuple((line.start, line.end) for line in told),
+        likely,
+        tuple(sentence_worth(line, mass) for line in told),
+        scope.passages[candidate.row].words,
+        "" if newer is None else f"superseded by turn {newer}" if newer else BY_REQUEST,
+        name_chars(candidate.passage),
+    )

@@ -1,0 +1,116 @@
+"""Which of the lost passages say too little of what is asked to stand in a question block."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from lantern_proxy.analyze import terms
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.candidates import HELD, PRINTED
+from lantern_proxy.restore.context import asks
+from lantern_proxy.restore.cover import ECHO, Candidate, among_people, is_agents
+from lantern_proxy.restore.lines import Line
+from lantern_proxy.restore.question import Evidence, coverage
+from lantern_proxy.restore.scope import Scope
+
+SAID_BESIDE, SAID_TOGETHER, PRINTED_BESIDE = 0.4, 0.2, 0.5
+"""Least scores beside the best one, of what is said, and where an agent is at work of what is said in the same turn,
+and of tools and calls."""
+AMONG_PEOPLE = 0.3
+"""The same of what is said where people talk to each other."""
+SURELY = 0.5
+"""Share of the question with which what is said is never weak: of few passages no score is far above the mean."""
+ASKED_BEFORE = 0.9
+"""Share of the question that only the question itself holds."""
+
+
+def strong(
+    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
+    ask: Ask,
+) -> list[Candidate]:  # fmt: skip
+    """`candidates` without those that say little of what is asked: much less than the best does.
+
+    Least where people talk, who ask in other words; what was said in the turn of the best stays. An agent's session is
+    full of what was printed, and repeats the words of its task in every step: there they are measured by the best of
+    `order`, unless they were said in its turn, and must hold more than a word of the question where they are of a tool,
+    a call, or a rule for all that is done.
+    """
+    passages = [each.passage for each in scope.passages.of(order)]
+    if is_agents(passages):
+        is_strong = _strong_of_agents(candidates, scope, evidence, mass, order)
+    else:
+        least = AMONG_PEOPLE if among_people(passages) else SAID_BESIDE
+        least *= max((evidence.score(candidate.row) for candidate in candidates), default=0.0)
+
+        told = scope.passages[order[0]].passage
+
+        def is_strong(candidate: Candidate) -> bool:
+            held = coverage(mass, scope.passages[candidate.row].words) >= SURELY
+            passage = candidate.passage
+            together = (passage.session, passage.turn) == (told.session, told.turn)  # what was said to it
+            return held or together or passage.pinned or evidence.score(candidate.row) >= least
+
+    found = [candidate for candidate in candidates if is_strong(candidate)]
+    taken = {candidate.row for candidate in found}
+    ask.passed.all([candidate for candidate in candidates if candidate.row not in taken], "weak")
+    return found if among_people(passages) else _without_echoes(found, scope, ask)
+
+
+def _without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> list[Candidate]:
+    """`candidates` without what only says again what a block in the request shows: "Noted: gate 12, at 9:40." behind a
+    user's "We leave from gate 12 at 9:40."."""
+    found = []
+    for candidate in candidates:
+        said = _replied_to(candidate, scope, ask)
+        lost = tuple(i for i in candidate.lost if said is None or not _echoes(candidate.lines[i], said, scope))
+        if lost and not _only_asks_on(candidate, lost):
+            found.append(candidate if lost == candidate.lost else replace(candidate, lost=lost))
+        else:
+            ask.passed.add(candidate.passage, "present", row=candidate.row)
+    return found
+
+
+def _only_asks_on(candidate: Candidate, lost: Sequence[int]) -> bool:
+    """Is it but the question at the end of what an assistant said, of which the request holds the rest?"""
+    rest = len(lost) < len(candidate.lines) and candidate.passage.speaker == "assistant"
+    return rest and all(asks(candidate.lines[i].flat) for i in lost)
+
+
+def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> frozenset[str] | None:
+    """The words of the user's message that the assistant replies to, if a block in the request shows it."""
+    passage = candidate.passage
+    at = candidate.row - passage.part - 1
+    if passage.speaker != "assistant" or passage.tools or at < 0:
+        return None
+    before = scope.passages[at]
+    shown = before.passage.id in ask.shown and before.passage.speaker == "user" and before.passage.turn == passage.turn
+    return before.words if shown else None
+
+
+def _echoes(line: Line, said: frozenset[str], scope: Scope) -> bool:
+    """Is little of a sentence new beside these words, and no figure?"""
+    words = frozenset(terms(line.flat))
+    new = sum([scope.idf(word) for word in line.words - said])
+    figures = any(any(map(str.isdigit, word)) and word not in said for word in words)
+    return not figures and new < ECHO * sum([scope.idf(word) for word in line.words])
+
+
+def _strong_of_agents(
+    candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int]
+) -> Callable[[Candidate], bool]:
+    lost = {candidate.row for candidate in candidates}
+    others = (row for row in order if row in lost or coverage(mass, scope.passages[row].words) < ASKED_BEFORE)
+    first = next(others, order[0])
+    best, told = evidence.score(first), scope.passages[first].passage
+
+    def is_strong(candidate: Candidate) -> bool:
+        row, passage = candidate.row, candidate.passage
+        near = evidence.cosines is not None and float(evidence.cosines[row]) >= PRINTED
+        bears = near or coverage(mass, scope.passages[row].words) >= HELD
+        if not passage.tools and passage.speaker != "tool":
+            together = (passage.session, passage.turn) == (told.session, told.turn)
+            least = SAID_TOGETHER if together else SAID_BESIDE
+            lays_down = any(candidate.lines[i].sort == "rule" for i in candidate.lost)
+            return evidence.score(row) >= least * best and (bears or not lays_down)
+        return bears and evidence.score(row) >= PRINTED_BESIDE * best
+
+    return is_strong
