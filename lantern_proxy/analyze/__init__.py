@@ -46,6 +46,11 @@ _ODD_CASES = (("\u0130", "i"), ("\u0131", "i"), ("\u017f", "s"), ("\u212a", "k")
 """What `re.I` takes for an ASCII letter, beside the letter in both cases."""
 
 
+def ends_asking(text: str) -> bool:
+    """Does it end with a question mark, whatever quotation mark, bracket or emphasis stands behind that?"""
+    return text.rstrip(")\"' *").endswith(QUESTION_MARKS)
+
+
 def length_in_words(pieces: int, wide: int) -> int:
     """About how many words a text of so many pieces has; every two signs of scripts without spaces count as one."""
     return pieces + wide // _SIGNS_A_WORD

@@ -15,11 +15,11 @@ from functools import lru_cache
 import numpy as np
 
 from lantern_proxy import pack
-from lantern_proxy.analyze import is_content, query_terms, sentences
+from lantern_proxy.analyze import ends_asking, is_content, query_terms, sentences
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Source, candidate_of, looked_at
-from lantern_proxy.restore.context import Context, Contexts, asks, at_place, is_short, own_terms
+from lantern_proxy.restore.context import Context, Contexts, at_place, is_short, own_terms
 from lantern_proxy.restore.cover import Candidate, among_people
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import coverage
@@ -65,7 +65,7 @@ class Beside:
                 break
             offer, row = offered[n], candidates[n].row
             text = pack.join(offer.passage.text, offer.spans)
-            told = [part for part in _sentences(text) if not asks(part)]
+            told = [part for part in _sentences(text) if not ends_asking(part)]
             if told:
                 rows = self._came_of(row, text, told, people=people)
                 made = [self._offer(other, offer.score, self._most(MOST_CHARS)) for other in rows]
@@ -91,7 +91,7 @@ class Beside:
     def came_of(self, row: int, text: str) -> list[int]:
         """The rows of what came of `text`, of the passage at `row`, if anything, and if it names a value of the text or
         is short."""
-        told = [part for part in _sentences(text) if not asks(part)]
+        told = [part for part in _sentences(text) if not ends_asking(part)]
         return self._came_of(row, text, told, named=True) if told else []
 
     def _came_of(
@@ -166,7 +166,7 @@ class Beside:
             shared, least = [weights[term] for term in weights if term in about], SHARE * sum(weights.values())
             if not shared or max(shared) < RARE or sum(shared) < least:
                 continue
-            is_question = asks(sentence)
+            is_question = ends_asking(sentence)
             if old.has_other(sentence) and not old.is_named(sentence) and self._is_of_another(weights, about):
                 continue
             if old.has_other(sentence if is_question else " ".join(each[n : n + 2])):
@@ -210,7 +210,7 @@ class Beside:
         """The row of what the message at `row` answers, where that ends with a question."""
         before = at_place(self.scope, int(self.scope.places[row]) - 1)
         there = [n for n in before[-1:] if self._passage(n).speaker in ("user", "assistant")]
-        return [n for n in there if asks(self.scope.passages[n].flat)]
+        return [n for n in there if ends_asking(self.scope.passages[n].flat)]
 
     def _passage(self, row: int) -> Passage:
         return self.scope.passages[row].passage
@@ -226,7 +226,7 @@ class Beside:
         """The row of the short answer to what the passage at `row` asks at its end, if that is about the question."""
         last = self.scope.passages[row].lines[-1]
         next_ = at_place(self.scope, int(self.scope.places[row]) + 1)[:1]
-        asked = asks(last.flat) and offer.spans[-1][1] >= last.end and coverage(self.mass, last.words) > 0
+        asked = ends_asking(last.flat) and offer.spans[-1][1] >= last.end and coverage(self.mass, last.words) > 0
         return next_ if asked and next_ and is_short(self._passage(next_[0])) else []
 
     def candidate(self, row: int) -> Candidate | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lantern_proxy.analyze import QUESTION_MARKS, is_content, query_terms, wide_signs
+from lantern_proxy.analyze import ends_asking, is_content, query_terms, wide_signs
 from lantern_proxy.analyze.standing import is_rule
 from lantern_proxy.restore.lines import FILLER, Line, is_filler
 from lantern_proxy.restore.scope import Scope
@@ -46,11 +46,6 @@ def own_terms(text: str) -> frozenset[str]:
 def says_itself(own: frozenset[str]) -> bool:
     """Do these content words say all that a message means? Numbers say of nothing."""
     return sum([not any(map(str.isdigit, term)) for term in own]) >= SAYS_ITSELF
-
-
-def asks(text: str) -> bool:
-    """Does it end with a question?"""
-    return text.rstrip("\"')* ").endswith(QUESTION_MARKS)
 
 
 def is_short(passage: Passage) -> bool:
@@ -119,7 +114,7 @@ class Contexts:
         """The last line, where it asks."""
         lines = self._scope.passages[row].lines
         last = len(lines) - 1
-        return (last,) if lines and asks(lines[last].flat) and len(lines[last].flat) <= SAYS_CHARS else ()
+        return (last,) if lines and ends_asking(lines[last].flat) and len(lines[last].flat) <= SAYS_CHARS else ()
 
     def _says_again(self, row: int, own: frozenset[str]) -> tuple[int, ...]:
         """The first line of a reply that has a word of the message and another one; of a short reply the first that
@@ -143,4 +138,4 @@ class Contexts:
 
 
 def _tells(line: Line) -> bool:
-    return len(line.flat) <= SAYS_CHARS and line.salience > FILLER and not asks(line.flat)
+    return len(line.flat) <= SAYS_CHARS and line.salience > FILLER and not ends_asking(line.flat)

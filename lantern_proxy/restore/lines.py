@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lantern_proxy.analyze import CHAT_WORDS, QUESTION_MARKS, STOP_WORDS, length_in_words, sentences, terms
+from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, ends_asking, length_in_words, sentences, terms
 from lantern_proxy.analyze import keys as keys_of
 from lantern_proxy.analyze.code import code_among
 from lantern_proxy.analyze.facts import COMMON, DIGIT, Facts, Stems
@@ -317,7 +317,7 @@ def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
     value = _SPEAKERS.get(speaker, 1.0)
     if facts.pieces >= 4 and not facts.is_prose(0.35):
         value *= _FIGURES.get(speaker, 0.3)
-    if text.rstrip(")\"' *").endswith(QUESTION_MARKS):
+    if ends_asking(text):
         value *= 0.35
     if facts.flags & _FIRST:
         value *= _FIRST_PERSON.get(speaker, 1.4)

@@ -6,12 +6,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from lantern_proxy import pack
-from lantern_proxy.analyze import terms
+from lantern_proxy.analyze import ends_asking, terms
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.beside import Beside
 from lantern_proxy.restore.candidates import Source, candidate_of, choice_of, looked_at, newest
-from lantern_proxy.restore.context import Contexts, asks
+from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.cover import (
     GROUP_CHARS,
     UNASKED,
@@ -262,7 +262,7 @@ def _filled(candidates: Sequence[Candidate], chosen: Sequence[Chosen], cost: Cos
 
 def _is_missed(line: Line) -> bool:
     told = line.sort not in UNASKED and line.sort != "code" and (line.digits or bool(line.words))
-    return told and not is_filler(line.flat) and not asks(line.flat)
+    return told and not is_filler(line.flat) and not ends_asking(line.flat)
 
 
 def _chars(chosen: Sequence[Chosen], cost: Cost) -> int:

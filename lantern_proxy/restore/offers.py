@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from lantern_proxy import pack
+from lantern_proxy.analyze import ends_asking
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import answering_rows, name_chars, replaced, tells
 from lantern_proxy.restore.cover import Candidate, term_weight
@@ -26,8 +27,8 @@ BY_REQUEST = "superseded by this request"
 """What is said of a statement that the request itself replaces."""
 BELOW_CHARS = 300
 """Most of what goes in below a head that a question is about."""
-_QUESTION = re.compile(r"\?[\"')*]*(?: \[[^\]]*\])?$")
-"""How a message ends that asks; what it shows may follow in brackets."""
+_ATTACHED = re.compile(r" \[[^\]]*\]$")
+"""What a message shows may follow in brackets behind its text."""
 
 
 def offers(
@@ -81,7 +82,7 @@ def _answers(scope: Scope, row: int) -> bool:
         return False
     before = scope.passages[at]
     asked = before.passage.session == passage.session and before.passage.message != passage.message
-    return asked and _QUESTION.search(before.flat, max(0, len(before.flat) - 200)) is not None
+    return asked and ends_asking(_ATTACHED.sub("", before.flat[-200:]))
 
 
 def _with_tables(

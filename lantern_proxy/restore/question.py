@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lantern_proxy.analyze import QUESTION_MARKS, fences, informative, query_terms, sentences
+from lantern_proxy.analyze import ends_asking, fences, informative, query_terms, sentences
 from lantern_proxy.analyze.spoken import spoken
 from lantern_proxy.rank import Floats
 from lantern_proxy.rank import best as largest
@@ -104,7 +104,7 @@ def _items(about: str) -> tuple[frozenset[str], ...]:
 
 def _points(focus: str) -> bool:
     told = (focus[a:b].rstrip() for a, b in sentences(focus))
-    asked = " ".join(each for each in told if each.endswith(QUESTION_MARKS))
+    asked = " ".join(each for each in told if ends_asking(each))
     return bool(asked) and len(set(informative(query_terms(asked)))) < NAMES
 
 
@@ -129,7 +129,7 @@ _REACTS = re.compile(
 def _focus(prose: str) -> str:
     """The questions of a long message, else its first two and its last sentence; at most FOCUS_CHARS."""
     parts = [prose[a:b] for a, b in sentences(prose)]
-    telling = [part for part in parts if part.endswith(QUESTION_MARKS)] or [*parts[:2], *parts[-1:]]
+    telling = [part for part in parts if ends_asking(part)] or [*parts[:2], *parts[-1:]]
     kept, room = list[str](), FOCUS_CHARS
     for part in dict.fromkeys(telling):
         if len(part) <= room:

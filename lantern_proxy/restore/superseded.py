@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lantern_proxy.analyze import QUESTION_MARKS, STOP_WORDS, folded, sentences, terms
+from lantern_proxy.analyze import STOP_WORDS, ends_asking, folded, sentences, terms
 from lantern_proxy.restore.cover import never
 from lantern_proxy.turn_memo import Memo
 
@@ -244,4 +244,4 @@ def of_request(question: str, told: str) -> Iterator[str]:
     found = [question[a:b] for a, b in sentences(question[:HELD_CHARS])]
     for text in told.splitlines():
         found += [change for a, b in sentences(text) if _CUE.search(change := text[a:b])]
-    yield from (each for each in dict.fromkeys(found) if len(each) <= MOST_CHARS and not each.endswith(QUESTION_MARKS))
+    yield from (each for each in dict.fromkeys(found) if len(each) <= MOST_CHARS and not ends_asking(each))

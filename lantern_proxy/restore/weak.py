@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from lantern_proxy.analyze import terms
+from lantern_proxy.analyze import ends_asking, terms
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import HELD, PRINTED
-from lantern_proxy.restore.context import asks
 from lantern_proxy.restore.cover import ECHO, Candidate, among_people, is_agents
 from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.question import Evidence, coverage
@@ -72,7 +71,7 @@ def _without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> 
 def _only_asks_on(candidate: Candidate, lost: Sequence[int]) -> bool:
     """Is it but the question at the end of what an assistant said, of which the request holds the rest?"""
     rest = len(lost) < len(candidate.lines) and candidate.passage.speaker == "assistant"
-    return rest and all(asks(candidate.lines[i].flat) for i in lost)
+    return rest and all(ends_asking(candidate.lines[i].flat) for i in lost)
 
 
 def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> frozenset[str] | None:
