@@ -219,13 +219,14 @@ async def noting(got: Got, wire: Wire) -> None:
     await say(200, completion(text), ("content-type", "application/json"))(got, wire)
 
 
-def test_a_history_in_one_text_is_previewed_as_it_is_read(tmp_path):
+@pytest.mark.parametrize("window_tokens", [0, 4_000])
+def test_a_history_in_one_text_is_previewed_as_it_is_read(tmp_path, window_tokens):
     lines: list[str] = []
 
     def request(said: str) -> dict:
         return body("\n".join(["A talk of a human and an AI.", *lines[-6:], f"Human: {said}", "AI:"]))
 
-    settings = RestoreConfig(deadline_ms=20_000)
+    settings = RestoreConfig(deadline_ms=20_000, window_tokens=window_tokens)
     with Upstream(noting) as upstream, serving(config_for(upstream, tmp_path, restore=settings)) as url:
         for fact in FACTS:
             answer = ask(url, request(fact), x_lantern_session="lines-1")

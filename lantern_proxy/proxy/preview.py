@@ -13,6 +13,7 @@ from lantern_proxy.history import Session
 from lantern_proxy.history.former import on_branch, without_aside
 from lantern_proxy.history.script import as_told
 from lantern_proxy.proxy.exchange import settled
+from lantern_proxy.proxy.restore import room_for
 from lantern_proxy.turn import Identity, Preview, Request, Restored
 from lantern_proxy.wire import protocol_of
 
@@ -66,13 +67,14 @@ def _choose(
     from lantern_proxy.restore.passed_over import Passed
     from lantern_proxy.restore.present import text_of, told_in
 
-    settings, asked = proxy.config.restore, question(request)
+    settings, asked = proxy.config.restore, question(request, verdict.kept)
     ask = Ask(
         tenant=tenant, project=project, session=session.id, left=frozenset(session.abandoned),
         present=text_of(whole(session.head, request)), told=told_in(request),
         question=verdict.asked or (request.messages[asked].text if asked is not None else ""),
         summary=request.messages[verdict.anchor].text if verdict.is_loss and verdict.anchor is not None else "",
-        budget_chars=settings.budget_chars, now=time.time(), deadline=time.monotonic() + _PATIENCE_S,
+        budget_chars=room_for(request, settings.budget_chars, settings), now=time.time(),
+        deadline=time.monotonic() + _PATIENCE_S,
     )  # fmt: skip
     blocks: list[Restored] = []
     if verdict.is_loss and (loss := restorer.at_compaction(ask)) is not None:
@@ -80,7 +82,7 @@ def _choose(
         ask = ask.beside([loss])
     passed = ask.passed.told
     if ask.question and (verdict.is_loss or session.lost):
-        ask = replace(ask, budget_chars=settings.question_chars, passed=Passed())
+        ask = replace(ask, budget_chars=room_for(request, settings.question_chars, settings), passed=Passed())
         evidence = restorer.for_question(ask)
         blocks += [evidence] if evidence is not None else []
         passed += ask.passed.told

@@ -18,7 +18,7 @@ from msgspec import Struct
 from lantern_proxy.archive import ArchiveError
 from lantern_proxy.compaction import whole
 from lantern_proxy.compaction.place import place, question
-from lantern_proxy.config import Config
+from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.follow import Step
 from lantern_proxy.history import Session
 from lantern_proxy.history.script import script_of
@@ -222,22 +222,17 @@ class Restoring:
             return
         if spot is not None:
             summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
-            room = self._room(self._config.restore.budget_chars, request) - self._owed.get(key, 0)
+            room = room_for(request, self._config.restore.budget_chars, self._config.restore) - self._owed.get(key, 0)
             if await self._add(need, "loss", spot, self._ask(need, texts, room, summary)):
                 self._owed.pop(key, None)
             else:
                 self._owe(key, self._owed.get(key, 0) + sum(len(b.restored.text) for b in exchange.blocks))
         if anew is not None:
-            room = self._room(self._config.restore.question_chars, request)
+            room = room_for(request, self._config.restore.question_chars, self._config.restore)
             await self._add(need, "question", (anew, "inside"), self._ask(need, texts, room))
 
     def _owe(self, key: Key, there_chars: int = 0) -> None:
         _remember(self._owed, key, there_chars)
-
-    def _room(self, most_chars: int, request: Request) -> int:
-        """Characters that a block may have for this request's model."""
-        sample = sample_of(message.text for message in reversed(request.messages))
-        return budget_chars(most_chars, self._config.restore, request.model, sample)
 
     async def _texts_of(self, need: _Need) -> tuple[str, str] | None:
         """All that the model is shown of the request, and what its users say of late, put together in a thread where it
@@ -332,6 +327,12 @@ class Restoring:
             self._warmed.pop(next(iter(self._warmed)))
         self._warmed[key] = main.position
         self._writer.at_rest(partial(self._threads.submit, restorer.warm, exchange.tenant, exchange.project, main.id))
+
+
+def room_for(request: Request, most_chars: int, restore: RestoreConfig) -> int:
+    """Characters that a block may have for this request's model, `most_chars` at most."""
+    sample = sample_of(message.text for message in reversed(request.messages))
+    return budget_chars(most_chars, restore, request.model, sample)
 
 
 def _remember(keys: dict[Key, T], key: Key, value: T) -> None:

@@ -86,14 +86,14 @@ def _answers(scope: Scope, row: int) -> bool:
 
 
 def _with_tables(
-    candidate: Candidate, tells: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
+    candidate: Candidate, telling: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
 ) -> AbstractSet[int]:
-    """`tells`, and the header of each table of which a row is among it; all its rows where the header alone bears on
+    """`telling`, and the header of each table of which a row is among it; all its rows where the header alone bears on
     the question: "Which of them have a sauna?"."""
-    found = set(tells)
-    for header, *rows in tables(candidate.passage, candidate.lines) if tells else ():
+    found = set(telling)
+    for header, *rows in tables(candidate.passage, candidate.lines) if telling else ():
         if not bears.isdisjoint(rows) or header not in bears:
-            found |= {header} if not tells.isdisjoint(rows) else set()
+            found |= {header} if not telling.isdisjoint(rows) else set()
         else:
             found |= {header, *rows}
     return found.intersection(lost)
@@ -128,11 +128,11 @@ def _offer(
     """
     lost = [i for i in candidate.lost if i not in old] or list(candidate.lost)
     bears = {i for i in lost if coverage(mass, candidate.lines[i].words)}
-    tells = {
+    telling = {
         i for i in lost if tells(candidate.lines[i], mass) or (candidate.lines[i].sort != "printed" and i in bears)
     }
-    tells |= answering_rows(candidate, mass).intersection(lost)
-    shown = _with_heads(candidate, _with_tables(candidate, tells, bears, lost), bears, lost)
+    telling |= answering_rows(candidate, mass).intersection(lost)
+    shown = _with_heads(candidate, _with_tables(candidate, telling, bears, lost), bears, lost)
     told = [candidate.lines[i] for i in sorted(shown or lost)]
     newer = max((old[i] for i in lost if i in old), default=None)
     likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None)))
