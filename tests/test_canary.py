@@ -13,7 +13,7 @@ from sqlite_utils import utils
 from test_archive import MINE, OTHER, block, filed, passage, passed_over, record
 
 from lantern_proxy import chunk
-from lantern_proxy.archive import Archive, ForgetRule, PruneRule
+from lantern_proxy.archive import Archive, ForgetRule, PruneRule, words
 from lantern_proxy.archive.transfer import take_in
 from lantern_proxy.turn import Placed
 
@@ -57,6 +57,7 @@ WHOLE = {
     "DELETE FROM tokens",
     "SELECT count(*) FROM messages",
     "_NEWEST_IS_THERE", "_LACKING", "_ADD",  # the full-text index, of all tenants together
+    "_EACH", "_ANALYSED",  # tags and terms of every passage, made anew from its own text
     "SELECT CASE WHEN messages.created_at > 0 THEN messages.created_at ELSE (SELECT s.created_at FROM sessions s "
     "WHERE s.tenant = messages.tenant AND s.id = messages.session) END AS at "
     "FROM messages ORDER BY at LIMIT 1 OFFSET ?",
@@ -208,6 +209,7 @@ def _whole(archive: Archive) -> None:
     archive.newest_passage()
     archive.check()
     archive.rebuild_fts()
+    words.analyse(archive, lambda passage: replace(passage, tags=("anew",)))
     archive.oldest_share(0.5)
 
 

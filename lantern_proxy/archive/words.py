@@ -27,8 +27,8 @@ _LACKING = "SELECT id FROM passages WHERE id NOT IN (SELECT id FROM passages_fts
 _ADD = """INSERT INTO passages_fts (rowid, text) SELECT id, text FROM passages
     WHERE id IN (SELECT value FROM json_each(?)) AND id NOT IN (SELECT id FROM passages_fts_docsize) ORDER BY id"""
 
-_SOME = f"SELECT {PASSAGE} FROM passages p WHERE p.id > ? ORDER BY p.id LIMIT ?"
-_REWORD = "UPDATE passages SET tags = ?, terms = CAST(? AS TEXT) WHERE id = ? AND text = CAST(? AS TEXT)"
+_EACH = f"SELECT {PASSAGE} FROM passages p WHERE p.id > ? ORDER BY p.id LIMIT ?"
+_ANALYSED = "UPDATE passages SET tags = ?, terms = CAST(? AS TEXT) WHERE id = ? AND text = CAST(? AS TEXT)"
 
 
 def analyse(archive: "Archive", anew: Callable[[Passage], Passage], advance: Advance = lambda _: None) -> int:
@@ -39,7 +39,7 @@ def analyse(archive: "Archive", anew: Callable[[Passage], Passage], advance: Adv
     last, changed = 0, 0
     while True:
         with archive.reading() as db:
-            held = [to_passage(row) for row in db.execute(_SOME, (last, _AT_ONCE))]
+            held = [to_passage(row) for row in db.execute(_EACH, (last, _AT_ONCE))]
         if not held:
             break
         last, pairs = held[-1].id, [(each, anew(each)) for each in held]
@@ -50,7 +50,7 @@ def analyse(archive: "Archive", anew: Callable[[Passage], Passage], advance: Adv
         ]
         for some in shares(rows):
             with paced(), archive.writing() as db:
-                db.conn.executemany(_REWORD, some)
+                db.conn.executemany(_ANALYSED, some)
         changed += len(rows)
         advance(len(held))
     if changed:
