@@ -12,8 +12,10 @@ import numpy as np
 from lantern_proxy.analyze import ends_asking, is_content, query_terms, wide_signs
 from lantern_proxy.analyze.standing import is_rule
 from lantern_proxy.restore.lines import FILLER, Line, is_filler
+from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.turn import Passage
+from lantern_proxy.turn_memo import Memo
 
 SHORT_CHARS = 80
 """Most of a message that is taken for short."""
@@ -38,9 +40,19 @@ class Context:
     """Rows, and which of their lines a reader needs beside it; oldest first. None where it says all by itself."""
 
 
-def own_terms(text: str) -> frozenset[str]:
-    """Content words and numbers of a text, as index terms."""
+def _read(text: str) -> frozenset[str]:
     return frozenset(term for term in query_terms(text) if is_content(term) or term.isdigit())
+
+
+own_terms = Memo(_read, most_bytes=4 << 20, bytes_of=lambda text: 1_000 + 8 * len(text)).__getitem__
+"""Content words and numbers of a text, as index terms. Remembered: each is read for several messages around it."""
+
+
+def prepare(read: ReadPassage) -> None:
+    """Compute ahead what contexts ask of a passage."""
+    for line in read.lines if read.passage.speaker in ("user", "assistant") else ():
+        if len(line.flat) <= SAYS_CHARS:
+            own_terms(line.flat)
 
 
 def says_itself(own: frozenset[str]) -> bool:

@@ -19,6 +19,7 @@ from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.embed import Embedder
 from lantern_proxy.rank import best, overlap
 from lantern_proxy.rerank.light import LightError
+from lantern_proxy.restore import context
 from lantern_proxy.restore.alike import read_tables, shipped
 from lantern_proxy.restore.ask import Ask, looking_s
 from lantern_proxy.restore.beside import Beside
@@ -198,6 +199,8 @@ class Restorer:
                 if scope is None or not rows:
                     return
                 left -= scope.prepare(rows)
+                for row in rows:
+                    context.prepare(scope.passages[row])
                 at += WARM
 
     def open_large(self, progress: Callable[[int], AbstractContextManager[Callable[[int], None]]]) -> None:
