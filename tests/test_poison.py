@@ -1,12 +1,12 @@
 """Poisoning: texts that were written to command whoever reads them, and what of them reaches the model."""
 
-import gc
 import json
 import re
-import time
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from clock import is_linear
 from scripted import Upstream, ask, body, config_for, serving, told
 
 from lantern_proxy import pack
@@ -58,17 +58,7 @@ def test_ordinary_results_are_no_orders(text):
 
 
 def test_brackets_with_nothing_in_them_are_read_in_linear_time():
-    def seconds(count: int) -> float:
-        began = time.process_time()
-        gives_orders("[" + "\n" * count)
-        return time.process_time() - began
-
-    seconds(100)
-    gc.disable()
-    try:
-        assert min(seconds(16_000) for _ in range(3)) < 24 * max(0.002, min(seconds(2_000) for _ in range(3)))
-    finally:
-        gc.enable()
+    assert is_linear(lambda count: partial(gives_orders, "[" + "\n" * count))
 
 
 def passage(speaker: str, text: str, *tools: str) -> Passage:

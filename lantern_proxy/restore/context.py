@@ -108,13 +108,13 @@ class Contexts:
             self._said(at_place(self._scope, place - 1)[-1:]),
             self._said(at_place(self._scope, place + 1)[:1]),
         )
-        found = [(r, lines) for r, lines in ((r, self._asked(r)) for r in before) if lines]
-        asked = self._words(found)
-        if len(asked) < LEAST_WORDS:
-            found += [(r, lines) for r, lines in ((r, self._says_again(r, own)) for r in after) if lines]
+        found = [(r, lines) for r in before if (lines := self._asked(r))]
+        again = [(r, lines) for r in after if (lines := self._says_again(r, own))]
+        if len(self._words(found)) < LEAST_WORDS:
+            found += again
         if not found:
-            found = [(r, lines) for r, lines in ((r, self._told(r)) for r in before) if lines]
-        words = self._words(found) | self._words([(r, self._says_again(r, own)) for r in after])
+            found = [(r, lines) for r in before if (lines := self._told(r))]
+        words = self._words(found) | self._words(again)
         needs = words - own and not says_itself(own) and not is_rule(passage.text)
         return Context(own, words, tuple(found) if needs else ())
 
