@@ -296,17 +296,18 @@ def _is_end(shown: Sequence[Message], head: Sequence[Message]) -> bool:
     """What was asked last may have come with more than its client shows of it now: within it, or in front of it. And in
     front of an end may stand what a head begins with, where its client keeps that, or a summary."""
     pinned = sum(1 for _ in takewhile(lambda pair: pair[0].print == pair[1].print, zip(shown, head, strict=False)))
-    ends = [shown[at:] for at in range(min(pinned, len(shown) - 1) + 1)]
-    return any(_is_tail(head, end) or _is_tail(_without_documents(head), end) for end in ends)
+    ends = (shown[at:] for at in range(min(pinned, len(shown) - 1) + 1))
+    bare = _without_documents(head)
+    return any(_is_tail(head, end) or _is_tail(bare, end) for end in ends)
 
 
 def _is_tail(head: Sequence[Message], shown: Sequence[Message]) -> bool:
     tail = head[-len(shown) :]
-    last = max((at for at, m in enumerate(shown) if m.role == "user"), default=-1)
+    last = next((at for at in range(len(shown) - 1, -1, -1) if shown[at].role == "user"), -1)
     return len(tail) == len(shown) and all(
         a.print == b.print or (at == last and a.role == b.role and is_asked_with(plain(b.text), plain(a.text)))
-        for at, (a, b) in enumerate(zip(tail, shown, strict=True))
-    )
+        for at, a, b in zip(range(len(shown) - 1, -1, -1), reversed(tail), reversed(shown), strict=True)
+    )  # from the end: conversations that begin alike part there
 
 
 def _without_documents(head: Sequence[Message]) -> list[Message]:
