@@ -33,13 +33,13 @@ def converse(url: str, session: str, key: str = "sk-one") -> dict[str, str]:
         history.append(answer["choices"][0]["message"]["content"])
     short = ["Summary of the conversation so far: we talked about services.", "Good.", QUESTION]
     last = told(ask(url, body(*short), key=key, x_lantern_session=session))
-    wait_for(lambda: is_settled(get(url, f"sessions/{last['session']}/timeline")))
+    wait_for(lambda: is_settled(get(url, f"sessions/{last['session']}/timeline"), 2 * len(FACTS) + 3))
     return last
 
 
-def is_settled(timeline: dict) -> bool:
+def is_settled(timeline: dict, passages: int) -> bool:
     """Is all that was said cut, and is it known what of the blocks was used?"""
-    return timeline["passages"] >= 2 * len(FACTS) + 3 and all(b["used"] is not None for b in timeline["bridges"])
+    return timeline["passages"] >= passages and all(b["used"] is not None for b in timeline["bridges"])
 
 
 def get(url: str, path: str, status: int = 200):
@@ -232,7 +232,7 @@ def test_a_history_in_one_text_is_previewed_as_it_is_read(tmp_path, window_token
             answer = ask(url, request(fact), x_lantern_session="lines-1")
             lines += [f"Human: {fact}", f"AI: {answer.json()['choices'][0]['message']['content']}"]
         named = told(answer)["session"]
-        wait_for(lambda: get(url, f"sessions/{named}/timeline")["passages"] >= 2 * len(FACTS))
+        wait_for(lambda: is_settled(get(url, f"sessions/{named}/timeline"), 2 * len(FACTS)))
         seen = post(url, "why", {"request": request(QUESTION), "session": named})
         sent = told(ask(url, request(QUESTION), x_lantern_session="lines-1"))
         blocks = get(url, f"requests/{sent['request']}")["blocks"]

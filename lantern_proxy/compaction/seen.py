@@ -80,9 +80,13 @@ class Seen:
         is_waiting = a >= self.last_turn and len(before) < SUMMARY_CHARS
         if (len(after) <= len(before) and not is_waiting) or after in before:
             return False
-        if any(after == text for text, _ in self.said):
+        if after in self._texts_said:
             return False
         return len(after) - shared_ends(before, after) >= SUMMARY_CHARS or not mostly_equal(before, after)
+
+    @cached_property
+    def _texts_said(self) -> set[str]:
+        return {text for text, _ in self.said}
 
     @property
     def gone_keys(self) -> tuple[str, ...]:
