@@ -208,7 +208,7 @@ class ClientConnection(asyncio.Protocol):
         raw, _, query = self._url.partition(b"?")
         if raw[:1] != b"/" or b"#" in self._url:
             parsed = httptools.parse_url(self._url)
-            raw, query = parsed.path, parsed.query or b""
+            raw, query = parsed.path or b"/", parsed.query or b""
         path, (server, client) = raw.decode("ascii"), self._ends
         return {
             "type": "http", "asgi": self._asgi, "http_version": version, "server": server, "client": client,

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError, secret
 from lantern_proxy.doors_keys import Keyring, KeysError, ProxyKey, keys_file
-from lantern_proxy.wire.http import Arrival, Header, answer_json
+from lantern_proxy.wire.http import Arrival, Header, answer_json, is_anthropics
 
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
@@ -85,7 +85,7 @@ class Doors:
             if key is None:
                 return Refusal(401, "authentication_error", _NO_KEY, ((b"www-authenticate", b"Bearer"),))
             try:
-                _swap(arrival, key)
+                swap(arrival, key)
             except KeysError as error:
                 return Refusal(502, "api_error", str(error))
         if self._rate.per_minute:
@@ -93,6 +93,8 @@ class Doors:
             if wait_s:
                 told = f"more than {self._rate.per_minute} requests a minute; try again in {wait_s} s"
                 return Refusal(429, "rate_limit_error", told, ((b"retry-after", str(wait_s).encode()),))
+        if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
+            return Refusal(501, "invalid_request_error", "transfer-encoding may be chunked only")
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._most:
             return self._too_long()
@@ -147,11 +149,10 @@ def _presented(arrival: Arrival) -> str:
     return arrival.header("x-lantern-key") or arrival.credential()
 
 
-def _swap(arrival: Arrival, key: ProxyKey) -> None:
+def swap(arrival: Arrival, key: ProxyKey) -> None:
     """Set the tenant, and put the upstream's key where the proxy key was. KeysError when that one is missing."""
     arrival.tenant = key.tenant
-    first = arrival.path.removeprefix("/v1").strip("/").split("/", 1)[0]
-    anthropic = first == "messages" or bool(arrival.header("anthropic-version"))
+    anthropic = is_anthropics(arrival.path, arrival.headers)
     secret = key.secret_for("anthropic" if anthropic else "openai")
     if secret is None and arrival.header("x-lantern-key") and arrival.header("x-lantern-key") != arrival.credential():
         return  # the client's own key goes on

@@ -100,7 +100,7 @@ class Lantern:
         self._known = Known()
 
     def archive(
-        self, session: str, messages: Sequence[Wire], *, times: Sequence[float] | None = None, title: str = ""
+        self, session: str, messages: Sequence[Wire], *, times: Iterable[float] | None = None, title: str = ""
     ) -> int:
         """Archive a conversation as it is now; returns how many of its messages were new. On disk when it returns.
 
@@ -112,15 +112,14 @@ class Lantern:
         disk. Then the same call may be made again.
         """
         request, title = _read(messages), _text("title", title)
-        if times is not None:
-            _check_times(times, len(request.messages))
+        told = None if times is None else _times(times, len(request.messages))
         try:
-            return self._written(session, request, times, title)
+            return self._written(session, request, told, title)
         except BaseException:
             self._known = Known()  # what it takes for archived is not; what is will be recalled
             raise
 
-    def _written(self, session: str, request: Request, times: Sequence[float] | None, title: str) -> int:
+    def _written(self, session: str, request: Request, times: tuple[float, ...] | None, title: str) -> int:
         now, session = time.time(), self._own(session)
         self._recall(session)
         identity = Identity(ids=(("x-lantern-session", session),))
@@ -306,12 +305,16 @@ def _count(name: str, value: object) -> int:
     return min(int(value), _MOST)
 
 
-def _check_times(times: Sequence[float], messages: int) -> None:
-    if len(times) != messages:
-        raise ValueError(f"{len(times)} times for {messages} messages; give one a message")
-    for at, each in enumerate(times):
+def _times(times: Iterable[float], messages: int) -> tuple[float, ...]:
+    if isinstance(times, str | bytes | Mapping) or not isinstance(times, Iterable):
+        raise ValueError(f"times is a {type(times).__name__}; use a list of Unix seconds, one a message")
+    told = tuple(times)
+    if len(told) != messages:
+        raise ValueError(f"{len(told)} times for {messages} messages; give one a message")
+    for at, each in enumerate(told):
         if not isinstance(each, Real) or not abs(each) < _LATEST:
             raise ValueError(f"times[{at}] is {each!r}; use Unix seconds, or 0 where the time is not known")
+    return tuple(float(each) for each in told)
 
 
 def _read(messages: Sequence[Wire]) -> Request:

@@ -160,7 +160,7 @@ class Redactor:
     def _raw(self, raw: bytes) -> bytes:
         text = raw.decode("utf-8", "surrogateescape")
         try:
-            value = json.loads(text)
+            value = json.loads(text, object_pairs_hook=_once)
             changed = self._walk(value)
             return raw if changed == value else json.dumps(changed, ensure_ascii=True).encode()
         except (ValueError, RecursionError):
@@ -171,7 +171,19 @@ class Redactor:
             return self.text(value)
         if isinstance(value, dict):
             return {self.text(key): self._walk(each) for key, each in value.items()}
-        return [self._walk(each) for each in value] if isinstance(value, list) else value
+        if isinstance(value, list):
+            return [self._walk(each) for each in value]
+        told = json.dumps(value)
+        cleaned = self.text(told)
+        return value if cleaned == told else cleaned
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. ValueError where a name stands twice in it: of these only one would be looked at."""
+    found = dict(members)
+    if len(found) < len(members):
+        raise ValueError("a name stands twice in an object")
+    return found
 
 
 def _always(text: str) -> bool:

@@ -38,12 +38,13 @@ def unkept_row(session: Session) -> SessionRow:
 
 
 def session_of(row: SessionRow) -> Session:
-    """What the row alone tells; follow.recall fills in the rest. Sub-agents and side calls: <session>.<agent>."""
-    parent, _, agent = row.id.partition(".")
+    """What the row alone tells; follow.recall fills in the rest. Sub-agents and side calls: <parent>.<agent>."""
+    own = f"{row.parent}."
+    agent = row.id.removeprefix(own) if row.parent and row.id.startswith(own) else ""
     apis: dict[str, Api] = {"chat": "chat", "responses": "responses", "messages": "messages"}
     return Session(
-        id=row.id, api=apis[row.api], family=row.family, parent=row.parent or (parent if agent else ""),
-        side=bool(agent), agent=agent if agent != "side" else "", tools=frozenset(row.tools), title=row.title,
+        id=row.id, api=apis[row.api], family=row.family, parent=row.parent, side=bool(agent),
+        agent=agent if agent != "side" else "", tools=frozenset(row.tools), title=row.title,
         created_at=row.created_at, last_seen_at=row.last_seen_at,
     )  # fmt: skip
 

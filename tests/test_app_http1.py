@@ -300,6 +300,18 @@ def test_a_head_and_a_body_at_hand_are_one_write():
     assert len(writes_of(app)) == 1
 
 
+@pytest.mark.parametrize(("target", "query"), [(b"http://other?b=1", b"b=1"), (b"http://other", b"")])
+def test_a_whole_url_without_a_path_asks_for_the_root(target, query):
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((scope["path"], scope["raw_path"], scope["query_string"]))
+        await answer(send, SAID, headers=[LENGTH])
+
+    assert b" 200 OK" in played(app, b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % target)[0]
+    assert seen == [("/", b"/", query)]
+
+
 @pytest.mark.parametrize("value", [b"one\r\nset-cookie: two", b"one\ntwo", b"one\x00two", b"one\x7ftwo"])
 def test_a_header_that_would_end_its_line_is_a_500(value):
     async def app(headers, scope, receive, send):

@@ -150,6 +150,7 @@ def _write(archive: Archive, kept: list) -> None:
     archive.write([record(6, "never kept " * 9, unkept=(filed(6, "never kept " * 9),))])
     archive.write([record(7, "cut later", passages=(), uncut=(f"{7:032x}",))])
     [left] = archive.uncut()
+    assert archive.of(MINE).uncut(left.session)
     archive.add_passages([(left, [passage(7, "cut later")])])
 
 

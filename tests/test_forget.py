@@ -96,6 +96,15 @@ def test_what_is_forgotten_is_in_none_of_the_bytes(made, kind):
     assert b"XYLOPHONE-42" not in raw_of(path)
 
 
+def test_a_session_is_forgotten_with_its_side_calls_and_without_others_whose_names_begin_like_its_own(tmp_path):
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as lantern:
+        for session in ("user", "user.alice", "user.bob"):
+            lantern.archive(session, [{"role": "user", "content": f"{session} has a boat in the harbour of Aarhus"}])
+        lantern._archive.forget(lantern.tenant, ForgetRule(session="user"), now=time.time())
+        assert {s.id for s in lantern._archive.of(lantern.tenant).sessions()} == {"user.alice", "user.bob"}
+
+
 @pytest.mark.parametrize("kind", RULES)
 def test_a_dry_run_counts_the_same_and_removes_nothing(made, kind):
     config, sessions = made

@@ -234,6 +234,8 @@ def test_a_session_goes_on_in_the_next_run_whatever_its_name(config, name):
         (lambda lantern: lantern.archive("chat", [{"role": "user", "content": "x", "n": float("nan")}]), "JSON"),
         (lambda lantern: lantern.archive("chat", SCRIPT.history[:1], times=[float("nan")]), r"times\[0\] is nan; use"),
         (lambda lantern: lantern.archive("chat", SCRIPT.history[:1], times=[10**400]), r"times\[0\] is 1000"),
+        (lambda lantern: lantern.archive("chat", SCRIPT.history[:1], times=7), r"times is a int"),
+        (lambda lantern: lantern.archive("chat", SCRIPT.history[:1], times=(t for t in ())), r"0 times for 1"),
         (lambda lantern: lantern.restore("chat", [], question=7), "question is 7; use a text"),
         (lambda lantern: lantern.restore("chat", [], summary=None), "summary is None; use a text"),
         (lambda lantern: lantern.recall("which?", budget_chars=-1), "budget_chars is -1; use a whole number"),

@@ -14,7 +14,8 @@ from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.config.safety import PrivacyConfig
 from lantern_proxy.redact import Cleaner, Redactor
-from lantern_proxy.turn import without_blocks
+from lantern_proxy.turn import Filed, without_blocks
+from lantern_proxy.wire.messages import read_message
 
 A40 = "aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5zA7b"
 SECRETS = {
@@ -114,6 +115,21 @@ def test_emails_and_own_patterns_are_replaced():
 def test_a_rule_that_cannot_be_used_is_refused(wrong, said):
     with pytest.raises(ConfigError, match=said):
         PrivacyConfig(**wrong)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '[{"type":"tool_use","id":"t","name":"pay","input":{"card":4111111111111111}}]',
+        '[{"type":"tool_use","id":"t","name":"pay","input":{"cards":[1,4111111111111111]}}]',
+        '"4111 1111 1111 1111","content":"thanks"',
+    ],
+)
+def test_numbers_and_what_stands_twice_are_replaced_in_a_message_as_it_came(content):
+    message = read_message(f'{{"role":"assistant","content":{content}}}'.encode())
+    kept = Redactor(("cards",), {}).filed(Filed(message=message, key="k", position=0, turn=1, created_at=0.0)).message
+    assert b"1111" not in kept.raw
+    assert b"[redacted:card]" in kept.raw
 
 
 def raw_of(folder: Path) -> bytes:

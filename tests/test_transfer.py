@@ -63,6 +63,16 @@ def test_an_export_that_is_taken_in_gives_the_same_export(full, tmp_path):
         assert plainly(other, "alice") == plainly(full, MINE)
 
 
+def test_what_was_not_cut_yet_is_cut_where_it_is_taken_in(tmp_path):
+    left = record(1, "the vault number is XYLOPHONE-42", passages=(), uncut=(f"{1:032x}",))
+    with Archive(tmp_path / "one.db") as killed, Archive(tmp_path / "two.db") as other:
+        killed.write([left, record(2, "and it is in the cellar")])
+        take_in(other, "alice", list(killed.of(MINE).export()), now=99.0)
+        [uncut] = other.uncut()
+        assert [filed.message.text for filed in uncut.messages] == ["the vault number is XYLOPHONE-42"]
+        assert plainly(other, "alice") == plainly(killed, MINE)
+
+
 def test_an_import_joins_what_is_there_and_touches_nobody_else(full):
     before = plainly(full, OTHER)
     rows = [json.loads(json.dumps(row)) for row in full.of(MINE).export()]

@@ -9,8 +9,11 @@ import pytest
 from scripted import CHUNKED, Upstream, say
 
 from lantern_proxy.config import UpstreamConfig
+from lantern_proxy.doors import swap
+from lantern_proxy.doors_keys import ProxyKey
 from lantern_proxy.upstream import Upstream as Client
 from lantern_proxy.upstream import UpstreamError, _Base
+from lantern_proxy.wire.http import Arrival
 
 DEFAULT = UpstreamConfig()
 DEEP = UpstreamConfig(openai="https://router.example/api/v1", anthropic="https://claude.example/proxy")
@@ -69,6 +72,22 @@ def test_a_url_is_taken_apart_as_httpx_does(url):
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/files", "/v1/messages", "/v1/skills"])
 def test_whatever_an_anthropic_sdk_sends_goes_to_anthropic(path):
     assert where(DEFAULT, path, headers=ANTHROPIC) == f"https://api.anthropic.com{path}"
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/messages", "/v1messages", "//messages", "/v1//messages", "/v1", "/v1/chat/messages"]
+)
+@pytest.mark.parametrize("headers", [(), ANTHROPIC, ((b"anthropic-version", b""),)])
+def test_a_provider_never_gets_the_others_key(path, headers, monkeypatch):
+    monkeypatch.setenv("OPENAIS", "sk-openai")
+    monkeypatch.setenv("ANTHROPICS", "sk-ant")
+    key = ProxyKey(name="a", sha256="", tenant="a", upstream={"openai": "env:OPENAIS", "anthropic": "env:ANTHROPICS"})
+    arrival = Arrival(method="POST", path=path, query=b"", headers=((b"x-api-key", b"lk_a"), *headers), body=b"")
+    swap(arrival, key)
+    goes_to = where(DEFAULT, path, headers=arrival.headers)
+    assert {v for _, v in arrival.headers if b"sk-" in v} == (
+        {b"sk-ant"} if "anthropic" in goes_to else {b"Bearer sk-openai"}
+    )
 
 
 async def chunks(answer) -> list[bytes]:

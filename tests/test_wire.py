@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 import zstandard
+from clock import is_linear
 
 from lantern_proxy.turn import without_blocks
 from lantern_proxy.wire import (
@@ -30,12 +31,28 @@ from lantern_proxy.wire.json import (
     WireError,
     canonical_json,
     elements,
+    media_digest,
     members,
     parse,
     span,
     splice,
 )
 from lantern_proxy.wire.sse import TERMINAL_BYTES, is_terminal, payloads
+
+# parts
+
+
+def test_a_link_of_question_marks_is_read_in_linear_time():
+    assert is_linear(lambda count: partial(media_digest, {"type": "image_url", "image_url": {"url": "?" * count}}))
+
+
+@pytest.mark.parametrize("query", ["?X-Amz-Signature=a&b=1", "?a=?&sig=1", "??hm=2", "?EXPIRES=9"])
+def test_a_file_whose_link_was_signed_anew_is_the_same(query):
+    def part(query):
+        return {"type": "image_url", "image_url": {"url": f"https://files.example/a.png{query}"}}
+
+    assert media_digest(part(query)) == media_digest(part("")) != media_digest(part("?page=2"))
+
 
 # http
 

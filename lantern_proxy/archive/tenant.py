@@ -119,6 +119,13 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         )
         return [row[0] for row in rows]
 
+    def uncut(self, session: str) -> list[str]:
+        """Keys of the session's messages that are not yet cut into passages, sorted."""
+        rows = self._rows(
+            "SELECT key FROM uncut WHERE tenant = ? AND session = ? ORDER BY key", (self.tenant, name(session))
+        )
+        return [row[0] for row in rows]
+
     def holders(self, values: Sequence[str]) -> list[str]:
         """Sessions that hold any of these minted ids or message keys, last seen first."""
         named = {"tenant": self.tenant, "values": dumps([name(v) for v in values])}
@@ -263,7 +270,8 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         """All rows, by session: {"type": "session" | "message" | "passage" | "edit" | ...}, JSON-able."""
         for session in sorted(self.sessions(limit=-1), key=lambda s: s.created_at):
             head = plain_head(self.head(session.id))
-            yield {"type": "session", **asdict(session), **head, "ids": self.ids(session.id)}
+            ids, uncut = self.ids(session.id), self.uncut(session.id)
+            yield {"type": "session", **asdict(session), **head, "ids": ids, "uncut": uncut}
             for filed in self.messages(session.id):
                 yield {"type": "message", "session": session.id, **_plain(filed)}
             for unit in ("passage", "turn"):

@@ -81,7 +81,8 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
 
     write([record(None, head=row["head"], ids=row["ids"])])
     for messages in shares(held["message"]):
-        write([record(None, messages=tuple(messages))])
+        uncut = tuple(filed.key for filed in messages if filed.key in row["uncut"])
+        write([record(None, messages=tuple(messages), uncut=uncut)])
     forgotten = _forgotten(archive, tenant, session.id, held["message"])
     if not forgotten:
         write([record(None, title=session.title)])
@@ -177,8 +178,8 @@ def _of(kind: Any, row: Row, **more: Any) -> Any:
 
 def _session(row: Row) -> Row:
     _of(SessionRow, row)
-    ids, tools = tuple(row.get("ids", ())), tuple(row["tools"])
-    return {**row, "head": head_of(row), "ids": ids, "tools": tools}
+    ids, tools, uncut = tuple(row.get("ids", ())), tuple(row["tools"]), frozenset(row.get("uncut", ()))
+    return {**row, "head": head_of(row), "ids": ids, "tools": tools, "uncut": uncut}
 
 
 def _message(row: Row) -> Filed:

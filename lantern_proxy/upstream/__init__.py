@@ -25,6 +25,7 @@ from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.connection import without_void_length
 from lantern_proxy.upstream.errors import RemoteProtocolError, TimeoutException, TransportError
 from lantern_proxy.upstream.http1 import Answer, Body, Http1, Origin, host_of
+from lantern_proxy.wire.http import first_segment, is_anthropics
 
 if TYPE_CHECKING:
     import httpx
@@ -36,11 +37,11 @@ _SAFE = "/%:?#[]@!$&'()*+,;=~"
 _API = frozenset(
     {
         "assistants", "audio", "batches", "chat", "completions", "containers", "conversations", "edits", "embeddings",
-        "engines", "evals", "files", "fine_tuning", "images", "models", "moderations", "organization", "realtime",
-        "responses", "skills", "threads", "uploads", "vector_stores", "videos",
+        "engines", "evals", "files", "fine_tuning", "images", "messages", "models", "moderations", "organization",
+        "realtime", "responses", "skills", "threads", "uploads", "vector_stores", "videos",
     }
 )  # fmt: skip
-"""First segments of OpenAI's paths, which clients also send without /v1."""
+"""First segments of paths that clients also send without /v1."""
 
 
 class UpstreamError(RuntimeError):
@@ -182,16 +183,13 @@ class Upstream:
     ) -> tuple[_Base, bytes]:
         """Whom a request for `path` goes to, and the path and query to ask there. path: as sent, percent-encoding kept.
 
-        /v1/messages*, and everything an Anthropic SDK sends, belongs to Anthropic; all else to OpenAI. A path that is
-        neither below /v1 nor one of OpenAI's is asked at the upstream's root.
+        A path that is neither below /v1 nor one of their APIs' is asked at the upstream's root.
         """
         below_v1 = path.startswith("/v1/")
         plain = path[3:] if below_v1 else path
-        first = plain.strip("/").split("/", 1)[0]
-        anthropic = first == "messages" or b"anthropic-version" in dict(headers)
-        ours = self._anthropic if anthropic else self._openai
+        ours = self._anthropic if is_anthropics(path, headers) else self._openai
         base = self._bases[route.url] if route and route.url else ours
-        known = below_v1 or first in _API or first == "messages"
+        known = below_v1 or first_segment(path) in _API
         wanted = ((base.prefix if known else base.root) + plain).encode("latin-1")
         return base, wanted + b"?" + query if query else wanted
 

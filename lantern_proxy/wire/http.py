@@ -34,6 +34,19 @@ class TooLarge(WireError):
     """A compressed body that grows beyond what may be read of it."""
 
 
+def first_segment(path: str) -> str:
+    """Of a path below /v1, what follows that; else its own first segment."""
+    return path.removeprefix("/v1/").strip("/").split("/", 1)[0]
+
+
+def is_anthropics(path: str, headers: Sequence[Header]) -> bool:
+    """Does a request belong to Anthropic: /v1/messages*, and everything that its SDKs send? All else is OpenAI's.
+
+    headers: names in lower case
+    """
+    return first_segment(path) == "messages" or any(name == b"anthropic-version" for name, _ in headers)
+
+
 _NO = frozenset({"off", "false", "no", "0"})
 """What says no in a header of ours."""
 
