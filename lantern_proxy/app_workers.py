@@ -21,7 +21,7 @@ from lantern_proxy.proxy.relay import Relay, Upload, whole_body
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.upstream.errors import RemoteProtocolError, TransportError
 from lantern_proxy.upstream.http1 import Http1, Origin
-from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header, answer_json
+from lantern_proxy.wire.http import HOP_BY_HOP, Arrival, Header, answer_json, named_in
 
 _SECRET, _CLIENT = b"x-lantern-worker", b"x-lantern-worker-client"
 _FRAMING = HOP_BY_HOP | {b"content-length", b"expect"}
@@ -91,7 +91,8 @@ class Others:
 
     def _headers(self, scope: Scope, headers: tuple[Header, ...] | list[Header]) -> list[Header]:
         client = scope["client"][0] if scope["client"] else ""
-        kept = [pair for pair in headers if pair[0] not in _FRAMING and pair[0] not in (_SECRET, _CLIENT)]
+        drop = _FRAMING | named_in(headers) | {_SECRET, _CLIENT}
+        kept = [pair for pair in headers if pair[0] not in drop]
         return [*kept, (_SECRET, self._place.secret.encode()), (_CLIENT, client.encode())]
 
     async def answers(self, scope: Scope) -> Mapping[int, bytes]:

@@ -155,6 +155,8 @@ def swap(arrival: Arrival, key: ProxyKey) -> None:
     anthropic = is_anthropics(arrival.path, arrival.headers)
     secret = key.secret_for("anthropic" if anthropic else "openai")
     if secret is None and arrival.header("x-lantern-key") and arrival.header("x-lantern-key") != arrival.credential():
+        own = arrival.header("x-lantern-key").encode("latin-1")
+        arrival.headers = tuple(pair for pair in arrival.headers if pair[0] not in _CREDENTIALS or own not in pair[1])
         return  # the client's own key goes on
     place = b"x-api-key" if anthropic else b"api-key" if arrival.header("api-key") else b"authorization"
     kept = tuple(pair for pair in arrival.headers if pair[0] not in _CREDENTIALS)

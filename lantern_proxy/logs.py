@@ -264,7 +264,7 @@ def _opencode_folder(storage: Path) -> Iterator[Log]:
     for file in sorted((storage / "session").rglob("*.json")):
         info = _object(file.read_text("utf-8", "replace"))
         id = str(info.get("id") or file.stem)
-        if info.get("parentID"):  # a sub-agent
+        if info.get("parentID") or not _is_name(id):  # a sub-agent, or none of opencode's files
             continue
         messages = [_object(m.read_text("utf-8", "replace")) for m in (storage / "message" / id).glob("*.json")]
         messages.sort(key=lambda m: ((m.get("time") or {}).get("created") or 0, str(m.get("id"))))
@@ -273,7 +273,14 @@ def _opencode_folder(storage: Path) -> Iterator[Log]:
             yield _log("opencode", id, str(info.get("title") or _title(said)), said)
 
 
+def _is_name(id: str) -> bool:
+    """May `id` name a file of a folder? A path leads out of it."""
+    return Path(id).name == id
+
+
 def _parts(storage: Path, message: str) -> list[Wire]:
+    if not _is_name(message):
+        return []
     return [_object(p.read_text("utf-8", "replace")) for p in sorted((storage / "part" / message).glob("*.json"))]
 
 
@@ -287,7 +294,7 @@ def _is_chatgpt(rows: Sequence[Wire]) -> bool:
 def _chatgpt(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
     for row in rows:
         said = list(_branch(row.get("mapping") or {}, row.get("current_node")))
-        id = row.get("conversation_id") or row.get("id") or row.get("title")
+        id = row.get("conversation_id") or row.get("id") or _name(said)
         yield _log("chatgpt", str(id), str(row.get("title") or _title(said)), said)
 
 
@@ -335,7 +342,7 @@ def _is_jsonl(rows: Sequence[Wire]) -> bool:
 
 
 def _jsonl(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
-    for number, row in enumerate(rows, start=1):
+    for row in rows:
         listed = row.get("messages")
         if not isinstance(listed, list):
             continue
@@ -346,7 +353,12 @@ def _jsonl(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
             if isinstance(each, dict) and each.get("role") in ("user", "assistant", "tool")
         ]
         title = str(row.get("title") or _title(said))
-        yield _log("jsonl", str(row.get("id") or f"{path.name}:{number}"), title, said)
+        yield _log("jsonl", str(row.get("id") or _name(said)), title, said)
+
+
+def _name(said: Sequence[_Said]) -> str:
+    """Of a conversation without an id: what is said in it, wherever its file lies."""
+    return blake2b(json.dumps([(each.at, each.message) for each in said]).encode(), digest_size=16).hexdigest()
 
 
 def _title(said: Sequence[_Said]) -> str:

@@ -141,6 +141,10 @@ def test_a_key_in_its_own_header_lets_the_clients_key_pass(tmp_path):
         with serving(config) as url:
             assert ask(url, body("hi"), key="sk-mine", x_lantern_key=secret).status_code == 200
             assert upstream.got[-1].header("authorization") == "Bearer sk-mine"
+            more = {"x_lantern_key": secret, "x_api_key": secret}
+            assert ask(url, body("hi"), key="sk-mine", **more).status_code == 200
+            assert upstream.got[-1].header("authorization") == "Bearer sk-mine"
+            assert upstream.got[-1].header("x-api-key") is None
             assert ask(url, body("hi"), key=secret).status_code == 200
             assert upstream.got[-1].header("authorization") is None
 

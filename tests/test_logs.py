@@ -194,6 +194,32 @@ def test_a_folder_is_searched_and_what_is_no_log_passed_over(tmp_path):
     assert {log.source for log in logs.read(tmp_path)} == {"claude-code", "codex"}
 
 
+def test_conversations_without_an_id_are_told_apart_and_known_again_wherever_they_lie(tmp_path):
+    talks = [[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": f"Hello {n}"}] for n in range(3)]
+    lines = [json.dumps({"messages": talk}) for talk in talks]
+    for folder, held in (("a", lines[:1]), ("b", lines[1:2]), ("c", [lines[2], lines[0]])):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "chats.jsonl").write_text("\n".join(held))
+    a, b, c, again = (log.session for log in logs.read(tmp_path))
+    assert len({a, b, c}) == 3
+    assert again == a
+
+
+def test_an_id_that_is_a_path_leads_nowhere(tmp_path):
+    other = tmp_path / "other"
+    for folder in ("session", "message", "part"):
+        (tmp_path / "storage" / folder).mkdir(parents=True)
+    other.mkdir()
+    (other / "m.json").write_text('{"id": "m1", "role": "user"}')
+    (other / "p.json").write_text('{"type": "text", "text": "of another program"}')
+    (tmp_path / "storage" / "session" / "s.json").write_text(json.dumps({"id": str(other)}))
+    assert list(logs.read(tmp_path / "storage")) == []
+    (tmp_path / "storage" / "session" / "s.json").write_text('{"id": "s"}')
+    (tmp_path / "storage" / "message" / "s").mkdir()
+    (tmp_path / "storage" / "message" / "s" / "m.json").write_text(json.dumps({"id": "../../other", "role": "user"}))
+    assert list(logs.read(tmp_path / "storage")) == []
+
+
 def test_a_line_that_was_cut_off_costs_that_line_only(tmp_path):
     path = claude_code(tmp_path)
     path.write_text(path.read_text() + '{"type": "user", "sessionId": "s1", "mess')

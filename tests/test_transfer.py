@@ -81,6 +81,26 @@ def test_an_import_joins_what_is_there_and_touches_nobody_else(full):
     assert plainly(full, "alice") == plainly(full, MINE)
 
 
+def test_an_older_export_leaves_what_is_there_as_it_is(tmp_path):
+    def told(at, text):
+        return {"role": ("user", "assistant")[at % 2], "content": text}
+
+    said = ["The port of orders is 9443.", "Noted.", "Billing listens on 7001.", "Noted.", "Thanks!"]
+    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
+    with Lantern(config) as lantern:
+        lantern.archive("s", [told(at, text) for at, text in enumerate(said[:2])])
+        mine = lantern._archive.of(lantern.tenant)
+        older = [json.loads(json.dumps(row)) for row in mine.export()]
+        lantern.archive("s", [told(at, text) for at, text in enumerate(said)])
+        lantern.archive("s", [told(0, "Summary: ports were settled."), told(2, "What next?")])
+        id_ = next(p.id for p in mine.passages("s") if "9443" in p.text)
+        lantern.feedback(id_, "useful")
+        mine.pin(id_, now=1.0)
+        before = list(mine.export())
+        take_in(lantern._archive, lantern.tenant, older, now=2.0)
+        assert list(mine.export()) == before
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [

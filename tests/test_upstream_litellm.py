@@ -33,6 +33,35 @@ async def test_another_providers_answer_comes_back_in_openais_shape():
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
+async def test_a_body_says_what_is_asked_and_not_where_or_with_whose_key(path, monkeypatch):
+    import litellm
+
+    called = {}
+
+    async def call(**arguments):
+        called.update(arguments)
+        return {}
+
+    monkeypatch.setattr(litellm, "acompletion", call)
+    monkeypatch.setattr(litellm, "aresponses", call)
+    own = {
+        "base_url",
+        "api_base",
+        "extra_headers",
+        "custom_llm_provider",
+        "num_retries",
+        "aws_bedrock_runtime_endpoint",
+    }
+    body = {**ASK, "top_p": 0.5, "stream": False, "input": "hi", "api_key": "other", "drop_params": False}
+    async with client() as http:
+        await http.post(path, json=body | dict.fromkeys(own, "http://elsewhere"))
+    assert not own & called.keys()
+    assert (called["api_key"], called["model"], called["drop_params"]) == ("sk-x", MODEL, True)
+    assert (called["top_p"], called["stream"]) == (0.5, False)
+
+
+@pytest.mark.anyio
 async def test_a_stream_comes_as_events_in_pieces_and_ends_with_done():
     async with client() as http, http.stream("POST", "/chat/completions", json={**ASK, "stream": True}) as answer:
         pieces = [piece async for piece in answer.aiter_raw()]

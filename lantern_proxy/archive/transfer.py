@@ -16,7 +16,7 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.prune import BLOCKS, paced, shares
 from lantern_proxy.archive.rows import head_of, name
-from lantern_proxy.archive.values import Record, RequestRow, SessionRow
+from lantern_proxy.archive.values import Head, Record, RequestRow, SessionRow
 from lantern_proxy.turn import Block, Filed, Item, Message, Passage, PassedOver, Placed, Restored, fingerprint
 
 _TYPES = ("session", "message", "passage", "edit", "request", "block")
@@ -68,7 +68,9 @@ def _sessions(rows: Iterable[Row], first: int) -> Iterator[dict[str, list[Any]]]
 
 def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], now: float) -> None:
     [row] = held["session"]
-    session = _of(SessionRow, row)
+    told, mine = _of(SessionRow, row), archive.of(tenant)
+    here = mine.session(told.id)
+    session = here or told
     first = {edit["passage"]: edit["before"] for edit in reversed(held["edit"])}
 
     def record(request: RequestRow | None, *, title: str = "", **more: Any) -> Record:
@@ -79,25 +81,30 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
         with paced():
             archive.write(records)
 
-    write([record(None, head=row["head"], ids=row["ids"])])
+    write([record(None, head=Head() if here else row["head"], ids=row["ids"])])
     for messages in shares(held["message"]):
         uncut = tuple(filed.key for filed in messages if filed.key in row["uncut"])
         write([record(None, messages=tuple(messages), uncut=uncut)])
     forgotten = _forgotten(archive, tenant, session.id, held["message"])
-    if not forgotten:
-        write([record(None, title=session.title)])
     passages = [
         dataclasses.replace(p, text=first.get(p.id, p.text)) for p in held["passage"] if not _is_of(p, forgotten)
     ]
+    is_whole = here is not None and bool(here.title or forgotten or not told.title)  # the title is written last
+    known = _ids(archive, tenant, passages) if is_whole else {}
+    asked = {request.id for request in mine.requests(session.id, limit=-1)} if is_whole else set()
     for group in shares(passages):
         write([record(None, passages=tuple(group))])
     ids = _ids(archive, tenant, passages)
-    for requests in shares(held["request"][::-1]):
+    news = [(request, passed) for request, passed in held["request"] if request.id not in asked]
+    for requests in shares(news[::-1]):
         write([record(request, passed=tuple(_moved(each, ids) for each in passed)) for request, passed in requests])
     for blocks in shares(held["block"], BLOCKS):
         moved = [dataclasses.replace(block, restored=_renumbered(block.restored, ids)) for block in blocks]
         write([record(None, blocks=(block,)) for block in moved])
-    _what_was_learned(archive, tenant, held, ids, now)
+    _what_was_learned(archive, tenant, held, {old: new for old, new in ids.items() if old not in known}, now)
+    _update(archive, _LOST, [(request.lost, tenant, name(request.id)) for request, _ in news if request.lost])
+    if not (is_whole or forgotten):
+        write([record(None, title=told.title)])
 
 
 def _forgotten(archive: Archive, tenant: str, session: str, messages: Iterable[Filed]) -> dict[str, int]:
@@ -114,7 +121,7 @@ def _is_of(passage: Passage, forgotten: Mapping[str, int]) -> bool:
 def _what_was_learned(
     archive: Archive, tenant: str, held: Mapping[str, list[Any]], ids: Mapping[int, int], now: float
 ) -> None:
-    """Corrections, verdicts, pins and numbers."""
+    """Corrections, verdicts, pins and numbers. ids: of the passages that were not here"""
     mine, last = archive.of(tenant), {p.id: p for p in held["passage"]}
     known = {(edit.after, edit.at) for edit in mine.edits(held["session"][0]["id"])}
     for edit in held["edit"]:
@@ -130,11 +137,13 @@ def _what_was_learned(
     numbers = [
         (p.confidence, p.success, p.accesses, p.accessed_at, tenant, ids[p.id]) for p in last.values() if p.id in ids
     ]
-    lost = [(request.lost, tenant, name(request.id)) for request, _ in held["request"] if request.lost]
-    for sql, rows in ((_NUMBERS, numbers), (_LOST, lost)):
-        for some in shares(rows):
-            with paced(), archive.writing() as db:
-                db.conn.executemany(sql, some)
+    _update(archive, _NUMBERS, numbers)
+
+
+def _update(archive: Archive, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    for some in shares(rows):
+        with paced(), archive.writing() as db:
+            db.conn.executemany(sql, some)
 
 
 def _ids(archive: Archive, tenant: str, passages: list[Passage]) -> dict[int, int]:

@@ -8,12 +8,15 @@ litellm takes seconds to import, so it is imported on the first call.
 
 import os
 from collections.abc import AsyncIterator, Mapping
+from functools import cache
 from typing import Any
 
 import anyio.to_thread
 import httpx
 import msgspec
 
+_OTHERS = frozenset({"thinking", "top_k", "min_p", "repetition_penalty"})
+"""Members that clients of other providers add to a body."""
 _EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 
 
@@ -36,18 +39,23 @@ class LitellmTransport(httpx.AsyncBaseTransport):
         if not isinstance(body, dict):
             return _refusal(400, "body is not a JSON object")
         try:
-            answer = await getattr(await litellm(), call)(**self._arguments(request, body))
+            calls = await litellm()
+            answer = await getattr(calls, call)(**self._arguments(request, body, _members(call)))
         except Exception as error:
             return _failure(error)
         if body.get("stream") is True:
             return httpx.Response(200, headers=_EVENTS, stream=_Events(answer, request))
         return _whole(200, _json(answer))
 
-    def _arguments(self, request: httpx.Request, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The client's own parameters and key; what the provider does not know of them is dropped."""
+    def _arguments(self, request: httpx.Request, body: Mapping[str, Any], members: frozenset[str]) -> dict[str, Any]:
+        """The client's own parameters and key; what the provider does not know of them is dropped.
+
+        members: what a body may hold. All else would be an argument of litellm's own: where it goes, with whose key.
+        """
         key = request.headers.get("authorization", "").removeprefix("Bearer ") or request.headers.get("x-api-key", "")
         named = {"model": self._model} if self._model else {}
-        return {"drop_params": True, **({"api_key": key} if key else {}), **body, **named, **self._params}
+        asked = {name: value for name, value in body.items() if name in members}
+        return {"drop_params": True, **asked, **({"api_key": key} if key else {}), **named, **self._params}
 
 
 async def litellm() -> Any:
@@ -62,6 +70,18 @@ def _import() -> Any:
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     return litellm
+
+
+@cache
+def _members(call: str) -> frozenset[str]:
+    """The members of a body by the types of OpenAI's own package, which litellm brings, and some that others have."""
+    from openai.types.chat import completion_create_params as chat
+    from openai.types.responses import response_create_params as responses
+
+    body: Any = (
+        chat.CompletionCreateParamsStreaming if call == "acompletion" else responses.ResponseCreateParamsStreaming
+    )
+    return _OTHERS | body.__required_keys__ | body.__optional_keys__
 
 
 def _ending(path: str) -> str:

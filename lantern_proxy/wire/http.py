@@ -96,7 +96,7 @@ def outgoing(headers: tuple[Header, ...]) -> list[Header]:
 
     No Expect either: the body is here, so it was answered with 100 already.
     """
-    drop = _NOT_OURS | named if (named := _named_in(headers)) else _NOT_OURS
+    drop = _NOT_OURS | named if (named := named_in(headers)) else _NOT_OURS
     return [pair for pair in headers if pair[0] not in drop and not pair[0].startswith(b"x-lantern-")]
 
 
@@ -105,12 +105,12 @@ def returning(headers: Sequence[Header], status: int = 200) -> list[Header]:
 
     A 204 or 304 has no body, so the length that some of them tell is left out: a server would wait for that many bytes.
     """
-    drop = HOP_BY_HOP | _named_in(headers) | ({b"content-length"} if status in (204, 304) else set())
+    drop = HOP_BY_HOP | named_in(headers) | ({b"content-length"} if status in (204, 304) else set())
     lowered = [(pair[0].lower(), pair) for pair in headers]
     return [pair for name, pair in lowered if name not in drop and not name.startswith(b"x-lantern-")]
 
 
-def _named_in(headers: Sequence[Header]) -> set[bytes]:
+def named_in(headers: Sequence[Header]) -> set[bytes]:
     """Headers that `Connection` names: they are hop-by-hop, too."""
     values = [value for name, value in headers if len(name) == 10 and name.lower() == b"connection"]
     if not values or values == [b"keep-alive"]:
