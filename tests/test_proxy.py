@@ -11,8 +11,24 @@ from itertools import pairwise
 
 import httpx
 import pytest
-from scripted import Upstream, ask, body, completion, config_for, echo, http, say, serving, stream, told, wait_for
+from scripted import (
+    Got,
+    Upstream,
+    Wire,
+    ask,
+    body,
+    completion,
+    config_for,
+    echo,
+    http,
+    say,
+    serving,
+    stream,
+    told,
+    wait_for,
+)
 
+from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.proxy.ledger import Ledgers, entry, replay
@@ -183,6 +199,33 @@ def test_a_body_of_responses_at_the_path_of_chat_is_archived_and_restored_into_a
     assert told(last)["event"] == "window"
     assert fact(name, 1).split("keeper is ")[1] in upstream.got[-1].body.decode()
     assert without_blocks(upstream.got[-1].data) == sent
+
+
+@pytest.mark.parametrize("is_told_before", [True, False])
+def test_a_last_event_that_comes_in_pieces_is_archived_whole(tmp_path, is_told_before):
+    def event(kind: str, **more) -> bytes:
+        return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n".encode()
+
+    text = f"The relay is in hall {['B', 'A'][is_told_before]}."
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    last = event("response.completed", response={"id": "resp_9", "output": [said], "instructions": "x" * 9_000})
+    before = event("response.output_item.done", item=said) if is_told_before else b""
+
+    async def answer(got: Got, wire: Wire) -> None:
+        await wire.head(200, ("content-type", "text/event-stream"), ("transfer-encoding", "chunked"))
+        await wire.chunk(event("response.created", response={"id": "resp_9", "output": []}) + before)
+        for piece in (last[:40], last[40:5_000], last[5_000:]):
+            await wire.chunk(piece)
+            await asyncio.sleep(0.05)
+        await wire.send(b"0\r\n\r\n")
+
+    with Upstream(answer) as upstream, serving(config := config_for(upstream, tmp_path)) as url:
+        got = http.post(f"{url}/v1/responses", json={"model": "m", "input": "Where is it?", "stream": True})
+        assert got.content.endswith(last)
+    with Archive(config.archive.path) as archive:
+        [tenant] = [t.id for t in archive.tenants()]
+        kept = archive.of(tenant).messages(told(got)["session"])
+    assert [(f.message.text, f.partial) for f in kept[1:]] == [(text, False)]
 
 
 SHAPES = {

@@ -37,7 +37,7 @@ from lantern_proxy.wire.json import (
     span,
     splice,
 )
-from lantern_proxy.wire.sse import TERMINAL_BYTES, is_terminal, payloads
+from lantern_proxy.wire.sse import Ending, payloads
 
 # parts
 
@@ -273,8 +273,8 @@ ENDS = [
     b"data:[DONE]\r\n\r\n",
     b'event: message_stop\ndata: {"type": "message_stop"}\n\n',
     b'data: {"type":"message_stop"}\n\n',
-    b"event: response.completed\n",
-    b'data: {"type": "response.failed"',
+    b'event: response.completed\ndata: {"type": "response.completed", "response": {"output": []}}\n\n',
+    b'data: {"type": "response.failed"}\r\r',
 ]
 NOT_ENDS = [
     b'data: {"choices": [{"delta": {"content": "data: [DONE]"}}]}\n\n',
@@ -290,16 +290,18 @@ NOT_ENDS = [
 def test_the_end_of_a_stream_is_seen_in_any_split(event):
     stream = b'data: {"choices": []}\n\n' + event
     for cut in range(len(stream) - len(event), len(stream)):
-        tail, chunk = stream[:cut][-TERMINAL_BYTES:], stream[cut:]
-        assert is_terminal(tail + chunk)
+        ending, first = Ending(), stream[:cut]
+        assert ending.is_in(first) is (b"[DONE]" in first)
+        assert ending.is_in(stream[cut:]) or b"[DONE]" in first
 
 
 @pytest.mark.parametrize("event", NOT_ENDS)
 def test_text_that_reads_like_an_end_is_none(event):
     stream = b"data: {}\n\n" + event
     for cut in range(len(stream)):
-        assert not is_terminal(stream[:cut][-TERMINAL_BYTES:])
-        assert not is_terminal(stream[cut : cut + TERMINAL_BYTES])
+        ending = Ending()
+        assert not ending.is_in(stream[:cut])
+        assert not ending.is_in(stream[cut:])
 
 
 # json

@@ -20,7 +20,7 @@ from lantern_proxy.upstream import Upstream, UpstreamAnswer, UpstreamError
 from lantern_proxy.upstream.http1 import Pieces
 from lantern_proxy.wire.http import Arrival, Header, answer_json, decoded, outgoing, returning
 from lantern_proxy.wire.json import WireError
-from lantern_proxy.wire.sse import TERMINAL_BYTES, is_stream, is_terminal
+from lantern_proxy.wire.sse import Ending, is_stream
 
 log = logging.getLogger("lantern.proxy")
 
@@ -63,8 +63,8 @@ class Relay:
     """Its content-length; -1: not told."""
     passed: int = 0
     """Bytes of it that have come."""
-    tail: bytes = b"\n"
-    """The last of them, since two pieces may share the event that ends a stream."""
+    ending: Ending = field(default_factory=Ending)
+    """Of a stream."""
     kept: bytearray = field(default_factory=bytearray)
     """The copy that is archived."""
     complete: bool = False
@@ -207,10 +207,7 @@ class Relay:
         self.passed += len(chunk)
         if len(self.kept) < _KEPT_BYTES:
             self.kept += chunk
-        if self.streamed:
-            seen = self.tail + chunk
-            self.complete, self.tail = is_terminal(seen), seen[-TERMINAL_BYTES:]
-        if last or self.complete or self.passed == self.length:
+        if last or (self.streamed and self.ending.is_in(chunk)) or self.passed == self.length:
             self.complete = True
             await self._archive()
 
@@ -236,7 +233,7 @@ class Relay:
         if self.encoding:
             body = await self.proxy.unpacked(body, self.encoding)
         streamed = self.streamed or is_stream(body)  # some servers call their events something else, or nothing
-        done = self.complete or (streamed and is_terminal((b"\n" + body)[-TERMINAL_BYTES:]))
+        done = self.complete or self.ending.has_begun or (streamed and Ending().is_in(body))
         return await self.proxy.file(exchange, self.status, body, streamed=streamed, complete=done, error=self.error)
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from lantern_proxy.wire.json import as_object
 
-TERMINAL_BYTES = 64
-"""How much of the bytes before a chunk `is_terminal` needs, to see a mark that two chunks share."""
-
 _ENDS = rb"(?:message_stop|response\.(?:completed|failed|incomplete))"
-_TERMINAL = re.compile(
+_LAST = re.compile(
     rb"[\r\n](?:data: ?\[DONE\]|event: ?" + _ENDS + rb'|data: ?\{\s*"type":\s*"' + _ENDS + rb'")'
 )  # behind a line break, where no text of an answer can stand: JSON escapes those
+_LAST_BYTES = 64
+"""How much of the bytes before a chunk is needed to see a mark that two chunks share."""
+_BLANK = re.compile(rb"\r?\n\r?\n|\r\r")
+_BLANK_BYTES = 3
 
 _BEGIN = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:data|event|id|retry)?:")
 
@@ -61,6 +62,27 @@ def is_stream(answer: bytes) -> bool:
     return _BEGIN.match(answer) is not None
 
 
-def is_terminal(tail: bytes) -> bool:
-    """Does `tail`, the newest bytes of a stream, hold the event after which its client may stop reading?"""
-    return _TERMINAL.search(tail) is not None
+class Ending:
+    """Looks, as the bytes of a stream come, for the end of the event after which its client may stop reading.
+
+    That event may be long: of a response it holds all of it once more.
+    """
+
+    def __init__(self) -> None:
+        self._tail = b"\n"
+        self.has_begun = False
+
+    def is_in(self, chunk: bytes) -> bool:
+        """Does the event end in `chunk`, the next bytes of the stream?"""
+        seen = self._tail + chunk
+        if not self.has_begun:
+            mark = _LAST.search(seen)
+            if mark is None:
+                self._tail = seen[-_LAST_BYTES:]
+                return False
+            self.has_begun = True
+            if mark[0].endswith(b"]"):  # nothing follows
+                return True
+            seen = seen[mark.end() :]
+        self._tail = seen[-_BLANK_BYTES:]
+        return _BLANK.search(seen) is not None
