@@ -109,8 +109,13 @@ class Call:
     async def run(self, app: ASGIApp) -> None:
         try:
             await app(self._scope, self.receive, self.send)
-            if not self._complete and not self._gone:
-                log.error("%s %s was not answered to its end", self._scope["method"], self._scope["path"])
+            if not self._complete and not self._gone:  # an upstream that broke off has been told of where it did
+                log.log(
+                    logging.DEBUG if self.started else logging.ERROR,
+                    "%s %s was not answered to its end",
+                    self._scope["method"],
+                    self._scope["path"],
+                )
                 await self._fail()
         except asyncio.CancelledError:  # the server has waited long enough at a stop
             log.warning("%s %s was cut off by the stop", self._scope["method"], self._scope["path"])

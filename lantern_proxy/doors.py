@@ -374,7 +374,16 @@ def reachable_from_elsewhere(host: str) -> bool:
 
 def refuse_open_door(config: Config) -> None:
     """ConfigError when other machines could come in, and nothing asks who they are."""
-    if config.access.keys == "off" or not reachable_from_elsewhere(config.server.host):
+    if not reachable_from_elsewhere(config.server.host):
+        return
+    if config.access.keys == "off":
+        shared = next((name for name, tenant in config.tenants.items() if "*" in tenant.keys_sha256), "")
+        if shared:
+            raise ConfigError(
+                f"tenants.{shared}.keys_sha256",
+                f'is "*", and other machines can reach {config.server.host}: whoever comes from there would share one '
+                "archive. List the credentials, or let access.keys ask for proxy keys",
+            )
         return
     if not len(Keyring(keys_file(config))):
         raise ConfigError(

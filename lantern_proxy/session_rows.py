@@ -43,7 +43,7 @@ def session_of(row: SessionRow) -> Session:
     agent = row.id.removeprefix(own) if row.parent and row.id.startswith(own) else ""
     apis: dict[str, Api] = {"chat": "chat", "responses": "responses", "messages": "messages"}
     return Session(
-        id=row.id, api=apis[row.api], family=row.family, parent=row.parent, side=bool(agent),
+        id=row.id, api=apis.get(row.api, "chat"), family=row.family, parent=row.parent, side=bool(agent),
         agent=agent if agent != "side" else "", tools=frozenset(row.tools), title=row.title,
         created_at=row.created_at, last_seen_at=row.last_seen_at,
     )  # fmt: skip

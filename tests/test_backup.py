@@ -145,6 +145,17 @@ def test_of_a_damaged_archive_most_comes_back_and_the_file_stays_as_it_is(archiv
         assert sum(bool(lantern.search(f"GATE-{n * 1000 + 3}")) for n in range(12)) >= 6
 
 
+@pytest.mark.parametrize("share", [0.97, 0.6])
+def test_of_an_archive_that_was_cut_short_the_rest_comes_back(archive, tmp_path, share):
+    data = archive.read_bytes()
+    cut = data[: int(len(data) * share)]
+    archive.write_bytes(cut)
+    saved = {each.table: each for each in recover(archive, tmp_path / "new.db")}
+    assert archive.read_bytes() == cut
+    assert saved["messages"].rows > 480 * (share - 0.35), saved
+    assert sorted(os.listdir(tmp_path)) == sorted({archive.name, "new.db"})
+
+
 def test_a_damaged_archive_is_not_backed_up_as_if_it_were_sound(archive, tmp_path):
     data = bytearray(archive.read_bytes())
     for page in range(len(data) // PAGE // 4, len(data) // PAGE, 5):
@@ -182,7 +193,7 @@ def test_the_commands_say_what_they_did(archive, tmp_path):
     told = run(cli.cli, ["recover", str(tmp_path / "r.db"), "--archive", str(archive), "--json"])
     assert {each["table"]: each["rows"] for each in json.loads(told.stdout)["tables"]}["messages"] == 480
     again = run(cli.cli, ["export", "--backup", str(tmp_path / "b.db"), "--archive", str(archive)])
-    assert again.exit_code == 1
+    assert again.exit_code == 2
     assert "exists; remove it first" in again.output
 
 

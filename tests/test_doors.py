@@ -22,7 +22,7 @@ from lantern_proxy.admin.health import health
 from lantern_proxy.archive import Archive
 from lantern_proxy.cli import main as cli
 from lantern_proxy.cli import serve as cli_serve
-from lantern_proxy.config import AccessConfig, Config, ServerConfig
+from lantern_proxy.config import AccessConfig, Config, ServerConfig, TenantConfig
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors import AdminDoor, Rate, climbs, reachable_from_elsewhere, refuse_open_door
 from lantern_proxy.doors_keys import Keyring, KeysError, keys_file
@@ -76,6 +76,16 @@ def test_an_address_that_others_can_reach_needs_a_key(tmp_path, host):
     with pytest.raises(ConfigError, match="there is no proxy key"):
         refuse_open_door(config)
     refuse_open_door(replace(config, access=AccessConfig(keys="off")))
+
+
+def test_not_all_who_can_reach_the_port_are_one_tenant(tmp_path):
+    config = Config(
+        server=ServerConfig(host="0.0.0.0"), archive=replace(Config().archive, path=tmp_path / "a.db"),
+        access=AccessConfig(keys="off"), tenants={"me": TenantConfig(keys_sha256=["*"])},
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match=r"tenants.me.keys_sha256 is \"\*\""):
+        refuse_open_door(config)
+    refuse_open_door(replace(config, server=ServerConfig()))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.8.8"])

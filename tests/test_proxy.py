@@ -228,6 +228,15 @@ def test_a_last_event_that_comes_in_pieces_is_archived_whole(tmp_path, is_told_b
     assert [(f.message.text, f.partial) for f in kept[1:]] == [(text, False)]
 
 
+def test_a_body_whose_digest_is_told_is_not_changed(url, upstream):
+    messages = talk(url, "digest")
+    sent = json.dumps(body(*cut(messages, "Which port has the digest relay number 1?"))).encode()
+    headers = {"authorization": "Bearer sk-one", "content-type": "application/json", "content-md5": "Zm9v"}
+    answer = http.post(f"{url}/v1/chat/completions", content=sent, headers=headers)
+    assert upstream.got[-1].body == sent
+    assert (told(answer)["event"], told(answer)["degraded"]) == ("window", "restore:digest")
+
+
 SHAPES = {
     "text": lambda text: text,
     "parts": lambda text: [{"type": "text", "text": text}],

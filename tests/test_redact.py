@@ -271,7 +271,12 @@ def test_of_a_request_that_asks_for_it_no_text_is_archived_now_or_later(tmp_path
 
 @pytest.mark.parametrize(
     "rules",
-    [{"skip_models": ("secret-*",)}, {"skip_paths": ("*/chat/completions",)}, {"skip_roles": ("user", "assistant")}],
+    [
+        {"skip_models": ("secret-*",)},
+        {"skip_paths": ("*/chat/completions",)},
+        {"skip_paths": ("/chat/completions",)},
+        {"skip_roles": ("user", "assistant")},
+    ],
 )
 def test_what_a_rule_leaves_out_is_not_archived(tmp_path, rules):
     with Upstream() as upstream:

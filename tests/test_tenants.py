@@ -53,6 +53,21 @@ def test_a_key_is_replaced_in_the_config_and_the_memory_stays(tmp_path):
     assert events[-1][0] == "new"
 
 
+def test_one_person_keeps_the_memory_when_the_client_gets_a_new_token(tmp_path, caplog):
+    everything = {"me": TenantConfig(keys_sha256=["*"]), **team("sk-of-the-team")}
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path, tenants=everything)) as url:
+        request = converse(url, "sk-ant-oat01-first", "Marta Nowak")
+        ask(url, request, "sk-ant-oat01-second", x_lantern_session="shared")
+        assert "Marta Nowak" in shown(upstream)
+        ask(url, request, "sk-of-the-team", x_lantern_session="shared")
+        assert "Marta Nowak" not in shown(upstream)
+        assert "renewed" not in caplog.text
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path / "other")) as url:
+        for key in ("sk-ant-oat01-first", "eyJhbGciOi.x.y"):
+            ask(url, body("hi"), key)
+    assert caplog.text.count("renewed every few hours") == 1
+
+
 def test_what_is_said_in_one_project_stays_there(tmp_path):
     settings = RestoreConfig(scope="project", deadline_ms=20_000)
     with Upstream() as upstream, serving(config_for(upstream, tmp_path, restore=settings)) as url:

@@ -9,6 +9,7 @@ Neither changes `path`, and neither writes over anything: `target` must not exis
 import contextlib
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,8 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
     with (
         _appearing(target) as partial,
         Telling(path),
-        contextlib.closing(_open(path, "ro", key)) as source,
+        _whole(path, partial) as readable,
+        contextlib.closing(_open(readable, "ro", key)) as source,
         Telling(partial),
         contextlib.closing(_open(partial, "rw", key, vectors=True)) as copy,
     ):
@@ -100,6 +102,29 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
         _mend(copy)
         copy.execute("PRAGMA journal_mode = DELETE")
     return salvaged
+
+
+@contextlib.contextmanager
+def _whole(path: Path, beside: Path) -> Iterator[Path]:
+    """`path`; where it was cut short, a copy of it with zeros for what is missing.
+
+    SQLite reads nothing of a file that is shorter than its header says (its file format, sections 1.3.2 and 1.3.8).
+    """
+    with path.open("rb") as file:
+        head = file.read(32)
+    size = int.from_bytes(head[16:18], "big") * int.from_bytes(head[28:32], "big")
+    if not head.startswith(b"SQLite format 3\0") or path.stat().st_size >= size:
+        yield path
+        return
+    copy = beside.with_suffix(".whole")
+    try:
+        for part in companions(path):
+            shutil.copyfile(part, Path(f"{copy}{part.name.removeprefix(path.name)}"))
+        os.truncate(copy, size)
+        yield copy
+    finally:
+        for left in companions(copy):
+            left.unlink()
 
 
 def _open(path: Path, access: Literal["ro", "rw"], key: str, *, vectors: bool = False) -> Database:
@@ -174,8 +199,9 @@ def _in_order(source: Database, table: str, listed: str) -> Iterator[tuple[Any, 
         try:
             cursor = source.conn.execute(f"SELECT rowid, {listed} FROM {table} WHERE rowid > ? ORDER BY rowid", (at,))
             for row in cursor:
-                at, step = row[0], 1
-                yield row[1:]
+                if row[0] > at:  # a damaged tree leads back to rows that were read
+                    at, step = row[0], 1
+                    yield row[1:]
             return
         except sqlite_faults():
             yield None

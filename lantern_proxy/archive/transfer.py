@@ -10,14 +10,26 @@ session comes in short transactions; where it is stopped, taking the export in a
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.prune import BLOCKS, paced, shares
 from lantern_proxy.archive.rows import head_of, name
-from lantern_proxy.archive.values import Head, Record, RequestRow, SessionRow
-from lantern_proxy.turn import Block, Filed, Item, Message, Passage, PassedOver, Placed, Restored, fingerprint
+from lantern_proxy.archive.values import Record, RequestRow, SessionRow
+from lantern_proxy.turn import (
+    Api,
+    Block,
+    Filed,
+    Head,
+    Item,
+    Message,
+    Passage,
+    PassedOver,
+    Placed,
+    Restored,
+    fingerprint,
+)
 
 _TYPES = ("session", "message", "passage", "edit", "request", "block")
 _ID = "SELECT id FROM passages WHERE tenant = ? AND session = ? AND unit = ? AND hash = ?"
@@ -186,7 +198,8 @@ def _of(kind: Any, row: Row, **more: Any) -> Any:
 
 
 def _session(row: Row) -> Row:
-    _of(SessionRow, row)
+    if _of(SessionRow, row).api not in get_args(Api):
+        raise ValueError(f"api is {row['api']!r}; use {', '.join(get_args(Api))}")
     ids, tools, uncut = tuple(row.get("ids", ())), tuple(row["tools"]), frozenset(row.get("uncut", ()))
     return {**row, "head": head_of(row), "ids": ids, "tools": tools, "uncut": uncut}
 

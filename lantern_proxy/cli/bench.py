@@ -15,7 +15,7 @@ from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.pipelines import FACTORIES, Pipeline, pipeline
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.cli.frame import FILE, FOLDER, NEW_FILE, Place, Settings, configured
+from lantern_proxy.cli.frame import FILE, FOLDER, NewFile, Place, Settings, configured
 from lantern_proxy.cli.render import counting
 from lantern_proxy.restore.routes import questions
 from lantern_proxy.route_soft import fit
@@ -61,7 +61,7 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--pipeline", type=known, multiple=True, help="What ranks; may be given again. Default: default."),
         click.option("--against", type=known, help="Compare each pipeline with this one: paired bootstrap."),
         click.option("--without", multiple=True, help="Leave this signal out of the pipelines; may be given again."),
-        click.option("--plot", type=NEW_FILE, help="Write bars there, as SVG."),
+        click.option("--plot", type=NewFile(may_exist=True), help="Write bars there, as SVG."),
         configured,
     ]
 

@@ -196,13 +196,19 @@ class Place(click.Path):
 
 
 class NewFile(Place):
-    """A file to write. That its folder is missing is told at once, and not when what was to be written is made."""
+    """A file to write. What is wrong with it is told at once, and not when what was to be written is made.
 
-    def __init__(self) -> None:
+    may_exist: it is written over; else it is refused
+    """
+
+    def __init__(self, *, may_exist: bool = False) -> None:
         super().__init__(dir_okay=False, writable=True)
+        self._may_exist = may_exist
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.exists() and not self._may_exist:
+            self.fail(f"{path} exists; remove it first, or name another file", param, ctx)
         if not path.parent.is_dir():
             self.fail(f"{path}: the folder {path.parent} does not exist", param, ctx)
         if not os.access(path.parent, os.W_OK):

@@ -137,7 +137,7 @@ class UpstreamConfig(Section):
     openai: Annotated[str, Url()] = "https://api.openai.com/v1"
     """For OpenAI paths, /v1 included where it has one. LANTERN_OPENAI_UPSTREAM overrides."""
     anthropic: Annotated[str, Url()] = "https://api.anthropic.com"
-    """For /v1/messages*, without /v1. LANTERN_ANTHROPIC_UPSTREAM overrides."""
+    """For /v1/messages*, /v1 may be left out. LANTERN_ANTHROPIC_UPSTREAM overrides."""
     connect_timeout_s: Annotated[float, Within(0.1, 600, "seconds")] = 10.0
     """Seconds to reach the upstream. Ten: slower than that is down, and the client should hear of it."""
     read_timeout_s: Annotated[float, Within(1, 86_400, "seconds")] = 600.0
@@ -264,9 +264,10 @@ class TenantConfig(Section):
     """One entry of the `tenants:` section: credentials that share an archive."""
 
     keys_sha256: Sequence[
-        Annotated[str, Like("[0-9a-f]{64}", 'use 64 hex digits: printf %s "$KEY" | sha256sum', secret=True)]
+        Annotated[str, Like(r"[0-9a-f]{64}|\*", 'use 64 hex digits: printf %s "$KEY" | sha256sum', secret=True)]
     ] = ()
-    """SHA-256 of each credential, lower-case hex. Lantern keeps no key, not even here."""
+    """SHA-256 of each credential, lower-case hex. Lantern keeps no key, not even here. "*": all that no other tenant
+    has; for one person, whose client signs in and gets a new token every few hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,8 @@ class PrivacyConfig(Section):
     patterns: Mapping[PatternName, Pattern] = field(default_factory=dict)
     """Name -> regular expression of more that is replaced: {employee: "E-[0-9]{6}"}."""
     skip_paths: Sequence[str] = ()
-    """Requests by path, * for anything, of which no text is archived, as with the header `x-lantern-archive: off`."""
+    """Requests by path, * for anything, of which no text is archived, as with the header `x-lantern-archive: off`. With
+    /v1 or without is the same."""
     skip_models: Sequence[str] = ()
     """The same by model."""
     skip_roles: Sequence[Literal["system", "user", "assistant", "tool"]] = ()

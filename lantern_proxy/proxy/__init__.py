@@ -128,8 +128,10 @@ class Proxy:
         if step is not None and request is not None and self.config.restore.enabled and exchange.event != "side":
             with self._failing_open(exchange, "restore"):
                 deadline = started + self.config.restore.deadline_ms / 1000
-                if arrival.is_off("x-lantern-restore"):
+                if arrival.is_off("x-lantern-restore") or arrival.is_digested:
                     self._restoring.leave_out(exchange, request, step)
+                    if arrival.is_digested and (step.verdict.is_loss or step.session.lost):
+                        exchange.degraded.append("restore:digest")
                 else:
                     await self._restoring.put_back(exchange, request, step, deadline)
             exchange.lap("restore")

@@ -19,6 +19,7 @@ from lantern_proxy.redact import LONGEST_CHARS, Cleaner, room_for
 from lantern_proxy.session_rows import asked, session_row, unkept_row
 from lantern_proxy.turn import SYSTEM, Answer, Filed, Message, Passage, canonical, message
 from lantern_proxy.turn import item as text_item
+from lantern_proxy.wire.http import spellings
 
 
 class Privacy(Cleaner):
@@ -37,7 +38,9 @@ class Privacy(Cleaner):
             return False
         model = exchange.request.model if exchange.request else ""
         return not (
-            any(fnmatchcase(exchange.arrival.path, each) for each in self._config.skip_paths)
+            any(
+                fnmatchcase(path, each) for path in spellings(exchange.arrival.path) for each in self._config.skip_paths
+            )
             or any(fnmatchcase(model, each) for each in self._config.skip_models)
         )
 

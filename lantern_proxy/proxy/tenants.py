@@ -26,6 +26,8 @@ _RECENT = 32
 """Sessions of a tenant that are read from the archive when a request of it fits none that is known."""
 _PROBED = 20
 """Messages of a request that are looked up in the archive when memory knows none."""
+_REFRESHED = ("eyJ", "sk-ant-oat")
+"""How tokens begin that a client gets by signing in: JSON web tokens, and Anthropic's."""
 _Archived = tuple[Session, list[Filed], Head, list[str]]
 Key = tuple[str, str]
 """(tenant, project): nothing is ever linked across two of them."""
@@ -49,6 +51,7 @@ class Tenants:
         self._opened = opened
         self._groups = {key.lower(): name for name, tenant in config.tenants.items() for key in tenant.keys_sha256}
         self._salt = secrets.token_bytes(32)
+        self._told = False
         self._most = sessions
         self.own_wait_s = 1.0
         """Most seconds that a request waits for what the archive has of its own session."""
@@ -74,6 +77,12 @@ class Tenants:
         """
         if named := self.named(credential):
             return named
+        if not self._told and credential.startswith(_REFRESHED):
+            self._told = True
+            log.warning(
+                "a client sends a token that is renewed every few hours, and each is a tenant of its own; name all "
+                'credentials of one person: tenants: {me: {keys_sha256: ["*"]}}'
+            )
         archive = self._opened.archive if self._opened else None
         if archive is not None:
             return archive.tenant_of(credential)
@@ -84,7 +93,8 @@ class Tenants:
         """The tenant that the config names for a credential; empty when it names none."""
         if not self._groups:
             return ""
-        return self._groups.get(hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest(), "")
+        mark = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest()
+        return self._groups.get(mark) or self._groups.get("*", "")
 
     def remembered(self, key: Key) -> Known | None:
         """What memory has of `key`; None when it was dropped."""

@@ -25,7 +25,7 @@ from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.connection import without_void_length
 from lantern_proxy.upstream.errors import RemoteProtocolError, TimeoutException, TransportError
 from lantern_proxy.upstream.http1 import Answer, Body, Http1, Origin, host_of
-from lantern_proxy.wire.http import first_segment, is_anthropics
+from lantern_proxy.wire.http import first_segment, is_anthropics, spellings
 
 if TYPE_CHECKING:
     import httpx
@@ -149,7 +149,10 @@ class Upstream:
 
     def __init__(self, config: UpstreamConfig) -> None:
         self._config = config
-        self._openai, self._anthropic = _Base.of(config.openai), _Base.of(f"{config.anthropic}/v1")
+        self._openai, self._anthropic = (
+            _Base.of(config.openai),
+            _Base.of(f"{config.anthropic.rstrip('/').removesuffix('/v1')}/v1"),
+        )
         urls = [route.url for route in config.routes if route.url and route.kind != "litellm"]
         self._bases = {url: _Base.of(url) for url in urls}
         self._litellm = {
@@ -196,7 +199,7 @@ class Upstream:
     def route(self, path: str, model: str) -> int | None:
         """Which of `upstream.routes` is the first that fits; None when none does."""
         for at, route in enumerate(self._config.routes):
-            if fnmatchcase(path, route.path) and fnmatchcase(model, route.model):
+            if any(fnmatchcase(each, route.path) for each in spellings(path)) and fnmatchcase(model, route.model):
                 return at
         return None
 

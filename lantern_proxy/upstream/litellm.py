@@ -81,7 +81,7 @@ def _members(call: str) -> frozenset[str]:
     body: Any = (
         chat.CompletionCreateParamsStreaming if call == "acompletion" else responses.ResponseCreateParamsStreaming
     )
-    return _OTHERS | body.__required_keys__ | body.__optional_keys__
+    return _OTHERS.union(body.__required_keys__, body.__optional_keys__)
 
 
 def _ending(path: str) -> str:

@@ -30,6 +30,9 @@ _GROWTH = 1 << 15
 READABLE_ENCODINGS = ("identity", "gzip", "deflate", "zstd")
 
 
+_DIGESTS = frozenset({b"content-digest", b"content-md5", b"digest", b"repr-digest", b"x-amz-content-sha256"})
+
+
 class TooLarge(WireError):
     """A compressed body that grows beyond what may be read of it."""
 
@@ -37,6 +40,13 @@ class TooLarge(WireError):
 def first_segment(path: str) -> str:
     """Of a path below /v1, what follows that; else its own first segment."""
     return path.removeprefix("/v1/").strip("/").split("/", 1)[0]
+
+
+def spellings(path: str) -> tuple[str, str]:
+    """`path` with /v1 in front and without: clients that ask the same send either, some with slashes twice."""
+    below = "/" + "/".join(part for part in path.split("/") if part)
+    below = below.removeprefix("/v1") or "/"
+    return below, f"/v1{below}"
 
 
 def is_anthropics(path: str, headers: Sequence[Header]) -> bool:
@@ -75,6 +85,11 @@ class Arrival:
     def is_off(self, name: str) -> bool:
         """Does a header say no to something that is done without it?"""
         return self.header(name).strip().lower() in _NO
+
+    @property
+    def is_digested(self) -> bool:
+        """Does a header tell a digest of the body? Its upstream would refuse any other body."""
+        return any(name in _DIGESTS for name, _ in self.headers)
 
     def may_exceed(self, size_bytes: int) -> bool:
         """Is the body longer than this, or of unknown length?"""
