@@ -146,7 +146,11 @@ def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
         (["serch", "x"], 2, "no such command 'serch'; did you mean search?; see `lantern --help`"),
         (["keys", "lst"], 2, "no such command 'lst'"),
         (["search"], 2, "missing argument 'QUERY'; see `lantern search --help`"),
-        (["search", "x", "--limit", "9" * 20], 2, "invalid value for '-n' / '--limit'"),
+        (
+            ["search", "x", "--limit", "9" * 20],
+            2,
+            f"invalid value for '-n' / '--limit': {'9' * 20} is not a whole number from 1 to 1,000,000; see",
+        ),
         (["search", "x", "--older-than", ""], 2, "--older-than is ''; use a number and a unit"),
         (["search", "x", "--limit"], 2, "option '--limit' requires an argument; see `lantern search --help`"),
         (["search", "x", "--json=yes"], 2, "option '--json' does not take a value; see `lantern search --help`"),
@@ -186,7 +190,20 @@ def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
         (["prune"], 2, "prune needs --older-than, --below-confidence, --session, --keep-mb or --retention"),
         (["prune", "--older-than", "soon"], 2, "--older-than is 'soon'; use a number and a unit"),
         (["prune", "--retention", "--keep-mb", "1"], 2, "--retention takes its rules from the config; give it alone"),
-        (["serve", "--port", "99999"], 2, "invalid value for '--port'"),
+        (
+            ["serve", "--port", "abc"],
+            2,
+            "invalid value for '--port': 'abc' is not a whole number from 0 to 65,535; see `lantern serve --help`",
+        ),
+        (["serve", "--port", "99999"], 2, "invalid value for '--port': 99999 is not a whole number from 0 to 65,535"),
+        (["show", "chat", "--turn", "x.y"], 2, "invalid value for '--turn': 'x.y' is not a whole number; see"),
+        (["bench", "bm25", "--seconds", "0"], 2, "invalid value for '--seconds': 0.0 is not a number above 0; see"),
+        (["bench", "start", "--rounds", "0"], 2, "invalid value for '--rounds': 0 is not a whole number from 1 on"),
+        (
+            ["prune", "--below-confidence", "half"],
+            2,
+            "invalid value for '--below-confidence': 'half' is not a number from 0 to 1; see `lantern prune --help`",
+        ),
     ],
 )
 def test_an_error_is_one_lower_case_line_with_its_exit_code(lantern, arguments, code, told):
