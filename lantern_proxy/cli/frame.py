@@ -78,7 +78,7 @@ def _in_words(error: click.UsageError) -> str:
     return told
 
 
-def _number(kind: click.ParamType) -> str:
+def _number(kind: click.types.IntParamType | click.types.FloatParamType) -> str:
     """Which numbers `kind` takes: "a whole number from 0 to 65,535"."""
     name = "a whole number" if isinstance(kind, click.types.IntParamType) else "a number"
     low, high = getattr(kind, "min", None), getattr(kind, "max", None)
