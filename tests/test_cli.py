@@ -186,6 +186,8 @@ def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
         (["demo", "--shape", "list"], 2, "invalid value for '--shape': 'list' is not one of 'user-summary', "),
         (["forget", "--session", "chat"], 1, "nothing of session chat is in lantern.db; ids and names must be whole"),
         (["why", "req_none"], 1, "request req_none is not in the archive"),
+        (["why", "last", "--session", "chat-one"], 2, "--session goes with --dry-run; `lantern show SESSION` tells"),
+        (["why", "req_one", "--dry-run", "-"], 2, "req_one was sent already, and --dry-run is of what was not"),
         (["sessions", "--tenant", "t_none"], 1, "tenant t_none has nothing in lantern.db"),
         (["prune"], 2, "prune needs --older-than, --below-confidence, --session, --keep-mb or --retention"),
         (["prune", "--older-than", "soon"], 2, "--older-than is 'soon'; use a number and a unit"),
