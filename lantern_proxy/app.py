@@ -75,7 +75,7 @@ class App:
         others: Others | None = self.state.others
         if others is not None:
             scope = others.entered(scope) or scope  # a stranger finds the admin's door as everywhere
-        if scope["path"] == "/lantern/health" and scope["method"] in ("GET", "HEAD"):
+        if scope["path"] == "/lantern/health":
             await self._health(scope, receive, send)
             return
         if self._pages is None:
@@ -102,14 +102,14 @@ class App:
 def _pages(config: Config, state: SimpleNamespace) -> ASGIApp:
     """All that is below /lantern. Call it in the event loop."""
     from starlette.applications import Starlette
-    from starlette.routing import Mount, Route, Router
+    from starlette.routing import Mount, Route
 
-    from lantern_proxy.admin.routes import attach, nothing_here, routes
+    from lantern_proxy.admin.routes import attach, nothing_here, router, wrong_method
     from lantern_proxy.admin.shape import any_path
 
     attach(state)
-    inside = AdminDoor(config, Router(routes()))
-    app = Starlette(routes=[Route("/lantern", nothing_here), any_path(Mount("/lantern", app=inside))])
+    inside = any_path(Mount("/lantern", app=AdminDoor(config, router())))
+    app = Starlette(routes=[Route("/lantern", nothing_here), inside], exception_handlers={405: wrong_method})
     app.state = state  # type: ignore[assignment]
     app.router.default, app.router.redirect_slashes = door, False
     return app

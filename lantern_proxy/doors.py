@@ -257,7 +257,7 @@ class AdminDoor:
                 403, "permission_error", f"host {_host(headers.get(b'host', b''))!r} may not ask; use {way_out}"
             )
         if not self._is_known(caller, headers):
-            return self._unknown(caller)
+            return self._unknown(caller, headers)
         return None if scope["method"] in ("GET", "HEAD") else self._foreign_page(headers)
 
     def _names_us(self, scope: Scope) -> bool:
@@ -269,11 +269,12 @@ class AdminDoor:
         direct = is_loopback(caller) and not any(name in headers for name in _FORWARDED)
         return direct and self._config.access.admin == "loopback"
 
-    def _unknown(self, caller: str) -> Refusal:
+    def _unknown(self, caller: str, headers: Mapping[bytes, bytes]) -> Refusal:
         if self._token:
             told = "the admin token is needed: Authorization: Bearer TOKEN"
             return Refusal(401, "authentication_error", told, ((b"www-authenticate", b'Basic realm="lantern"'),))
-        told = f"{caller or 'this caller'} may not see this: conversations are shown on this machine only"
+        proxied = next((f" (with {name.decode()})" for name in _FORWARDED if name in headers), "")
+        told = f"{caller or 'this caller'}{proxied} may not see this: conversations are shown on this machine only"
         return Refusal(403, "permission_error", f"{told}; set {self._config.access.admin_token_env} to let others in")
 
     def _foreign_page(self, headers: Mapping[bytes, bytes]) -> Refusal | None:

@@ -8,10 +8,9 @@ import httpx
 import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
 from starlette.requests import Request
-from starlette.routing import Router
 
 from lantern_proxy.admin.api import _sessions
-from lantern_proxy.admin.routes import routes
+from lantern_proxy.admin.routes import router
 from lantern_proxy.archive import Archive, Record, SessionRow
 from lantern_proxy.config import Config
 from lantern_proxy.doors import AdminDoor, is_loopback
@@ -163,8 +162,34 @@ def test_this_machine_may_ask_by_any_of_its_addresses(url, host):
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_what_reads_does_not_change(url, talk, method):
-    assert http.request(method, f"{url}/lantern/api/sessions").status_code in (404, 405)
+    assert http.request(method, f"{url}/lantern/api/sessions").status_code == 405
     assert get(url, "/api/sessions")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "takes"),
+    [
+        ("GET", "/api/feedback", "POST"),
+        ("OPTIONS", "/api/why", "POST"),
+        ("DELETE", "/api/sessions/ses_1", "GET, HEAD"),
+        ("POST", "/health", "GET, HEAD"),
+        ("PUT", "/metrics", "GET, HEAD"),
+        ("POST", "/ui", "GET, HEAD"),
+        ("POST", "", "GET, HEAD"),
+    ],
+)
+def test_a_path_that_takes_another_method_says_which(url, method, path, takes):
+    answer = http.request(method, f"{url}/lantern{path}")
+    assert (answer.status_code, answer.headers["allow"]) == (405, takes)
+    assert answer.json()["error"]["message"].startswith(f"/lantern{path} takes {takes}, not {method}")
+
+
+@pytest.mark.parametrize("path", ["/api/tenants/", "/api/nothing"])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_a_path_that_is_not_there_is_told_whatever_the_method(url, method, path):
+    answer = http.request(method, f"{url}/lantern{path}")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"].startswith(f"lantern has nothing at /lantern{path}; see ")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +203,7 @@ def test_only_callers_on_this_machine_see_conversations(address, own):
 
 def test_a_caller_from_elsewhere_is_refused():
     async def ask_from(address: str) -> int:
-        door = httpx.ASGITransport(AdminDoor(Config(), Router(routes())), client=(address, 4_000))
+        door = httpx.ASGITransport(AdminDoor(Config(), router()), client=(address, 4_000))
         async with httpx.AsyncClient(transport=door, base_url="http://127.0.0.1:8484") as elsewhere:
             return (await elsewhere.get("/api/sessions")).status_code
 

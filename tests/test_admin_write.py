@@ -195,16 +195,16 @@ def test_a_form_changes_nothing(url, path, kind):
     ("path", "content", "message"),
     [
         ("feedback", {"verdict": "wrong"}, "passage is missing"),
-        ("feedback", {"passage": "7", "verdict": "wrong"}, 'passage is "7"; use a int'),
-        ("feedback", {"passage": True, "verdict": "wrong"}, "passage is true; use a int"),
+        ("feedback", {"passage": "7", "verdict": "wrong"}, 'passage is "7"; use a whole number'),
+        ("feedback", {"passage": True, "verdict": "wrong"}, "passage is true; use a whole number"),
         ("feedback", {"passage": 10**9, "verdict": "wrong"}, "there is no passage 1000000000"),
         ("pin", {"passage": 10**9, "pinned": True}, "there is no passage 1000000000"),
         ("prune", {}, "prune rule is empty"),
         ("prune", {"older_than_s": -1}, "older_than_s is -1; use a number from 0 on"),
         ("prune", {"older_than_s": "x"}, 'older_than_s is "x"'),
-        ("prune", {"older_than_s": 1, "dry_run": "no"}, 'dry_run is "no"; use a bool'),
+        ("prune", {"older_than_s": 1, "dry_run": "no"}, 'dry_run is "no"; use true or false'),
         ("forget", {"session": "ses_none"}, "there is no session ses_none"),
-        ("why", {"request": [], "tenant": "t_x"}, "request is []; use a dict"),
+        ("why", {"request": [], "tenant": "t_x"}, "request is []; use an object"),
     ],
 )
 def test_a_body_that_says_nothing_useful_is_told_so(url, path, content, message):

@@ -18,6 +18,7 @@ import yaml
 from click.testing import CliRunner
 
 from lantern_proxy import Lantern, demo
+from lantern_proxy.admin.api import api_routes
 from lantern_proxy.app import create
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, ServerConfig, load
@@ -208,6 +209,21 @@ def test_the_walk_leads_where_it_says(kept):
         metrics = httpx.get(f"{url}/lantern/metrics").text
         for name in re.findall(r"`(lantern_\w+)", TEXTS[ROOT / "docs/running.md"]):
             assert f"# TYPE {name.removesuffix('_total')}" in metrics, name
+
+
+def test_every_reason_why_something_was_skipped_is_explained():
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "lantern_proxy").rglob("*.py"))
+    reasons = set(re.findall(r'"((?:restore|dense|late|light|archive|request):[a-z_-]+)"', sources))
+    table = TEXTS[ROOT / "docs/troubleshooting.md"].split("\n## What was skipped\n")[1].split("\n## ")[0]
+    assert len(reasons) > 15
+    assert [reason for reason in sorted(reasons) if f"`{reason}`" not in table] == []
+
+
+def test_the_page_of_the_page_names_every_path_of_the_api():
+    section = TEXTS[ROOT / "docs/page.md"].split("\n## The same as JSON\n")[1]
+    paths = [re.sub(r"{\w+}", "ID", route.path.removeprefix("/api/")) for route in api_routes()]
+    named = set(re.findall(r"`(?:GET |POST )?([\w/]+)", section.replace("NUMBER", "ID")))
+    assert [path for path in paths if path not in named] == []
 
 
 def test_the_readme_counts_the_driven_clients_as_their_table_does():

@@ -334,6 +334,11 @@ def test_elsewhere_needs_the_token_and_here_does_not(monkeypatch):
 def test_a_proxy_on_this_machine_does_not_make_others_local():
     assert door("127.0.0.1", x_forwarded_for="203.0.113.9") == 403
     assert door("127.0.0.1", forwarded="for=203.0.113.9") == 403
+    pairs = [(b"host", b"localhost"), (b"x-real-ip", b"203.0.113.9")]
+    scope = {"type": "http", "method": "GET", "path": "/lantern/ui", "headers": pairs, "client": ("127.0.0.1", 5)}
+    refused = AdminDoor(Config(), health).refusal(scope)
+    assert refused is not None
+    assert refused.message.startswith("127.0.0.1 (with x-real-ip) may not see this")
 
 
 def test_a_token_that_could_be_guessed_is_refused_at_the_start(monkeypatch, tmp_path):

@@ -8,10 +8,11 @@ from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, http, raw_of, serving, told, wait_for
 from test_archive import MINE, record
 
-from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, PruneReport
 from lantern_proxy.archive.file import encrypt
+from lantern_proxy.archive.retention import retain
 from lantern_proxy.cli import main as cli
-from lantern_proxy.config import ArchiveConfig
+from lantern_proxy.config import ArchiveConfig, PrivacyConfig
 from lantern_proxy.config.check import ConfigError
 
 pytest.importorskip("sqlcipher3")
@@ -37,6 +38,15 @@ def test_everything_works_and_nothing_in_the_files_can_be_read(tmp_path):
         assert not mine.search("xylophone")
     with Archive(path, key=KEY, read_only=True) as archive:
         assert len(archive.of(MINE).sessions()) == 2
+
+
+def test_what_fits_the_limit_of_an_encrypted_archive_stays(tmp_path):
+    path, keep = tmp_path / "lantern.db", PrivacyConfig(keep_mb=1)
+    with Archive(path, key=KEY) as archive:
+        archive.write([record(n, session=f"s{n}") for n in range(4)])
+        assert retain(archive, keep, now=1e10) == PruneReport()
+        assert len(archive.of(MINE).sessions()) == 4
+        assert 0 < archive.used_bytes < 1_000_000
 
 
 @pytest.mark.parametrize("key", ["", OTHER_KEY])

@@ -202,6 +202,30 @@ def test_several_tenants_of_an_export_become_one_only_where_that_is_said(tmp_pat
     assert "--from is for what `lantern export` wrote" in take("--from", "t1", code=2)
 
 
+def test_sessions_of_one_name_of_two_tenants_are_not_made_one(tmp_path):
+    def take(*files, code=0, **options):
+        words = [word for name, values in options.items() for value in values for word in (f"--{name}", value)]
+        done = CliRunner().invoke(cli.cli, ["import", *map(str, files), "--archive", str(tmp_path / "two.db"), *words])
+        assert done.exit_code == code, done.output
+        return done.output
+
+    with Archive(tmp_path / "one.db") as archive:
+        archive.write([record(n, tenant=tenant, session="chat") for n, tenant in enumerate(("t1", "t2"))])
+        archive.write([record(2, tenant="t2", session="own")])
+        parts = {t: [json.dumps({"tenant": t, **row}) for row in archive.of(t).export()] for t in ("t1", "t2")}
+    for name, rows in (*parts.items(), ("all", [*parts["t1"], *parts["t2"]])):
+        (tmp_path / name).write_text("\n".join(rows))
+    told = "t1 and t2 both have a session chat, and the two would become one; import t2 by itself, for another tenant"
+    assert told in take(tmp_path / "all", **{"from": ("t1", "t2")}, tenant=("me",), code=2)
+    assert told in take(tmp_path / "t1", tmp_path / "t2", tenant=("me",), code=2)
+    assert not (tmp_path / "two.db").exists()
+    take(tmp_path / "all", **{"from": ("t1", "t2")})
+    take(tmp_path / "t1", tmp_path / "t1", tenant=("me",))  # one and the same twice
+    with Archive(tmp_path / "two.db", read_only=True) as archive:
+        held = {each.id: {row.id: row.messages for row in archive.of(each.id).sessions()} for each in archive.tenants()}
+    assert held == {"t1": {"chat": 1}, "t2": {"chat": 1, "own": 1}, "me": {"chat": 1}}
+
+
 SHA_OF_SK_ONE = hashlib.sha256(b"sk-one").hexdigest()
 
 

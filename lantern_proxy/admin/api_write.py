@@ -24,6 +24,7 @@ from lantern_proxy.config import Config
 Body = dict[str, Any]
 Change = Callable[[Config, Archive, Body], Any]
 _MOST_BYTES = 32 << 20
+_WORDS = {int: "a whole number", bool: "true or false", str: "a text", dict: "an object"}
 
 
 class _Bad(ValueError):
@@ -77,7 +78,7 @@ def _get(body: Body, name: str, kind: type, default: Any = ...) -> Any:
     if value is ...:
         raise _Bad(f"{name} is missing")
     if value is not default and (not isinstance(value, kind) or (kind is not bool and isinstance(value, bool))):
-        raise _Bad(f"{name} is {json.dumps(value)[:80]}; use a {kind.__name__}")
+        raise _Bad(f"{name} is {json.dumps(value)[:80]}; use {_WORDS[kind]}")
     return value
 
 

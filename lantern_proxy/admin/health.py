@@ -17,6 +17,10 @@ async def health(scope: Scope, receive: Receive, send: Send) -> None:
 
     Who may not look into the archive, such as a load balancer, learns the status alone.
     """
+    if scope["method"] not in ("GET", "HEAD"):
+        message = f"/lantern/health takes GET, HEAD, not {scope['method']}"
+        await answer_json(send, 405, {"error": {"message": message}}, [(b"allow", b"GET, HEAD")])
+        return
     told = await status_of(scope)
     known = {"status": told["status"]} if scope.get(STRANGER) else told
     await answer_json(send, 200, known, bodiless=scope["method"] == "HEAD")

@@ -2,27 +2,28 @@
 
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route, Router, request_response
 
 from lantern_proxy.admin import metrics
 from lantern_proxy.admin.api import api_routes
 from lantern_proxy.admin.events import Events
 from lantern_proxy.admin.openapi import openapi
-from lantern_proxy.admin.shape import any_path
+from lantern_proxy.admin.shape import error
 from lantern_proxy.admin.ui import ui_routes
 
 
-def routes() -> list[BaseRoute]:
+def router() -> Router:
     """All of them but health. They ask nobody who they are: doors.AdminDoor does, in front of them."""
-    return [
+    routes = [
         Route("/metrics", metrics.prometheus),
         *api_routes(),
         Route("/api/openapi.json", openapi(api_routes())),
         *ui_routes(),
-        any_path(Route("/{path:path}", nothing_here, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])),
     ]
+    return Router(routes, redirect_slashes=False, default=request_response(nothing_here))
 
 
 def attach(state: Any) -> None:
@@ -38,4 +39,14 @@ async def nothing_here(request: Request) -> Response:
         f"lantern has nothing at {request.url.path}; see /lantern/ui, /lantern/health, /lantern/metrics and "
         "/lantern/api/openapi.json"
     )
-    return JSONResponse({"error": {"message": message}}, 404)
+    return error(message, 404)
+
+
+async def wrong_method(request: Request, refused: Exception) -> Response:
+    """A path that is there, called by a method that it does not take."""
+    assert isinstance(refused, HTTPException)
+    assert refused.headers
+    takes = ", ".join(sorted(refused.headers["Allow"].split(", ")))
+    answer = error(f"{request.url.path} takes {takes}, not {request.method}; see /lantern/api/openapi.json", 405)
+    answer.headers["allow"] = takes
+    return answer

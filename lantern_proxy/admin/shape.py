@@ -8,18 +8,17 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount
 
 from lantern_proxy.archive import Archive, ArchiveError
 from lantern_proxy.archive.rows import dumps
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
-Matched = TypeVar("Matched", Route, Mount)
 
 
-def any_path(route: Matched) -> Matched:
-    """The route, with a `path` of any characters: Starlette's ends at a line break, which a URL may hold as %0A."""
+def any_path(route: Mount) -> Mount:
+    """The mount, with a `path` of any characters: Starlette's ends at a line break, which a URL may hold as %0A."""
     route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
     return route
 

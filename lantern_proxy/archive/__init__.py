@@ -286,9 +286,10 @@ class Archive:
         """Size of the file without its free pages."""
         with self._connections.reading() as db:
             pages, free, size = (
-                db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+                int(db.execute(f"PRAGMA {name}").fetchone()[0])  # SQLCipher says page_size as text
+                for name in ("page_count", "freelist_count", "page_size")
             )
-        return int((pages - free) * size)
+        return (pages - free) * size
 
     def oldest_share(self, share: float) -> float | None:
         """The time before which `share` (0 to 1) of all messages came; None when there are none."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ class Terminal(Group):
             error.show()
             sys.exit(error.exit_code)
         except click.UsageError as error:
-            wrong = error.format_message().rstrip(".")
+            wrong = _in_words(error)
             command = error.ctx.command_path if error.ctx else "lantern"
             self._end(f"{wrong[:1].lower()}{wrong[1:]}; see `{command} --help`", error.exit_code)
         except click.ClickException as error:
@@ -66,6 +67,27 @@ class Terminal(Group):
     def _end(self, message: str, code: int) -> None:
         click.echo(f"lantern: {' '.join(message.split())}", err=True)
         sys.exit(code)
+
+
+def _in_words(error: click.UsageError) -> str:
+    """What is wrong with an argument. Of a number click says "is not a valid integer range", or "0<=x<=65535"."""
+    told = error.format_message().rstrip(".")
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param else None
+    if isinstance(kind, click.types.IntParamType | click.types.FloatParamType):
+        told = re.sub(r" is not (a valid|in the range) .*", f" is not {_number(kind)}", told, flags=re.DOTALL)
+    return told
+
+
+def _number(kind: click.types.IntParamType | click.types.FloatParamType) -> str:
+    """Which numbers `kind` takes: "a whole number from 0 to 65,535"."""
+    name = "a whole number" if isinstance(kind, click.types.IntParamType) else "a number"
+    low, high = getattr(kind, "min", None), getattr(kind, "max", None)
+    above = getattr(kind, "min_open", False)
+    if low is None:
+        return name
+    if high is None:
+        return f"{name} above {low:,}" if above else f"{name} from {low:,} on"
+    return f"{name} above {low:,}, up to {high:,}" if above else f"{name} from {low:,} to {high:,}"
 
 
 def _ready_outputs() -> None:

@@ -79,8 +79,7 @@ def import_(
             "of the options only --tenant, --key-env and --from go with an export of lantern: its rows say the rest"
         )
     if exports:
-        for path in exports:
-            _choose(path, owners, becomes_one=bool(tenant or key_env))
+        _choose(exports, owners, becomes_one=bool(tenant or key_env))
         for path in exports:
             _take_in(settings, path, tenant, key_env, owners)
         return
@@ -193,18 +192,39 @@ def _is_export(path: Path) -> bool:
     return isinstance(first, dict) and first.get("type") == "session" and "head" in first
 
 
-def _choose(file: Path, owners: Sequence[str], *, becomes_one: bool) -> None:
-    """A UsageError where the export has nothing of one of the `owners`, or several who would become one unasked."""
+def _choose(files: Sequence[Path], owners: Sequence[str], *, becomes_one: bool) -> None:
+    """A UsageError where an export has nothing of one of the `owners`, where several would become one unasked, or where
+    two who become one have a session of the same name: it would be one session then."""
     if not owners and not becomes_one:
         return
-    there = list(dict.fromkeys(_owner(row) for row in _rows(file)))
-    held = ", ".join(there[:_NAMED]) + (f" and {len(there) - _NAMED} more" if len(there) > _NAMED else "")
-    if absent := next((each for each in owners if each not in there), ""):
-        raise click.UsageError(f"--from is {absent}, who has nothing in {file}; it holds {held}")
-    if not owners and len(there) > 1:
-        raise click.UsageError(
-            f"{file} holds {len(there)} tenants, who would become one: {held}; say with --from which of them are meant"
-        )
+    whose: dict[str, str] = {}
+    for file in files:
+        there = _sessions(file)
+        held = ", ".join([*there][:_NAMED]) + (f" and {len(there) - _NAMED} more" if len(there) > _NAMED else "")
+        if absent := next((each for each in owners if each not in there), ""):
+            raise click.UsageError(f"--from is {absent}, who has nothing in {file}; it holds {held}")
+        if not owners and len(there) > 1:
+            raise click.UsageError(
+                f"{file} holds {len(there)} tenants, who would become one: {held}; say with --from which of them are "
+                "meant"
+            )
+        for owner in (owners or there) if becomes_one else ():
+            for session in there[owner]:
+                if (other := whose.setdefault(session, owner)) != owner:
+                    raise click.UsageError(
+                        f"{other} and {owner} both have a session {session}, and the two would become one; import "
+                        f"{owner} by itself, for another tenant"
+                    )
+
+
+def _sessions(file: Path) -> dict[str, list[str]]:
+    """Tenant -> the ids of its sessions, for all whom an export holds."""
+    found: dict[str, list[str]] = {}
+    for row in _rows(file):
+        ids = found.setdefault(_owner(row), [])
+        if row.get("type") == "session":
+            ids.append(str(row.get("id")))
+    return found
 
 
 def _owner(row: dict[str, Any]) -> str:

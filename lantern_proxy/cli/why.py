@@ -35,6 +35,10 @@ def why(settings: Settings, tenant: str | None, request: str, file: BinaryIO | N
     """
     from lantern_proxy.cli import render_why
 
+    if session and file is None:
+        raise click.UsageError("--session goes with --dry-run; `lantern show SESSION` tells of a session")
+    if file is not None and request != "last":
+        raise click.UsageError(f"{request} was sent already, and --dry-run is of what was not; give one of them")
     if file is not None:
         would = _dry_run(settings, file.read(), tenant, session)
         settings.tell(plain(would)) if settings.as_json else render_why.preview(would)
