@@ -90,14 +90,11 @@ def recover(settings: Settings, target: Path) -> None:
 
 @contextmanager
 def _private(path: Path) -> Iterator[Any]:
-    """A new text file with mode 0600: an export holds as much as the archive. An existing file is refused.
+    """A new text file with mode 0600: an export holds as much as the archive.
 
     Where writing ends early there is no file: half an export would pass for a whole one.
     """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise click.ClickException(f"{path} exists; remove it first, or name another file") from None
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             yield file
