@@ -10,7 +10,9 @@ from test_restore_beside import OTHERS
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
+from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.lines import heads, lines
+from lantern_proxy.restore.passages import SMALL
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Passage
 
@@ -128,6 +130,25 @@ def test_a_message_that_says_all_by_itself_brings_nothing_beside_it(restorer_of)
     text = restorer.for_question(ask("What is the password of Kuborsel?", present="Nothing.")).text
     assert "pewter-gamel" in text
     assert "Tinormel" not in text
+
+
+def test_what_stands_around_short_messages_is_read_at_once_and_line_by_line_only_where_it_may_say_them_again(
+    restorer_of,
+):
+    long = "Nothing of it is said here again. " * 8
+    turns = [("Which report?", f"{long}Which day of month {n} suits the board?") for n in range(SMALL // 2)]
+    colours = ["teal", "amber", "ochre", "mauve", "coral"]
+    turns += [(each, f"{long}Which colour of chart {n} comes next?") for n, each in enumerate(colours)]
+    restorer = restorer_of(turns)
+    with restorer._scope(ask(present="Nothing.")) as scope:
+        rows = [row for row in range(len(scope) - 15, len(scope)) if scope.passages.of([row])[0].flat in colours]
+        contexts = Contexts(scope)
+        contexts.read_around(rows)
+        read = scope.passages.read_count
+        found = [contexts.of(row) for row in rows]
+        assert scope.passages.read_count == read <= 20
+        assert [{"colour", "chart"} <= each.words for each in found] == [False, *[True] * 4]
+        assert [scope.passages[row]._lines for each in found for row, _ in each.shown] == [None] * 5
 
 
 def test_where_room_is_left_all_that_users_said_is_there(restorer_of):

@@ -147,6 +147,7 @@ def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -
     is what was said before, and stands above."""
     if among_people([candidate.passage for candidate in candidates]):
         return [*candidates]
+    contexts.read_around([candidate.row for candidate in candidates])
     found = []
     for candidate in candidates:
         context = None if ask.late() else contexts.of(candidate.row)
@@ -194,8 +195,9 @@ class _News:
         told = {(each.part.candidate, i) for each in kept for i in each.part.lines}
         short = dict.fromkeys([*came, *(self.candidates[c].row for c, _ in sorted(told))])
         more = [self._put(row, None, told) for row in came]
-        for row in short if not self.beside.ask.late() else ():
-            more += [self._put(other, lines, told) for other, lines in self.beside.shown(row)]
+        shown = [each for row in short if not self.beside.ask.late() for each in self.beside.shown(row)]
+        self._open([row for row, _ in shown])
+        more += [self._put(row, lines, told) for row, lines in shown]
         more += [self._put(self.candidates[c].row, self._above(c, i), told) for c, i in sorted(told)]
         return [Chosen(part, 0.0) for part in more if part]
 
@@ -218,14 +220,17 @@ class _News:
                     self.above_of[c][row].append(header)
         return self.above_of[c][i]
 
+    def _open(self, rows: Sequence[int]) -> None:
+        """Make candidates of those that the request lacks, wholly or in part."""
+        unknown = [row for row in dict.fromkeys(rows) if row not in self.at]
+        for candidate in self.beside.lost_of(unknown) if unknown else ():
+            self.at[candidate.row] = len(self.candidates)
+            self.candidates.append(candidate)
+
     def _put(self, row: int, lines: Sequence[int] | None, told: set[tuple[int, int]]) -> Part | None:
         """Some lines of a passage, or all, as far as they are lost and not among those that are told; then they are."""
         if row not in self.at:
-            candidate = self.beside.candidate(row)
-            if candidate is None:
-                return None
-            self.at[row] = len(self.candidates)
-            self.candidates.append(candidate)
+            return None
         c = self.at[row]
         lost, passage = self.candidates[c].lost, self.candidates[c].passage
         rest = tuple(i for i in lost if (c, i) not in told and (lines is None or i in lines))

@@ -224,6 +224,13 @@ class Scope:
         at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
         return np.where(ordered[at] == wanted, order[at], -1)
 
+    def at(self, place: int) -> list[int]:
+        """Rows of the message at a place, see `places`; ascending."""
+        order, ordered = self._in_order()
+        first, last = ordered.searchsorted((place, place + 1))
+        rows: list[int] = order[first:last].tolist()
+        return rows
+
     def _in_order(self) -> tuple[Ints, Ints]:
         """(n,) rows by place, and their places."""
         places = self.places
