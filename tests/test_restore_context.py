@@ -264,6 +264,31 @@ def test_heads_are_told_by_indents_marks_and_colons():
         assert heads(passage, lines(passage)) == expected
 
 
+def test_where_room_is_left_a_number_that_stands_nowhere_else_is_there_though_the_rest_was_said_before(restorer_of):
+    turns = [
+        ("Can we do Friday instead?", "Friday 5 December, 13-15 is free. Shall I take it?"),
+        ("take it", "Done: Friday 5 December, 13-15. Your case number is CS-55192."),
+        ("And is it sure?", "Yes, it is Friday 5 December, 13-15."),
+    ]
+    block = loss_of(restorer_of(turns))
+    assert "Your case number is CS-55192." in block
+    assert "Yes, it is Friday" not in block
+
+
+def test_a_question_block_does_not_ask_of_other_things_behind_what_the_loss_block_shows(restorer_of):
+    turns = [
+        ("She found a crack in the sump seal.", "The sump seal is part 88-2013, and covered. Which day suits you?"),
+        ("Any day but Sunday is fine with us.", "I will send somebody."),
+        *OTHERS,
+    ]
+    restorer = restorer_of(turns)
+    shown = "She found a crack in the sump seal. The sump seal is part 88-2013, and covered."
+    restored = restorer.for_question(ask("Which part is the sump seal?", present=shown))
+    assert "Which day suits you?" not in (restored.text if restored else "")
+    restored = restorer.for_question(ask("Which day suits us?", present=shown))
+    assert "Which day suits you?" in restored.text
+
+
 def test_what_only_says_again_what_the_loss_block_shows_is_not_said_twice(restorer_of):
     turns = [
         ("Emergency contact is my daughter Signe Olufsen, 073-902 11 56.", "Noted: Signe Olufsen, 073-902 11 56."),
