@@ -10,7 +10,9 @@ from test_restore_beside import OTHERS
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import Config
+from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.lines import heads, lines
+from lantern_proxy.restore.passages import SMALL
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Passage
 
@@ -130,6 +132,25 @@ def test_a_message_that_says_all_by_itself_brings_nothing_beside_it(restorer_of)
     assert "Tinormel" not in text
 
 
+def test_what_stands_around_short_messages_is_read_at_once_and_line_by_line_only_where_it_may_say_them_again(
+    restorer_of,
+):
+    long = "Nothing of it is said here again. " * 8
+    turns = [("Which report?", f"{long}Which day of month {n} suits the board?") for n in range(SMALL // 2)]
+    colours = ["teal", "amber", "ochre", "mauve", "coral"]
+    turns += [(each, f"{long}Which colour of chart {n} comes next?") for n, each in enumerate(colours)]
+    restorer = restorer_of(turns)
+    with restorer._scope(ask(present="Nothing.")) as scope:
+        rows = [row for row in range(len(scope) - 15, len(scope)) if scope.passages.of([row])[0].flat in colours]
+        contexts = Contexts(scope)
+        contexts.read_around(rows)
+        read = scope.passages.read_count
+        found = [contexts.of(row) for row in rows]
+        assert scope.passages.read_count == read <= 20
+        assert [{"colour", "chart"} <= each.words for each in found] == [False, *[True] * 4]
+        assert [scope.passages[row]._lines for each in found for row, _ in each.shown] == [None] * 5
+
+
 def test_where_room_is_left_all_that_users_said_is_there(restorer_of):
     turns = [
         ("Kim takes the early bus, line 40, at the bridge.", "Noted."),
@@ -241,6 +262,31 @@ def test_heads_are_told_by_indents_marks_and_colons():
     ):
         passage = Passage(id=1, session="", message="", position=0, part=0, turn=0, speaker="tool", text=text)
         assert heads(passage, lines(passage)) == expected
+
+
+def test_where_room_is_left_a_number_that_stands_nowhere_else_is_there_though_the_rest_was_said_before(restorer_of):
+    turns = [
+        ("Can we do Friday instead?", "Friday 5 December, 13-15 is free. Shall I take it?"),
+        ("take it", "Done: Friday 5 December, 13-15. Your case number is CS-55192."),
+        ("And is it sure?", "Yes, it is Friday 5 December, 13-15."),
+    ]
+    block = loss_of(restorer_of(turns))
+    assert "Your case number is CS-55192." in block
+    assert "Yes, it is Friday" not in block
+
+
+def test_a_question_block_does_not_ask_of_other_things_behind_what_the_loss_block_shows(restorer_of):
+    turns = [
+        ("She found a crack in the sump seal.", "The sump seal is part 88-2013, and covered. Which day suits you?"),
+        ("Any day but Sunday is fine with us.", "I will send somebody."),
+        *OTHERS,
+    ]
+    restorer = restorer_of(turns)
+    shown = "She found a crack in the sump seal. The sump seal is part 88-2013, and covered."
+    restored = restorer.for_question(ask("Which part is the sump seal?", present=shown))
+    assert "Which day suits you?" not in (restored.text if restored else "")
+    restored = restorer.for_question(ask("Which day suits us?", present=shown))
+    assert "Which day suits you?" in restored.text
 
 
 def test_what_only_says_again_what_the_loss_block_shows_is_not_said_twice(restorer_of):

@@ -167,6 +167,21 @@ def test_a_question_block_marks_the_older_value(restorer):
     assert "[user #3] Actually, use port 9443" in block.text
 
 
+def test_a_question_block_marks_a_value_whose_change_the_loss_block_shows(restorer):
+    talk = [
+        ("Thursday between 9 and 11 for the technician at the house in Leeds.", "Booked. Which door should he take?"),
+        ("Actually Thursday won't work for the technician at the house, make it Friday.", "Friday it is."),
+        ("The gate has a keypad.", "Noted."),
+    ]
+    about = restorer(*talk)
+    asked = ask("When does the technician come to the house in Leeds?", present="Nothing.")
+    loss = about.at_compaction(asked)
+    assert "make it Friday" in loss.text
+    assert "between 9" not in loss.text
+    block = about.for_question(asked.beside([loss]))
+    assert "user #1, superseded by turn 2] Thursday between 9 and 11" in block.text
+
+
 @pytest.mark.parametrize(
     "said", ["Actually, use port 9100 for Kestrel, not 9000.", "Kestrel: port 9100 instead of 9000."]
 )

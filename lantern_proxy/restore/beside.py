@@ -19,7 +19,7 @@ from lantern_proxy.analyze import ends_asking, is_content, query_terms, sentence
 from lantern_proxy.rank import best
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Source, candidate_of, looked_at
-from lantern_proxy.restore.context import Context, Contexts, at_place, is_short, own_terms
+from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms
 from lantern_proxy.restore.cover import Candidate, among_people
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import coverage
@@ -112,7 +112,9 @@ class Beside:
             return []
         later = (scope.places > scope.places[row]) & (scope.session_numbers == scope.session_numbers[row])
         scores = scope.lexical([*about]) * later
-        rivals, old = [other for other in best(scores, SHORT_RIVALS).tolist() if scores[other] > 0], Changes(text)
+        most = RIVALS if people else SHORT_RIVALS
+        rivals, old = [other for other in best(scores, most).tolist() if scores[other] > 0], Changes(text)
+        scope.passages.read(rivals)
         found = [
             other
             for other in rivals[:RIVALS]
@@ -131,27 +133,30 @@ class Beside:
         Of `rivals`, those and the ones that they reply to; and the next message, where nothing else says what it is
         about: "Too many, make it 3."
         """
-        scope, place = self.scope, int(self.scope.places[row])
+        scope, places = self.scope, self.scope.places
+        place = int(places[row])
         replied = [
             before
             for other in rivals
             if self._passage(other).speaker == "assistant"
-            for before in at_place(scope, int(scope.places[other]) - 1)[:1]
+            for before in scope.at(int(places[other]) - 1)[:1]
         ]
-        found = []
-        for other in dict.fromkeys([*rivals, *replied]):
+        scope.passages.read(replied)
+        later, found = [other for other in dict.fromkeys([*rivals, *replied]) if places[other] > place], list[int]()
+        self.contexts.read_around(later)
+        for other in later:
             if self.ask.late():
                 break
-            context = self.contexts.of(other) if scope.places[other] > place else None
+            context = self.contexts.of(other)
             if context and not context.own <= said and self._is_about(context, said, about | said):
                 found.append(other)
-        next_ = [r for by in (1, 2) for r in at_place(scope, place + by)[:1] if self._passage(r).speaker == "user"][:1]
+        next_ = [r for by in (1, 2) for r in scope.at(place + by)[:1] if self._passage(r).speaker == "user"][:1]
         return found + [r for r in next_ if self.contexts.stands_alone(r) and not self.contexts.own(r) <= said]
 
     def _is_about(self, context: Context, said: frozenset[str], about: frozenset[str]) -> bool:
         """Are a short message and what it belongs to largely about the same, but for what is new in it?"""
-        new = context.own - said
-        weights = {term: self.scope.rarities[term] for term in (context.own | context.words) - new}
+        new, rarities = context.own - said, self.scope.rarities
+        weights = {term: rarities[term] for term in (context.own | context.words) - new}
         shared = [weight for term, weight in weights.items() if term in about]
         return bool(shared) and max(shared) >= RARE and sum(shared) >= SHARE * sum(weights.values())
 
@@ -187,7 +192,7 @@ class Beside:
         """The row of what answers the message at `row`: what somebody else said next, or behind calls of tools the last
         that the assistant said in its turn; of a long one the passage that is most about the question."""
         asked = self._passage(row)
-        next_ = at_place(self.scope, int(self.scope.places[row]) + 1)
+        next_ = self.scope.at(int(self.scope.places[row]) + 1)
         if next_ and self._passage(next_[0]).speaker in ("user", "assistant") and not self._passage(next_[0]).tools:
             behind = next_ if _voice(self._passage(next_[0])) != _voice(asked) else []
         else:
@@ -208,7 +213,7 @@ class Beside:
 
     def _question(self, row: int) -> list[int]:
         """The row of what the message at `row` answers, where that ends with a question."""
-        before = at_place(self.scope, int(self.scope.places[row]) - 1)
+        before = self.scope.at(int(self.scope.places[row]) - 1)
         there = [n for n in before[-1:] if self._passage(n).speaker in ("user", "assistant")]
         return [n for n in there if ends_asking(self.scope.passages[n].flat)]
 
@@ -225,17 +230,16 @@ class Beside:
     def _answer_of(self, row: int, offer: pack.Offer) -> list[int]:
         """The row of the short answer to what the passage at `row` asks at its end, if that is about the question."""
         last = self.scope.passages[row].lines[-1]
-        next_ = at_place(self.scope, int(self.scope.places[row]) + 1)[:1]
+        next_ = self.scope.at(int(self.scope.places[row]) + 1)[:1]
         asked = ends_asking(last.flat) and offer.spans[-1][1] >= last.end and coverage(self.mass, last.words) > 0
         return next_ if asked and next_ and is_short(self._passage(next_[0])) else []
 
-    def candidate(self, row: int) -> Candidate | None:
-        """The passage at `row` with the lines that the request lacks, None where it lacks none, or may not have it."""
-        ((_, read, reason),) = looked_at(self.scope, [row], self.present, self.ask)
-        if reason:
-            return None
-        alive = self.source.alive(self.ask, [candidate_of(row, read, self.present, self.ask)])
-        return alive[0] if alive and alive[0].lost else None
+    def lost_of(self, rows: Sequence[int]) -> list[Candidate]:
+        """The passages at `rows` with the lines that the request lacks, in this order, but for those of which it lacks
+        none, or that it may not have."""
+        some = looked_at(self.scope, rows, self.present, self.ask)
+        found = [candidate_of(row, read, self.present, self.ask) for row, read, reason in some if not reason]
+        return [each for each in self.source.alive(self.ask, found) if each.lost]
 
     def _offered(self, row: int, score: float, lines: Sequence[int]) -> pack.Offer | None:
         """These lines of a passage, as far as the request lacks them."""
@@ -245,7 +249,7 @@ class Beside:
         self, row: int, score: float, lines: Callable[[Candidate], Sequence[int]], *, spare: bool = False
     ) -> pack.Offer | None:
         """Of a passage those lines that the request lacks."""
-        candidate = self.candidate(row)
+        candidate = next(iter(self.lost_of([row])), None)
         kept = lines(candidate) if candidate else ()
         if candidate is None or not kept:
             return None

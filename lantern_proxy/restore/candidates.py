@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lantern_proxy import pack, reinforce, trust
+from lantern_proxy.analyze import ends_asking
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.restore.ask import Ask
@@ -51,7 +52,7 @@ class Source:
                 ask.passed.add(read.passage, reason, row=row)
                 continue
             candidate = candidate_of(row, read, present, ask)
-            if any(tells(read.lines[i], mass) for i in candidate.lost) or answering_rows(candidate, mass):
+            if any(tells(read.lines[i], mass) for i in _bearing(candidate, mass)) or answering_rows(candidate, mass):
                 found.append(candidate)
                 most_chars -= len(read.flat)
             else:
@@ -100,6 +101,15 @@ def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Can
     return Candidate(read.passage, read.lines, gone, row)
 
 
+def _bearing(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
+    """Its lost lines; of a message that the request holds for the rest without what is asked in it of other things:
+    "Which day suits you?" behind the sentence that answers."""
+    lines, lost = candidate.lines, candidate.lost
+    if len(lost) == len(lines):
+        return [*lost]
+    return [i for i in lost if not ends_asking(lines[i].flat) or coverage(mass, lines[i].words)]
+
+
 def tells(line: Line, mass: Mapping[str, float]) -> bool:
     """May a question be answered by it? What a tool gives again must hold much of it, and not in one word, or have a
     name that is asked for: `MAX_AGE`, `v2.1`."""
@@ -142,19 +152,30 @@ def name_chars(passage: Passage) -> int:
     return name_before(passage.text) if passage.speaker == "user" else 0
 
 
-def replaced(candidates: Sequence[Candidate], ask: Ask) -> dict[tuple[int, int], int]:
-    """(candidate, line) -> turn of the later statement that replaces it, 0 for the request itself."""
+def replaced(
+    candidates: Sequence[Candidate], ask: Ask, shown: Sequence[ReadPassage] = ()
+) -> dict[tuple[int, int], int]:
+    """(candidate, line) -> turn of the later statement that replaces it, 0 for the request itself.
+
+    shown: what blocks of the request have already; it may be what replaces something
+    """
     where, statements = [], []
     for c, candidate in enumerate(candidates):
-        passage = candidate.passage
-        for i, line in enumerate(candidate.lines) if passage.speaker in ("user", "assistant") else ():
-            if line.keys and len(line.flat) <= MOST_CHARS and not line.flat.startswith("```"):
-                where.append((c, i))
-                order = (passage.created_at, passage.position, i)
-                statements.append(Statement(line.flat, passage.turn, order, passage.speaker == "user"))
+        for i, statement in _statements(candidate.passage, candidate.lines):
+            where.append((c, i))
+            statements.append(statement)
+    statements += [each for read in shown for _, each in _statements(read.passage, read.lines)]
     late = (math.inf, 0, 0)
     statements += [Statement(text, 0, late, True) for text in of_request(ask.question, f"{ask.summary}\n{ask.told}")]
     return {where[n]: turn for n, turn in superseded(statements, ask.late).items() if n < len(where)}
+
+
+def _statements(passage: Passage, lines: Sequence[Line]) -> Iterator[tuple[int, Statement]]:
+    """What a user or an assistant states in a passage, with the number of its line."""
+    for i, line in enumerate(lines) if passage.speaker in ("user", "assistant") else ():
+        if line.keys and len(line.flat) <= MOST_CHARS and not line.flat.startswith("```"):
+            order = (passage.created_at, passage.position, i)
+            yield i, Statement(line.flat, passage.turn, order, passage.speaker == "user")
 
 
 def newest(candidates: Sequence[Candidate], ask: Ask) -> list[Candidate]:

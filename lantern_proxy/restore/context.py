@@ -7,12 +7,9 @@ the reply that say it again, and where there is neither, what was said right bef
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from lantern_proxy.analyze import ends_asking, is_content, query_terms, wide_signs
+from lantern_proxy.analyze import ends_asking, is_content, query_terms, sentences, wide_signs
 from lantern_proxy.analyze.standing import is_rule
 from lantern_proxy.restore.lines import FILLER, Line, is_filler
-from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.turn import Passage
 from lantern_proxy.turn_memo import Memo
@@ -48,13 +45,6 @@ own_terms = Memo(_read, most_bytes=4 << 20, bytes_of=lambda text: 1_000 + 8 * le
 """Content words and numbers of a text, as index terms. Remembered: each is read for several messages around it."""
 
 
-def prepare(read: ReadPassage) -> None:
-    """Compute ahead what contexts ask of a passage."""
-    for line in read.lines if read.passage.speaker in ("user", "assistant") else ():
-        if len(line.flat) <= SAYS_CHARS:
-            own_terms(line.flat)
-
-
 def says_itself(own: frozenset[str]) -> bool:
     """Do these content words say all that a message means? Numbers say of nothing."""
     return sum([not any(map(str.isdigit, term)) for term in own]) >= SAYS_ITSELF
@@ -66,12 +56,6 @@ def is_short(passage: Passage) -> bool:
     if passage.speaker != "user" or passage.tools or len(text) > SHORT_CHARS:
         return False
     return text.isascii() or len(text) + WIDE_CHARS * wide_signs(text) <= SHORT_CHARS
-
-
-def at_place(scope: Scope, place: int) -> list[int]:
-    """Rows of the message at a place of the session."""
-    rows: list[int] = np.flatnonzero(scope.places == place).tolist()
-    return rows
 
 
 class Contexts:
@@ -104,49 +88,72 @@ class Contexts:
         if not own:
             return None
         place = int(self._scope.places[row])
-        before, after = (
-            self._said(at_place(self._scope, place - 1)[-1:]),
-            self._said(at_place(self._scope, place + 1)[:1]),
-        )
-        found = [(r, lines) for r in before if (lines := self._asked(r))]
-        again = [(r, lines) for r in after if (lines := self._says_again(r, own))]
-        if len(self._words(found)) < LEAST_WORDS:
+        before, after = self._said(self._scope.at(place - 1)[-1:]), self._said(self._scope.at(place + 1)[:1])
+        found = [said for r in before if (said := self._asked(r))]
+        again = [said for r in after if (said := self._says_again(r, own))]
+        if len(_words(found)) < LEAST_WORDS:
             found += again
         if not found:
-            found = [(r, lines) for r in before if (lines := self._told(r))]
-        words = self._words(found) | self._words(again)
+            found = [said for r in before if (said := self._told(r))]
+        words = _words(found) | _words(again)
         needs = words - own and not says_itself(own) and not is_rule(passage.text)
-        return Context(own, words, tuple(found) if needs else ())
+        return Context(own, words, tuple((each.row, (each.line,)) for each in found) if needs else ())
+
+    def read_around(self, rows: Iterable[int]) -> None:
+        """Read what `of` looks at for each of `rows` at once: a tenth of what it costs one by one."""
+        scope, around = self._scope, list[int]()
+        for row in rows:
+            if row not in self._known and is_short(scope.passages[row].passage):
+                place = int(scope.places[row])
+                around += [*scope.at(place - 1)[-1:], *scope.at(place + 1)[:1]]
+        scope.passages.read(around)
 
     def _said(self, rows: Iterable[int]) -> list[int]:
         """Those of `rows` that an assistant says."""
         return [r for r in rows if (p := self._scope.passages[r].passage).speaker == "assistant" and not p.tools]
 
-    def _asked(self, row: int) -> tuple[int, ...]:
-        """The last line, where it asks."""
-        lines = self._scope.passages[row].lines
-        last = len(lines) - 1
-        return (last,) if lines and ends_asking(lines[last].flat) and len(lines[last].flat) <= SAYS_CHARS else ()
+    def _asked(self, row: int) -> "_Said | None":
+        """The last line, where it asks. Only that one is read: what is around it may be long."""
+        text = self._scope.passages[row].passage.text
+        if not ends_asking(text.rstrip()):
+            return None
+        spans = sentences(text)
+        start, end = spans[-1]
+        last = " ".join(text[start:end].split())
+        return _Said(row, len(spans) - 1, last) if ends_asking(last) and len(last) <= SAYS_CHARS else None
 
-    def _says_again(self, row: int, own: frozenset[str]) -> tuple[int, ...]:
+    def _says_again(self, row: int, own: frozenset[str]) -> "_Said | None":
         """The first line of a reply that has a word of the message and another one; of a short reply the first that
         says something."""
         read = self._scope.passages[row]
-        told = [(i, own_terms(line.flat)) for i, line in enumerate(read.lines) if _tells(line)]
-        again = [i for i, words in told if not words.isdisjoint(own) and words - own]
-        if not again and len(read.flat) <= SAYS_CHARS:
-            again = [i for i, words in told if len(words) >= LEAST_WORDS]
-        return tuple(again[:1])
+        if not own.isdisjoint(read.words):
+            for i, line in enumerate(read.lines):
+                if _tells(line) and not own.isdisjoint(words := own_terms(line.flat)) and words - own:
+                    return _Said(row, i, line.flat)
+        return self._says(row, range(len(read.lines))) if len(read.flat) <= SAYS_CHARS else None
 
-    def _told(self, row: int) -> tuple[int, ...]:
+    def _told(self, row: int) -> "_Said | None":
         """The last line of what was said before that says something."""
-        lines = self._scope.passages[row].lines
-        told = [i for i, line in enumerate(lines) if _tells(line) and len(own_terms(line.flat)) >= LEAST_WORDS]
-        return tuple(told[-1:])
+        return self._says(row, reversed(range(len(self._scope.passages[row].lines))))
 
-    def _words(self, some: Sequence[tuple[int, tuple[int, ...]]]) -> frozenset[str]:
-        lines = (self._scope.passages[row].lines[i].flat for row, each in some for i in each)
-        return own_terms("\n".join(lines))
+    def _says(self, row: int, order: Iterable[int]) -> "_Said | None":
+        """The first in this order of the lines that say something."""
+        lines = self._scope.passages[row].lines
+        told = (i for i in order if _tells(lines[i]) and len(own_terms(lines[i].flat)) >= LEAST_WORDS)
+        return next((_Said(row, i, lines[i].flat) for i in told), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """One line of a message around a short one."""
+
+    row: int
+    line: int
+    flat: str
+
+
+def _words(some: Sequence[_Said]) -> frozenset[str]:
+    return own_terms("\n".join([each.flat for each in some]))
 
 
 def _tells(line: Line) -> bool:

@@ -1,5 +1,6 @@
 """What the loss block takes: no question is known, so cover what was lost, most specific terms per character."""
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -42,6 +43,7 @@ LINES_POWER = 0.3
 """Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
 ANSWERS = 1.0
 """Least salience of what a short message says beside what it belongs to."""
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)+|\d\d+")
 SHARES = {"tool": 0.15, CLIENT: 0.1}
 """Most of a loss block that results of tools may take, and what clients write around their users' words: they are full
 of specific terms that nobody asks for."""
@@ -65,7 +67,7 @@ def cover_lost(
         soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
         beside = Beside(source, scope, present, {}, soon, contexts)
         news = _News(candidates, beside, {candidate.row: c for c, candidate in enumerate(candidates)})
-        chosen = _filled(candidates, news.with_(chosen, cost, room), cost, room)
+        chosen = _filled(candidates, news.with_(chosen, cost, room), cost, room, present)
     return candidates, chosen, n_looked_at
 
 
@@ -147,6 +149,7 @@ def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -
     is what was said before, and stands above."""
     if among_people([candidate.passage for candidate in candidates]):
         return [*candidates]
+    contexts.read_around([candidate.row for candidate in candidates])
     found = []
     for candidate in candidates:
         context = None if ask.late() else contexts.of(candidate.row)
@@ -194,8 +197,9 @@ class _News:
         told = {(each.part.candidate, i) for each in kept for i in each.part.lines}
         short = dict.fromkeys([*came, *(self.candidates[c].row for c, _ in sorted(told))])
         more = [self._put(row, None, told) for row in came]
-        for row in short if not self.beside.ask.late() else ():
-            more += [self._put(other, lines, told) for other, lines in self.beside.shown(row)]
+        shown = [each for row in short if not self.beside.ask.late() for each in self.beside.shown(row)]
+        self._open([row for row, _ in shown])
+        more += [self._put(row, lines, told) for row, lines in shown]
         more += [self._put(self.candidates[c].row, self._above(c, i), told) for c, i in sorted(told)]
         return [Chosen(part, 0.0) for part in more if part]
 
@@ -218,14 +222,17 @@ class _News:
                     self.above_of[c][row].append(header)
         return self.above_of[c][i]
 
+    def _open(self, rows: Sequence[int]) -> None:
+        """Make candidates of those that the request lacks, wholly or in part."""
+        unknown = [row for row in dict.fromkeys(rows) if row not in self.at]
+        for candidate in self.beside.lost_of(unknown) if unknown else ():
+            self.at[candidate.row] = len(self.candidates)
+            self.candidates.append(candidate)
+
     def _put(self, row: int, lines: Sequence[int] | None, told: set[tuple[int, int]]) -> Part | None:
         """Some lines of a passage, or all, as far as they are lost and not among those that are told; then they are."""
         if row not in self.at:
-            candidate = self.beside.candidate(row)
-            if candidate is None:
-                return None
-            self.at[row] = len(self.candidates)
-            self.candidates.append(candidate)
+            return None
         c = self.at[row]
         lost, passage = self.candidates[c].lost, self.candidates[c].passage
         rest = tuple(i for i in lost if (c, i) not in told and (lines is None or i in lines))
@@ -234,30 +241,42 @@ class _News:
         return Part(c, rest, passage.speaker, {}, 0.0, opens) if rest else None
 
 
-def _filled(candidates: Sequence[Candidate], chosen: Sequence[Chosen], cost: Cost, room: int) -> list[Chosen]:
-    """`chosen`, and where room is left what else users said, the newest first, and what stands between the chosen
-    sentences of an answer. What greets, agrees or only asks is not missed."""
+def _filled(
+    candidates: Sequence[Candidate], chosen: Sequence[Chosen], cost: Cost, room: int, present: Present
+) -> list[Chosen]:
+    """`chosen`, and where room is left what else users said, the newest first, what stands between the chosen sentences
+    of an answer, and sentences of other answers with a number that stands nowhere else. What greets, agrees or only
+    asks is not missed."""
     opened, found = set[str](), [*chosen]
     for each in chosen:
         room -= cost(each.part, opened)
         opened |= each.part.opens
     told = {(each.part.candidate, i) for each in chosen for i in each.part.lines}
     begun = {each.part.candidate for each in chosen}
+    known = {number for c, i in told for number in _numbers(candidates[c].lines[i])}
+    known |= present.specific_terms({number for c in candidates for i in c.lost for number in _numbers(c.lines[i])})
     order = sorted(range(len(candidates)), key=lambda c: -candidates[c].passage.position)
     agent = is_agents([candidate.passage for candidate in candidates])
     for speaker in ("user",) if agent else ("user", "assistant"):
         for c in (c for c in order if candidates[c].passage.speaker == speaker and not candidates[c].passage.tools):
             candidate = candidates[c]
-            if speaker == "assistant" and (c not in begun or len(candidate.passage.text) > GROUP_CHARS["user"]):
-                continue
             rest = tuple(i for i in candidate.lost if (c, i) not in told and _is_missed(candidate.lines[i]))
+            if speaker == "assistant" and (c not in begun or len(candidate.passage.text) > GROUP_CHARS["user"]):
+                rest = tuple(i for i in rest if _numbers(candidate.lines[i]) - known)
             opens = frozenset((pack.entry_of(candidate.passage), pack.day(candidate.passage)))
             part = Part(c, rest, speaker, {}, 0.0, opens)
             if rest and (chars := cost(part, opened)) <= room:
                 room -= chars
                 opened |= opens
                 found.append(Chosen(part, 0.0))
+                known |= {number for i in rest for number in _numbers(candidate.lines[i])}
     return found
+
+
+def _numbers(line: Line) -> set[str]:
+    """Those in its specific terms: of "CS-55192" and "88 mg" the figures, since others name them otherwise. One
+    figure says little."""
+    return {number for key in line.keys for number in _NUMBER.findall(key)}
 
 
 def _is_missed(line: Line) -> bool:

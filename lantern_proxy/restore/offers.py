@@ -35,7 +35,7 @@ def offers(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], ask: Ask
 ) -> list[pack.Offer]:
     """What the packer may take of each candidate."""
-    old = replaced(candidates, ask)
+    old = replaced(candidates, ask, scope.passages.of(scope.rows(sorted(ask.shown))))
     made = [
         _offer(c, scope, evidence, mass, {i: turn for (m, i), turn in old.items() if m == n})
         for n, c in enumerate(candidates)

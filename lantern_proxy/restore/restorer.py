@@ -19,7 +19,6 @@ from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.embed import Embedder
 from lantern_proxy.rank import best, overlap
 from lantern_proxy.rerank.light import LightError
-from lantern_proxy.restore import context
 from lantern_proxy.restore.alike import read_tables, shipped
 from lantern_proxy.restore.ask import Ask, looking_s
 from lantern_proxy.restore.beside import Beside
@@ -199,8 +198,10 @@ class Restorer:
                 if scope is None or not rows:
                     return
                 left -= scope.prepare(rows)
+                contexts = Contexts(scope)
+                contexts.read_around(rows)
                 for row in rows:
-                    context.prepare(scope.passages[row])
+                    contexts.of(row)
                 at += WARM
 
     def open_large(self, progress: Callable[[int], AbstractContextManager[Callable[[int], None]]]) -> None:

@@ -224,6 +224,13 @@ class Scope:
         at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
         return np.where(ordered[at] == wanted, order[at], -1)
 
+    def at(self, place: int) -> list[int]:
+        """Rows of the message at a place, see `places`; ascending."""
+        order, ordered = self._in_order()
+        first, last = ordered.searchsorted((place, place + 1))
+        rows: list[int] = order[first:last].tolist()
+        return rows
+
     def _in_order(self) -> tuple[Ints, Ints]:
         """(n,) rows by place, and their places."""
         places = self.places
@@ -295,10 +302,14 @@ class Scope:
         there[there] = held[rows[there]] == ids[there]
         return rows[there], there
 
+    def rows(self, passage_ids: Sequence[int]) -> list[int]:
+        """Places in `passages` of those that this scope holds, in their order."""
+        rows: list[int] = self._rows_of(np.array(passage_ids, np.int64))[0].tolist()
+        return rows
+
     def row(self, passage_id: int) -> int | None:
         """Place of a passage in `passages`, None when this scope does not hold it."""
-        rows = self._rows_of(np.array([passage_id], np.int64))[0]
-        return int(rows[0]) if len(rows) else None
+        return next(iter(self.rows([passage_id])), None)
 
     def lexical(self, query: Sequence[str]) -> Floats:
         """(n,) BM25 scores."""
