@@ -50,6 +50,16 @@ def test_what_is_told_stays_when_texts_are_let_go_of_and_none_are_kept_for_it(ar
     assert all(a is b for a, b in zip(told, scope.passages.told(range(10, 30)), strict=True))
 
 
+def test_a_small_scope_is_read_whole_when_some_of_it_is_looked_at_and_a_large_one_is_not(archive, monkeypatch):  # noqa: F811
+    write(archive, 0, 60)
+    small, large = opened(archive), opened(archive)
+    assert [each.passage.id for each in small.passages.of([7, 3])] == [8, 4]
+    assert small.passages.read_count == 60
+    monkeypatch.setattr(passages, "SMALL", 59)
+    assert [each.passage.id for each in large.passages.of([7, 3])] == [8, 4]
+    assert large.passages.read_count == 2
+
+
 def test_a_corrected_passage_is_told_anew(archive):  # noqa: F811
     write(archive, 0, 10)
     scope = opened(archive)

@@ -126,7 +126,7 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
         parts.append(_sentences(scope, ranked.like.found, wide))
     if matched is not None:
         parts.append(_matches(matched, rows, names))
-    made = np.concatenate([values for _, values in parts]).astype(np.float32)
+    made = np.concatenate([values for _, values in parts], dtype=np.float32)
     return made[_order(tuple(names for names, _ in parts), tuple(wanted))].T
 
 

@@ -89,7 +89,8 @@ def _table(ranked: Ranked, rows: Ints, wanted: tuple[str, ...]) -> Table:
         return table(ranked, rows, wanted)
     first, own, place = _first(wanted)
     found = table(ranked, rows, own)
-    return np.insert(found, place, first.scores(found[:, _columns(own, first.features)]), axis=1)
+    learned = first.scores(found[:, _columns(own, first.features)])
+    return np.vstack([found.T[:place], learned, found.T[place:]], dtype=np.float32).T
 
 
 @lru_cache

@@ -163,7 +163,7 @@ class Passages(Sequence[ReadPassage]):
         """Those at `rows`, in their order, all read at once."""
         with suppress(KeyError):
             return [*map(self._read.__getitem__, rows)]
-        self.read(rows)
+        self.read(range(len(self)) if len(self) <= SMALL else rows)
         return [self._read[row] for row in rows]
 
     def forget(self, row: int) -> None:

@@ -38,7 +38,7 @@ class Question:
     reacts: bool = False
     """Begins with an answer to what was just said: "Wow, that sounds great! What is it about?"."""
     points: bool = False
-    """Its questions name nothing that could be found: "What else did you do there?"."""
+    """It does, and its questions name nothing that could be found: "What else did you do there?"."""
     items: tuple[frozenset[str], ...] = ()
     """Index terms of each thing that it lists: "the port, the host and the owner"; empty when it asks for one thing."""
 
@@ -73,6 +73,7 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
     prose = " ".join(text[a:b].strip() for a, b, fenced in fences(text) if not fenced).strip() or text[:FOCUS_CHARS]
     focus = prose if len(prose) <= FOCUS_CHARS else _focus(prose)
     about = subject(focus)
+    reacts = _REACTS.match(prose) is not None
     wanted = tuple(informative(query_terms(about))[:most_terms])
     return Question(
         focus,
@@ -82,8 +83,8 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
         asks(focus),
         looks_back(focus),
         personal(focus),
-        _REACTS.match(prose) is not None,
-        _points(focus),
+        reacts,
+        reacts and _points(focus),
         _items(about),
     )
 
@@ -97,7 +98,8 @@ LEAST_ITEMS, MOST_ITEM_TERMS = 2, 4
 
 
 def _items(about: str) -> tuple[frozenset[str], ...]:
-    told = (frozenset(informative(query_terms(part))) for part in _BETWEEN.split(about))
+    parts = _BETWEEN.split(about)
+    told = (frozenset(informative(query_terms(part))) for part in parts if len(parts) >= LEAST_ITEMS)
     found = tuple(each for each in told if each)
     return found if len(found) >= LEAST_ITEMS and max(map(len, found)) <= MOST_ITEM_TERMS else ()
 
