@@ -136,7 +136,7 @@ def test_what_stands_around_short_messages_is_read_at_once_and_line_by_line_only
     restorer_of,
 ):
     long = "Nothing of it is said here again. " * 8
-    turns = [("Which report?", f"{long}Which day of month {n} suits the board?") for n in range(SMALL // 2)]
+    turns = [(f"Which report {n}?", f"{long}Which day of month {n} suits the board?") for n in range(SMALL // 2)]
     colours = ["teal", "amber", "ochre", "mauve", "coral"]
     turns += [(each, f"{long}Which colour of chart {n} comes next?") for n, each in enumerate(colours)]
     restorer = restorer_of(turns)
