@@ -911,3 +911,37 @@ def test_of_two_whose_summaries_read_the_same_none_gets_the_others_conversation(
             lab.answer(step, assistant(HOURS[1]))
             history += [user(f"{HOURS[0]} {n}"), assistant(HOURS[1])]
     assert sessions[0].isdisjoint(sessions[1])
+
+
+STOCK = "Thank you, I have noted that. Is there anything else I can do for you today?"
+
+
+def test_a_phrase_that_a_bot_says_to_all_is_nobodys_summary_where_users_say_it_again() -> None:
+    """A client that writes all into messages of the user: what its bot said stands there, too."""
+    lab = Lab()
+    codes = [
+        [f"Customer: My {thing} is {who}{n}." for n, thing in enumerate(("locker", "parcel", "seat"))] for who in "AB"
+    ]
+    sessions: list[set[str]] = [set(), set()]
+    for n in range(1, 4):
+        for own, said in zip(sessions, codes, strict=True):
+            shown = [user(text) for line in said[:n] for text in (line, f"Agent: {STOCK}")][:-1]
+            step = lab.ask([{"role": "system", "content": SYSTEM}, *shown])
+            own.add(step.session.id)
+            lab.answer(step, assistant(STOCK))
+    assert sessions[0].isdisjoint(sessions[1])
+
+
+@pytest.mark.parametrize("heard", [STOCK, "Got it."])
+def test_lines_that_another_customer_said_and_heard_too_make_no_text_that_ones_script(heard: str) -> None:
+    lab = Lab()
+
+    def ask(*said: str) -> str:
+        text = "".join(f"[INST] {line} [/INST]" if n % 2 == 0 else f" {line} </s>" for n, line in enumerate(said))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, user(text)])
+        lab.answer(step, assistant(STOCK))
+        return step.session.id
+
+    ask("Hi")
+    other = ask("Hi", heard, "My ticket code is LO-41223.")
+    assert ask("Hi", STOCK, "My flight code is DM-23752.") != other

@@ -369,13 +369,19 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     if told:
         side = pasted or _is_other_use(session, request, told)
         return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
-    if at_once and is_retold(said, session, request):
+    if at_once and is_retold(said, session, request) and _is_answer_own(known, session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
     if pasted:
         return Link(session=session, side=True, why="its texts stand together in one message")
     if is_delegated(known, session, request):
         return Link(session=session, side=True, agent=_DELEGATED, why="its model wrote this prompt")
     return None
+
+
+def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
+    """Did no other session get the texts of the last answer, or say them? A bot may say them to all."""
+    texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
+    return all(is_own(known, session, text, of=request) for text in texts)
 
 
 def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
