@@ -962,7 +962,8 @@ def test_documents_that_change_and_phrases_give_the_next_question_to_nobody_who_
     assert sessions[0].isdisjoint(sessions[1])
 
 
-def test_the_summary_of_lines_that_two_customers_said_gives_neither_what_the_other_said() -> None:
+@pytest.mark.parametrize("tail", [0, 2])
+def test_the_summary_of_lines_that_two_customers_said_gives_neither_what_the_other_said(tail: int) -> None:
     lab = Lab()
     lines = ("What was my case number?", "Let me look that up for you at once.")
     sessions: list[set[str]] = []
@@ -973,8 +974,8 @@ def test_the_summary_of_lines_that_two_customers_said_gives_neither_what_the_oth
     summary = "Emil Haug asked for his case number, which the assistant looks up; he lives in Canal Street 9."
     lab.answer(made, assistant(summary))
     kept = [user(f"What happened before: {summary}"), user(lines[0]), assistant(lines[1])]
-    step = lab.ask([{"role": "system", "content": SYSTEM}, *kept, user("And my badge number?")])
-    assert step.session.id not in sessions[1], step.link.why
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *kept[: 1 + tail], user("And my badge number?")])
+    assert (step.event == "side", step.session.id in sessions[1]) == (False, False), step.link.why
 
 
 def test_calls_that_clients_write_themselves_under_one_id_trace_nobody_to_another() -> None:

@@ -336,7 +336,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     """No item of the request was seen before: texts within texts, then words."""
     texts = searched([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
     alike = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
-    candidates = [session for session in alike if session.api == request.api]
+    candidates = [session for session in alike if session.api == request.api and not session.side]
     if teller := teller_of(candidates, request, named=False):
         return Link(session=teller, why="its history in one text")
     if answered := _last_answered(known, request, now):
