@@ -911,3 +911,98 @@ def test_of_two_whose_summaries_read_the_same_none_gets_the_others_conversation(
             lab.answer(step, assistant(HOURS[1]))
             history += [user(f"{HOURS[0]} {n}"), assistant(HOURS[1])]
     assert sessions[0].isdisjoint(sessions[1])
+
+
+STOCK = "Thank you, I have noted that. Is there anything else I can do for you today?"
+
+
+def test_a_phrase_that_a_bot_says_to_all_is_nobodys_summary_where_users_say_it_again() -> None:
+    """A client that writes all into messages of the user: what its bot said stands there, too."""
+    lab = Lab()
+    codes = [
+        [f"Customer: My {thing} is {who}{n}." for n, thing in enumerate(("locker", "parcel", "seat"))] for who in "AB"
+    ]
+    sessions: list[set[str]] = [set(), set()]
+    for n in range(1, 4):
+        for own, said in zip(sessions, codes, strict=True):
+            shown = [user(text) for line in said[:n] for text in (line, f"Agent: {STOCK}")][:-1]
+            step = lab.ask([{"role": "system", "content": SYSTEM}, *shown])
+            own.add(step.session.id)
+            lab.answer(step, assistant(STOCK))
+    assert sessions[0].isdisjoint(sessions[1])
+
+
+@pytest.mark.parametrize("heard", [STOCK, "Got it."])
+def test_lines_that_another_customer_said_and_heard_too_make_no_text_that_ones_script(heard: str) -> None:
+    lab = Lab()
+
+    def ask(*said: str) -> str:
+        text = "".join(f"[INST] {line} [/INST]" if n % 2 == 0 else f" {line} </s>" for n, line in enumerate(said))
+        step = lab.ask([{"role": "system", "content": SYSTEM}, user(text)])
+        lab.answer(step, assistant(STOCK))
+        return step.session.id
+
+    ask("Hi")
+    other = ask("Hi", heard, "My ticket code is LO-41223.")
+    assert ask("Hi", STOCK, "My flight code is DM-23752.") != other
+
+
+def test_documents_that_change_and_phrases_give_the_next_question_to_nobody_who_was_shown_the_same() -> None:
+    lab = Lab()
+    sessions: list[set[str]] = [set(), set()]
+    for own, name, picked in zip(sessions, "AB", ([(4, 1), (4, 2), (2, 1)], [(3, 1), (4, 2), (2, 1)]), strict=True):
+        history: list[Wire] = []
+        for n, chosen in enumerate(picked):
+            history.append(user("Hello, I need help." if n == 0 else f"My number {n} is {name}{n}."))
+            shown = [user(f"Documents for this chat:\n{documents(*chosen)}"), assistant("I have read them."), *history]
+            step = lab.ask([{"role": "system", "content": SYSTEM}, *shown])
+            own.add(step.session.id)
+            lab.answer(step, assistant(STOCK if n == 0 else "Got it."))
+            history.append(assistant(STOCK if n == 0 else "Got it."))
+    assert sessions[0].isdisjoint(sessions[1])
+
+
+@pytest.mark.parametrize("tail", [0, 2])
+def test_the_summary_of_lines_that_two_customers_said_gives_neither_what_the_other_said(tail: int) -> None:
+    lab = Lab()
+    lines = ("What was my case number?", "Let me look that up for you at once.")
+    sessions: list[set[str]] = []
+    for name in ("Emil Haug of Canal Street 9", "Rosa Quint of Birch Lane 14"):
+        own, _ = _windowed(lab, [(f"I am {name}.", "Noted, thank you."), THANKS, lines])
+        sessions.append({own})
+    made = lab.ask([user(f"Summarize these lines.\n\nuser: {lines[0]}\nassistant: {lines[1]}\n\nSummary:")])
+    summary = "Emil Haug asked for his case number, which the assistant looks up; he lives in Canal Street 9."
+    lab.answer(made, assistant(summary))
+    kept = [user(f"What happened before: {summary}"), user(lines[0]), assistant(lines[1])]
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *kept[: 1 + tail], user("And my badge number?")])
+    assert (step.event == "side", step.session.id in sessions[1]) == (False, False), step.link.why
+
+
+def test_calls_that_clients_write_themselves_under_one_id_trace_nobody_to_another() -> None:
+    lab = Lab()
+    sessions: list[set[str]] = []
+    for name in ("Emil Haug of Canal Street 9", "Rosa Quint of Birch Lane 14"):
+        own, _ = _windowed(lab, [(f"I am {name}.", "Noted, thank you."), HOURS, (f"And {name[:4]}?", "Got it.")])
+        call = {"id": "call_memory", "type": "function", "function": {"name": "recall", "arguments": "{}"}}
+        recalled = [{"role": "assistant", "content": None, "tool_calls": [call]}]
+        recalled.append({"role": "tool", "tool_call_id": "call_memory", "content": f"{name} asked for opening hours."})
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *recalled, user("When do you open on Sundays?")])
+        lab.answer(step, assistant("Not at all."))
+        sessions.append({own, step.session.id})
+    assert sessions[0].isdisjoint(sessions[1])
+
+
+def test_texts_with_which_another_conversation_began_are_no_proof_of_the_one_that_said_them_later() -> None:
+    lab = Lab()
+    said = ["Agent: I have noted that, is there anything else that I can do for you?", f"Agent: {STOCK}"]
+
+    def ask(question: str) -> Step:
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *map(user, said), user(question)])
+        lab.answer(step, assistant("Got it."))
+        return step
+
+    ask("My seat number is A1.")
+    chat = Chat(lab)
+    for text, answer in (("Hello there", "Good day."), (said[0], "Yes?"), (said[1], "Go ahead.")):
+        step = chat.turn(text, answer)
+    assert ask("My parcel code is A2.").session.id != step.session.id

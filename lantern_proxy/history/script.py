@@ -86,20 +86,38 @@ def teller_of(sessions: Iterable[Session], request: Request, *, named: bool) -> 
 
     named: an id says whose it may be. Otherwise its end must be there, or more than how many begin: a greeting. Where
     the session holds more than the request shows, both must, and no other session may be as like: who says what many
-    say must not get what was said to one of them.
+    say must not get what was said to one of them. Nor may others of `sessions` hold every line that tells it.
     """
     if not script_of(request):
         return None
+    sessions = [*sessions]
     told = [_Told(s, lines, _shows_end(s, lines)) for s in sessions if (lines := lines_of(s, request))]
     if not named:
         told = [each for each in told if each.shows_end or each.length > _GREETING]
     best = max(told, key=lambda each: (each.length, each.shows_end), default=None)
     if best is None or named:
         return best and best.session
+    if _is_said_elsewhere(best.session, best.lines, sessions, request):
+        return None
     rivals = [each for each in told if each.length == best.length]
     is_one = _is_one_line(best.lines) or best.lines.messages[-1] is request.messages[-1]
     alone = len(rivals) == 1 and best.shows_end and best.length > _GREETING and is_one
     return best.session if alone or not any(_hides(each.session, each.lines) for each in rivals) else None
+
+
+def _is_said_elsewhere(best: Session, lines: Request, others: Iterable[Session], request: Request) -> bool:
+    """Where what was asked does not stand in a text as it was sent, only an answer and some lines around it: was each
+    of these heard or said in one of `others`, too? Bots say the same to many, and their users nod.
+
+    lines: the text, read as that of `best`
+    """
+    text = squeezed("\n".join([m.text for m in request.messages]))
+    read = {id(m) for m in lines.messages}
+    told = [line_in(e) for e in best.head if id(e.message) in read and e.message.role not in SYSTEM]
+    if all(each in text for each in told):
+        return False
+    said = "\n".join(line_in(e) for s in others if s is not best for e in s.head)
+    return all(line in said for each in told for line in each.splitlines() if line in text)
 
 
 class _Told(NamedTuple):

@@ -76,6 +76,9 @@ STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversa
 _BY_ID = "explicit id"
 _DELEGATED = "delegated"
 """The agent of a task that a session's model wrote, where its client does not say so."""
+_QUOTED_CHARS = 8
+"""Shorter texts stand in many others."""
+_PASTED = "its texts stand together in one message"
 _AT_ONCE_S = 15 * 60.0
 """A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
 
@@ -333,15 +336,19 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     """No item of the request was seen before: texts within texts, then words."""
     texts = searched([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
     alike = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
-    candidates = [session for session in alike if session.api == request.api]
+    candidates = [session for session in alike if session.api == request.api and not session.side]
     if teller := teller_of(candidates, request, named=False):
         return Link(session=teller, why="its history in one text")
     if answered := _last_answered(known, request, now):
         return Link(session=answered, scanty=True, why="begins with its last answer")
-    read = _Read(request)
+    read, shared = _Read(request), None
     for session in candidates:
-        if found := _by_texts_of(known, session, read, now):
+        found = _by_texts_of(known, session, read, now)
+        if found and (found.why != _PASTED or _quotes_own(known, session, read)):
             return found
+        shared = shared or found
+    if shared:  # of phrases that were said in several
+        return Link(side=True, why=_PASTED)
     recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
     if waiting := waits_for_result(recent, request):
         return Link(session=waiting, side=True, why="a result that it waits for")
@@ -369,13 +376,25 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     if told:
         side = pasted or _is_other_use(session, request, told)
         return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
-    if at_once and is_retold(said, session, request):
+    if at_once and is_retold(said, session, request) and _is_answer_own(known, session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
     if pasted:
-        return Link(session=session, side=True, why="its texts stand together in one message")
+        return Link(session=session, side=True, why=_PASTED)
     if is_delegated(known, session, request):
         return Link(session=session, side=True, agent=_DELEGATED, why="its model wrote this prompt")
     return None
+
+
+def _quotes_own(known: Known, session: Session, read: _Read) -> bool:
+    """Does a text hold something that was said in this session only?"""
+    said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in read.whole)
+    return any(sum(text in other for other in known.said.values()) == 1 for text in said)
+
+
+def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
+    """Did no other session get the texts of the last answer, or say them? A bot may say them to all."""
+    texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
+    return all(is_own(known, session, text, of=request) for text in texts)
 
 
 def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:

@@ -30,7 +30,9 @@ from lantern_proxy.session.rivals import (
     rivals_of,
     shown_and_asked,
     under_prompt,
+    went_on_elsewhere,
 )
+from lantern_proxy.session.script import is_own
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
@@ -198,7 +200,7 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
         if made:
             weight = _SHORT_WEIGHT if is_short else 3.0
             _credit(known, answered, made, weight * len(made) / len(holders))
-        if len(users) == 1:
+        if len(users) == 1 and (is_short or is_own(known, known.sessions[next(iter(users))], plain(i.text))):
             _credit(known, scores, users, _LEAST * (_SHORT_WEIGHT if is_short else 1.0))
             if not is_short:
                 asked[main_of(known.sessions[next(iter(users))])].add(i.print)
@@ -225,8 +227,11 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     _, most, *_, sid = max(ranked)  # of two that say the same, the one that began like this
     session = known.sessions[sid]
     summed_up = [s for s in alive if is_summed_up(known, s, request)]
-    if len(summed_up) == 1:
-        return summed_up[0], True
+    likely = summed_up[0] if len(summed_up) == 1 else session
+    if others := went_on_elsewhere(known, likely, request):
+        return others[0] if len(others) == 1 else None, True
+    if summed_up == [likely]:
+        return likely, True
     rivals = [] if session.side else rivals_of(known, session, alive, request)
     meant = decided(known, [session, *rivals], request, weak) if rivals else session
     if meant is None or is_passing(known, meant, request) or are_examples(known, meant, request):

@@ -254,7 +254,8 @@ def _index(known: Known, session: Session, entry: Entry) -> None:
         _begin(known, text, main)
     for i in entry.message.items:
         for value in i.ids:
-            _name(known.by_id, value, session.id, known.traces)
+            if entry.produced or value in known.by_id:  # what a client mints itself may be the same for all
+                _name(known.by_id, value, session.id, known.traces)
         if entry.produced and i.kind in ("text", "call", "compaction"):
             _index_produced(known, session, main, i)
         elif i.kind in ("text", "result") and i.role in ("user", "tool") and not session.side:

@@ -175,6 +175,35 @@ def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bo
     return last is not None and last.message.print == asked[-1].print
 
 
+def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[Session]:
+    """Those that end in most of what a request shows last, where the last question and answer stand nowhere in
+    `session`: what that holds are documents, phrases, a summary that reads the same. With `session` where all of it was
+    asked by others, too."""
+    shown, _ = shown_and_asked(request)
+    last = _prints(shown[-2:])
+    if [m.role for m in shown[-2:]] != ["user", "assistant"] or session.side or held_ids(known, session, request):
+        return []
+    heads = (_prints(_said(e.message for e in state.head)) for state in (session, *session.forks))
+    if any(head[at : at + 2] == last for head in heads for at in range(len(head) - 1)):
+        return []
+    holders = {sid for i in shown[-1].items for sid in known.by_answer.get(i.print, ())}
+    got = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and not s.side]
+    shares = [(_shared_end(s, shown), s) for s in got if not is_others(s, request)]
+    most = max((count for count, _ in shares), default=0)
+    if most < len(last):
+        return []
+    ending = [s for count, s in shares if count == most]
+    asked = (plain(m.text) for m in shown[-most:] if m.role == "user")
+    is_ones = any(sum(text in said for said in known.said.values()) == 1 for text in asked)
+    return ending if is_ones else [*ending, session]
+
+
+def _shared_end(session: Session, shown: Sequence[Message]) -> int:
+    """How many of the messages that are shown last a session's head ends in."""
+    both = zip(reversed(_said(e.message for e in session.head)), reversed(shown), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0].print == pair[1].print, both))
+
+
 def is_anothers(session: Session, request: Request) -> bool:
     """Did its client name somebody else, who did not just take part in it either? Who does shows all that was said."""
     if not is_others(session, request):
