@@ -387,8 +387,9 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
 
 def _quotes_own(known: Known, session: Session, read: _Read) -> bool:
     """Does a text hold something that was said in this session only?"""
-    said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in read.whole)
-    return any(sum(text in other for other in known.said.values()) == 1 for text in said)
+    mine = known.said.get(session.id, {})
+    said = (text for text in mine if len(text) >= _QUOTED_CHARS and text in read.whole)
+    return any(not any(text in other for other in known.said.values() if other is not mine) for text in said)
 
 
 def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
