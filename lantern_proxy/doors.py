@@ -93,7 +93,8 @@ class Doors:
             if wait_s:
                 told = f"more than {self._rate.per_minute} requests a minute; try again in {wait_s} s"
                 return Refusal(429, "rate_limit_error", told, ((b"retry-after", str(wait_s).encode()),))
-        if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
+        codings = (value.strip().lower() for name, value in arrival.headers if name == b"transfer-encoding")
+        if any(coding != b"chunked" for coding in codings):
             return Refusal(501, "invalid_request_error", "transfer-encoding may be chunked only")
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._most:

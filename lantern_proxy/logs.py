@@ -24,6 +24,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+_BEGINNING = 2
+"""Messages that tell a conversation from others that began at another moment."""
 Wire = dict[str, Any]
 """A message as Chat Completions have it."""
 
@@ -96,7 +98,7 @@ def _understood(path: Path, found: Iterable[Log]) -> list[Log]:
     """Those of the conversations in which something was said."""
     try:
         return [log for log in found if log.messages]
-    except (TypeError, AttributeError, ValueError, KeyError) as error:
+    except (TypeError, AttributeError, ValueError, KeyError, ArithmeticError) as error:
         raise LogError(f"{path}: looks like a log, but is not as these programs write it ({error!r})") from None
 
 
@@ -239,7 +241,7 @@ def _opencode_said(info: Wire, parts: Iterable[Any]) -> Iterator[_Said]:
     if info.get("summary") is True:
         return
     role = "user" if info.get("role") == "user" else "assistant"
-    at = float((info.get("time") or {}).get("created") or 0) / 1_000
+    at = _time((info.get("time") or {}).get("created"))
     for part in parts:
         if not isinstance(part, dict) or part.get("synthetic"):
             continue
@@ -275,7 +277,7 @@ def _opencode_folder(storage: Path) -> Iterator[Log]:
 
 def _is_name(id: str) -> bool:
     """May `id` name a file of a folder? A path leads out of it."""
-    return Path(id).name == id
+    return id not in ("", ".", "..") and not set(id) & set("/\\\0")
 
 
 def _parts(storage: Path, message: str) -> list[Wire]:
@@ -311,7 +313,7 @@ def _branch(mapping: Mapping[str, Any], leaf: Any) -> Iterator[_Said]:
         role = (message.get("author") or {}).get("role")
         content = message.get("content") or {}
         if role in ("user", "assistant") and content.get("content_type") in ("text", "multimodal_text"):
-            yield _Said(float(message.get("create_time") or 0), _message(role, _text(content.get("parts"))))
+            yield _Said(_time(message.get("create_time")), _message(role, _text(content.get("parts"))))
 
 
 def _is_claude(rows: Sequence[Wire]) -> bool:
@@ -331,7 +333,7 @@ def _claude(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
             for each in row.get("chat_messages") or ()
             if isinstance(each, dict)
         ]
-        yield _log("claude", str(row.get("uuid")), str(row.get("name") or _title(said)), said)
+        yield _log("claude", str(row.get("uuid") or _name(said)), str(row.get("name") or _title(said)), said)
 
 
 # JSON lines
@@ -357,8 +359,10 @@ def _jsonl(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
 
 
 def _name(said: Sequence[_Said]) -> str:
-    """Of a conversation without an id: what is said in it, wherever its file lies."""
-    return blake2b(json.dumps([(each.at, each.message) for each in said]).encode(), digest_size=16).hexdigest()
+    """Of a conversation without an id: how it begins, and when, which stays when it goes on; without times all that is
+    said in it, since many begin alike."""
+    told = said[:_BEGINNING] if any(each.at for each in said[:_BEGINNING]) else said
+    return blake2b(json.dumps([(each.at, each.message) for each in told]).encode(), digest_size=16).hexdigest()
 
 
 def _title(said: Sequence[_Said]) -> str:

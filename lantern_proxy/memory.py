@@ -94,7 +94,7 @@ class Lantern:
         self._restorer.rerankers.ask_model = self._ask_model
         privacy = self._config.privacy
         self._cleaner = Cleaner(privacy.redact, privacy.patterns, privacy.skip_roles)
-        self.tenant = tenant or self._archive.tenant_of(user)
+        self.tenant = tenant or self._config.tenant_named(user) or self._archive.tenant_of(user)
         """The user, as `lantern sessions --tenant` knows them."""
         self._project = project
         self._known = Known()

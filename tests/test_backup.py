@@ -150,7 +150,13 @@ def test_of_an_archive_that_was_cut_short_the_rest_comes_back(archive, tmp_path,
     data = archive.read_bytes()
     cut = data[: int(len(data) * share)]
     archive.write_bytes(cut)
-    saved = {each.table: each for each in recover(archive, tmp_path / "new.db")}
+    modes = set()
+
+    def look(*_: int) -> None:
+        modes.update(path.stat().st_mode & 0o777 for path in tmp_path.glob(".new.db*"))
+
+    saved = {each.table: each for each in recover(archive, tmp_path / "new.db", look)}
+    assert modes == {0o600}
     assert archive.read_bytes() == cut
     assert saved["messages"].rows > 480 * (share - 0.35), saved
     assert sorted(os.listdir(tmp_path)) == sorted({archive.name, "new.db"})

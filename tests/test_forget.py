@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from scripted import Upstream, ask, body, config_for, echo, http, raw_of, serving, told, wait_for
 
 from lantern_proxy import Lantern
-from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt
+from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt, Record, SessionRow
 from lantern_proxy.archive.file import occurrences
 from lantern_proxy.archive.retention import retain, would_retain
 from lantern_proxy.cli import main as cli
@@ -101,8 +101,14 @@ def test_a_session_is_forgotten_with_its_side_calls_and_without_others_whose_nam
     with Lantern(config) as lantern:
         for session in ("user", "user.alice", "user.bob"):
             lantern.archive(session, [{"role": "user", "content": f"{session} has a boat in the harbour of Aarhus"}])
+        beside = [
+            SessionRow(id=f"{id_}.side", api="chat", parent=id_, created_at=1.0, last_seen_at=1.0)
+            for id_ in ("user", "user.bob")
+        ]
+        lantern._archive.write([Record(tenant=lantern.tenant, session=each, request=None) for each in beside])
         lantern._archive.forget(lantern.tenant, ForgetRule(session="user"), now=time.time())
-        assert {s.id for s in lantern._archive.of(lantern.tenant).sessions()} == {"user.alice", "user.bob"}
+        left = {s.id for s in lantern._archive.of(lantern.tenant).sessions()}
+        assert left == {"user.alice", "user.bob", "user.bob.side"}
 
 
 @pytest.mark.parametrize("kind", RULES)

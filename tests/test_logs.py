@@ -205,6 +205,28 @@ def test_conversations_without_an_id_are_told_apart_and_known_again_wherever_the
     assert again == a
 
 
+def test_a_conversation_without_an_id_is_known_when_it_went_on(tmp_path):
+    talk = [
+        {"role": role, "content": role, "created_at": 1.7e9 + n} for n, role in enumerate(["user", "assistant"] * 2)
+    ]
+    sessions = []
+    for messages in (talk[:2], talk):
+        (tmp_path / "chats.jsonl").write_text(json.dumps({"messages": messages}))
+        sessions += [log.session for log in logs.read(tmp_path)]
+    assert len(set(sessions)) == 1
+
+
+@pytest.mark.parametrize("time", ["1e999", "1.7e12", "1" + "0" * 400, '"x"'])
+def test_an_odd_time_in_an_export_of_chatgpt_costs_that_time_only(tmp_path, time):
+    content = {"content_type": "text", "parts": ["hi"]}
+    message = {"author": {"role": "user"}, "content": content, "create_time": "WHEN"}
+    nodes = {"n": {"id": "n", "parent": None, "children": [], "message": message}}
+    told = json.dumps([{"title": "t", "mapping": nodes, "current_node": "n"}]).replace('"WHEN"', time)
+    (tmp_path / "conversations.json").write_text(told)
+    ((at,),) = (log.times for log in logs.read(tmp_path))
+    assert at in (0.0, 1.7e9)
+
+
 def test_an_id_that_is_a_path_leads_nowhere(tmp_path):
     other = tmp_path / "other"
     for folder in ("session", "message", "part"):

@@ -6,8 +6,10 @@ import time
 from dataclasses import replace
 from threading import Event
 
+import pytest
 from scripted import Upstream, ask, body, config_for, process, serving, told, wait_for
 
+from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow, Uncut
 from lantern_proxy.archive.file import WAL_PAGES
 from lantern_proxy.chunk import passages
@@ -156,6 +158,27 @@ def test_a_passage_that_cannot_be_stored_costs_itself_alone(tmp_path):
         assert archive.uncut() == [], "nor is it tried again"
         assert [hit.passage.message for hit in archive.of(TENANT).search("8002")] == [said[2].key]
         assert next(finding for finding in archive.check() if finding.name == "fts").ok
+
+
+def test_a_message_that_cannot_be_cut_costs_itself_alone_and_is_not_tried_again(tmp_path, monkeypatch):
+    def cut(one, session):
+        if "service 1" in one.message.text:
+            raise RecursionError
+        return real(one, session)
+
+    real = chunk.one_by_one
+    monkeypatch.setattr(chunk, "one_by_one", cut)
+    said = [filed(n, f"the port of service {n} is {8000 + n}") for n in range(3)]
+    with Archive(tmp_path / "a.db") as archive:
+        archive.write([record(*said, uncut=tuple(f.key for f in said))])
+        cutter = Cutter()
+        cutter.open(archive)
+        with pytest.raises(RecursionError):
+            cutter.some(archive, None)
+        cutter.skip(archive)
+        assert not len(cutter)
+        assert archive.uncut() == []
+        assert [p.message for p in archive.of(TENANT).passages()] == [said[0].key, said[2].key]
 
 
 def test_a_turn_does_not_wait_for_a_checkpoint_and_its_passages_make_one(tmp_path):

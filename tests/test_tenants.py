@@ -6,6 +6,7 @@ import json
 import pytest
 from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
 
+from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.snapshots import folder
 from lantern_proxy.bm25 import BUILT
@@ -62,6 +63,9 @@ def test_one_person_keeps_the_memory_when_the_client_gets_a_new_token(tmp_path, 
         ask(url, request, "sk-of-the-team", x_lantern_session="shared")
         assert "Marta Nowak" not in shown(upstream)
         assert "renewed" not in caplog.text
+        with Lantern(config_for(upstream, tmp_path, tenants=everything), user="sk-ant-oat01-third") as lantern:
+            assert lantern.tenant == "me"
+            assert lantern.search("Marta Nowak")
     with Upstream() as upstream, serving(config_for(upstream, tmp_path / "other")) as url:
         for key in ("sk-ant-oat01-first", "eyJhbGciOi.x.y"):
             ask(url, body("hi"), key)

@@ -99,6 +99,11 @@ def test_an_older_export_leaves_what_is_there_as_it_is(tmp_path):
         before = list(mine.export())
         take_in(lantern._archive, lantern.tenant, older, now=2.0)
         assert list(mine.export()) == before
+        with Archive(tmp_path / "other.db") as other:
+            for rows in (older, [json.loads(json.dumps(row)) for row in before], older):
+                take_in(other, "alice", rows, now=3.0)
+            assert other.of("alice").head("s") == mine.head("s")
+            assert mine.head("s").lost
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,15 @@ async def test_a_body_says_what_is_asked_and_not_where_or_with_whose_key(path, m
 
 
 @pytest.mark.anyio
+async def test_a_model_that_names_an_address_is_refused_where_the_client_chooses_it():
+    transport = LitellmTransport("", {"mock_response": "no"})
+    async with httpx.AsyncClient(transport=transport, base_url="http://litellm/v1") as http:
+        answer = await http.post("/chat/completions", json={**ASK, "model": "oobabooga/http://127.0.0.1:9"})
+    assert answer.status_code == 400
+    assert "use a name" in answer.json()["error"]["message"]
+
+
+@pytest.mark.anyio
 async def test_a_stream_comes_as_events_in_pieces_and_ends_with_done():
     async with client() as http, http.stream("POST", "/chat/completions", json={**ASK, "stream": True}) as answer:
         pieces = [piece async for piece in answer.aiter_raw()]

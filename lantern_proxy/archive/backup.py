@@ -118,8 +118,11 @@ def _whole(path: Path, beside: Path) -> Iterator[Path]:
         return
     copy = beside.with_suffix(".whole")
     try:
-        for part in companions(path):
-            shutil.copyfile(part, Path(f"{copy}{part.name.removeprefix(path.name)}"))
+        for end in ("", "-wal"):
+            with contextlib.suppress(FileNotFoundError), Path(f"{path.resolve()}{end}").open("rb") as part:
+                descriptor = os.open(f"{copy}{end}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with open(descriptor, "wb") as written:
+                    shutil.copyfileobj(part, written)
         os.truncate(copy, size)
         yield copy
     finally:

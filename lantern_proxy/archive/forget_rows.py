@@ -32,8 +32,9 @@ _LEAST = 3
 _IN = " IN (SELECT value FROM json_each(?))"
 _HEAD = f"SELECT {HEAD} FROM heads WHERE tenant = ? AND session = ?"
 _SHORTER = f"UPDATE heads SET ({HEAD}) = (?, ?, ?, ?, ?) WHERE tenant = ? AND session = ?"
-_IS_SIDE = "parent <> '' AND substr(id, 1, length(parent) + 1) = parent || '.'"
-"""As session_rows.session_of() tells it. Who archives through the library names sessions with dots of their own."""
+_WITH_SIDES = " AND (id = ? OR parent = ? AND substr(id, 1, ?) = ?)"
+"""With its sub-agents and side calls, as session_rows.session_of() tells them. Others may begin like them: who archives
+through the library names sessions with dots of their own."""
 _MESSAGES = """SELECT session, print, key, position, turn, role, text, items, CAST(raw AS BLOB), print, side, partial,
         created_at FROM messages WHERE tenant = ?"""
 _PASSAGES = "SELECT id, session, message, turn, unit, hash, text FROM passages WHERE tenant = ? AND id > ?"
@@ -141,7 +142,7 @@ def _named(db: Database, tenant: str, rule: ForgetRule, marks: Marks) -> _Gone:
     where, values = "", []
     if rule.session is not None:
         own = name(rule.session)
-        where, values = f" AND (id = ? OR substr(id, 1, ?) = ? AND {_IS_SIDE})", [own, len(own) + 1, f"{own}."]
+        where, values = _WITH_SIDES, [own, own, len(own) + 1, f"{own}."]
     elif rule.project is not None:
         where, values = " AND project = ?", [name(rule.project)]
     rows = db.conn.execute(f"SELECT id FROM sessions WHERE tenant = ?{where}", (tenant, *values))

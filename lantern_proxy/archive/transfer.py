@@ -3,7 +3,8 @@
     counts = take_in(archive, "alice", rows, now=now)    # rows: dicts, in the order in which export() gave them
 
 Ids of passages are an archive's own, so they are given anew, and blocks follow. Vectors are made anew by the embedder.
-What is there already is left as it is: taking the same export in twice changes nothing. Others write meanwhile, so each
+What is there already is left as it is, unless the export knows a session as it was later: taking the same export in
+twice, or an older one, changes nothing. Others write meanwhile, so each
 session comes in short transactions; where it is stopped, taking the export in again brings the rest.
 """
 
@@ -82,7 +83,8 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
     [row] = held["session"]
     told, mine = _of(SessionRow, row), archive.of(tenant)
     here = mine.session(told.id)
-    session = here or told
+    is_newer = here is None or told.last_seen_at > here.last_seen_at
+    session = told if is_newer or here is None else here
     first = {edit["passage"]: edit["before"] for edit in reversed(held["edit"])}
 
     def record(request: RequestRow | None, *, title: str = "", **more: Any) -> Record:
@@ -93,7 +95,7 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
         with paced():
             archive.write(records)
 
-    write([record(None, head=Head() if here else row["head"], ids=row["ids"])])
+    write([record(None, head=row["head"] if is_newer else Head(), ids=row["ids"])])
     for messages in shares(held["message"]):
         uncut = tuple(filed.key for filed in messages if filed.key in row["uncut"])
         write([record(None, messages=tuple(messages), uncut=uncut)])
@@ -101,7 +103,8 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
     passages = [
         dataclasses.replace(p, text=first.get(p.id, p.text)) for p in held["passage"] if not _is_of(p, forgotten)
     ]
-    is_whole = here is not None and bool(here.title or forgotten or not told.title)  # the title is written last
+    # the title is written last: without it the export was taken in in part
+    is_whole = here is not None and not is_newer and bool(here.title or forgotten or not told.title)
     known = _ids(archive, tenant, passages) if is_whole else {}
     asked = {request.id for request in mine.requests(session.id, limit=-1)} if is_whole else set()
     for group in shares(passages):

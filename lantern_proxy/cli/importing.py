@@ -1,6 +1,5 @@
 """`lantern import`: conversations that you have elsewhere, or exported, become part of the archive."""
 
-import hashlib
 import json
 import os
 import re
@@ -176,8 +175,7 @@ def _key(config: "Config", key_env: str) -> tuple[str, str]:
     key = os.environ.get(key_env, "")
     if not key:
         raise click.UsageError(f"--key-env is {key_env}, which is not set")
-    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
-    return key, next((name for name, group in config.tenants.items() if digest in group.keys_sha256), "")
+    return key, config.tenant_named(key)
 
 
 def _is_export(path: Path) -> bool:

@@ -10,6 +10,7 @@ One routine checks everything: it walks the fields and their types (`Within` hol
 the same for people; tests/test_config.py proves that it names every key with its default.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -114,7 +115,8 @@ class RouteConfig(Section):
     url: Annotated[str, Url(optional=True)] = ""
     """Base URL, /v1 included where it has one; for litellm the provider's own when empty."""
     target: str = ""
-    """litellm: its name of the model, "bedrock/anthropic.claude-sonnet-4"; empty: the client's."""
+    """litellm: its name of the model, "bedrock/anthropic.claude-sonnet-4"; empty: the client's, which may name any
+    provider, and the key goes there."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """litellm: more arguments of its call, which win over the client's: {api_version: ..., timeout: 60}."""
 
@@ -323,6 +325,14 @@ class Config(Section):
             for digest in tenant.keys_sha256:
                 if owners.setdefault(digest, name) != name:
                     raise ConfigError(f"tenants.{name}", f"lists a key that is {owners[digest]}'s; leave it in one")
+
+    def tenant_named(self, credential: str) -> str:
+        """The tenant that `tenants:` names for a credential; empty when it names none."""
+        if not self.tenants:
+            return ""
+        mark = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest()
+        owners = {digest: name for name, tenant in self.tenants.items() for digest in tenant.keys_sha256}
+        return owners.get(mark) or owners.get("*", "")
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Config:

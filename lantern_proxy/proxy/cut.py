@@ -168,11 +168,21 @@ class Cutter:
             group.append(n)
         return group
 
-    def skip(self) -> None:
-        """Leave out what cannot be done, for a reason that is not the archive's."""
-        self._done_with(self._begun.numbers if self._begun else self._group())
+    def skip(self, archive: Archive) -> None:
+        """Do one by one what could not be done together for a reason that is not the archive's, and leave out what
+        cannot be done at all: it is not tried again. Raises what the archive raises."""
+        numbers = self._begun.numbers if self._begun else self._group()
+        works = [self._left[n][1] for n in numbers]
         self._begun = None
+        self._done_with(numbers)
         self.tell()
+        for cut in (each for each in works if isinstance(each, Uncut)):
+            for one in (replace(cut, messages=(filed,)) for filed in cut.messages):
+                try:
+                    passages = [passage for _, passage in _passages([one])]
+                except Exception:
+                    passages = []
+                archive.add_passages([(one, passages)])
 
     def some(self, archive: Archive, restorer: LateRestorer) -> list[Callable[[], object]]:
         """Do the next few messages, or a part of a long one. Raises what the archive raises; then they are tried again.

@@ -37,11 +37,10 @@ class Privacy(Cleaner):
         if exchange.arrival.is_off("x-lantern-archive"):
             return False
         model = exchange.request.model if exchange.request else ""
+        paths, skipped = self._config.skip_paths, self._config.skip_models
         return not (
-            any(
-                fnmatchcase(path, each) for path in spellings(exchange.arrival.path) for each in self._config.skip_paths
-            )
-            or any(fnmatchcase(model, each) for each in self._config.skip_models)
+            any(fnmatchcase(path, each) for each in paths for path in spellings(exchange.arrival.path))
+            or any(fnmatchcase(model, each) for each in skipped)
         )
 
 

@@ -1,7 +1,6 @@
 """Whose request is it, and what is known of that tenant's sessions: in memory, and behind it in the archive."""
 
 import asyncio
-import hashlib
 import hmac
 import logging
 import secrets
@@ -49,7 +48,7 @@ class Tenants:
     def __init__(self, config: Config, opened: Opened | None = None, *, sessions: int = _SESSIONS) -> None:
         """opened: behind what is in memory; None: nothing is archived"""
         self._opened = opened
-        self._groups = {key.lower(): name for name, tenant in config.tenants.items() for key in tenant.keys_sha256}
+        self.named = config.tenant_named
         self._salt = secrets.token_bytes(32)
         self._told = False
         self._most = sessions
@@ -88,13 +87,6 @@ class Tenants:
             return archive.tenant_of(credential)
         bare = credential.encode("utf-8", "surrogatepass")
         return f"t_{hmac.digest(self._salt, bare, 'sha256').hex()[:24]}"
-
-    def named(self, credential: str) -> str:
-        """The tenant that the config names for a credential; empty when it names none."""
-        if not self._groups:
-            return ""
-        mark = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest()
-        return self._groups.get(mark) or self._groups.get("*", "")
 
     def remembered(self, key: Key) -> Known | None:
         """What memory has of `key`; None when it was dropped."""

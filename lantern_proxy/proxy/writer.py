@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -182,7 +183,7 @@ class Writer:
             return False
         except Exception as error:  # what cannot be cut costs its passages, never the writer
             self.opened.note("write", error)
-            self._cutter.skip()
+            self.opened.attempt("write", partial(self._cutter.skip, archive))
         else:
             self.opened.tell_written()
         for work in follows:

@@ -25,7 +25,7 @@ from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.connection import without_void_length
 from lantern_proxy.upstream.errors import RemoteProtocolError, TimeoutException, TransportError
 from lantern_proxy.upstream.http1 import Answer, Body, Http1, Origin, host_of
-from lantern_proxy.wire.http import first_segment, is_anthropics, spellings
+from lantern_proxy.wire.http import first_segment, is_anthropics
 
 if TYPE_CHECKING:
     import httpx
@@ -199,7 +199,7 @@ class Upstream:
     def route(self, path: str, model: str) -> int | None:
         """Which of `upstream.routes` is the first that fits; None when none does."""
         for at, route in enumerate(self._config.routes):
-            if any(fnmatchcase(each, route.path) for each in spellings(path)) and fnmatchcase(model, route.model):
+            if fnmatchcase(path, route.path) and fnmatchcase(model, route.model):
                 return at
         return None
 

@@ -38,6 +38,8 @@ class LitellmTransport(httpx.AsyncBaseTransport):
             return _refusal(400, f"body is not JSON: {error}")
         if not isinstance(body, dict):
             return _refusal(400, "body is not a JSON object")
+        if not self._model and "://" in str(body.get("model")):
+            return _refusal(400, f"model is {body['model']!r}; use a name: litellm would ask at the URL in it")
         try:
             calls = await litellm()
             answer = await getattr(calls, call)(**self._arguments(request, body, _members(call)))

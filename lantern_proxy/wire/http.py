@@ -1,6 +1,7 @@
 """A request before its body is read, which of its headers go on, and answers of our own."""
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,11 +43,10 @@ def first_segment(path: str) -> str:
     return path.removeprefix("/v1/").strip("/").split("/", 1)[0]
 
 
-def spellings(path: str) -> tuple[str, str]:
-    """`path` with /v1 in front and without: clients that ask the same send either, some with slashes twice."""
-    below = "/" + "/".join(part for part in path.split("/") if part)
-    below = below.removeprefix("/v1") or "/"
-    return below, f"/v1{below}"
+def spellings(path: str) -> tuple[str, ...]:
+    """`path`, and as other clients ask the same: with /v1 in front or without, and no slash twice."""
+    plain = re.sub("//+", "/", path)
+    return path, plain, plain[3:] if plain.startswith("/v1/") else f"/v1{plain}"
 
 
 def is_anthropics(path: str, headers: Sequence[Header]) -> bool:
