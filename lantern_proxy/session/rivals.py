@@ -27,6 +27,10 @@ from lantern_proxy.turn import Message, Request, plain
 
 _WORD = re.compile(r"\w+")
 _STANDS, _ENDS = 1, 2
+_LOOKED_AT = 32
+"""Messages shown last that are compared with all that was said: enough to see whose they are."""
+_ALIKE_CHARS = 6
+"""Two texts of PROBE_CHARS and more that are mostly equal share so much of their fronts or of their backs."""
 FIRST = 8
 """Messages among which a summary stands."""
 
@@ -231,8 +235,9 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
     if not shown or _ends_like_last(session, request):
         return False
     prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
-    held = sum(_was_said(known, session, said, prints, m) for m in shown)
-    return held < 2 or 2 * held <= len(shown)
+    last_shown = shown[-_LOOKED_AT:]
+    held = sum(_was_said(known, session, said, prints, m) for m in last_shown)
+    return held < 2 or 2 * held <= len(last_shown)
 
 
 def _ends_like_last(session: Session, request: Request) -> bool:
@@ -258,8 +263,18 @@ def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: S
     if any(i.print in prints or session.id in _heard(known, i.print) for i in message.items):
         return True
     text = plain(message.text)
-    long = (each for each in said if len(each) >= PROBE_CHARS) if len(text) >= PROBE_CHARS else ()
-    return any(each in text or text in each or mostly_equal(each, text) for each in long)
+    if len(text) < PROBE_CHARS:
+        return False
+    if text in said:
+        return True
+    front, back = text[:_ALIKE_CHARS], text[-_ALIKE_CHARS:]
+    return any(
+        each in text
+        or text in each
+        or ((each.startswith(front) or each.endswith(back)) and mostly_equal(each, text))
+        for each in said
+        if len(each) >= PROBE_CHARS
+    )
 
 
 def _heard(known: Known, print: bytes) -> set[str]:
