@@ -40,6 +40,8 @@ class Kept:
     session: Session
     filed: list[Filed] = field(default_factory=list)
     head: Head = field(default_factory=Head)
+    minted: list[str] = field(default_factory=list)
+    """Ids that its upstream gave."""
 
 
 class Lab:
@@ -76,6 +78,7 @@ class Lab:
         session, filed = reply(self.known, step.session.id, answer, now=self.now)
         assert session is not None
         self._keep(session, filed)
+        self.kept[session.id].minted += [*answer.ids, *(value for f in filed for value in f.message.ids)]
         return filed
 
     def fail(self, step: Step) -> None:
@@ -91,7 +94,7 @@ class Lab:
                 id=s.id, api=s.api, family=s.family, agent=s.agent, parent=s.parent, side=s.side, tools=s.tools,
                 title=s.title, created_at=s.created_at, last_seen_at=s.last_seen_at,
             )  # fmt: skip
-            recall(self.known, row, kept.filed, kept.head)
+            recall(self.known, row, kept.filed, kept.head, kept.minted)
 
     def _keep(self, session: Session, filed: Sequence[Filed]) -> None:
         kept = self.kept.setdefault(session.id, Kept(session))

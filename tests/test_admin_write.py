@@ -7,6 +7,7 @@ import httpx
 import pytest
 from scripted import Got, Upstream, Wire, ask, body, completion, config_for, http, say, serving, told, wait_for
 
+from lantern_proxy import Lantern
 from lantern_proxy.config import RestoreConfig
 
 FACTS = [f"Fact {n}: service s{n} listens on port {4000 + n}, owner team-{n}, ticket OPS-{900 + n}." for n in range(12)]
@@ -189,6 +190,21 @@ def test_a_page_of_another_origin_changes_nothing(url, path, headers):
 def test_a_form_changes_nothing(url, path, kind):
     headers = {"content-type": kind} if kind else {}
     assert http.post(f"{url}/lantern/api/{path}", content=b'{"passage": 1}', headers=headers).status_code in (400, 415)
+
+
+def test_a_session_that_two_tenants_have_goes_for_the_one_that_is_named(tmp_path):
+    with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
+        with (
+            Lantern(config_for(upstream, tmp_path), user="anna") as anna,
+            Lantern(config_for(upstream, tmp_path), user="ben") as ben,
+        ):
+            for lantern in (anna, ben):
+                lantern.archive("main", [{"role": "user", "content": "hi"}])
+        for path, more in (("forget", {"confirm": "main"}), ("prune", {"dry_run": False})):
+            told = post(url, path, {"session": "main", **more}, 400)["error"]["message"]
+            assert told.startswith("2 tenants have a session main; name one as tenant")
+        post(url, "forget", {"session": "main", "confirm": "main", "tenant": ben.tenant})
+        assert [s["tenant"] for s in get(url, "sessions")] == [anna.tenant]
 
 
 @pytest.mark.parametrize(

@@ -978,7 +978,8 @@ def test_the_summary_of_lines_that_two_customers_said_gives_neither_what_the_oth
     assert (step.event == "side", step.session.id in sessions[1]) == (False, False), step.link.why
 
 
-def test_calls_that_clients_write_themselves_under_one_id_trace_nobody_to_another() -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_calls_that_clients_write_themselves_under_one_id_trace_nobody_to_another(restart: bool) -> None:
     lab = Lab()
     sessions: list[set[str]] = []
     for name in ("Emil Haug of Canal Street 9", "Rosa Quint of Birch Lane 14"):
@@ -986,6 +987,8 @@ def test_calls_that_clients_write_themselves_under_one_id_trace_nobody_to_anothe
         call = {"id": "call_memory", "type": "function", "function": {"name": "recall", "arguments": "{}"}}
         recalled = [{"role": "assistant", "content": None, "tool_calls": [call]}]
         recalled.append({"role": "tool", "tool_call_id": "call_memory", "content": f"{name} asked for opening hours."})
+        if restart:
+            lab.restart()
         step = lab.ask([{"role": "system", "content": SYSTEM}, *recalled, user("When do you open on Sundays?")])
         lab.answer(step, assistant("Not at all."))
         sessions.append({own, step.session.id})

@@ -130,7 +130,8 @@ def _prune(config: Config, archive: Archive, body: Body) -> Any:
         below_confidence=_number(body, "below_confidence"),
         session=_get(body, "session", str, None),
     )
-    tenants, dry_run, now = _tenants(archive, body), _get(body, "dry_run", bool, True), time.time()
+    tenants = _tenants(archive, body) if rule.session is None else [_holder(archive, body, rule.session)]
+    dry_run, now = _get(body, "dry_run", bool, True), time.time()
     total = sum((archive.of(t).prune(rule, now=now, dry_run=dry_run, wiped=False) for t in tenants), PruneReport())
     archive.wipe()
     return asdict(total)
@@ -141,11 +142,18 @@ def _forget(config: Config, archive: Archive, body: Body) -> Any:
     session, confirm = _get(body, "session", str), _get(body, "confirm", str, "")
     if confirm and confirm != session:
         raise _Bad("confirm is not the session's id; nothing was removed")
-    for tenant in _tenants(archive, body):
-        if archive.of(tenant).session(session) is not None:
-            rule = ForgetRule(session=session)
-            return asdict(archive.forget(tenant, rule, now=time.time(), dry_run=not confirm)) | {"marks": []}
-    raise _Bad(f"there is no session {session}; /lantern/api/sessions lists them")
+    rule, tenant = ForgetRule(session=session), _holder(archive, body, session)
+    return asdict(archive.forget(tenant, rule, now=time.time(), dry_run=not confirm)) | {"marks": []}
+
+
+def _holder(archive: Archive, body: Body, session: str) -> str:
+    """Whose session it is; a client's name for one may be many clients'."""
+    owners = [tenant for tenant in _tenants(archive, body) if archive.of(tenant).session(session) is not None]
+    if not owners:
+        raise _Bad(f"there is no session {session}; /lantern/api/sessions lists them")
+    if len(owners) > 1:
+        raise _Bad(f"{len(owners)} tenants have a session {session}; name one as tenant: {', '.join(owners)}")
+    return owners[0]
 
 
 def _number(body: Body, name: str) -> float | None:

@@ -63,7 +63,8 @@ def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: P
     if not privacy.archives(exchange):
         return _unkept(exchange, step, session, said, answered.status)
     messages = tuple(kept for each in said for kept in _kept(each, config.archive.max_message_chars, privacy))
-    named = [*answered.answer.ids, *(value for f in messages for value in f.message.ids), session.family, session.id]
+    minted = (value for f in answered.filed for value in f.message.ids)
+    named = [*answered.answer.ids, *minted, session.family, session.id]
     named += [step.link.family] if step.link and not step.link.side else []
     return Record(
         tenant=exchange.tenant, project=exchange.project, session=session_row(session, privacy.said), messages=messages,

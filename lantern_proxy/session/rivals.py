@@ -269,9 +269,7 @@ def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: S
         return True
     front, back = text[:_ALIKE_CHARS], text[-_ALIKE_CHARS:]
     return any(
-        each in text
-        or text in each
-        or ((each.startswith(front) or each.endswith(back)) and mostly_equal(each, text))
+        each in text or text in each or ((each.startswith(front) or each.endswith(back)) and mostly_equal(each, text))
         for each in said
         if len(each) >= PROBE_CHARS
     )
