@@ -28,7 +28,7 @@ from msgspec import structs
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, ArchiveError, Hit, Record, RequestRow, Why
 from lantern_proxy.archive.feedback import Verdict
-from lantern_proxy.config import Config, RerankConfig, load
+from lantern_proxy.config import Config, RerankConfig, load, tenant_named
 from lantern_proxy.embed import Embedder
 from lantern_proxy.follow import Step, follow, recall
 from lantern_proxy.history import head_of
@@ -94,7 +94,7 @@ class Lantern:
         self._restorer.rerankers.ask_model = self._ask_model
         privacy = self._config.privacy
         self._cleaner = Cleaner(privacy.redact, privacy.patterns, privacy.skip_roles)
-        self.tenant = tenant or self._config.tenant_named(user) or self._archive.tenant_of(user)
+        self.tenant = tenant or tenant_named(self._config.owners(), user) or self._archive.tenant_of(user)
         """The user, as `lantern sessions --tenant` knows them."""
         self._project = project
         self._known = Known()

@@ -171,7 +171,7 @@ class Redactor:
             return self.text(value)
         if isinstance(value, dict):
             return {self.text(key): self._walk(each) for key, each in value.items()}
-        if isinstance(value, list) and not all(isinstance(each, int | float) for each in value):
+        if isinstance(value, list) and not all(isinstance(each, float) for each in value):
             return [self._walk(each) for each in value]
         told = json.dumps(value)
         cleaned = self.text(told)

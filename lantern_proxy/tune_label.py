@@ -60,12 +60,19 @@ def _label(row: str, place: str) -> Label:
         given = json.loads(row)
         question, relevant, session = given["question"], given["relevant"], given.get("session")
         named = isinstance(question, str) and isinstance(session, str | None)
-        listed = isinstance(relevant, list) and all(isinstance(each, int | str) and each != "" for each in relevant)
+        listed = isinstance(relevant, list) and all(map(_is_passage, relevant))
         if not named or not listed or not relevant:
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError):
         raise LabelError(f'{place} is no label; write {{"question": "...", "relevant": ["words of it"]}}') from None
     return Label(question, tuple(relevant), session, place)
+
+
+def _is_passage(named: object) -> bool:
+    """Words, or a number that a passage may have."""
+    if isinstance(named, str):
+        return bool(named.strip())
+    return isinstance(named, int) and not isinstance(named, bool) and 0 < named < 1 << 63
 
 
 def of_feedback(archive: Archive, tenant: str) -> list[Label]:

@@ -122,6 +122,7 @@ def test_a_rule_that_cannot_be_used_is_refused(wrong, said):
     [
         '[{"type":"tool_use","id":"t","name":"pay","input":{"card":4111111111111111}}]',
         '[{"type":"tool_use","id":"t","name":"pay","input":{"cards":[1,4111111111111111]}}]',
+        '[{"type":"tool_use","id":"t","name":"pay","input":{"cards":[4111111111111111,4111111111111111]}}]',
         '"4111 1111 1111 1111","content":"thanks"',
     ],
 )

@@ -25,6 +25,7 @@ from lantern_proxy.wire import (
     read_request,
     responses,
 )
+from lantern_proxy.wire import http as http_module
 from lantern_proxy.wire.headers import identity, user_id_session
 from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, TooLarge, accept_readable, decoded, outgoing, returning
 from lantern_proxy.wire.json import (
@@ -40,6 +41,19 @@ from lantern_proxy.wire.json import (
 from lantern_proxy.wire.sse import Ending, payloads
 
 # parts
+
+
+def test_what_a_client_may_make_as_long_as_it_likes_is_kept_short():
+    long = "s" * 1_000_000
+    who = identity({"x-lantern-session": long, "x-lantern-agent": long})
+    assert [len(value) for _, value in who.ids] == [32]
+    assert len(who.agent) <= 32
+    assert who == identity({"x-lantern-session": long, "x-lantern-agent": long})
+    before = http_module._readable.cache_info().currsize
+    assert accept_readable([(b"accept-encoding", b"gzip, " + long.encode())]) == [(b"accept-encoding", b"gzip")]
+    assert http_module._readable.cache_info().currsize == before
+    with pytest.raises(WireError, match="names 4 codings"):
+        decoded(b"", "gzip, gzip, gzip, gzip")
 
 
 def test_a_link_of_question_marks_is_read_in_linear_time():

@@ -172,10 +172,12 @@ def _one_of(tenant: str | None, key_env: str | None) -> None:
 
 def _key(config: "Config", key_env: str) -> tuple[str, str]:
     """The credential in that variable, and the tenant that the config names for it, if any."""
+    from lantern_proxy.config import tenant_named
+
     key = os.environ.get(key_env, "")
     if not key:
         raise click.UsageError(f"--key-env is {key_env}, which is not set")
-    return key, config.tenant_named(key)
+    return key, tenant_named(config.owners(), key)
 
 
 def _is_export(path: Path) -> bool:

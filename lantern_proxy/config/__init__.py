@@ -326,13 +326,17 @@ class Config(Section):
                 if owners.setdefault(digest, name) != name:
                     raise ConfigError(f"tenants.{name}", f"lists a key that is {owners[digest]}'s; leave it in one")
 
-    def tenant_named(self, credential: str) -> str:
-        """The tenant that `tenants:` names for a credential; empty when it names none."""
-        if not self.tenants:
-            return ""
-        mark = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest()
-        owners = {digest: name for name, tenant in self.tenants.items() for digest in tenant.keys_sha256}
-        return owners.get(mark) or owners.get("*", "")
+    def owners(self) -> dict[str, str]:
+        """What `tenants:` lists -> the tenant that lists it, for tenant_named()."""
+        return {digest: name for name, tenant in self.tenants.items() for digest in tenant.keys_sha256}
+
+
+def tenant_named(owners: Mapping[str, str], credential: str) -> str:
+    """The tenant that the config names for a credential; empty when it names none."""
+    if not owners:
+        return ""
+    mark = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest()
+    return owners.get(mark) or owners.get("*", "")
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Config:

@@ -28,7 +28,7 @@ from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.breaker import Breakers
 from lantern_proxy.restore.budget import budget_chars, sample_of
 from lantern_proxy.turn import Block, BlockKind, Request, Restored
-from lantern_proxy.wire.json import Insert, Place, WireError
+from lantern_proxy.wire.json import Insert, Place
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
@@ -199,7 +199,7 @@ class Restoring:
         try:
             exchange.body = exchange.wire.inject(exchange.plain, exchange.inserts)
             exchange.headers = [h for h in exchange.headers if h[0] != b"content-encoding"]
-        except WireError:
+        except BaseException:  # the body goes out as it came
             exchange.drop_blocks("restore:place")
             raise
 

@@ -7,9 +7,10 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 
 from lantern_proxy.archive import Archive, ArchiveError, SessionRow
-from lantern_proxy.config import Config
+from lantern_proxy.config import Config, tenant_named
 from lantern_proxy.follow import recall
 from lantern_proxy.history import Session, chains, place_key
 from lantern_proxy.proxy.opened import Opened
@@ -48,7 +49,8 @@ class Tenants:
     def __init__(self, config: Config, opened: Opened | None = None, *, sessions: int = _SESSIONS) -> None:
         """opened: behind what is in memory; None: nothing is archived"""
         self._opened = opened
-        self.named = config.tenant_named
+        self.named = partial(tenant_named, config.owners())
+        """The tenant that the config names for a credential; empty when it names none."""
         self._salt = secrets.token_bytes(32)
         self._told = False
         self._most = sessions

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from lantern_proxy.turn import Identity
+from lantern_proxy.turn import Identity, fingerprint
 
 _SESSION_HEADERS = (
     "x-lantern-session", "thread-id", "x-claude-code-session-id", "x-session-id", "x-opencode-session",
@@ -21,6 +21,8 @@ _TOLD = frozenset(
     name.encode() for name in (*_SESSION_HEADERS, *_AGENT_HEADERS, *_SUBAGENT_HEADERS, "x-codex-turn-metadata")
 )
 _NOBODY = Identity()
+_LONGEST_ID = 200
+"""Characters. They are held for as long as a session is."""
 
 
 def telling(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -32,16 +34,22 @@ def identity(headers: Mapping[str, str]) -> Identity:
     """Who is talking, as the headers of a request say it. headers: names in lower case."""
     if not headers:
         return _NOBODY
-    ids = [(name, headers[name]) for name in _SESSION_HEADERS if headers.get(name)]
+    ids = [(name, brief(headers[name])) for name in _SESSION_HEADERS if headers.get(name)]
     signals: set[str] = set()
     agent = next((headers[name] for name in _AGENT_HEADERS if headers.get(name)), "")
     if any(headers.get(name) for name in _SUBAGENT_HEADERS):
         signals.add("side")
         agent = agent or headers.get("thread-id", "") or "subagent"
+    agent = brief(agent)
     kind = _SIDE_KINDS.search(headers.get("x-codex-turn-metadata", ""))
     if kind and kind[1] == "compaction":
         signals.add("compact")
     return Identity(ids=tuple(ids), agent=agent, signals=frozenset(signals))
+
+
+def brief(value: str) -> str:
+    """An id as it is kept: one that is no id by its length by its fingerprint."""
+    return value if len(value) <= _LONGEST_ID else fingerprint(value).hex()
 
 
 def user_id_session(user_id: str) -> str:

@@ -25,6 +25,10 @@ HOP_BY_HOP = frozenset(
     }
 )  # fmt: skip
 _NOT_OURS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
+_MOST_CODINGS = 3
+"""One around another. Nobody needs more than one, and each costs as much as the body is long."""
+_SHORT = 256
+"""Bytes of a header that are remembered."""
 _LEAST_STEP, _STEP = 256, 4_096
 _GROWTH = 1 << 15
 """How much a byte of zstd can become."""
@@ -137,7 +141,8 @@ def accept_readable(headers: list[Header]) -> list[Header]:
     """The headers with accept-encoding cut down to what we can read too, since we keep a copy of the answer."""
     kept = [pair for pair in headers if pair[0] != b"accept-encoding"]
     asked = b",".join(value for name, value in headers if name == b"accept-encoding")
-    return [*kept, (b"accept-encoding", _readable(asked))]
+    readable = _readable if len(asked) <= _SHORT else _readable.__wrapped__
+    return [*kept, (b"accept-encoding", readable(asked))]
 
 
 @lru_cache(maxsize=256)
@@ -153,7 +158,10 @@ def decoded(body: bytes, encoding: str, *, whole: bool = True, most_bytes: int =
 
     whole: False reads what came of a body that broke off
     """
-    for name in reversed([part.strip().lower() for part in encoding.split(",") if part.strip()]):
+    names = [part.strip().lower() for part in encoding.split(",") if part.strip()]
+    if len(names) > _MOST_CODINGS:
+        raise WireError(f"content-encoding names {len(names)} codings; a body has {_MOST_CODINGS} at most")
+    for name in reversed(names):
         body = _decode(body, name, whole, most_bytes)
     return body
 
