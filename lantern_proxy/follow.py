@@ -159,18 +159,13 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
     ids: what the upstream called its answers, and other names of the session
 
     Which messages its upstream produced and which opened it was not archived: what an assistant said counts as
-    produced, unless it has ids that no upstream minted, and what came before the first answer as opening.
+    produced, and what came before the first answer as opening. Of a conversation that no upstream is known to have
+    answered (an import) all ids of its messages name it, of any other those that its upstream minted.
     """
-    names = frozenset(ids)
-
-    def entry(filed: Filed) -> Entry:
-        said = filed.message
-        return Entry(filed.key, said, said.role == "assistant" and not (said.ids and names.isdisjoint(said.ids)))
-
     by_key = {f.key: f for f in filed}
     first_answer = next((n for n, f in enumerate(filed) if f.message.role == "assistant"), len(filed))
     request = Request(api=row.api, model="", messages=tuple(f.message for f in sorted(filed, key=_position)))
-    head_of_all, altered = tuple(map(entry, filed)), head.altered or {}
+    head_of_all, altered = tuple(map(_entry, filed)), head.altered or {}
     opening = {i.print for i in items_of(f.message for f in filed[:first_answer])}
     opening.update(print for f in filed[:first_answer] for print in altered.get(f.key, ()))
     abandoned = {key: by_key[key].message.print for key in head.abandoned if key in by_key}
@@ -180,22 +175,27 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
         system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in SYSTEM),
         position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
         abandoned=abandoned, person=head.person,
-        before=answers_of(entry(f) for f in sorted(filed, key=_position) if f.key not in abandoned),
+        before=answers_of(_entry(f) for f in sorted(filed, key=_position) if f.key not in abandoned),
         lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
     )  # fmt: skip
-    minted = sorted(names - {row.id, row.family})
-    remember(known, session, ids=minted)  # all it ever held, so that every text of it is found
-    entries = tuple(_as_shown(entry(by_key[key]), altered.get(key)) for key in head.keys if key in by_key)
+    names = frozenset(ids) - {row.id, row.family}
+    minted = names or None
+    remember(known, session, ids=names, minted=minted)  # all it ever held, so that every text of it is found
+    entries = tuple(_as_shown(_entry(by_key[key]), altered.get(key)) for key in head.keys if key in by_key)
     answered_last = bool(entries and entries[-1].produced)
     session = replace(
         session, head=entries, chain=chain_of(entries), answered=answered_last, recalled=head.altered is None
     )  # fmt: skip
-    remember(known, session, asked=chain_of(before_answer(session)))
+    remember(known, session, minted=minted, asked=chain_of(before_answer(session)))
     return session
 
 
 def _position(filed: Filed) -> int:
     return filed.position
+
+
+def _entry(filed: Filed) -> Entry:
+    return Entry(filed.key, filed.message, filed.message.role == "assistant")
 
 
 def _lacks_some(filed: Iterable[Filed], shown: Collection[str]) -> bool:

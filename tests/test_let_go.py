@@ -1,9 +1,11 @@
 """What is remembered has an end: sessions, blocks, texts and indexes that nobody speaks of any more are let go of."""
 
 import asyncio
+import dataclasses
 import gc
 import json
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -136,6 +138,20 @@ def test_ledgers_make_room_by_what_their_blocks_hold(monkeypatch):
     assert last == 1
     assert 0 < ledgers.chars <= 20_000
     assert len(ledgers) < 12
+
+
+def test_a_ledger_stays_while_the_answer_to_its_block_may_come():
+    async def through() -> int:
+        ledgers = Ledgers(lambda key: [], kept=3)
+        async with ledgers.of(("t", "mine"), new=True) as ledger:
+            ledger.append(dataclasses.replace(block(0), created_at=time.time()))
+        for n in range(9):
+            async with ledgers.of(("t", f"s{n}"), new=True):
+                pass
+        async with ledgers.of(("t", "mine")) as ledger:
+            return len(ledger)
+
+    assert asyncio.run(through()) == 1
 
 
 def test_a_ledger_that_was_read_while_something_was_forgotten_is_read_again():

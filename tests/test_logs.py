@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import Upstream, ask, body, config_for, serving, told
 
 from lantern_proxy import Lantern, logs
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
@@ -318,6 +319,28 @@ def test_what_is_imported_keeps_its_time_and_is_found_once(tmp_path):
         hits = lantern.search("port 7461")
     assert {hit.passage.session for hit in hits} == {log.session}
     assert all(abs(hit.passage.created_at - AT) < 60 for hit in hits)
+
+
+def test_an_agents_conversation_that_was_imported_goes_on_through_the_proxy(tmp_path):
+    def turn(n):
+        call = {
+            "id": f"toolu_{n:08}",
+            "type": "function",
+            "function": {"name": "read", "arguments": f'{{"file": "m{n}.py"}}'},
+        }
+        told = {"role": "tool", "tool_call_id": call["id"], "content": f"PORT_{n} = {9_000 + n}"}
+        asked = {"role": "user", "content": f"Look at file {n}, please."}
+        return [asked, {"role": "assistant", "content": None, "tool_calls": [call]}, told]
+
+    history = [message for n in range(8) for message in turn(n)]
+    for shown, event in ((history, "turn"), (history[-4:], "window")):
+        with Upstream() as upstream:
+            config = config_for(upstream, tmp_path / event)
+            with Lantern(config, user="sk-one") as lantern:
+                lantern.archive("imported", history)
+            with serving(config) as url:
+                answer = told(ask(url, body(*shown, "Which port has file 1?")))
+        assert (answer["event"], answer["session"]) == (event, "imported")
 
 
 def test_what_comes_before_the_first_time_has_that_one(tmp_path):

@@ -5,6 +5,7 @@ put at the same place into every later request of its session.
 """
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +18,8 @@ from lantern_proxy.wire.json import Insert, Place
 
 _KEPT, _KEPT_CHARS = 2_048, 4_000_000
 """Sessions whose ledgers stay in memory, and the characters of their blocks; others are read from the archive again."""
+_ANSWERED_S, _MOST_CHARS = 600, 4 * _KEPT_CHARS
+"""Seconds that an answer may take, and beyond how many characters it is not waited for."""
 
 Key = tuple[str, str]
 """(tenant, session)"""
@@ -108,12 +111,17 @@ class Ledgers:
             self._chars[key] = chars
 
     def _make_room(self) -> None:
-        """Those used longest ago go, but for those in use: what is new in them is not archived yet."""
+        """Those used longest ago go, but for those in use, and those with a block that may not be archived yet: it is
+        when its request is answered."""
         if not self._is_full():
             return
+        lately = time.time() - _ANSWERED_S
         for oldest in [key for key in self._ledgers if key not in self._queues]:
             if not self._is_full():
                 return
+            ledger = self._ledgers[oldest]
+            if ledger and ledger[-1].created_at > lately and self.chars <= _MOST_CHARS:
+                continue
             self.chars -= self._chars.pop(oldest)
             del self._ledgers[oldest]
 

@@ -1,7 +1,7 @@
 """Sessions of one tenant that are in memory, and what finds them."""
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -152,9 +152,13 @@ def _said_last(known: Known, sid: str) -> list[str]:
 # --- remembering ---------------------------------------------------------------------------------------------------
 
 
-def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: bytes = b"", family: str = "") -> None:
+def remember(
+    known: Known, session: Session, *, ids: Iterable[str] = (), minted: Collection[str] | None = None,
+    asked: bytes = b"", family: str = "",
+) -> None:  # fmt: skip
     """Let `session`, as it is now, be found by later requests; the one seen longest ago makes room.
 
+    minted: ids that its upstream gave to what it produced; None: all that are in that
     asked: chain hash of its head without the answer, where it has one; family: another id that its client goes on under
     """
     known.changes += 1
@@ -174,7 +178,7 @@ def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: 
         _index(known, session, Entry("", whole, True))
     new = _unindexed(before.head if before else (), session.head)
     for entry in new:
-        _index(known, session, entry)
+        _index(known, session, entry, minted)
     _take_up(known, session)
     if before is not None and len(session.head) < len(before.head) + len(new):  # something left it
         _resize(known, session.id, _size_of(session, known))
@@ -247,14 +251,15 @@ def _resize(known: Known, sid: str, size: int) -> None:
     known.sizes[sid] = size
 
 
-def _index(known: Known, session: Session, entry: Entry) -> None:
+def _index(known: Known, session: Session, entry: Entry, minted: Collection[str] | None = None) -> None:
     """Let a message of `session` be found by what it is named, by its texts, and by what they begin with."""
     main = main_of(session)
     for text in fields_of(entry.message) if entry.produced and not session.side else ():
         _begin(known, text, main)
     for i in entry.message.items:
         for value in i.ids:
-            if entry.produced or value in known.by_id:  # what a client mints itself may be the same for all
+            is_minted = entry.produced if minted is None else value in minted
+            if is_minted or value in known.by_id:  # what a client mints itself may be the same for all
                 _name(known.by_id, value, session.id, known.traces)
         if entry.produced and i.kind in ("text", "call", "compaction"):
             _index_produced(known, session, main, i)
