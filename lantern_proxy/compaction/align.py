@@ -46,6 +46,11 @@ def _words(text: str) -> str:
     return "".join(_NO_WORD.split(text))
 
 
+def _without_stamp(text: str) -> str:
+    return _STAMP.sub("", text, count=1)
+
+
+_behind_stamp = Memo(_without_stamp, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 bare = Memo(_words, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
 """A text without what stands between its words. Remembered, as in history/dress.py."""
 
@@ -70,7 +75,7 @@ class _Patience:
     def lasts(self, a: Item, b: Item) -> bool:
         """Is there still room to compare these two? What it costs is taken off."""
         self._left_chars -= _PAIR_CHARS + len(a.text) + len(b.text)
-        return not self.is_over
+        return self._left_chars >= 0
 
 
 class Seat(NamedTuple):  # thousands of them for one request: a frozen dataclass takes twice as long to make
@@ -236,24 +241,26 @@ def is_alike(a: Item, b: Item) -> bool:
         return False
     if b.kind != "text":
         return not {*a.ids}.isdisjoint(b.ids)
-    short, long = sorted((_unstamped(a), _unstamped(b)), key=len)
+    short, long = _unstamped(a), _unstamped(b)
+    if len(short) > len(long):
+        short, long = long, short
     if len(short) < _MIN_ALIKE:
         return False
-    if long.startswith(short) or long.endswith(short) or _unclosed(long).endswith(short):
+    if long.startswith(short) or long.endswith(short) or (long[-1] == ">" and _unclosed(long).endswith(short)):
         return True
     return len(long) < 2 * len(short) and bare(short) == bare(long)
 
 
 def _unclosed(text: str) -> str:
     """Without the tags that are closed at its end."""
-    closed = _CLOSED.search(text, max(0, len(text) - _CLOSED_CHARS)) if text.endswith(">") else None
+    closed = _CLOSED.search(text, max(0, len(text) - _CLOSED_CHARS))
     return text[: closed.start()] if closed else text
 
 
 def _unstamped(i: Item) -> str:
     """A text without the time that its client writes in front of what its user says, with every request anew."""
     text = plain(i.text)
-    return text if i.role != "user" or text[:1] not in ("[", "(") else _STAMP.sub("", text, count=1)
+    return text if i.role != "user" or text[:1] not in ("[", "(") else _behind_stamp(text)
 
 
 def _is_patched(old: Item, new: Item) -> bool:
@@ -261,6 +268,8 @@ def _is_patched(old: Item, new: Item) -> bool:
     if not _are_texts(old, new):
         return False
     before, after = plain(old.text), plain(new.text)
+    if before[:_MARK_CHARS] != after[:_MARK_CHARS] or before[-_MARK_CHARS:] != after[-_MARK_CHARS:]:
+        return False  # as nearly all of thousands that begin with one date: both look for no less
     return _holds_insertion(before, after) or has_ellipsis_for(before, after)
 
 
@@ -325,12 +334,13 @@ def _marked(marked: Mapping[str, Sequence[int]], i: Item, start: int = 0, stop: 
 
 
 def _marks(i: Item) -> Set[str]:
-    """Two items that are alike (is_alike) share one of these at least, so that not each is compared with each."""
+    """Two items that are alike (is_alike) share one of these at least, so that not each is compared with each. Texts of
+    two roles share none."""
     if i.kind != "text":
         return {*i.ids}
     text = _unstamped(i)
-    marks = {*i.ids, f"front {text[:_MARK_CHARS]}", f"back {text[-_MARK_CHARS:]}"}
-    return marks if len(text) > _BARE_CHARS else {*marks, f"bare {bare(text)}"}
+    marks = {*i.ids, f"front {i.role} {text[:_MARK_CHARS]}", f"back {i.role} {text[-_MARK_CHARS:]}"}
+    return marks if len(text) > _BARE_CHARS else {*marks, f"bare {i.role} {bare(text)}"}
 
 
 def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:
@@ -343,6 +353,8 @@ def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:
 
 def has_ellipsis_for(before: str, after: str) -> bool:
     """Is `after` the beginning and the end of `before`, with an ellipsis and little else for what stood between?"""
+    if ".." not in after and "…" not in after:  # as in nearly all
+        return False
     front = shared_front(before, after)
     back = shared_front(before[front:][::-1], after[front:][::-1])
     start, end = max(0, front - 2), len(after) - back + 2  # a text may go on with a point where the ellipsis stands
