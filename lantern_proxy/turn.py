@@ -43,6 +43,15 @@ _NO_SPACE = re.compile(r"\S|\Z")
 _PIECE = 65_536
 
 
+_RANDOM = re.compile(r"(?=(?:[^\W\d_]*\d){3})(?=(?:\d*[^\W\d_]){3})[^\W_]{12,}")
+
+
+def is_random(id: str) -> bool:
+    """Does nobody else have this id, by its looks: letters and figures mixed, as upstreams mint them? "call_memory" a
+    client may write for everyone."""
+    return _RANDOM.search(id[:200]) is not None
+
+
 def fingerprint(*parts: str | bytes) -> bytes:
     """16 bytes that stand for `parts`; the parts are length-prefixed, so ("ab", "c") differs from ("a", "bc")."""
     pieces: list[bytes] = []

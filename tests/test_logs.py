@@ -334,6 +334,7 @@ def test_an_agents_conversation_that_was_imported_goes_on_through_the_proxy(tmp_
 
     history = [message for n in range(8) for message in turn(n)]
     for shown, event in ((history, "turn"), (history[-4:], "window")):
+        (tmp_path / event).mkdir()
         with Upstream() as upstream:
             config = config_for(upstream, tmp_path / event)
             with Lantern(config, user="sk-one") as lantern:

@@ -17,7 +17,7 @@ from lantern_proxy.history import Session, head_of
 from lantern_proxy.proxy.exchange import Exchange
 from lantern_proxy.redact import LONGEST_CHARS, Cleaner, room_for
 from lantern_proxy.session_rows import asked, session_row, unkept_row
-from lantern_proxy.turn import SYSTEM, Answer, Filed, Message, Passage, canonical, message
+from lantern_proxy.turn import SYSTEM, Answer, Filed, Message, Passage, canonical, is_random, message
 from lantern_proxy.turn import item as text_item
 from lantern_proxy.wire.http import spellings
 
@@ -63,7 +63,8 @@ def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: P
     if not privacy.archives(exchange):
         return _unkept(exchange, step, session, said, answered.status)
     messages = tuple(kept for each in said for kept in _kept(each, config.archive.max_message_chars, privacy))
-    minted = (value for f in answered.filed for value in f.message.ids)
+    produced = {f.key for f in answered.filed}
+    minted = (v for f in messages for v in f.message.ids if f.key in produced or is_random(v))
     named = [*answered.answer.ids, *minted, session.family, session.id]
     named += [step.link.family] if step.link and not step.link.side else []
     return Record(

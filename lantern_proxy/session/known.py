@@ -15,7 +15,7 @@ from lantern_proxy.history.same import chain_after, changed
 from lantern_proxy.history.script import line_of
 from lantern_proxy.history.steps import fields_of
 from lantern_proxy.history.text import shared_front, terms
-from lantern_proxy.turn import Item, Message, plain
+from lantern_proxy.turn import Item, Message, is_random, plain
 
 _Trace = tuple[dict[Any, set[str]], str | bytes]
 """An index, and what it is asked for."""
@@ -258,7 +258,7 @@ def _index(known: Known, session: Session, entry: Entry, minted: Collection[str]
         _begin(known, text, main)
     for i in entry.message.items:
         for value in i.ids:
-            is_minted = entry.produced if minted is None else value in minted
+            is_minted = entry.produced or is_random(value) if minted is None else value in minted
             if is_minted or value in known.by_id:  # what a client mints itself may be the same for all
                 _name(known.by_id, value, session.id, known.traces)
         if entry.produced and i.kind in ("text", "call", "compaction"):
