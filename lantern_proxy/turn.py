@@ -43,12 +43,12 @@ _NO_SPACE = re.compile(r"\S|\Z")
 _PIECE = 65_536
 
 
-_RANDOM = re.compile(r"(?=(?:[^\W\d_]*\d){3})(?=(?:\d*[^\W\d_]){3})[^\W_]{12,}")
+_RANDOM = re.compile(r"(?=(?:[^\W\d_]*\d){2})(?=(?:\d*[^\W\d_]){2})[^\W_]{8,}|\d{9,}")
 
 
 def is_random(id: str) -> bool:
-    """Does nobody else have this id, by its looks: letters and figures mixed, as upstreams mint them? "call_memory" a
-    client may write for everyone."""
+    """Does nobody else have this id, by its looks: letters and figures mixed, or many figures, as upstreams mint them?
+    "call_memory" a client may write for everyone."""
     return _RANDOM.search(id[:200]) is not None
 
 

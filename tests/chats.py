@@ -17,7 +17,7 @@ from lantern_proxy.follow import Step, follow, recall, reply
 from lantern_proxy.history import Session, head_of
 from lantern_proxy.history.script import as_told
 from lantern_proxy.session import Known
-from lantern_proxy.turn import Answer, Filed, Head
+from lantern_proxy.turn import Answer, Filed, Head, is_random
 from lantern_proxy.wire import chat as wire
 from lantern_proxy.wire.headers import identity
 
@@ -94,7 +94,8 @@ class Lab:
                 id=s.id, api=s.api, family=s.family, agent=s.agent, parent=s.parent, side=s.side, tools=s.tools,
                 title=s.title, created_at=s.created_at, last_seen_at=s.last_seen_at,
             )  # fmt: skip
-            recall(self.known, row, kept.filed, kept.head, kept.minted)
+            shown = [value for f in kept.filed for value in f.message.ids if is_random(value)]
+            recall(self.known, row, kept.filed, kept.head, [*kept.minted, *shown])
 
     def _keep(self, session: Session, filed: Sequence[Filed]) -> None:
         kept = self.kept.setdefault(session.id, Kept(session))

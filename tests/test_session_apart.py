@@ -979,6 +979,24 @@ def test_the_summary_of_lines_that_two_customers_said_gives_neither_what_the_oth
 
 
 @pytest.mark.parametrize("restart", [False, True])
+def test_a_history_of_calls_that_began_before_is_known_by_the_ids_of_its_upstream(restart: bool) -> None:
+    lab, history = Lab(), []
+    for n in range(6):
+        call = called(f"toolu_01A{n:03}q90qw90lq917835", "read", file=f"m{n}.py")
+        history += [
+            user(f"Look at file {n}."),
+            call,
+            result(f"toolu_01A{n:03}q90qw90lq917835", f"PORT_{n} = {9_000 + n}"),
+        ]
+    step = lab.ask([*history, user("go on")])
+    lab.answer(step, assistant("Done."))
+    if restart:
+        lab.restart()
+    again = lab.ask([user("Summary: some files were looked at."), *history[-6:-3], user("Which port has file 1?")])
+    assert (again.session.id, again.event) == (step.session.id, "window")
+
+
+@pytest.mark.parametrize("restart", [False, True])
 def test_calls_that_clients_write_themselves_under_one_id_trace_nobody_to_another(restart: bool) -> None:
     lab = Lab()
     sessions: list[set[str]] = []
