@@ -122,6 +122,14 @@ HISTORIES = {
         [m for turn in range(n) for m in ({"role": "system", "content": asks(-turn)}, user(asks(turn)))],
         [m for turn in range(n) for m in ({"role": "system", "content": tells(-turn)}, user(tells(turn)))],
     ),
+    "a prompt of many system messages, and all cleared": lambda n: (
+        [*[{"role": "system", "content": asks(turn)} for turn in range(n)], user("hi"), assistant("ho")],
+        [
+            *[{"role": "system", "content": "[cleared]"} for _ in range(n)],
+            *talk(1, lambda _: "[cleared]", lambda _: "[cleared]"),
+            assistant("Fine, and what else?"),
+        ],
+    ),
     "answered by thousands of empty messages": lambda n: (
         talk(3),
         [*talk(3), user("Go on."), *[assistant("") for _ in range(4 * n)]],
