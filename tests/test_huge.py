@@ -12,6 +12,7 @@ from lantern_proxy.compaction import align
 from lantern_proxy.compaction.align import _matches
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history import same as history_same
+from lantern_proxy.history.told import squeezed
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.session import Known
 from lantern_proxy.session.rivals import settled
@@ -206,6 +207,18 @@ def test_conversations_of_one_key_that_end_alike_are_told_apart_in_linear_time()
         return time.process_time() - began
 
     assert work(400) < MOST * max(0.004, min(work(50) for _ in range(3)))
+
+
+def test_a_text_of_empty_lines_is_squeezed_about_as_fast_as_it_is_split():
+    text = "\n" * 500_000
+
+    def seconds(do):
+        began = time.process_time()
+        do(text)
+        return time.process_time() - began
+
+    assert squeezed("a\n\n \t\r\n\n  b\n\n") == "a\n  b"
+    assert min(seconds(squeezed) for _ in range(3)) < MOST * max(0.001, min(seconds(str.split) for _ in range(3)))
 
 
 def test_items_that_come_once_are_paired_in_their_order_wherever_others_are_between_them():
