@@ -12,8 +12,10 @@ from lantern_proxy.compaction import align
 from lantern_proxy.compaction.align import _matches
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history import same as history_same
+from lantern_proxy.history.told import squeezed
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.session import Known
+from lantern_proxy.session.rivals import settled
 from lantern_proxy.turn import Answer, Identity
 from lantern_proxy.wire import chat
 
@@ -121,6 +123,14 @@ HISTORIES = {
         [m for turn in range(n) for m in ({"role": "system", "content": asks(-turn)}, user(asks(turn)))],
         [m for turn in range(n) for m in ({"role": "system", "content": tells(-turn)}, user(tells(turn)))],
     ),
+    "a prompt of many system messages, and all cleared": lambda n: (
+        [*[{"role": "system", "content": asks(turn)} for turn in range(n)], user("hi"), assistant("ho")],
+        [
+            *[{"role": "system", "content": "[cleared]"} for _ in range(n)],
+            *talk(1, lambda _: "[cleared]", lambda _: "[cleared]"),
+            assistant("Fine, and what else?"),
+        ],
+    ),
     "answered by thousands of empty messages": lambda n: (
         talk(3),
         [*talk(3), user("Go on."), *[assistant("") for _ in range(4 * n)]],
@@ -175,6 +185,40 @@ def test_of_texts_from_one_template_only_those_of_one_role_are_compared_and_only
     assert {a for a, _ in pairs} == {"user", "assistant"}
     assert all(a == b for a, b in pairs)
     assert not closely
+
+
+def test_conversations_of_one_key_that_end_alike_are_told_apart_in_linear_time():
+    """A summary stands in front, which may be of each of them: what it tells of others is looked for once."""
+    handbook = "The handbook of the house and its garden. " + " ".join(f"Rule {n}: water bed {n}." for n in range(120))
+    heard = assistant("Understood, I have read the handbook and wait for what you want.")
+    answer = Answer(messages=(chat.read_message(json.dumps(heard).encode()),))
+    summed_up = user(f"Summary of the conversation so far, for the model that goes on with it: {handbook}")
+    request = read([summed_up, *talk(1), user(handbook), heard, user("And?")])
+
+    def work(count):
+        turn_memo.forget_all()
+        known = Known()
+        for n in range(count):
+            asked = read([user(asks(n)), assistant(tells(n)), user(handbook)])
+            follow(known, asked, Identity(), now=1.7e9 + n, new_id=lambda n=n: f"ses_{n}")
+            reply(known, f"ses_{n}", answer, now=1.7e9 + n)
+        began = time.process_time()
+        assert settled(known, known.sessions["ses_0"], request) is known.sessions["ses_0"]
+        return time.process_time() - began
+
+    assert work(400) < MOST * max(0.004, min(work(50) for _ in range(3)))
+
+
+def test_a_text_of_empty_lines_is_squeezed_about_as_fast_as_it_is_split():
+    text = "\n" * 500_000
+
+    def seconds(do):
+        began = time.process_time()
+        do(text)
+        return time.process_time() - began
+
+    assert squeezed("a\n\n \t\r\n\n  b\n\n") == "a\n  b"
+    assert min(seconds(squeezed) for _ in range(3)) < MOST * max(0.001, min(seconds(str.split) for _ in range(3)))
 
 
 def test_items_that_come_once_are_paired_in_their_order_wherever_others_are_between_them():

@@ -6,7 +6,7 @@ speaks of the gone in the words of the gone.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -131,6 +131,11 @@ class _Traces:
         return terms("\n".join(plain(i.text)[:_LOST_CHARS] for i in gone if i.kind in ("text", "result")))
 
     @cached_property
+    def system_terms(self) -> set[str]:
+        """Of the session's system prompt, which may be thousands of messages."""
+        return terms(self.seen.session.system)
+
+    @cached_property
     def before(self) -> dict[int, Item]:
         """Seat -> the item of the head that it was, or the result for which it stands."""
         old, new = self.seen.old, self.seen.new
@@ -247,7 +252,7 @@ def _about_the_gone(traces: _Traces) -> int | None:
         was, text = traces.before.get(b), plain(untimed_text(seen.new[b].item))
         before = plain(untimed_text(was)) if was else ""
         added = text.replace(before, "", 1).strip() if before else text
-        if len(added) >= SUMMARY_CHARS and added not in traces.lost and _is_about(traces, added, before):
+        if len(added) >= SUMMARY_CHARS and added not in traces.lost and _is_about(traces, added, terms(before)):
             return seen.new[b].at
     return None
 
@@ -280,7 +285,7 @@ def _in_system(traces: _Traces) -> int | None:
         added = _beside(session, text)
         extended = len(added) < len(text) or not session.system or at != systems[0]
         extended = extended and _uncounted(added) not in shown
-        if (extended and len(added) >= SUMMARY_CHARS) or _is_about(traces, added, session.system):
+        if (extended and len(added) >= SUMMARY_CHARS) or _is_about(traces, added, traces.system_terms):
             return at
     return None
 
@@ -312,9 +317,9 @@ def _holds_run(traces: _Traces, text: str | Whole) -> bool:
     return any(run in text and run not in traces.said_aloud for run in traces.runs)
 
 
-def _is_about(traces: _Traces, text: str, before: str) -> bool:
-    """Does `text`, as far as it is another than `before`, speak of the gone, in the words of the gone?"""
-    found = terms(text) - terms(before)
+def _is_about(traces: _Traces, text: str, before: Set[str]) -> bool:
+    """Does `text` speak of the gone, in the words of the gone, with other terms than those `before`?"""
+    found = terms(text) - before
     return len(found) >= _MIN_TERMS and len(found & traces.lost_terms) >= _MIN_SHARE * len(found)
 
 

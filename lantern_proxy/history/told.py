@@ -28,7 +28,7 @@ _LEAST_AROUND = 8
 NAMED = re.compile(r"[^\W_]")
 _TAG = re.compile(r"</?[\w-]{1,30}>")
 SPEAKER = re.compile(r"\W*\w[^\n:>\]]{0,30}[:>\]]")
-_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_EMPTY_LINES = re.compile(r"\n\s*\n")  # as one set of signs: a group in it takes forty times as long
 
 
 def by_system(session: Session, request: Request) -> Request | None:

@@ -84,6 +84,8 @@ class Known:
     """All of them together."""
     changes: int = 0
     """Counts what was remembered and forgotten: what link() said holds until the next one."""
+    tell_several: dict[str, bool] = field(default_factory=dict)
+    """text -> does it hold what side calls made of several sessions? Until the next change, too."""
 
 
 def main_of(session: Session) -> str:
@@ -161,7 +163,7 @@ def remember(
     minted: ids that its upstream gave to what it produced; None: all that are in that
     asked: chain hash of its head without the answer, where it has one; family: another id that its client goes on under
     """
-    known.changes += 1
+    _change(known)
     before = known.sessions.get(session.id)
     known.sessions[session.id] = session
     known.sessions.move_to_end(session.id)
@@ -186,6 +188,11 @@ def remember(
         _resize(known, session.id, known.sizes[session.id] + sum(map(_size_of_entry, new)))
     if len(known.sessions) > SIZE or known.size_bytes > MOST_BYTES:
         _make_room(known)
+
+
+def _change(known: Known) -> None:
+    known.changes += 1
+    known.tell_several.clear()
 
 
 def _take_up(known: Known, session: Session) -> None:
@@ -349,7 +356,7 @@ def _end(
 
 def forget(known: Known, *session_ids: str) -> None:
     """Drop sessions from memory; the archive still has them."""
-    known.changes += 1
+    _change(known)
     gone = known.sessions.keys() & set(session_ids)
     for sid in gone:
         del known.sessions[sid]

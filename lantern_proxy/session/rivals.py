@@ -118,7 +118,11 @@ def _holds_summary(known: Known, session: Session, text: str) -> bool:
     """Does a text hold what a side call made of a session, or of several others, of which it tells nothing then?"""
     if side_of(known, session) is not None and _is_told(known, session.id, text):
         return True
-    return sum(_is_told(known, sid, text) for sid in quoted(known, [text])) > 1
+    tells_several = known.tell_several.get(text)
+    if tells_several is None:  # the same for each of hundreds that end alike
+        tells_several = sum(_is_told(known, sid, text) for sid in quoted(known, [text])) > 1
+        known.tell_several[text] = tells_several
+    return tells_several
 
 
 def _is_told(known: Known, sid: str, text: str) -> bool:
