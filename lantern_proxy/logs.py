@@ -51,7 +51,7 @@ class Log:
     @property
     def session(self) -> str:
         """The id that its session gets in the archive: the same at every import, so that nothing is written twice."""
-        return f"{self.source}-{blake2b(self.id.encode(), digest_size=8).hexdigest()}"
+        return f"{self.source}-{blake2b(self.id.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,20 @@ def read(path: Path) -> Iterator[Log]:
     if (storage := _opencode_storage(path)) is not None:
         yield from _understood(path, _opencode_folder(storage))
     elif path.is_dir():
-        for file in sorted(each for each in path.rglob("*.json*") if each.is_file()):
+        for file in _files(path, "**/*.json*"):
             try:
                 yield from _file(file)
             except LogError:
                 continue
     else:
         yield from _file(path)
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder, sorted; no links, which may lead anywhere."""
+    if folder.is_symlink():
+        return []
+    return sorted(each for each in folder.glob(pattern) if each.is_file() and not each.is_symlink())
 
 
 def _file(path: Path) -> Iterator[Log]:
@@ -263,12 +270,12 @@ def _opencode_storage(path: Path) -> Path | None:
 
 
 def _opencode_folder(storage: Path) -> Iterator[Log]:
-    for file in sorted((storage / "session").rglob("*.json")):
+    for file in _files(storage / "session", "**/*.json"):
         info = _object(file.read_text("utf-8", "replace"))
         id = str(info.get("id") or file.stem)
         if info.get("parentID") or not _is_name(id):  # a sub-agent, or none of opencode's files
             continue
-        messages = [_object(m.read_text("utf-8", "replace")) for m in (storage / "message" / id).glob("*.json")]
+        messages = [_object(m.read_text("utf-8", "replace")) for m in _files(storage / "message" / id, "*.json")]
         messages.sort(key=lambda m: ((m.get("time") or {}).get("created") or 0, str(m.get("id"))))
         said = [each for m in messages for each in _opencode_said(m, _parts(storage, str(m.get("id"))))]
         if said:
@@ -283,7 +290,7 @@ def _is_name(id: str) -> bool:
 def _parts(storage: Path, message: str) -> list[Wire]:
     if not _is_name(message):
         return []
-    return [_object(p.read_text("utf-8", "replace")) for p in sorted((storage / "part" / message).glob("*.json"))]
+    return [_object(p.read_text("utf-8", "replace")) for p in _files(storage / "part" / message, "*.json")]
 
 
 # ChatGPT and Claude

@@ -241,6 +241,9 @@ def test_an_id_that_is_a_path_leads_nowhere(tmp_path):
     (tmp_path / "storage" / "message" / "s").mkdir()
     (tmp_path / "storage" / "message" / "s" / "m.json").write_text(json.dumps({"id": "../../other", "role": "user"}))
     assert list(logs.read(tmp_path / "storage")) == []
+    (tmp_path / "storage" / "message" / "s" / "m.json").write_text(json.dumps({"id": "m1", "role": "user"}))
+    (tmp_path / "storage" / "part" / "m1").symlink_to(other)
+    assert list(logs.read(tmp_path / "storage")) == []
 
 
 def test_a_line_that_was_cut_off_costs_that_line_only(tmp_path):
@@ -338,10 +341,10 @@ def test_an_agents_conversation_that_was_imported_goes_on_through_the_proxy(tmp_
         with Upstream() as upstream:
             config = config_for(upstream, tmp_path / event)
             with Lantern(config, user="sk-one") as lantern:
-                lantern.archive("imported", history)
+                lantern.archive("imported\n1", history)
             with serving(config) as url:
                 answer = told(ask(url, body(*shown, "Which port has file 1?")))
-        assert (answer["event"], answer["session"]) == (event, "imported")
+        assert (answer["event"], answer["session"]) == (event, "imported?1")
 
 
 def test_what_comes_before_the_first_time_has_that_one(tmp_path):

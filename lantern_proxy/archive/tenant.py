@@ -270,9 +270,10 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         """All rows, by session: {"type": "session" | "message" | "passage" | "edit" | ...}, JSON-able."""
         for session in sorted(self.sessions(limit=-1), key=lambda s: s.created_at):
             head = plain_head(self.head(session.id))
-            ids, uncut = self.ids(session.id), self.uncut(session.id)
+            messages = self.messages(session.id)
+            ids, uncut = self.ids(session.id), self.uncut(session.id)  # what is not noted any more has its passages
             yield {"type": "session", **asdict(session), **head, "ids": ids, "uncut": uncut}
-            for filed in self.messages(session.id):
+            for filed in messages:
                 yield {"type": "message", "session": session.id, **_plain(filed)}
             for unit in ("passage", "turn"):
                 for passage in self.passages(session.id, unit=unit):

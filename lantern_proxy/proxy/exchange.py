@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 from bisect import bisect_left
 from collections import Counter, OrderedDict
@@ -24,6 +25,10 @@ log = logging.getLogger("lantern.proxy")
 
 LEAVING = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
 """What is no failure: somebody wants to end. All else is one, also a panic of native code, which is no Exception."""
+
+
+_NO_HEADER, _SAID_CHARS = re.compile("[^ -~]"), 200
+"""What no header holds, and how much of a session's id one tells: who archives through the library names sessions."""
 
 
 @dataclass(slots=True)
@@ -88,7 +93,7 @@ class Exchange:
         """The x-lantern-* headers of the answer."""
         told = [
             (b"x-lantern-request", self.id.encode()),
-            (b"x-lantern-session", self.session.encode("ascii", "replace") or b"-"),
+            (b"x-lantern-session", _NO_HEADER.sub("?", self.session[:_SAID_CHARS]).encode() or b"-"),
             (b"x-lantern-event", self.event.encode()),
             (b"x-lantern-restored", b"%d" % self.restored),
             (b"x-lantern-chars", b"%d" % self.chars),
