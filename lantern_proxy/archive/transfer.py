@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
+import msgspec
+
 from lantern_proxy.archive import Archive
 from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.prune import BLOCKS, paced, shares
@@ -194,10 +196,10 @@ def _moved(passed: PassedOver, ids: Mapping[int, int]) -> PassedOver:
 
 
 def _of(kind: Any, row: Row, **more: Any) -> Any:
-    """The dataclass `kind` of the fields that `row` has, lists made tuples."""
+    """The dataclass `kind` of the fields that `row` has. ValueError for a value of another kind."""
     known = {f.name for f in dataclasses.fields(kind)}
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items() if key in known}
-    return kind(**(given | more))
+    given = {key: value for key, value in row.items() if key in known}
+    return msgspec.convert(given | more, kind)
 
 
 def _session(row: Row) -> Row:
