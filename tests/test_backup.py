@@ -145,6 +145,12 @@ def test_of_a_damaged_archive_most_comes_back_and_the_file_stays_as_it_is(archiv
         assert sum(bool(lantern.search(f"GATE-{n * 1000 + 3}")) for n in range(12)) >= 6
 
 
+def test_an_archive_that_is_not_there_is_told_by_name(tmp_path):
+    with pytest.raises(ArchiveError, match="nowhere.db"):
+        recover(tmp_path / "nowhere.db", tmp_path / "new.db")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("share", [0.97, 0.6])
 def test_of_an_archive_that_was_cut_short_the_rest_comes_back(archive, tmp_path, share):
     data = archive.read_bytes()

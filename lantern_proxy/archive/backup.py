@@ -110,7 +110,8 @@ def _whole(path: Path, beside: Path) -> Iterator[Path]:
 
     SQLite reads nothing of a file that is shorter than its header says (its file format, sections 1.3.2 and 1.3.8).
     """
-    with path.open("rb") as file:
+    head = b""
+    with contextlib.suppress(OSError), path.open("rb") as file:  # what cannot be read is told where it is opened
         head = file.read(32)
     size = int.from_bytes(head[16:18], "big") * int.from_bytes(head[28:32], "big")
     if not head.startswith(b"SQLite format 3\0") or path.stat().st_size >= size:

@@ -86,7 +86,7 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
     told, mine = _of(SessionRow, row), archive.of(tenant)
     here = mine.session(told.id)
     is_newer = here is None or told.last_seen_at > here.last_seen_at
-    session = told if is_newer or here is None else here
+    session = here if here is not None and not is_newer else told
     first = {edit["passage"]: edit["before"] for edit in reversed(held["edit"])}
 
     def record(request: RequestRow | None, *, title: str = "", **more: Any) -> Record:
