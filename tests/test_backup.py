@@ -146,7 +146,7 @@ def test_of_a_damaged_archive_most_comes_back_and_the_file_stays_as_it_is(archiv
 
 
 def test_an_archive_that_is_not_there_is_told_by_name(tmp_path):
-    with pytest.raises(ArchiveError, match="nowhere.db"):
+    with pytest.raises(ArchiveError, match=r"nowhere\.db"):
         recover(tmp_path / "nowhere.db", tmp_path / "new.db")
     assert not list(tmp_path.iterdir())
 
