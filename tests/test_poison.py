@@ -1,5 +1,6 @@
 """Poisoning: texts that were written to command whoever reads them, and what of them reaches the model."""
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -73,6 +74,9 @@ def test_trust_goes_by_origin():
     assert marked(passage("tool", "x"), "mark").speaker == "tool"
 
 
+_TALKS = itertools.count()
+
+
 def poisoned(url: str, upstream: Upstream, text: str, tool: str = "read_file") -> str:
     """A result of a tool is lost in a compaction, and then asked about: all the blocks that the model gets."""
     call = {"id": "call_1", "type": "function", "function": {"name": tool, "arguments": '{"path": "notes.txt"}'}}
@@ -81,11 +85,12 @@ def poisoned(url: str, upstream: Upstream, text: str, tool: str = "read_file") -
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": f"The vault number is 7431-KB. {text}"},
     ]
+    own = {"x_lantern_session": f"vault-{next(_TALKS)}"}
     for after in ("thanks for the vault notes", "go on", "and on"):
-        said.append({"role": "assistant", "content": ask(url, body(*said)).json()["choices"][0]["message"]["content"]})
-        said.append({"role": "user", "content": after})
-    said.append({"role": "assistant", "content": ask(url, body(*said)).json()["choices"][0]["message"]["content"]})
-    answer = ask(url, body(*said[-2:], {"role": "user", "content": "what is the vault number 7431-KB about?"}))
+        answer = ask(url, body(*said), **own).json()
+        said += [answer["choices"][0]["message"], {"role": "user", "content": after}]
+    said.append(ask(url, body(*said), **own).json()["choices"][0]["message"])
+    answer = ask(url, body(*said[-2:], {"role": "user", "content": "what is the vault number 7431-KB about?"}), **own)
     assert told(answer)["event"] != "new"
     return "\n".join(
         m["content"] if isinstance(m["content"], str) else json.dumps(m["content"], ensure_ascii=False)

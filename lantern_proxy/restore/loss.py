@@ -254,7 +254,9 @@ def _filled(
     told = {(each.part.candidate, i) for each in chosen for i in each.part.lines}
     begun = {each.part.candidate for each in chosen}
     known = {number for c, i in told for number in _numbers(candidates[c].lines[i])}
-    known |= present.specific_terms({number for c in candidates for i in c.lost for number in _numbers(c.lines[i])})
+    lost = [c.lines[i] for c in candidates for i in c.lost]
+    held = present.specific_terms({term for line in lost for term in (*line.keys, *_numbers(line))})
+    known.update(number for term in held for number in _NUMBER.findall(term))
     order = sorted(range(len(candidates)), key=lambda c: -candidates[c].passage.position)
     agent = is_agents([candidate.passage for candidate in candidates])
     for speaker in ("user",) if agent else ("user", "assistant"):
