@@ -93,8 +93,7 @@ class Doors:
             if wait_s:
                 told = f"more than {self._rate.per_minute} requests a minute; try again in {wait_s} s"
                 return Refusal(429, "rate_limit_error", told, ((b"retry-after", str(wait_s).encode()),))
-        codings = (value.strip().lower() for name, value in arrival.headers if name == b"transfer-encoding")
-        if any(coding != b"chunked" for coding in codings):
+        if b"transfer-encoding" in headers and not _is_chunked(arrival):
             return Refusal(501, "invalid_request_error", "transfer-encoding may be chunked only")
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._most:
@@ -139,6 +138,11 @@ class Doors:
             return receive, send
         meter = _Meter(self._most, self._too_long(), receive, send)
         return meter.receive, meter.send
+
+
+def _is_chunked(arrival: Arrival) -> bool:
+    codings = (value.strip().lower() for name, value in arrival.headers if name == b"transfer-encoding")
+    return all(coding == b"chunked" for coding in codings)
 
 
 _NO_KEY = (

@@ -45,7 +45,7 @@ from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.examples import are_examples_behind
-from lantern_proxy.session.known import Known, forget, main_of, quoted, remember, searched, side_of
+from lantern_proxy.session.known import Known, forget, is_said_once, main_of, quoted, remember, searched, side_of
 from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.read import is_spoken_to, read_of, texts_of
@@ -387,9 +387,8 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
 
 def _quotes_own(known: Known, session: Session, read: _Read) -> bool:
     """Does a text hold something that was said in this session only?"""
-    mine = known.said.get(session.id, {})
-    said = (text for text in mine if len(text) >= _QUOTED_CHARS and text in read.whole)
-    return any(not any(text in other for other in known.said.values() if other is not mine) for text in said)
+    said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in read.whole)
+    return any(is_said_once(known, text) for text in said)
 
 
 def _is_answer_own(known: Known, session: Session, request: Request) -> bool:

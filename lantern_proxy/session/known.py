@@ -93,6 +93,11 @@ def main_of(session: Session) -> str:
     return session.parent if session.side and session.parent else session.id
 
 
+def is_said_once(known: Known, text: str) -> bool:
+    """Did exactly one session say or hear this text, however short? script.is_own() asks an index of long ones."""
+    return sum(islice((1 for said in known.said.values() if text in said), 2)) == 1
+
+
 def side_id(parent: str, agent: str = "") -> str:
     """Of the session that all side calls of a conversation are filed under, or those of one of its agents."""
     return f"{parent}.{agent or 'side'}"

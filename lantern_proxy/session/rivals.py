@@ -21,7 +21,7 @@ from lantern_proxy.history import (
 )
 from lantern_proxy.history.dress import is_asked_with
 from lantern_proxy.history.text import breadth, mostly_equal
-from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, quoted, side_of
+from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, is_said_once, quoted, side_of
 from lantern_proxy.session.side import summed_up_since
 from lantern_proxy.turn import Message, Request, plain
 
@@ -196,19 +196,20 @@ def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[
         return []
     holders = {sid for i in shown[-1].items for sid in known.by_answer.get(i.print, ())}
     got = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and not s.side]
-    shares = [(_shared_end(s, shown), s) for s in got if not is_others(s, request)]
+    both = ((reversed(_said(e.message for e in s.head)), s) for s in got if not is_others(s, request))
+    shares = [(_in_common(head, reversed(shown)), s) for head, s in both]
     most = max((count for count, _ in shares), default=0)
     if most < len(last):
         return []
     ending = [s for count, s in shares if count == most]
     asked = (plain(m.text) for m in shown[-most:] if m.role == "user")
-    is_ones = any(sum(text in said for said in known.said.values()) == 1 for text in asked)
+    is_ones = any(is_said_once(known, text) for text in asked)
     return ending if is_ones else [*ending, session]
 
 
-def _shared_end(session: Session, shown: Sequence[Message]) -> int:
-    """How many of the messages that are shown last a session's head ends in."""
-    both = zip(reversed(_said(e.message for e in session.head)), reversed(shown), strict=False)
+def _in_common(some: Iterable[Message], others: Iterable[Message]) -> int:
+    """How many messages two have in common from the first on."""
+    both = zip(some, others, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0].print == pair[1].print, both))
 
 
@@ -341,7 +342,7 @@ def _fit(session: Session, shown: list[Message], asked: list[Message]) -> int:
 def _is_end(shown: Sequence[Message], head: Sequence[Message]) -> bool:
     """What was asked last may have come with more than its client shows of it now: within it, or in front of it. And in
     front of an end may stand what a head begins with, where its client keeps that, or a summary."""
-    pinned = sum(1 for _ in takewhile(lambda pair: pair[0].print == pair[1].print, zip(shown, head, strict=False)))
+    pinned = _in_common(shown, head)
     ends = (shown[at:] for at in range(min(pinned, len(shown) - 1) + 1))
     bare = _without_documents(head)
     return any(_is_tail(head, end) or _is_tail(bare, end) for end in ends)

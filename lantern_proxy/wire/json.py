@@ -166,7 +166,7 @@ def canonical_json(value: Any) -> str:
 def media_digest(part: Any) -> str:
     """One name for the same picture, sound or file, in hex, also where its URL was signed anew."""
     text = canonical_json(part)
-    return fingerprint(_QUERY.sub(_lasting, text)).hex()
+    return fingerprint(_QUERY.sub(_lasting, text) if "?" in text else text).hex()
 
 
 def _lasting(query: re.Match[str]) -> str:
