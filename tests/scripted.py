@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -169,13 +170,14 @@ class Upstream:
         self._loop = asyncio.new_event_loop()
 
         async def start() -> None:
-            server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 26, backlog=512)
-            self.port = server.sockets[0].getsockname()[1]
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 26, backlog=512)
+            self.port = self._server.sockets[0].getsockname()[1]
             started.set()
 
         def run() -> None:
             self._starting = self._loop.create_task(start())
             self._loop.run_forever()
+            self._server.close()  # else the port stays open until the garbage is collected, and answers nobody
             for task in asyncio.all_tasks(self._loop):
                 task.cancel()
             self._loop.run_until_complete(asyncio.sleep(0))
@@ -220,6 +222,14 @@ async def _read(reader: asyncio.StreamReader) -> Got | None:
 
 
 # --- the proxy -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[int]:
+    """A port that nobody listens on and that nobody else is given."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 PATIENT_MS = 5_000

@@ -24,6 +24,7 @@ from scripted import (
     echo,
     events,
     http,
+    refusing,
     say,
     serving,
     stream,
@@ -587,12 +588,12 @@ def test_an_upstream_that_fails_is_logged_with_the_request_and_without_its_query
         refused = told(http.post(f"{url}{CHAT}?key=hidden", json=body("is it up?"), headers=PLAIN))["request"]
         upstream.answer = say(401, b"{}")
         ask(url, body("and who am I?"))
-    with serving(config_for(upstream, tmp_path)) as url:  # its port is free by now
+    with refusing() as port, serving(config_for(Upstream(port=port), tmp_path)) as url:
         gone = told(ask(url, body("and now?")))["request"]
     lines = [record.getMessage() for record in caplog.records if record.name == "lantern.proxy"]
     assert lines == [
         f"upstream answered 503 to POST {CHAT} ({refused})",
-        f"upstream 127.0.0.1:{upstream.port} cannot be reached: connection refused; POST {CHAT} ({gone}) gets 502",
+        f"upstream 127.0.0.1:{port} cannot be reached: connection refused; POST {CHAT} ({gone}) gets 502",
     ]
 
 
@@ -630,12 +631,10 @@ def test_certificates_that_cannot_be_used_are_a_502_that_names_the_variable(
 
 @pytest.mark.parametrize("form", ["http://{who}@127.0.0.1:{port}", "127.0.0.1:{port}"])
 def test_a_proxy_of_the_environment_that_is_down_is_named_and_its_password_is_not(tmp_path, monkeypatch, form):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    monkeypatch.setenv("HTTP_PROXY", form.format(port=port, who="user:secret"))
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    with Upstream() as upstream:
+    with refusing() as port, Upstream() as upstream:
+        monkeypatch.setenv("HTTP_PROXY", form.format(port=port, who="user:secret"))
         with serving(config_for(upstream, tmp_path)) as url:
             response = http.post(f"{url}/v1/models", json=body("anyone there?"), headers=PLAIN)
             assert response.status_code == 502

@@ -21,7 +21,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from lantern_proxy.migrations.archive import migrations as archive_steps
-from scripted import Upstream, config_for, process
+from scripted import Upstream, config_for, process, refusing
 from sqlite_utils.db import Database
 from test_archive import passed_over
 
@@ -804,10 +804,8 @@ def test_doctor_finds_a_folder_that_cannot_be_written(lantern, tmp_path):
 
 
 def test_doctor_tells_an_upstream_that_cannot_be_reached(lantern):
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", 0)) as listening, refusing() as closed_port:
         open_port = listening.getsockname()[1]
-        with socket.create_server(("127.0.0.1", 0)) as gone:
-            closed_port = gone.getsockname()[1]
         environ = {
             "LANTERN_OPENAI_UPSTREAM": f"http://127.0.0.1:{open_port}/v1",
             "LANTERN_ANTHROPIC_UPSTREAM": f"http://127.0.0.1:{closed_port}",
