@@ -170,6 +170,13 @@ def test_bench_locomo_tells_turns_sessions_intervals_and_the_comparison(run, tmp
     assert json.loads(run(*given, "--protocol", "convmemory").stdout)["n"] == [2, 2, 2, 2, 2]
 
 
+def test_a_pipeline_that_learns_says_where_it_was_not_trained(run, tmp_path):
+    (tmp_path / "chat.json").write_text(json.dumps(BEAM))
+    ran = run("beam", "--data", str(tmp_path), "--pipeline", "trained", "--pipeline", "default", "--json")
+    assert ran.exit_code == 0, ran.output
+    assert ran.stderr == "trained: only `locomo --protocol convmemory` trains; this is the default, as configured\n"
+
+
 def test_bench_cascade_tells_what_each_tau_saves_and_costs(run, tmp_path):
     path = tmp_path / "locomo.json"
     path.write_text(json.dumps([{**LOCOMO[0], "sample_id": f"conv-{n}"} for n in range(3)]))

@@ -19,7 +19,7 @@ from lantern_proxy.rerank.evidence import (
     reorder,
 )
 from lantern_proxy.rerank.match import PRIOR
-from lantern_proxy.rerank.train import ARMS, Example, Settings, destroyed, evaluate, scorer, train
+from lantern_proxy.rerank.train import ARMS, Example, Settings, destroyed, evaluate, scorer, taught, train
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 dense = pytest.mark.skipif(not available(), reason="the extra `dense` is not installed")
@@ -130,6 +130,36 @@ def test_before_the_first_step_a_new_head_leaves_the_order_of_the_first_stage() 
     asked = [replace(each, first=tuple(float(-n) for n in range(len(each.memories)))) for each in examples(4)]
     outcome = evaluate(asked, [1] * len(asked), scorer(base), PRIOR)
     assert outcome.mrr[0] == outcome.mrr[1]
+
+
+@dense
+def test_a_teacher_that_reads_teaches_what_wrong_labels_do_not() -> None:
+    asked = examples(96, size=4)
+    right = [tuple(8.0 * (n in each.gold) for n in range(4)) for each in asked]
+    wrong = [
+        replace(each, teacher=told, gold=frozenset({(n * 7) % 4}))
+        for n, (each, told) in enumerate(zip(asked, right, strict=True))
+    ]
+    how = Settings(sources(MINILM)[0][0], rate=3e-4, epochs=2, teacher_weight=5.0)
+    model = train(wrong, how, lambda done, steps: None)
+    unseen = examples(16, size=4, seed=9)
+    outcome = evaluate(unseen, [1] * len(unseen), scorer(model))
+    assert np.mean(outcome.mrr[1]) > np.mean(outcome.mrr[0]) + 0.2
+
+
+@dense
+def test_a_teacher_is_a_cross_encoder_and_scores_the_pairs_that_are_learned_from(tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder
+
+    base, told = sources(MINILM)[0][0], []
+    with pytest.raises(ValueError, match="scores no pairs"):
+        taught(examples(2), base, lambda done, steps: None)
+    teacher = CrossEncoder(base, num_labels=1, device="cpu", local_files_only=True)
+    teacher.save_pretrained(str(tmp_path))
+    asked = taught(examples(3), str(tmp_path), lambda done, steps: told.append((done, steps)))
+    for each in asked:
+        assert each.teacher == pytest.approx(scorer(teacher)(each.question, each.max_pos, each.memories), abs=1e-5)
+    assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_a_reranker_that_is_not_ready_says_so(tmp_path: Path) -> None:

@@ -151,19 +151,18 @@ def measured(part: Examples, scores: Floats) -> Floats:
 FOLDS = 5
 
 
-def held_out(parts: Sequence[Examples]) -> Iterator[tuple[Model, Sequence[Examples]]]:
-    """A model of each fold that saw none of its conversations, and these; FOLDS, or as many as there are parts."""
+def held_out(parts: Sequence[Examples]) -> Iterator[tuple[Model, range]]:
+    """A model of each fold that saw none of its conversations, and where these are; FOLDS, or as many as `parts`."""
     folds = min(FOLDS, len(parts))
     for fold in range(folds):
-        yield grow([part for n, part in enumerate(parts) if n % folds != fold]), parts[fold::folds]
+        yield grow([part for n, part in enumerate(parts) if n % folds != fold]), range(fold, len(parts), folds)
 
 
 def cross_validated(learned: Lesson) -> Iterator[tuple[Floats, Floats]]:
     """(before, after) of the questions of each conversation, by a model that did not see it."""
-    before = {part.conversation: found for part, found in zip(learned.parts, learned.before, strict=True)}
     for model, unseen in held_out(learned.parts):
-        for part in unseen:
-            yield before[part.conversation], measured(part, dealt(part, model.scores(part.table)))
+        for part, before in ((learned.parts[n], learned.before[n]) for n in unseen):
+            yield before, measured(part, dealt(part, model.scores(part.table)))
 
 
 def dealt(part: Examples, scores: Floats) -> Floats:

@@ -187,7 +187,7 @@ def trained(found: Sequence[Conversation], config: Config, path: Path) -> dict[s
     files: dict[str, Path] = {}
     for fold, (model, unseen) in enumerate(light.held_out(parts)):
         save(model, path / f"{fold}.npz", {})
-        files |= dict.fromkeys((part.conversation for part in unseen), path / f"{fold}.npz")
+        files |= dict.fromkeys((parts[n].conversation for n in unseen), path / f"{fold}.npz")
     return files
 
 

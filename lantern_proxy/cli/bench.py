@@ -12,7 +12,7 @@ from lantern_proxy import tune, tune_label
 from lantern_proxy.bench import datasets, judge, metrics
 from lantern_proxy.bench import plot as plots
 from lantern_proxy.bench.datasets import Conversation
-from lantern_proxy.bench.pipelines import FACTORIES, Pipeline, pipeline
+from lantern_proxy.bench.pipelines import FACTORIES, Pipeline, Trainable, pipeline
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.cli.frame import FILE, FOLDER, NewFile, Place, Settings, configured
@@ -225,6 +225,11 @@ def run(
             other = pipeline(against, resources) if against else None
             beside = _measured(settings, bench, conversations, f"against {against}", other, split) if other else None
             for name, each in made.items():
+                if isinstance(each, Trainable) and not split:
+                    click.echo(
+                        f"{name}: only `locomo --protocol convmemory` trains; this is the default, as configured",
+                        err=True,
+                    )
                 found = _measured(settings, bench, conversations, name, each, split)
                 row = told(bench.name, name, found) | ({"without": sorted(choice.without)} if choice.without else {})
                 if beside is not None:

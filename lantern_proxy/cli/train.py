@@ -151,10 +151,20 @@ def read(path: Path) -> "list[Conversation]":
     help="Conversations to measure on; the model never sees them.",
 )
 @click.option("--seed", type=int, default=7, show_default=True, help="Of the split, the order and the model's head.")
+@click.option(
+    "--teacher", help="Cross-encoder whose scores it learns, too: a folder, or a name on the hub. None: labels only."
+)
+@click.option(
+    "--teacher-weight",
+    type=click.FloatRange(0, min_open=True),
+    default=0.5,
+    show_default=True,
+    help="Weight of what the teacher says beside what the labels say.",
+)
 @click.option("--arms/--no-arms", default=True, show_default=True, help="Also measure with what it reads destroyed.")
 def evidence_reranker(
     settings: Settings, data: Sequence[Path], out: Path, base: str, layers: int, tokens: int, rate: float,
-    held_out: int, seed: int, arms: bool,
+    held_out: int, seed: int, teacher: str | None, teacher_weight: float, arms: bool,
 ) -> None:  # fmt: skip
     """Train the evidence reranker (ConvMemory v2) and show whether it reads.
 
@@ -167,7 +177,7 @@ def evidence_reranker(
     from lantern_proxy.bench.datasets import DataError
     from lantern_proxy.bench.pipelines_product import Default
     from lantern_proxy.bench.resources import Resources
-    from lantern_proxy.rerank.train import ARMS, destroyed, evaluate, scorer, train
+    from lantern_proxy.rerank.train import ARMS, destroyed, evaluate, scorer, taught, train
     from lantern_proxy.rerank.train import Settings as Training
 
     try:
@@ -178,7 +188,12 @@ def evidence_reranker(
             with counting("ranking the candidates", asked, quiet=settings.as_json) as advance:
                 seen, _ = evidence.examples(learn, first, advance)
                 unseen, golds = evidence.examples(test, first, advance)
-        how = Training(evidence.base_of(base), layers=layers, tokens=tokens, rate=rate, seed=seed)
+        if teacher:
+            with reaching("asking the teacher", quiet=settings.as_json) as progress:
+                seen = taught(seen, teacher, progress)
+        how = Training(
+            evidence.base_of(base), layers=layers, tokens=tokens, rate=rate, seed=seed, teacher_weight=teacher_weight
+        )
         with reaching("training", quiet=settings.as_json) as progress:
             model = train(seen, how, progress)
         model.save_pretrained(str(out))

@@ -62,7 +62,7 @@ class Settings:
     seed: int = 7
     epochs: int = 1
     teacher_weight: float = 0.0
-    """Of the teacher term: cross-entropy with the softmax of the teacher's scores."""
+    """Of the teacher term, beside 1 for the labels: cross-entropy with the softmax of the teacher's scores."""
 
 
 def train(examples: Sequence[Example], settings: Settings, progress: Callable[[int, int], None]) -> Any:
@@ -97,6 +97,23 @@ def train(examples: Sequence[Example], settings: Settings, progress: Callable[[i
         progress(done, len(batches))
     model.model.eval()
     return model
+
+
+def taught(examples: Sequence[Example], teacher: str, progress: Callable[[int, int], None]) -> list[Example]:
+    """The examples with the scores of a cross-encoder, a folder or a name on the hub, for the teacher term of the loss.
+
+    It reads the pairs that the model will read. Raises ValueError where `teacher` scores no pairs.
+    """
+    from sentence_transformers import CrossEncoder
+
+    if not _has_head(teacher):
+        raise ValueError(f"{teacher} scores no pairs; a teacher is a cross-encoder")
+    score = scorer(CrossEncoder(teacher, num_labels=1, device="cpu", local_files_only=_is_local(teacher)))
+    made = []
+    for each in examples:
+        made.append(replace(each, teacher=tuple(score(each.question, each.max_pos, each.memories))))
+        progress(len(made), len(examples))
+    return made
 
 
 def _base(settings: Settings) -> Any:
