@@ -81,7 +81,7 @@ class Doors:
         self._keyring.refresh()
         key: ProxyKey | None = None
         if self._needs_key:
-            key = self._keyring.find(_presented(arrival))
+            key = self._key_of(arrival)
             if key is None:
                 return Refusal(401, "authentication_error", _NO_KEY, ((b"www-authenticate", b"Bearer"),))
             try:
@@ -103,8 +103,13 @@ class Doors:
     def tenant_of(self, arrival: Arrival) -> str:
         """The tenant of the proxy key that a request came with; empty when there is none."""
         self._keyring.refresh()
-        key = self._keyring.find(_presented(arrival)) if self._needs_key else None
+        key = self._key_of(arrival) if self._needs_key else None
         return key.tenant if key else ""
+
+    def _key_of(self, arrival: Arrival) -> ProxyKey | None:
+        own = arrival.header("x-lantern-key")
+        found = map(self._keyring.find, [own] if own else arrival.credentials(_CREDENTIALS))
+        return next((key for key in found if key), None)
 
     @property
     def _needs_key(self) -> bool:
@@ -150,17 +155,12 @@ _NO_KEY = (
 )
 
 
-def _presented(arrival: Arrival) -> str:
-    return arrival.header("x-lantern-key") or arrival.credential()
-
-
 def swap(arrival: Arrival, key: ProxyKey) -> None:
     """Set the tenant, and put the upstream's key where the proxy key was. KeysError when that one is missing."""
     arrival.tenant = key.tenant
     anthropic = is_anthropics(arrival.path, arrival.headers)
     secret = key.secret_for("anthropic" if anthropic else "openai")
-    if secret is None and arrival.header("x-lantern-key") and arrival.header("x-lantern-key") != arrival.credential():
-        own = arrival.header("x-lantern-key").encode("latin-1")
+    if secret is None and (own := arrival.header("x-lantern-key").encode("latin-1")):
         arrival.headers = tuple(pair for pair in arrival.headers if pair[0] not in _CREDENTIALS or own not in pair[1])
         return  # the client's own key goes on
     place = b"x-api-key" if anthropic else b"api-key" if arrival.header("api-key") else b"authorization"

@@ -159,6 +159,16 @@ def test_a_key_in_its_own_header_lets_the_clients_key_pass(tmp_path):
             assert upstream.got[-1].header("authorization") is None
 
 
+def test_a_proxy_key_is_found_beside_a_dummy(tmp_path, monkeypatch):
+    monkeypatch.setenv("THE_UPSTREAMS_KEY", PROVIDER_KEY)
+    with keyed(tmp_path) as (config, upstream, ring):
+        secret = ring.add("alice", upstream={"any": "env:THE_UPSTREAMS_KEY"}, now=1.0)
+        with serving(config) as url:
+            assert ask(url, body("hi"), key="dummy", api_key=secret).status_code == 200
+        assert upstream.got[-1].header("api-key") == PROVIDER_KEY
+        assert upstream.got[-1].header("authorization") is None
+
+
 def test_the_upstreams_keys_differ_by_provider_and_may_be_files(tmp_path, monkeypatch):
     monkeypatch.setenv("ONE", "sk-openai")
     (tmp_path / "two").write_text("sk-ant\n")

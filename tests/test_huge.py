@@ -12,6 +12,7 @@ from lantern_proxy.compaction import align
 from lantern_proxy.compaction.align import _matches
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history import same as history_same
+from lantern_proxy.history.dress import parts_of
 from lantern_proxy.history.told import squeezed
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.session import Known
@@ -163,6 +164,73 @@ def test_a_history_that_came_otherwise_is_compared_in_linear_time(name):
         return seconds_of(before, [*after, user("And what about the port?")])
 
     assert growth(work) < MOST
+
+
+def asked_after(*before, ids=()):
+    """-> seconds of one more request. before: (messages, answer) of the requests before it; ids: of all of them"""
+
+    def seconds(messages):
+        known, names = Known(), (f"ses_{n}" for n in range(99))
+        who = Identity(ids=tuple(("x-lantern-session", each) for each in ids))
+        for n, (asked, told) in enumerate(before):
+            step = follow(known, read(asked), who, now=1.7e9 + n, new_id=lambda: next(names))
+            answer = Answer(messages=(chat.read_message(json.dumps(assistant(told)).encode()),))
+            reply(known, step.session.id, answer, now=1.7e9 + n)
+        request = read(messages)
+        began = time.process_time()
+        follow(known, request, who, now=1.7e9 + 99, new_id=lambda: next(names))
+        return time.process_time() - began
+
+    return seconds
+
+
+def nods(count):
+    return [m for n in range(count) for m in (user(f"say {n}x"), assistant("OK."))]
+
+
+def of_nods(count):
+    return asked_after(([user(f"note {n} alpha") for n in range(2 * count)], "OK."))([*nods(count), user("go")])
+
+
+def of_examples(count):
+    opened = [user("hello there"), assistant("Hi from A, nice to meet you")]
+    seconds = asked_after(
+        ([opened[0]], opened[1]["content"]), ([user(f"note {n} alpha") for n in range(2 * count)], "OK.")
+    )
+    return seconds([*opened, *nods(count), user("go")])
+
+
+def of_a_text_without_words(count):
+    system, asked, told = (
+        "You are a helper. " + "x" * 50,
+        "a" * (9 * count) + "b" + "a" * (9 * count),
+        "All right then.",
+    )
+    seconds = asked_after(([{"role": "system", "content": system}, user(asked)], told), ids=["X"])
+    written = f"{system}\n{'a' * (90 * count)}\nBot: {told}\n and here is more text behind"
+    return seconds([{"role": "system", "content": written}, user("next")])
+
+
+def of_fields(count):
+    fields = json.dumps({f"k{n}": f"x field {n} {'a' * 25}b{'a' * 20}" for n in range(count)})
+    system = {"role": "system", "content": "You are an agent."}
+    seconds = asked_after(([system, user("Step 1: do it, the page is open")], fields), ids=["X"])
+    return seconds([system, user(f"Step 2: do it, the page is open {'a' * (99 * count)}")])
+
+
+@pytest.mark.parametrize("work", [of_nods, of_examples, of_a_text_without_words, of_fields])
+def test_what_a_client_may_send_is_placed_in_linear_time(work):
+    assert growth(work) < MOST
+
+
+def test_an_answer_of_tags_that_nothing_closes_is_filed_in_linear_time():
+    def seconds(count):
+        text = "".join(f"<t{n:x}>" for n in range(8 * count))
+        began = time.process_time()
+        assert [*parts_of(text)] == [text]
+        return time.process_time() - began
+
+    assert growth(seconds) < MOST
 
 
 def test_a_last_message_of_many_parts_is_compared_in_linear_time():

@@ -550,6 +550,28 @@ def test_the_key_counts_wherever_it_stands(url, upstream, header):
     assert upstream.got[-1].header(header) == "k2"
 
 
+@pytest.mark.parametrize("bearer", ["Bearer dummy", "Bearer"])
+@pytest.mark.parametrize("header", ["x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key"])
+def test_a_key_counts_beside_a_dummy_in_another_header(url, upstream, bearer, header):
+    first, said = f"hello by {header} {bearer}!", f"I heard: hello by {header} {bearer}!"
+    steps = [("k1", body(first)), ("k1", body(first, said, "go on")), ("k2", body(first, said, "go on"))]
+    found = [
+        http.post(f"{url}/v1/chat/completions", json=sent, headers={header: key, "authorization": bearer})
+        for key, sent in steps
+    ]
+    assert [told(answer)["event"] for answer in found] == ["new", "turn", "new"]
+    assert upstream.got[-1].header(header) == "k2"
+
+
+def test_one_of_two_keys_may_name_a_configured_tenant(tmp_path):
+    digest = hashlib.sha256(b"sk-b").hexdigest()
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path, tenants={"team": TenantConfig(keys_sha256=[digest])})
+        with serving(config) as url:
+            ask(url, body("hello"), "dummy", api_key="sk-b")
+            assert [t["id"] for t in http.get(f"{url}/lantern/api/tenants").json()] == ["team"]
+
+
 def test_no_credential_is_stored_or_logged(tmp_path, caplog):
     caplog.set_level("DEBUG")
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:

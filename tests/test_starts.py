@@ -30,7 +30,7 @@ def test_every_beginning_is_found_where_no_word_goes_on_and_nothing_else_is(nati
         starts = Starts([*sought][:2], native=native)
         for start in [*sought][2:]:
             starts.add(start)
-        expected = [m[1] for m in BEGINS.finditer(text) if m[1] in among]
+        expected = [(m.start(), m[1]) for m in BEGINS.finditer(text) if m[1] in among]
         assert starts.within(text, among) == expected, (text, sought)
         found_in_all += len(expected)
     assert found_in_all > 300
@@ -43,9 +43,10 @@ def test_what_is_added_after_a_look_is_found_by_the_next_one_however_much_it_is(
         starts.add(text[:CHARS])
         among.add(text[:CHARS])
         if len(among) % 500 == 1:
-            assert starts.within(f"({text})", among) == [text[:CHARS]]
+            assert starts.within(f"({text})", among) == [(1, text[:CHARS])]
     assert starts.room < 0
-    assert starts.within(" ".join(texts), among) == [text[:CHARS] for text in texts]
+    joined = " ".join(texts)
+    assert starts.within(joined, among) == [(joined.index(text), text[:CHARS]) for text in texts]
 
 
 def test_few_places_are_looked_at_where_nothing_is_known():

@@ -39,15 +39,16 @@ class Starts:
         if len(self._new) >= _AT_ONCE:
             self._take()
 
-    def within(self, text: str, among: Collection[str]) -> list[str]:
-        """Those of `among`, all of which were added, that stand in `text` where no word goes on: as often as they do
-        so, in their order."""
+    def within(self, text: str, among: Collection[str]) -> list[tuple[int, str]]:
+        """(place, start) where those of `among`, all of which were added, stand in `text` and no word goes on; in the
+        order of the places."""
         if self._set is None:
-            return [*filter(among.__contains__, _STARTS.findall(text))]
+            return [(found.start(), found[1]) for found in _STARTS.finditer(text) if found[1] in among]
         self._take()
         place = ffi.new("uint32_t[]", len(text))
         places = ffi.unpack(place, lib.starts_find(self._set, len(text), *_signs(text), place)) if text else ()
-        return [s for at in places if (s := text[at : at + CHARS]) in among and not (at and text[at - 1].isalnum())]
+        found = ((at, text[at : at + CHARS]) for at in places if not (at and text[at - 1].isalnum()))
+        return [each for each in found if each[1] in among]
 
     def _take(self) -> None:
         if self._set is not None and self._new:

@@ -35,6 +35,7 @@ from lantern_proxy.compaction.seen import Seen, see
 from lantern_proxy.compaction.summary import compaction_item, renewed_summary, summaries, summary_at
 from lantern_proxy.history import Entry, Said, Session, goes_on
 from lantern_proxy.history.script import beginning, ending
+from lantern_proxy.history.text import behind_last
 from lantern_proxy.turn import LOSSES, SYSTEM, Event, Message, Request, plain
 
 _CLOSING = re.compile(r"\A(?:\s*</[\w:-]{1,40}>)*\s*")
@@ -199,7 +200,7 @@ def _asked_beside(seen: Seen, summary: int) -> str:
         whole = plain(text)
         found = [each for each, _ in told if each in whole]
         if found:
-            behind = _CLOSING.sub("", min((whole.rpartition(each)[2] for each in found), key=len))
+            behind = _CLOSING.sub("", min((behind_last(each, whole) for each in found), key=len))
             asked = [ending(text, behind) if behind else "", *texts[at + 1 :]]
             if not any(asked) and _follows_answer(seen, summary):
                 front = min((whole.partition(each)[0] for each in found), key=len)

@@ -332,11 +332,12 @@ class Config(Section):
 
 
 def tenant_named(owners: Mapping[str, str], credential: str) -> str:
-    """The tenant that the config names for a credential; empty when it names none."""
+    """The tenant that the config names for a credential, or the first of its keys, a line each, that it names; empty
+    when it names none."""
     if not owners:
         return ""
-    mark = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).hexdigest()
-    return owners.get(mark) or owners.get("*", "")
+    marks = (hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest() for key in credential.split("\n"))
+    return next((owners[mark] for mark in marks if mark in owners), owners.get("*", ""))
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Config:

@@ -22,7 +22,7 @@ _SIGNS = {"n": "\n", "r": "\n", "t": "\t", "b": "", "f": ""}
 _READ_CHARS = 200_000
 """How much of a text is read so."""
 _NO_WORD = re.compile(r"[\W_]+")
-_TAG = re.compile(r"<(\w[\w-]{0,40})>")
+_TAG, _CLOSING = re.compile(r"<(\w[\w-]{0,40})>"), re.compile(r"</(\w[\w-]{0,40})>")
 
 
 def says_same(produced: Iterable[Item], shown: Iterable[Item]) -> bool:
@@ -94,14 +94,14 @@ def parts_of(text: str) -> Iterator[str]:
 
 
 def _tagged(text: str) -> Iterator[str]:
-    start, unclosed = 0, set[str]()
+    start, closed = 0, {found[1]: found.start() for found in _CLOSING.finditer(text)}
     found = _TAG.search(text)
     while found:
-        name, end = found[1], -1 if found[1] in unclosed else text.find(f"</{found[1]}>", found.end())
-        if end < 0:
-            unclosed.add(name)
+        name = found[1]
+        if closed.get(name, -1) < found.end():
             found = _TAG.search(text, found.end())
             continue
+        end = text.index(f"</{name}>", found.end())
         yield text[start : found.start()]
         yield text[found.end() : end]
         start = end + len(name) + 3

@@ -36,6 +36,8 @@ _GREETING = 4
 """Messages, with the new one and a system prompt: chats of one program may all begin with as many."""
 _MOST_READ = 1_000
 """So often at most a text is read for lines that are known, and are not there."""
+_STRETCH_CHARS = 4_096
+"""So many signs are counted at once."""
 _HEADING = re.compile(r"#{1,6}\s+\w[^\n]{0,30}(?=\n)")
 _CUE = re.compile(r"\n[^\w\n/]*\w[^\n:>\]]{0,30}[:>\]][^\w\n]*$")
 _LINE = re.compile(r"[^\n]+")
@@ -212,7 +214,9 @@ def _as_written(text: str, squeezed: str, tail: str) -> str:
 
 def _before(text: str, end: int, count: int) -> int:
     """Where so many signs begin that stand before `end`, white space not counted."""
-    while count:
+    while end > _STRETCH_CHARS and count > (some := _count(text[end - _STRETCH_CHARS : end])):
+        count, end = count - some, end - _STRETCH_CHARS
+    while count and end:
         end -= 1
         count -= not text[end].isspace()
     return end

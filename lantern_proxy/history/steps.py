@@ -21,6 +21,7 @@ from lantern_proxy.history import (
     told_aside,
 )
 from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.text import Backward
 from lantern_proxy.history.told import said_anew
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
@@ -32,20 +33,25 @@ _FRONT_CHARS = 12
 _LEAST = 2
 """Fields of an answer that stand in a text which shows it: a client may leave others out."""
 
+_MOST = 32
+"""Fields of an answer that are looked for."""
+_MISSED = 8
+"""Where so many answers in a row do not stand in a text, no older one is looked for."""
+
 _ELEMENT = re.compile(r"<(\w[\w-]*)>([^<]*)</\1>")
 _RECORD = re.compile(r"\s*<(\w[\w-]*)>\s*(?:<(\w[\w-]*)>[^<]*</\2>\s*)+</\1>\s*\Z")
 """An answer in tags, no deeper than a list of fields: pages and drawings are."""
 
 
 def fields_of(message: Message) -> list[str]:
-    """The long strings of an answer that has several, as far as they are looked for: clients cut them."""
+    """The first long strings of an answer that has several, as far as they are looked for: clients cut them."""
     made = [i.text for i in message.items if i.kind == "call" or (i.kind == "text" and i.text.lstrip().startswith("{"))]
     told = [text for each in made for text in strings_of(each)]
     records = [i.text for i in message.items if i.kind == "text" and _RECORD.match(i.text)]
     told += [text for each in records for _, text in _ELEMENT.findall(each)]
     fronts = (plain(text)[:SUMMARY_CHARS] for text in told)
     found = [*dict.fromkeys(text for text in fronts if len(text) >= _FIELD_CHARS)]
-    return found if len(found) >= _LEAST else []
+    return found[:_MOST] if len(found) >= _LEAST else []
 
 
 def told_steps(head: Sequence[Entry], request: Request, said: Said) -> int:
@@ -58,14 +64,18 @@ def told_steps(head: Sequence[Entry], request: Request, said: Said) -> int:
     text = _text(request)
     if not text or any(i.kind == "result" for e in head for i in e.message.items):
         return 0
-    end, count = len(text), 0
+    end, count, missed, backward = len(text), 0, 0, Backward(text)
     answers = [fields for e in head if e.produced and (fields := fields_of(e.message))]
     for fields in reversed(answers):
-        at = [place for field in fields if (place := text.rfind(field, 0, end)) >= 0]
+        at = [place for field in fields if (place := backward.rfind(field, end)) >= 0]
         if len(at) >= _LEAST:
-            end, count = min(at), count + 1
+            end, count, missed = min(at), count + 1, 0
         elif not count:
             return 0
+        else:
+            missed += 1
+        if missed > _MISSED:
+            break
     return count if count > 1 or len(answers) == 1 or any(told in text for told in told_aside(said)) else 0
 
 

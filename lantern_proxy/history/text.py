@@ -38,6 +38,25 @@ def shared_front(a: str, b: str) -> int:
     return low
 
 
+class Backward:
+    """A text that is searched from its end, in linear time: str.rfind takes the product of both lengths at worst."""
+
+    def __init__(self, text: str) -> None:
+        self._signs = text[::-1]
+
+    def rfind(self, part: str, end: int) -> int:
+        """As text.rfind(part, 0, end)."""
+        size = len(self._signs)
+        at = self._signs.find(part[::-1], size - end)
+        return size - at - len(part) if at >= 0 else -1
+
+
+def behind_last(part: str, text: str) -> str:
+    """What stands behind the last place of `part` in `text`; all of it where there is none."""
+    at = Backward(text).rfind(part, len(text))
+    return text[at + len(part) :] if at >= 0 else text
+
+
 def shared_ends(a: str, b: str) -> int:
     """How many characters two texts share from their fronts and their backs."""
     front = shared_front(a, b)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lantern_proxy.history import Entry, Session
-from lantern_proxy.history.text import shared_front
+from lantern_proxy.history.text import Backward, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, Role, item, message, plain
 
 GAP_CHARS = 60
@@ -41,10 +41,10 @@ def by_system(session: Session, request: Request) -> Request | None:
     head = [e for e in session.head if e.message.role not in SYSTEM]
     if not text or not head or not head[-1].produced:
         return None
-    end, start = len(text), len(head)
+    end, start, backward = len(text), len(head), Backward(text)
     for e in reversed(head):
         line = line_in(e)
-        at = text.rfind(line, 0, end) if line else -1
+        at = backward.rfind(line, end) if line else -1
         behind = text[at + len(line) : end]
         if at < 0 or (start < len(head) and not (len(behind) <= GAP_CHARS and NAMED.search(behind))):
             break
@@ -80,10 +80,10 @@ def by_answers(session: Session, request: Request, text: str) -> Request | None:
 
 def _told(text: str, head: Sequence[Entry]) -> tuple[int, int]:
     """(first of the messages that stand in `text`, where the last of them ends); the last one is the head's."""
-    first, end, at = len(head), 0, len(text)
+    first, end, at, backward = len(head), 0, len(text), Backward(text)
     for n in range(len(head) - 1, 0, -2):
         asked, answer = line_in(head[n - 1]), line_in(head[n])
-        found = text.rfind(answer, 0, at) if len(answer) >= _LEAST_AROUND else -1
+        found = backward.rfind(answer, at) if len(answer) >= _LEAST_AROUND else -1
         behind = at - found - len(answer)
         if found < 0 or head[n - 1].produced or not head[n].produced:
             break

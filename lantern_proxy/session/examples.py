@@ -26,16 +26,24 @@ def are_examples_behind(known: Known, session: Session, request: Request) -> boo
     """Does a request that begins as `session` go on with as many exchanges of others, who never showed its own?"""
     if len(request.messages) < len(session.head) + 3:  # an exchange and a question; most requests have less
         return False
-    own = {*_exchanges(e.message for e in session.head)}
+    own = _had(session)
     behind = [each for each in _exchanges(request.messages) if each not in own]
-    return 0 < len(own) <= sum(_is_of_another(known, session, own, each) for each in behind)
+    got = [_mains(known, answer) for _, answer in behind]
+    others = {main: had for main in set[str]().union(*got) if own.isdisjoint(had := _had(known.sessions[main]))}
+    theirs = (
+        bool(mains) and all(each in others.get(main, ()) for main in mains)
+        for each, mains in zip(behind, got, strict=True)
+    )
+    return 0 < len(own) <= sum(theirs)  # what left a session has its beginning, so that is none of the others
 
 
-def _is_of_another(known: Known, session: Session, own: Set[Exchange], shown: Exchange) -> bool:
-    """Did only conversations have an exchange that have none of `own`? One that left a session has its beginning."""
-    mains = {main_of(known.sessions[sid]) for sid in known.by_answer.get(shown[1], ())}
-    had = [{*_exchanges(e.message for e in known.sessions[sid].head)} for sid in mains & known.sessions.keys()]
-    return session.id not in mains and bool(had) and all(shown in each and own.isdisjoint(each) for each in had)
+def _mains(known: Known, answer: bytes) -> Set[str]:
+    """The conversations that got an answer and are known still."""
+    return known.sessions.keys() & {main_of(known.sessions[sid]) for sid in known.by_answer.get(answer, ())}
+
+
+def _had(session: Session) -> Set[Exchange]:
+    return {*_exchanges(e.message for e in session.head)}
 
 
 def _exchanges(messages: Iterable[Message]) -> list[Exchange]:

@@ -119,7 +119,7 @@ def quoted(known: Known, texts: Sequence[str]) -> list[str]:
     if known.sought.room <= 0:
         known.sought = Starts(known.by_start)
     for text in texts:
-        for start in known.sought.within(text[: QUOTED_CHARS + PROBE_CHARS - 1], known.by_start):
+        for _, start in known.sought.within(text[: QUOTED_CHARS + PROBE_CHARS - 1], known.by_start):
             for sid in known.by_start[start]:
                 hits[sid] += 1
     alive = [sid for sid in hits if sid in known.sessions]

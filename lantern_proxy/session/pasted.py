@@ -15,6 +15,7 @@ _LABEL = re.compile(r"\[[^\[\]\n]{1,60}\] ")
 """What a client writes in front of what is said, and leaves out where it pastes that: "[Mon 11:30 UTC] "."""
 _NAME = re.compile(r"[^\w\s]*\s?\w{1,30}[:>\]]+[*\s]*")
 """In front of a line of a transcript: "USER: ", "<user>", "**User:** ", "## User:"."""
+_NEXT_NAME = re.compile(rf"\s*{_NAME.pattern}")
 _NAMED = re.compile(rf"(?:^|\s|>){_NAME.pattern}$")
 """A name, right in front of what is said."""
 _BETWEEN_CHARS = 80
@@ -45,8 +46,8 @@ def is_told(exchanges: Sequence[tuple[str, str]], texts: Iterable[str]) -> bool:
 def _is_told(asked: str, answer: str, text: str) -> bool:
     searched = text[:QUOTED_CHARS]
     for at in _places(asked, searched) if asked and answer else ():
-        name = _NAME.match(behind := text[at + len(asked) :].lstrip())
-        if name and behind.startswith(answer, name.end()) and _NAMED.search(text[:at][-_BETWEEN_CHARS:]):
+        name = _NEXT_NAME.match(text, at + len(asked))
+        if name and text.startswith(answer, name.end()) and _NAMED.search(text[max(0, at - _BETWEEN_CHARS) : at]):
             return True
     return False
 
@@ -84,8 +85,7 @@ def _speakers(
     searched = text[:QUOTED_CHARS]
     found = [
         (at, at + chars, who)
-        for start in dict.fromkeys(starts.within(searched, pieces))
-        for at in _places(start, searched)
+        for at, start in starts.within(searched, pieces)
         for who, some in pieces[start].items()
         if (chars := _longest_here(some, text[at : at + PROBE_TEXT_CHARS], looks))
     ]

@@ -232,9 +232,9 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
     if any(i.kind != "text" and session.id in _holders(known, _heard(known, i.print)) for i in items):
         return False  # a call, a compaction item: nobody says those to all
     last = next((e.message for e in reversed(session.head) if e.produced), None)
-    said = known.said.get(session.id, {})
+    said, asked = known.said.get(session.id, {}), _asked_last(session)
     for at, m in enumerate(shown):
-        is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(session, shown[at - 1]))
+        is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(asked, shown[at - 1]))
         if is_last or said.get(plain(m.text)) == "side":
             return False
     if not shown or _ends_like_last(session, request):
@@ -255,12 +255,17 @@ def _ends_like_last(session: Session, request: Request) -> bool:
     return is_telling and _prints(before[-len(shown) - 1 : -1]) == _prints(shown)
 
 
-def _is_asked_anew(session: Session, message: Message) -> bool:
-    """Is it a user's, short, and without a word of what the session was asked last? What was spoken has none."""
-    asked = " ".join([plain(e.message.text) for e in before_answer(session) if e.message.role == "user"][-1:])
+def _asked_last(session: Session) -> Set[str] | None:
+    """The words of what a user said last in a session; None: nothing."""
+    asked = next((e.message for e in reversed(before_answer(session)) if e.message.role == "user"), None)
+    return {*_WORD.findall(plain(asked.text).lower())} if asked and plain(asked.text) else None
+
+
+def _is_asked_anew(asked: Set[str] | None, message: Message) -> bool:
+    """Is it a user's, short, and without a word of what was asked last? What was spoken has none."""
     text = plain(message.text)
     is_short = message.role == "user" and len(text) < SUMMARY_CHARS
-    return is_short and bool(asked) and {*_WORD.findall(text.lower())}.isdisjoint(_WORD.findall(asked.lower()))
+    return is_short and asked is not None and asked.isdisjoint(_WORD.findall(text.lower()))
 
 
 def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:
@@ -273,8 +278,11 @@ def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: S
     if text in said:
         return True
     front, back = text[:_ALIKE_CHARS], text[-_ALIKE_CHARS:]
+    begun = {start for _, start in known.sought.within(text, known.by_start)}
     return any(
-        each in text or text in each or ((each.startswith(front) or each.endswith(back)) and mostly_equal(each, text))
+        (each[:PROBE_CHARS] in begun and each in text)
+        or text in each
+        or ((each.startswith(front) or each.endswith(back)) and mostly_equal(each, text))
         for each in said
         if len(each) >= PROBE_CHARS
     )

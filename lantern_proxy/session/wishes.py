@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from lantern_proxy.history import SUMMARY_CHARS, Session, items_of, shows_system_of, spoken, system_text, told_aside
+from lantern_proxy.history.text import behind_last
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.pasted import PROBE_TEXT_CHARS
 from lantern_proxy.session.read import last_said, messages_of, shows_beginning, texts_of, untagged
@@ -144,7 +145,7 @@ def is_summary_of_rest(request: Request, session: Session, said: Mapping[str, st
         return False
     text = plain(now[-1].text) if now[-1].role == "user" else ""
     told = [each for each in told_aside(said.items()) if each in text]
-    wish = untagged(text.rpartition(max(told, key=len))[2]) if told else text
+    wish = untagged(behind_last(max(told, key=len), text)) if told else text
     return (bool(told) or not session.lost) and len(wish) < _BY_HAND_CHARS and bool(_WISH.search(wish))
 
 

@@ -61,6 +61,10 @@ def is_anthropics(path: str, headers: Sequence[Header]) -> bool:
     return first_segment(path) == "messages" or any(name == b"anthropic-version" for name, _ in headers)
 
 
+CREDENTIALS = (
+    b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"x-portkey-api-key", b"ocp-apim-subscription-key",
+)  # fmt: skip
+"""Headers in which clients bring keys: to models, and to gateways in front of them."""
 _NO = frozenset({"off", "false", "no", "0"})
 """What says no in a header of ours."""
 
@@ -100,14 +104,17 @@ class Arrival:
         length = self.header("content-length")
         return int(length) > size_bytes if length.isdigit() else bool(self.header("transfer-encoding"))
 
+    def credentials(self, places: Sequence[bytes] = CREDENTIALS) -> tuple[str, ...]:
+        """The client's keys, each once, in the order of `places`. Most bring one; a gateway may want one beside that of
+        the model, and SDKs that insist on one get a dummy."""
+        found = {name: value for name, value in reversed(self.headers) if name in places}
+        values = (found[name].decode("latin-1").strip() for name in places if name in found)
+        bare = (value[6:].lstrip() if value[:7].lower() in ("bearer ", "bearer") else value for value in values)
+        return tuple(dict.fromkeys(filter(None, bare)))
+
     def credential(self) -> str:
-        """The client's key, wherever its SDK puts it; empty when there is none."""
-        bearer = self.header("authorization")
-        return (
-            bearer[7:].strip()
-            if bearer[:7].lower() == "bearer "
-            else (bearer or self.header("x-api-key") or self.header("api-key"))
-        )
+        """Its keys as one text, a line each, which tells clients apart; empty when there is none."""
+        return "\n".join(self.credentials())
 
 
 def outgoing(headers: tuple[Header, ...]) -> list[Header]:
