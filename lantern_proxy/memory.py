@@ -40,6 +40,7 @@ from lantern_proxy.session import Known
 from lantern_proxy.session_rows import asked, session_of, session_row
 from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored
 from lantern_proxy.wire import chat
+from lantern_proxy.wire.headers import brief
 
 if TYPE_CHECKING:
     from lantern_proxy.upstream.ask import ModelCall
@@ -74,7 +75,7 @@ class Lantern:
         project: str = "",
         embedder: Embedder | None = None,
     ) -> None:
-        user, tenant, project = _text("user", user), _text("tenant", tenant), _text("project", project)
+        user, tenant, project = _text("user", user), _text("tenant", tenant), brief(_text("project", project))
         if not isinstance(config, Config):
             if not isinstance(config, str | os.PathLike | None):
                 raise ValueError(f"config is a {type(config).__name__}; use a Config, or the path of a YAML file")

@@ -96,7 +96,7 @@ def test_every_field_has_its_reason_under_it():
         ("upstream: {openai: 'http://[/v1'}", "upstream.openai is 'http://[/v1'; use http://host/path"),
         ("upstream: {openai: 'http://h/?a=b'}", "upstream.openai is 'http://h/?a=b'; use http://host/path"),
         ("upstream: {http2: 1}", "upstream.http2 is 1; use true or false"),
-        ("reinforce: {floor: 0.3}", "reinforce.minimum is 0.15, below reinforce.floor 0.3"),
+        ("reinforce: {floor: 0.3}", "reinforce.minimum is 0.1, below reinforce.floor 0.3"),
         ("tenants: {t_x: {}}", "tenants.t_x is 't_x'; use letters"),
         ("tenants: {a: {keys_sha256: abc}}", "tenants.a.keys_sha256 is 'abc'; use a list"),
         ("tenants: {a: {keys: []}}", "tenants.a.keys is not a setting; did you mean keys_sha256?"),

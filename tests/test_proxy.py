@@ -37,6 +37,7 @@ from lantern_proxy.turn import Answer, Identity, Request, Restored
 from lantern_proxy.wire import chat
 
 BLOCK = re.compile(r"(?:\n\n)?<restored_context.*?</restored_context>", re.S)
+CHAT = "/v1/chat/completions"
 CONTRACT = {"request", "session", "event", "restored", "chars", "ms"}
 
 
@@ -480,6 +481,59 @@ def test_a_refusal_of_the_clients_own_making_passes(url, upstream):
 
 
 # whose it is
+
+
+CUT_WITHIN_A_SIGN = "The launch code is 7431-KB and all is fine \ud83d"
+"""As JavaScript's slice() leaves it."""
+
+
+@pytest.mark.parametrize("session", [{}, {"x_lantern_session": "half"}])
+def test_an_answer_that_its_client_cuts_within_a_character_costs_nothing(url, upstream, session):
+    upstream.answer = say(
+        200, completion("The launch code is 7431-KB and all is fine \U0001f600 with all the rest of it.")
+    )
+    messages = [{"role": "user", "content": f"what is the launch code? {session}"}]
+    first = told(ask(url, body(*messages), **session))["session"]
+    messages += [{"role": "assistant", "content": CUT_WITHIN_A_SIGN}, {"role": "user", "content": "and now?"}]
+    for n in range(2):
+        later = http.post(
+            f"{url}{CHAT}", content=json.dumps(body(*messages)),
+            headers={"authorization": "Bearer sk-one", "content-type": "application/json"}
+            | {name.replace("_", "-"): value for name, value in session.items()},
+        )  # fmt: skip
+        assert (told(later)["event"], told(later)["session"]) == ("turn", first)
+        assert "degraded" not in told(later)
+        messages += [{"role": "assistant", "content": f"fine {n}"}, {"role": "user", "content": f"more {n}"}]
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses"])
+def test_an_answer_with_half_a_character_is_archived(tmp_path, path):
+    text = "The port is 7461 \ud83d"
+    output = [
+        {"type": "message", "id": "msg_9", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    ]
+    whole = json.dumps({"id": "msg_1", "role": "assistant", "content": [{"type": "text", "text": text}]})
+    last = json.dumps({"type": "response.completed", "response": {"id": "resp_1", "output": output}})
+    answers = {
+        "/v1/messages": say(200, whole.encode()),
+        "/v1/responses": stream(f"event: response.completed\ndata: {last}\n\n".encode()),
+    }
+    asked = body("which port?", stream=path == "/v1/responses", input="which port?")
+    with Upstream(answer=answers[path]) as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            session = told(http.post(url + path, json=asked, headers={"authorization": "Bearer k"}))["session"]
+        with Archive(config.archive.path) as archive:
+            kept = archive.of(archive.tenants()[0].id).messages(session)
+    assert [each.message.text for each in kept[1:]] == [text]
+
+
+def test_projects_whose_names_begin_alike_for_long_are_apart(url, upstream):
+    upstream.answer = echo
+    messages = talk(url, "alike", x_lantern_project="p" * 300 + "one")
+    question = cut(messages, "Who keeps the alike relay number 1?")
+    there = told(ask(url, body(*question), x_lantern_project="p" * 300 + "two"))
+    assert (there["event"], there["restored"]) == ("new", "0")
 
 
 def test_projects_are_apart(url, upstream):

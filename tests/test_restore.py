@@ -13,7 +13,7 @@ import pytest
 
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.chunk import passages, turn_passage
-from lantern_proxy.config import Config, EmbedConfig, RestoreConfig
+from lantern_proxy.config import Config, EmbedConfig, ReinforceConfig, RestoreConfig
 from lantern_proxy.config.retrieval import RetrievalConfig
 from lantern_proxy.embed import Embedder, available
 from lantern_proxy.pack import WRAPPER_CHARS
@@ -519,7 +519,8 @@ def test_a_used_passage_gains_and_an_unused_one_loses(archive, restorer):
     restored = restorer.for_question(ask("Which port does staging use now?"))
     used = next(p.passage.id for p in restored.placed if "9443" in p.text)
     ids = [p.passage.id for p in restored.placed]
-    updates, was_used = restorer.settle("t", ids, "Staging uses port 9443.", 1.7e9 + 100)
+    blocks = dict.fromkeys(ids, "question")
+    updates, was_used = restorer.settle("t", blocks, "Staging uses port 9443.", 1.7e9 + 100)
     assert set(updates) == set(was_used) == set(ids)
     assert was_used[used]
     assert updates[used] == (pytest.approx(0.65), pytest.approx(0.55), 1, 1.7e9 + 100)
@@ -534,12 +535,32 @@ def test_what_the_request_said_itself_proves_no_use(restorer):
     question = "Is it true that staging uses port 9443?"
     restored = restorer.for_question(ask(question))
     ids = [p.passage.id for p in restored.placed]
-    updates, was_used = restorer.settle("t", ids, "Yes: port 9443.", 1.7e9)
+    updates, was_used = restorer.settle("t", dict.fromkeys(ids, "question"), "Yes: port 9443.", 1.7e9)
     assert all(update[0] <= 0.5 for update in updates.values())
     assert not any(was_used.values())
 
 
-def test_a_passage_below_the_minimum_is_not_restored(archive, restorer):
+def test_what_nobody_asked_for_is_restored_however_often_no_answer_says_it(archive, restorer):
+    first = {p.passage.id for p in restorer.at_compaction(ask()).placed}
+    for n in range(40):
+        updates, _ = restorer.settle("t", dict.fromkeys(first, "loss"), "Fine.", 1.7e9 + n)
+        archive.of("t").reinforce(updates)
+    assert {p.passage.id for p in restorer.at_compaction(ask()).placed} == first
+    assert all(each.confidence == 0.5 for each in archive.of("t").passages_by_id([*first]).values())
+
+
+def test_what_a_question_brought_in_vain_still_comes_when_it_is_asked_for(archive, restorer):
+    question = ask("Which port does staging use now?")
+    first = restorer.for_question(question)
+    for n in range(40):
+        updates, _ = restorer.settle("t", {p.passage.id: "question" for p in first.placed}, "Fine.", 1.7e9 + n)
+        archive.of("t").reinforce(updates)
+    assert "9443" in restorer.for_question(question).text
+
+
+def test_a_passage_below_the_minimum_is_not_restored(archive):
+    config = Config(embed=LEXICAL, reinforce=ReinforceConfig(minimum=0.15))
+    restorer = Restorer(archive, config, None)
     ids = [p.passage.id for p in restorer.at_compaction(ask()).placed]
     archive.of("t").reinforce(dict.fromkeys(ids, (0.1, 0.0, 9, 1700000000.0)))
     restored = restorer.at_compaction(ask())

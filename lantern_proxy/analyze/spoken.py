@@ -68,7 +68,7 @@ def _fields(text: str) -> list[str]:
         return []
     try:
         read = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return []
     return [each for name, each in read.items() if isinstance(each, str) and _SAID.match(name)]
 

@@ -117,7 +117,8 @@ def _delta(session: Session, request: Request) -> Verdict:
     at = compaction_item(request)
     if at is None and any(map(_is_folding, takewhile(lambda e: e.produced, reversed(session.head)))):
         gone = (e.key for e in session.head[: _folded_up_to(session.head)] if e.message.role not in SYSTEM)
-        return Verdict(event="compacted", kept=kept, gone=tuple(gone), anchor=_first_spoken(request) or 0)
+        anchor = (_first_spoken(request) or 0) if kept else None
+        return Verdict(event="compacted", kept=kept, gone=tuple(gone), anchor=anchor)
     return Verdict(event="turn", kept=kept) if at is None else Verdict(event="compacted", kept=kept, anchor=at)
 
 

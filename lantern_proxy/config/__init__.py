@@ -243,11 +243,13 @@ class ReinforceConfig(Section):
     gain: Annotated[float, Within(0, 1)] = 0.15
     """Confidence a passage gains when the answer used it."""
     loss: Annotated[float, Within(0, 1)] = 0.02
-    """Confidence it loses when it was restored and not used. Small: silence is weak evidence."""
+    """Confidence it loses when a question brought it back and the answer did not use it. Small: silence is weak
+    evidence."""
     floor: Annotated[float, Within(0, 1)] = 0.1
     """Confidence never falls below this, so that a passage can recover."""
-    minimum: Annotated[float, Within(0, 1)] = 0.15
-    """Passages below this are not restored. At least `floor`."""
+    minimum: Annotated[float, Within(0, 1)] = 0.1
+    """Passages below this are not restored. At least `floor`: at the floor, as by default, disuse takes nothing away
+    for good. The paper has 0.15."""
     ema: Annotated[float, Within(0, 1)] = 0.1
     """Share of the newest observation in the success rate; 0.1 remembers about ten."""
     half_life_s: Annotated[float, Within(1, 1e12, "seconds")] = 604_800.0

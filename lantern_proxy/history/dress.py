@@ -72,7 +72,7 @@ def strings_of(text: str, *, listed: bool = True) -> Iterator[str]:
     start, end = text.find("{"), text.rfind("}")
     try:
         pending = [msgspec.json.decode(text[start : end + 1] if 0 <= start < end else text)]
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):  # half a character, too: clients cut texts
         pending = [text]
     while pending:
         value = pending.pop()

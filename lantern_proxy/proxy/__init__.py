@@ -35,7 +35,7 @@ from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.proxy.writer import Job, Writer
 from lantern_proxy.turn import Answer, Preview, Request
 from lantern_proxy.wire import Protocol, protocol_of, read_answer, read_request, reread, spoken_beside
-from lantern_proxy.wire.headers import identity, telling
+from lantern_proxy.wire.headers import brief, identity, telling
 from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, TooLarge, accept_readable, decoded, outgoing
 from lantern_proxy.wire.json import WireError
 
@@ -150,7 +150,7 @@ class Proxy:
         exchange.plain = arrival.body
         await self.gate.enter()
         request = exchange.request = as_told(await self._request(exchange, exchange.wire))
-        exchange.project = arrival.header("x-lantern-project")[:200]
+        exchange.project = brief(arrival.header("x-lantern-project"))
         who = identity(telling(arrival.headers))
         known, found = await self.tenants.known((exchange.tenant, exchange.project), request, who, exchange.at)
         step = follow(known, request, who, now=exchange.at, new_id=lambda: f"ses_{next(self._random)}", found=found)
@@ -232,6 +232,8 @@ class Proxy:
                 if 200 <= status < 300 and body:
                     reading = partial(read_answer, exchange.wire, body, streamed=streamed, complete=complete)
                     answer = await self._aside.read(len(body), reading)
+            if "answer:error" in exchange.degraded:  # its head went out before
+                self.degraded["answer:error"] += 1
             return self._submit(exchange, exchange.step, answer, status, error)
         self.degraded["record:error"] += 1
         lost: Future[bool] = Future()
@@ -262,7 +264,7 @@ class Proxy:
         job = Job(
             build=partial(record_of, exchange, answered, self.config, self.privacy),
             file=exchange.file, answer=answer.text, at=exchange.at,
-            restored=tuple(p.passage.id for block in exchange.blocks for p in block.restored.placed),
+            restored={p.passage.id: block.restored.kind for block in exchange.blocks for p in block.restored.placed},
         )  # fmt: skip
         submitted = time.monotonic()
         writing = self.writer.submit(job)

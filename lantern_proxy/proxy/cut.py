@@ -9,7 +9,7 @@ what that session said comes first), and at the latest after a second. A process
 import math
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,7 @@ from itertools import count
 from lantern_proxy import chunk
 from lantern_proxy.archive import Archive, Record, Uncut
 from lantern_proxy.proxy.restorer import MADE_S, LateRestorer
-from lantern_proxy.turn import Filed, Passage
+from lantern_proxy.turn import BlockKind, Filed, Passage
 
 QUIET_S = 0.02
 """Cutting starts when no turn came for so long."""
@@ -62,7 +62,7 @@ class Settling:
 
     tenant: str
     request: str
-    restored: tuple[int, ...]
+    restored: Mapping[int, BlockKind]
     answer: str
     at: float
 

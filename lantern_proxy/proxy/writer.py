@@ -9,7 +9,7 @@ the disk, archive.synchronous says.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +24,7 @@ from lantern_proxy.proxy.cut import QUIET_S, Cutter, Settling, Wish
 from lantern_proxy.proxy.keeper import Keeper
 from lantern_proxy.proxy.opened import RETRY_S, Opened
 from lantern_proxy.proxy.restorer import MADE_S, MakeRestorer, make_restorer
+from lantern_proxy.turn import BlockKind
 
 if TYPE_CHECKING:
     from lantern_proxy.embed import Embedder
@@ -47,8 +48,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """Makes the record on the writer's thread: passages are cut there, not in the event loop."""
     file: int
     """Opened.file when the request came: its tenant is one of that file."""
-    restored: tuple[int, ...] = ()
-    """Passages that were put into this request for the first time, to be settled by `answer`."""
+    restored: Mapping[int, BlockKind] = {}
+    """Passages that were put into this request for the first time, and in which block, to be settled by `answer`."""
     answer: str = ""
     at: float = 0.0
 

@@ -154,9 +154,9 @@ class Restorer:
         if self._config.restore.recipe == "default" and asked.terms and always:
             self._dense.read_ahead(asked)
 
-    def settle(self, tenant: str, passage_ids: Sequence[int], answer: str, now: float) -> Learnt:
-        """What the answer taught about the passages of a block: see used.Used.settle."""
-        return self._used.settle(tenant, passage_ids, answer, now)
+    def settle(self, tenant: str, restored: Mapping[int, BlockKind], answer: str, now: float) -> Learnt:
+        """What the answer taught about the passages of its blocks: see used.Used.settle."""
+        return self._used.settle(tenant, restored, answer, now)
 
     def judge(self, confidence: float, success: float, useful: bool) -> tuple[float, float]:
         """(confidence, success) of a passage after a person's verdict, at the configured rates."""

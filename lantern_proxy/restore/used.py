@@ -8,7 +8,7 @@ from lantern_proxy import reinforce
 from lantern_proxy.analyze import key as term_key
 from lantern_proxy.archive import Archive
 from lantern_proxy.restore.present import Present
-from lantern_proxy.turn import Placed
+from lantern_proxy.turn import BlockKind, Placed
 
 REMEMBERED = 10_000
 """Restored passages whose own terms are kept until their answer is known."""
@@ -37,19 +37,23 @@ class Used:
             while len(self._own) > REMEMBERED:
                 self._own.popitem(last=False)
 
-    def settle(self, tenant: str, passage_ids: Sequence[int], answer: str, now: float) -> Learnt:
-        """What TenantArchive.reinforce() is told after the answer to a request into which passages were restored.
+    def settle(self, tenant: str, restored: Mapping[int, BlockKind], answer: str, now: float) -> Learnt:
+        """What TenantArchive.reinforce() is told after the answer to a request into which passages were restored, and
+        in which block each was.
 
+        What nobody asked for, in a loss block, is not less worth when the next answer does not say it: few say a rule.
         Call it once a block, not again when the block is replayed.
         """
         said = term_key(answer)
         updates, used = {}, {}
-        for passage_id, passage in self._archive.of(tenant).passages_by_id(passage_ids).items():
+        for passage_id, passage in self._archive.of(tenant).passages_by_id([*restored]).items():
             with self._lock:
                 own = self._own.pop((tenant, passage_id), None)
             terms_own = own if own is not None else frozenset(map(term_key, passage.tags))
             used[passage_id] = reinforce.used(terms_own, said)
-            confidence, success = reinforce.settle(passage.confidence, passage.success, used[passage_id], self._rates)
+            confidence, success = passage.confidence, passage.success
+            if used[passage_id] or restored[passage_id] == "question":
+                confidence, success = reinforce.settle(confidence, success, used[passage_id], self._rates)
             updates[passage_id] = (confidence, success, passage.accesses + 1, now)
         return updates, used
 

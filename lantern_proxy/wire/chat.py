@@ -4,13 +4,13 @@ read(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}').message
 """
 
 from collections.abc import Mapping, Sequence
-from json import dumps
 from typing import Any
 
 import msgspec
 
 from lantern_proxy.turn import Answer, Item, Message, Request, Role, fingerprint, item, message
 from lantern_proxy.wire import sse
+from lantern_proxy.wire.headers import brief
 from lantern_proxy.wire.json import (
     Insert,
     Place,
@@ -22,6 +22,7 @@ from lantern_proxy.wire.json import (
     element,
     elements,
     encode_string,
+    encoded,
     first_byte,
     kind_of,
     media_digest,
@@ -60,9 +61,9 @@ def explicit_ids(top: Mapping[str, msgspec.Raw]) -> tuple[tuple[str, str], ...]:
     metadata = parse(top["metadata"]) if "metadata" in top else None
     if isinstance(metadata, dict):
         named = [metadata.get(key) for key in ("session_id", "conversation_id", "thread_id", "chat_id")]
-        found += [("metadata", value) for value in named if isinstance(value, str) and value]
+        found += [("metadata", brief(value)) for value in named if isinstance(value, str) and value]
     key = text_member(top, "prompt_cache_key")
-    return (*found, ("prompt_cache_key", key)) if key else tuple(found)
+    return (*found, ("prompt_cache_key", brief(key))) if key else tuple(found)
 
 
 def person(top: Mapping[str, msgspec.Raw]) -> str:
@@ -188,16 +189,9 @@ def _assemble(chunks: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
             into = choices.setdefault(_index(choice), {"role": "assistant"})
             _merge(into, delta if isinstance(delta, dict) else {})
             finished = finished or bool(choice.get("finish_reason"))
-    raws = [_encode(_settle(choices[index])) for index in sorted(choices)]
+    raws = [encoded(_settle(choices[index])) for index in sorted(choices)]  # halves from two chunks make a whole one
     ids = tuple({str(chunk["id"]) for chunk in chunks if chunk.get("id")})
     return Answer(messages=tuple(read_message(raw) for raw in raws), ids=ids, complete=complete and finished)
-
-
-def _encode(message: Mapping[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(message)
-    except UnicodeEncodeError:  # half a character; two halves from two chunks make a whole one
-        return dumps(message).encode()
 
 
 def _index(part: Mapping[str, Any]) -> int:

@@ -11,7 +11,7 @@ import msgspec
 from lantern_proxy.turn import Answer, Item, Message, Request, Role, item, message
 from lantern_proxy.wire import sse
 from lantern_proxy.wire.chat import explicit_ids, inject_into, known_as, plain, tool_names, user_message
-from lantern_proxy.wire.headers import user_id_session
+from lantern_proxy.wire.headers import brief, user_id_session
 from lantern_proxy.wire.json import (
     Insert,
     Place,
@@ -21,6 +21,7 @@ from lantern_proxy.wire.json import (
     canonical_json,
     element,
     elements,
+    encoded,
     first_byte,
     media_digest,
     members,
@@ -38,7 +39,7 @@ def read(body: bytes) -> Request:
         raise WireError("a messages request without messages")
     continued, user = _continued(top), _user_id(top)
     session = user_id_session(user)  # else it names a person
-    named = (("user_id", session),) if session else ()
+    named = (("user_id", brief(session)),) if session else ()
     return Request(
         api="messages", model=text_member(top, "model"),
         messages=(*_system(top), *read_message.all(elements(top["messages"]))),
@@ -122,7 +123,7 @@ def read_answer(body: bytes, *, streamed: bool, complete: bool = True) -> Answer
 
 def _one(blocks: Sequence[Any]) -> tuple[Message, ...]:
     """The answer in the shape that clients resend."""
-    return (read_message(msgspec.json.encode({"role": "assistant", "content": blocks})),) if blocks else ()
+    return (read_message(encoded({"role": "assistant", "content": blocks})),) if blocks else ()
 
 
 def _id_of(data: Mapping[str, Any]) -> tuple[str, ...]:
@@ -166,7 +167,7 @@ def _settle(block: dict[str, Any]) -> dict[str, Any]:
     if not pieces:
         return block
     try:
-        return {**block, "input": parse(pieces.encode())}
+        return {**block, "input": parse(pieces.encode("utf-8", "surrogatepass"))}
     except WireError:  # broken off within the arguments
         return {**block, "input": {"partial": pieces}}
 

@@ -22,6 +22,7 @@ from lantern_proxy.wire.json import (
     element,
     elements,
     encode_string,
+    encoded,
     first_byte,
     media_digest,
     members,
@@ -175,7 +176,7 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
             sse.add_piece(deltas, str(event.get("item_id")), str(event.get("delta") or ""))
     texts = sse.joined(deltas).items()
     halves = [{"type": "message", "role": "assistant", "id": key, "content": text} for key, text in texts]
-    raws = [msgspec.json.encode(i) for i in final or [*done, *([] if finished else halves)]]
+    raws = [encoded(i) for i in final or [*done, *([] if finished else halves)]]
     return Answer(messages=_produced(raws), ids=tuple(ids), complete=complete and finished)
 
 
