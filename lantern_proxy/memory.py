@@ -38,7 +38,7 @@ from lantern_proxy.restore.present import text_of, told_in
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known
 from lantern_proxy.session_rows import asked, session_of, session_row
-from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored
+from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored, blocks_in
 from lantern_proxy.wire import chat
 from lantern_proxy.wire.headers import brief
 
@@ -129,7 +129,7 @@ class Lantern:
         if title and step.event == "new":
             step = replace(step, session=structs.replace(step.session, title=title))
         if times is not None:
-            step = replace(step, filed=_dated(step.filed, request, times))
+            step = replace(step, filed=_dated(step, request, times))
         record = self._record(step, request, (times[-1] if times else 0.0) or now)
         refused = self._archive.faults["record"]
         self._archive.write([record])
@@ -143,6 +143,8 @@ class Lantern:
     ) -> tuple[Restored, ...]:
         """What `session` held and `messages` lack, as blocks of text to add to the last user message; () when nothing.
 
+        Blocks that stand in `messages` already count: what they say is not lost, and what they take is not free.
+
         The first block covers what was lost, most specific first; the second, if any, holds evidence for the question.
 
         question: by default the text of the last user message; "" leaves the second block out
@@ -153,15 +155,16 @@ class Lantern:
         if question is None:
             question = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
         question = _text("question", question)
+        held = [block for m in request.messages for block in blocks_in(m.raw)]
         ask = Ask(
             tenant=self.tenant,
             project=self._project,
             session=self._own(session),
-            present=text_of(request),
+            present="\n".join([text_of(request), *(" ".join(block.split()) for block in held)]),
             told=told_in(request),
             question=question,
             summary=summary,
-            budget_chars=settings.budget_chars,
+            budget_chars=max(0, settings.budget_chars - sum(map(len, held))),
             now=now,
             deadline=time.monotonic() + settings.deadline_ms / 1000,
         )
@@ -345,11 +348,14 @@ def _as_json(value: Any) -> Any:
     raise ValueError(f"messages hold a {type(value).__name__}, which is no JSON; use the dicts of chat completions")
 
 
-def _dated(filed: Sequence[Filed], request: Request, times: Sequence[float]) -> tuple[Filed, ...]:
-    """`filed`, some of the request's messages in their order, with the times of these, one a message."""
-    made, at = [], 0
-    for each in filed:
-        at = next((n for n in range(at, len(times)) if request.messages[n] is each.message), at)
+def _dated(step: Step, request: Request, times: Sequence[float]) -> tuple[Filed, ...]:
+    """What is new of the request's messages, in their order, with their times. times: one a message
+
+    What says the same is one object, so only those count that the session did not hold.
+    """
+    made, at, new = [], 0, [key is None for key in step.verdict.kept]
+    for each in step.filed:
+        at = next((n for n in range(at, len(times)) if new[n] and request.messages[n] is each.message), at)
         made.append(replace(each, created_at=times[at]))
         at += 1
     return tuple(made)

@@ -113,6 +113,34 @@ def test_nothing_is_restored_into_a_conversation_that_lacks_nothing(lantern):
     assert lantern.restore("chat", SCRIPT.history) == ()
 
 
+def test_blocks_that_the_messages_hold_are_not_put_in_again(config):
+    """The loop of the module's docstring: each answer follows, and what was put in stays in."""
+    told = [f"Valve {n} of hall {n * 7} opens at {300 + n * 37} mbar, says Agent-{n * 7919:05d}." for n in range(20)]
+    said = [m for text in told for m in ({"role": "user", "content": text}, {"role": "assistant", "content": "Noted."})]
+    with Lantern(config) as lantern:
+        lantern.archive("chat", said)
+        messages, added = [{"role": "user", "content": "Let's go on then, shall we?"}], []
+        for n in range(4):
+            blocks = lantern.restore("chat", messages)
+            messages[-1]["content"] += "".join("\n\n" + block.text for block in blocks)
+            added += [placed.text for block in blocks for placed in block.placed]
+            messages += [{"role": "assistant", "content": "Fine."}, {"role": "user", "content": f"Go on, step {n}."}]
+            lantern.archive("chat", messages)
+    assert any("Agent-07919" in text for text in added)
+    assert len(added) == len({*added})
+    assert sum(m["content"].count("Agent-07919") for m in messages) == 1
+
+
+def test_a_message_that_is_said_again_has_its_own_time(config):
+    said = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": "I did step one."}]
+    with Lantern(config) as lantern:
+        lantern.archive("chat", said, times=[1.6e9, 1.6e9 + 100])
+        lantern.archive("chat", [*said, said[0]], times=[1.6e9, 1.6e9 + 100, 1.79e9])
+        tenant = lantern.tenant
+    with Archive(config.archive.path) as archive:
+        assert [each.created_at for each in archive.of(tenant).messages("chat")] == [1.6e9, 1.6e9 + 100, 1.79e9]
+
+
 def test_calls_that_the_conversation_still_holds_are_not_restored(config):
     said = [{"role": "user", "content": "Write down where the depots are."}]
     for n in range(4):

@@ -84,7 +84,9 @@ def arrival(**headers: str) -> Arrival:
         ({"authorization": "Basic abc"}, "Basic abc"),
         ({"x_api_key": "sk-2"}, "sk-2"),
         ({"api_key": "sk-3"}, "sk-3"),
-        ({"x_api_key": "sk-2", "authorization": "Bearer sk-1"}, "sk-1"),
+        ({"x_api_key": "sk-2", "authorization": "Bearer sk-1"}, "sk-1\nsk-2"),
+        ({"x_api_key": "sk-1", "authorization": "Bearer sk-1"}, "sk-1"),
+        ({"x_api_key": "sk-2", "authorization": "Bearer"}, "sk-2"),
         ({}, ""),
     ],
 )
