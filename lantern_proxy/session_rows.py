@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from lantern_proxy.archive import SessionRow
-from lantern_proxy.archive.values import QUERY_CHARS, TITLE_CHARS
+from lantern_proxy.archive.values import QUERY_CHARS, TITLE_CHARS, query_of
 from lantern_proxy.compaction.place import question
 from lantern_proxy.history import Session
 from lantern_proxy.turn import Api, Request, fingerprint
@@ -52,4 +52,4 @@ def session_of(row: SessionRow) -> Session:
 def asked(request: Request, said: Said) -> str:
     """The beginning of the user's text that waits for an answer; empty when none does."""
     at = question(request)
-    return said(request.messages[at].text, QUERY_CHARS) if at is not None else ""
+    return said(query_of(request.messages[at].text), QUERY_CHARS) if at is not None else ""

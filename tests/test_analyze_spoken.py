@@ -7,6 +7,15 @@ from lantern_proxy.analyze.spoken import spoken
 from lantern_proxy.restore.question import read_question
 
 STATE = "<environment_details>\ntime: 10:06\nopen: gates.py\n</environment_details>"
+COMPACTED = """<local-command-caveat>The command below was run directly.</local-command-caveat>
+
+<command-name>/compact</command-name>
+            <command-message>compact</command-message>
+            <command-args></command-args>
+
+<local-command-stdout>Compacted (ctrl+o to see full summary)</local-command-stdout>
+"""
+"""What Claude Code 2.1 puts in front of the first prompt after `/compact`."""
 
 
 @pytest.mark.parametrize(
@@ -30,6 +39,10 @@ STATE = "<environment_details>\ntime: 10:06\nopen: gates.py\n</environment_detai
         ("[2026-03-01 10:05] Which gate?", "Which gate?"),
         ("[5 minutes ago] Which gate?", "Which gate?"),
         ("(Sun 1 March, 10:05:33) Which gate?", "Which gate?"),
+        (f"{COMPACTED}\nWhich gate?", "Which gate?"),
+        ("<system_message>\nUse tabs.\n</system_message>\nWhich gate?", "Which gate?"),
+        ("<tool_input>\na.py\n</tool_input>\nWhich gate?", "Which gate?"),
+        (f"<error-message>\nno such file\n</error-message>\n<query>\nWhich gate?\n</query>\n{STATE}", "Which gate?"),
     ],
 )
 def test_what_a_client_writes_around_its_users_words_is_left_out(text, said):

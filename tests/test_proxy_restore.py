@@ -442,6 +442,35 @@ def test_what_is_read_ahead_of_a_session_holds_all_that_was_said_until_then(tmp_
     assert [text for text in said if text not in read[0]] == []
 
 
+BEHIND_A_COMMAND = f"""<system-reminder>
+{"The following skills are available: charts, reviews. " * 50}
+</system-reminder>
+<local-command-caveat>The command below was run directly, not sent to you as a request.</local-command-caveat>
+
+<command-name>/compact</command-name>
+            <command-message>compact</command-message>
+            <command-args></command-args>
+
+<local-command-stdout>Compacted (ctrl+o to see full summary)</local-command-stdout>
+
+"""
+"""What Claude Code puts in front of the first prompt after `/compact`."""
+
+
+def test_what_is_asked_behind_the_command_that_compacted_is_the_question(tmp_path):
+    question = "Which gate does depot number 2 ship through?"
+    with Upstream(echo) as upstream, serving(config_for(upstream, tmp_path, restore=QUESTIONS_ONLY)) as url:
+        messages = talk(url, 14)
+        answer = told(ask(url, body(*messages[-4:], BEHIND_A_COMMAND + question)))
+        assert answer["event"] == "window"
+        assert "GATE-15838" in blocks(upstream)[-1]
+        address = f"{url}/lantern/api/requests/{answer['request']}"
+        wait_for(lambda: http.get(address).status_code == 200)
+        told_as = http.get(address).json()["request"]["query"]
+    assert told_as.startswith("<local-command-caveat>")
+    assert told_as.endswith(question)
+
+
 NOTED = say(200, completion("Thank you, noted."), ("content-type", "application/json"))
 
 

@@ -250,13 +250,16 @@ def test_the_title_of_an_import_is_redacted_before_it_is_cut(tmp_path):
 # rules
 
 
-def test_of_a_request_that_asks_for_it_no_text_is_archived_now_or_later(tmp_path):
+@pytest.mark.parametrize("front", ["", f"<system-reminder>\n{'Use tabs. ' * 300}\n</system-reminder>\n"])
+def test_of_a_request_that_asks_for_it_no_text_is_archived_now_or_later(tmp_path, front):
     with Upstream() as upstream:
         config = config_for(upstream, tmp_path)
         with serving(config) as url:
             ask(url, body("first, OPEN-1"))
-            history = ("first, OPEN-1", "I heard: first, OPEN-1", "between us: the code is HIDDEN-77 and no other")
+            asked = f"{front}between us: the code is HIDDEN-77 and no other"
+            history = ("first, OPEN-1", "I heard: first, OPEN-1", asked)
             hidden = told(ask(url, body(*history), x_lantern_archive="off"))
+            assert told(ask(url, body(*history)))["event"] == "retry"
             assert "HIDDEN-77" in upstream.got[-1].body.decode()
             assert upstream.got[-1].header("x-lantern-archive") is None
             more = (*history, f"I heard: {history[2]}", "last, OPEN-2")

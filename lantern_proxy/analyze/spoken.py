@@ -16,9 +16,11 @@ import msgspec
 _TAG = re.compile(r"(?:^|(?<=\n))[ \t]*<([A-Za-z][\w:.-]*)(?: [^<>\n]*)?>|</([A-Za-z][\w:.-]*)>(?=[ \t]*(?:\n|\Z))")
 """An element that stands in lines of its own: it opens where one begins, or closes where one ends."""
 _SAID = re.compile(
-    r"(?:.*(?:[_:.-]|(?<=[a-z])(?=[A-Z])))?(?:user|query|question|task|prompt|request|message|input|feedback)s?$", re.I
+    r"(?!.*(?:assistant|command|commit|error|function|system|tool))"
+    r"(?:.*(?:[_:.-]|(?<=[a-z])(?=[A-Z])))?(?:user|query|question|task|prompt|request|message|input|feedback)s?$",
+    re.I,
 )
-"""Names of elements in which clients put what their user said."""
+"""Names of elements in which clients put what their user said, and not what they tell of another: <command-message>."""
 _GIVEN = re.compile(
     r"(?:.*(?:[_:.-]|(?<=[a-z])(?=[A-Z])))?(?:tool|function|command|observation|result|response|output|stdout|stderr)s?$",
     re.I,

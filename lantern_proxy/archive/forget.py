@@ -17,7 +17,7 @@ from sqlite_utils.db import Database
 
 from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.rows import name
-from lantern_proxy.archive.values import QUERY_CHARS, Record
+from lantern_proxy.archive.values import QUERY_CHARS, Record, query_of
 from lantern_proxy.turn import Block, Filed, fingerprint
 
 _OWN_CHARS = 40
@@ -174,7 +174,7 @@ def _quotes_forgotten(db: Database, tenant: str, marks: Marks, block: Block) -> 
 def _unkept(marks: Marks, record: Record) -> Iterator[bytes]:
     for filed in record.unkept:
         yield from marks.message(filed)
-        yield marks.of("query", filed.message.text[:QUERY_CHARS])
+        yield marks.of("query", query_of(filed.message.text)[:QUERY_CHARS])
     yield marks.of("session", name(record.session.id))
 
 

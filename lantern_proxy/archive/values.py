@@ -5,10 +5,16 @@ Plain values. rows.py turns those that are kept into rows and back.
 
 from dataclasses import dataclass, field
 
-from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver
+from lantern_proxy.turn import Block, Filed, Head, Passage, PassedOver, without_reminders
 
 TITLE_CHARS, QUERY_CHARS = 80, 2_000
 """Longer titles and questions are cut."""
+
+
+def query_of(text: str) -> str:
+    """What a request asks, out of its last user message: not what its client reminds of, which may be longer by far.
+    Not cut."""
+    return without_reminders(text, "").strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +51,7 @@ class RequestRow:
     status: int = 0
     """HTTP status that the client got; 0: none came."""
     query: str = ""
-    """The beginning of the last user message, up to QUERY_CHARS."""
+    """The beginning of query_of() the last user message, up to QUERY_CHARS."""
     restored: int = 0
     chars: int = 0
     ms: float = 0.0
