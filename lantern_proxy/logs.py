@@ -205,7 +205,15 @@ def _codex(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
             id = str(payload.get("id") or id)
         elif row.get("type") == "response_item" and (message := _codex_item(payload)):
             said.append(_Said(_time(row.get("timestamp")), message))
+        elif row.get("type") == "compacted" and said and _is_summary(said[-1].message, payload):
+            said.pop()
     yield _log("codex", id, _title(said), said)
+
+
+def _is_summary(message: Wire, compacted: Wire) -> bool:
+    """Did the model say `message` to have it stand for what was compacted? There it has a text of Codex before it."""
+    text = str(message["content"]).strip()
+    return message["role"] == "assistant" and bool(text) and str(compacted.get("message")).strip().endswith(text)
 
 
 def _codex_item(payload: Wire) -> Wire | None:

@@ -60,6 +60,9 @@ def codex(folder: Path) -> Path:
             type="message", role=role, content=[{"type": f"{'in' if role == 'user' else 'out'}put_text", "text": text}]
         )
 
+    def compacted(message: str) -> dict:
+        return {"timestamp": "2026-05-28T20:26:50Z", "type": "compacted", "payload": {"message": message}}
+
     return lines(
         folder / "rollout-1.jsonl",
         {"timestamp": "2026-05-28T20:26:40Z", "type": "session_meta", "payload": {"id": "c1", "cwd": "/src"}},
@@ -69,7 +72,9 @@ def codex(folder: Path) -> Path:
         item(type="function_call", name="shell", arguments='{"command": ["cat", "app.py"]}', call_id="k1"),
         item(type="function_call_output", call_id="k1", output="PORT = 7461"),
         said("assistant", "Port 7461."),
+        said("assistant", "A port was looked for. ..."),
         {"timestamp": "2026-05-28T20:26:49Z", "type": "event_msg", "payload": {"type": "token_count"}},
+        compacted("Another language model produced a summary:\nA port was looked for. ..."),
     )
 
 
