@@ -195,19 +195,18 @@ def _is_codex(rows: Sequence[Wire]) -> bool:
 
 
 def _codex(rows: Sequence[Wire], path: Path) -> Iterator[Log]:
+    held = [row for row in rows if isinstance(row.get("payload"), dict)]
+    # the first is the log's own: what was forked off brings those of the other one, too
+    meta: Wire = next((row["payload"] for row in held if row.get("type") == "session_meta"), {})
+    if isinstance(source := meta.get("source"), dict) and "subagent" in source:
+        return
     said: list[_Said] = []
-    id = path.stem
-    for row in rows:
-        payload = row.get("payload")
-        if not isinstance(payload, dict):
-            continue
-        if row.get("type") == "session_meta":
-            id = str(payload.get("id") or id)
-        elif row.get("type") == "response_item" and (message := _codex_item(payload)):
+    for row in held:
+        if row.get("type") == "response_item" and (message := _codex_item(row["payload"])):
             said.append(_Said(_time(row.get("timestamp")), message))
-        elif row.get("type") == "compacted" and said and _is_summary(said[-1].message, payload):
+        elif row.get("type") == "compacted" and said and _is_summary(said[-1].message, row["payload"]):
             said.pop()
-    yield _log("codex", id, _title(said), said)
+    yield _log("codex", str(meta.get("id") or path.stem), _title(said), said)
 
 
 def _is_summary(message: Wire, compacted: Wire) -> bool:

@@ -192,6 +192,14 @@ def test_opencodes_folder_is_read_without_its_sub_agents(tmp_path):
     assert (log.source, log.title, len(log.messages)) == ("opencode", "Ports", 2)
 
 
+def test_what_codex_forked_off_is_a_conversation_of_its_own_and_a_sub_agents_is_none(tmp_path):
+    rows = codex(tmp_path).read_text().splitlines()
+    for name, source in (("fork", "cli"), ("agent", {"subagent": {"thread_spawn": {"parent_thread_id": "c1"}}})):
+        meta = {"type": "session_meta", "payload": {"id": name, "source": source}}
+        lines(tmp_path / f"rollout-{name}.jsonl", meta, *map(json.loads, rows))
+    assert {log.id for log in logs.read(tmp_path)} == {"c1", "fork"}
+
+
 def test_a_folder_is_searched_and_what_is_no_log_passed_over(tmp_path):
     claude_code(tmp_path / "a")
     codex(tmp_path / "b" / "c")
