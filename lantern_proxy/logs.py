@@ -7,7 +7,7 @@ What a file is shows in what it holds, not in its name:
 
     claude-code   ~/.claude/projects/**/*.jsonl
     codex         ~/.codex/sessions/**/rollout-*.jsonl
-    opencode      `opencode export SESSION`, or its folder storage/
+    opencode      ~/.local/share/opencode: opencode.db, or storage/ before 1.2; `opencode export SESSION`
     chatgpt       conversations.json of ChatGPT's data export
     claude        conversations.json of Claude's data export
     jsonl         one conversation a line: {"messages": [...], "id": ..., "title": ..., "created_at": ...}
@@ -16,6 +16,7 @@ Summaries that stand for a compacted part are left out: what they stand for is i
 """
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+from lantern_proxy.logs_opencode import NAME, exports, is_database
 
 _BEGINNING = 2
 """Messages that tell a conversation from others that began at another moment."""
@@ -67,7 +70,9 @@ def read(path: Path) -> Iterator[Log]:
     """
     if not path.exists():
         raise LogError(f"{path}: no such file or folder")
-    if (storage := _opencode_storage(path)) is not None:
+    if (database := next(filter(is_database, (path, path / NAME)), None)) is not None:
+        yield from _database(database)
+    elif (storage := _opencode_storage(path)) is not None:
         yield from _understood(path, _opencode_folder(storage))
     elif path.is_dir():
         for file in _files(path, "**/*.json*"):
@@ -101,11 +106,18 @@ def _file(path: Path) -> Iterator[Log]:
     )
 
 
+def _database(path: Path) -> list[Log]:
+    try:
+        return _understood(path, (log for export in exports(path) for log in _opencode([export], path)))
+    except sqlite3.Error as error:
+        raise LogError(f"{path}: cannot be read as opencode's database ({error}); try `opencode export`") from None
+
+
 def _understood(path: Path, found: Iterable[Log]) -> list[Log]:
     """Those of the conversations in which something was said."""
     try:
         return [log for log in found if log.messages]
-    except (TypeError, AttributeError, ValueError, KeyError, ArithmeticError) as error:
+    except (TypeError, AttributeError, ValueError, KeyError, ArithmeticError, RecursionError) as error:
         raise LogError(f"{path}: looks like a log, but is not as these programs write it ({error!r})") from None
 
 

@@ -1,6 +1,8 @@
 """Logs of other programs: each kind is known by what it holds, and says who said what and when."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,25 @@ def opencode_storage(folder: Path) -> Path:
     return folder
 
 
+def opencode_database(folder: Path) -> Path:
+    """As opencode 1.18 keeps it, but for the columns that are not read."""
+    export = json.loads(opencode(folder).read_text())
+    (folder / "export.json").unlink()
+    with closing(sqlite3.connect(folder / "opencode.db")) as db:
+        db.execute("CREATE TABLE session (id TEXT PRIMARY KEY, parent_id TEXT, title TEXT, time_created INTEGER)")
+        for table, parent in (("message", "session_id"), ("part", "message_id")):
+            db.execute(f"CREATE TABLE {table} (id TEXT PRIMARY KEY, {parent} TEXT, time_created INTEGER, data TEXT)")
+        for id, parent in (("o1", None), ("o2", "o1")):
+            db.execute("INSERT INTO session VALUES (?, ?, 'Ports', ?)", (id, parent, AT))
+            for n, message in enumerate(export["messages"]):
+                row = (f"{id}m{n}", id, AT + n, json.dumps(message["info"]))
+                db.execute("INSERT INTO message VALUES (?, ?, ?, ?)", row)
+                for at, part in enumerate(message["parts"]):
+                    db.execute("INSERT INTO part VALUES (?, ?, ?, ?)", (f"{row[0]}p{at}", row[0], AT, json.dumps(part)))
+        db.commit()
+    return folder / "opencode.db"
+
+
 def chatgpt(folder: Path) -> Path:
     def node(id: str, role: str, text: str, parent: str | None, children: list[str]) -> dict:
         content = {"content_type": "text", "parts": [text]}
@@ -198,6 +219,20 @@ def test_what_codex_forked_off_is_a_conversation_of_its_own_and_a_sub_agents_is_
         meta = {"type": "session_meta", "payload": {"id": name, "source": source}}
         lines(tmp_path / f"rollout-{name}.jsonl", meta, *map(json.loads, rows))
     assert {log.id for log in logs.read(tmp_path)} == {"c1", "fork"}
+
+
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_opencodes_database_is_read_as_its_exports_are(tmp_path, whole_folder):
+    (exported,) = logs.read(opencode(tmp_path))
+    database = opencode_database(tmp_path)
+    assert list(logs.read(tmp_path if whole_folder else database)) == [exported]
+
+
+def test_a_database_of_another_program_is_told_as_none_of_the_known_logs(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "other.db")) as db:
+        db.execute("CREATE TABLE session (id TEXT)")
+    with pytest.raises(logs.LogError, match=r"other\.db: cannot be read as opencode's database \(no such column"):
+        list(logs.read(tmp_path / "other.db"))
 
 
 def test_a_folder_is_searched_and_what_is_no_log_passed_over(tmp_path):
