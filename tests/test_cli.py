@@ -986,6 +986,17 @@ def test_why_last_finds_the_last_block_however_much_was_asked_since(lantern):
     assert json.loads(lantern("why", "last", "--json").stdout)["request"]["id"] == "req_1"
 
 
+def test_why_tells_what_a_person_asked_not_what_the_client_wrote_around_it(lantern):
+    with Archive("lantern.db") as archive:
+        (tenant,) = [each.id for each in archive.tenants() if each.messages > 1]
+        session = SessionRow(id="chat-one", api="chat", created_at=1.0, last_seen_at=1.0)
+        query = f"<command-name>\n/compact\n</command-name>\n<state>\n{'open: a.py ' * 90}\n</state>\nWhich gate?"
+        row = RequestRow(id="dressed", at=1.0, api="chat", path="", event="compacted", restored=1, query=query)
+        archive.write([Record(tenant=tenant, session=session, request=row)])
+    assert "asked: Which gate?\n" in lantern("why", "dressed").stdout
+    assert ", asked: Which gate?  dressed" in lantern("show", "chat-one").stdout
+
+
 @pytest.mark.parametrize("dry", [["prune", "--older-than", "1d"], ["forget", "--match", "abcd"]])
 def test_a_dry_run_makes_no_archive_of_an_empty_file(tmp_path, dry):
     (tmp_path / "empty.db").touch()

@@ -13,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from lantern_proxy.analyze.spoken import spoken
+
 if TYPE_CHECKING:
     from lantern_proxy.archive import Hit, RequestRow, SessionRow
     from lantern_proxy.archive.feedback import Edit, Marked
@@ -35,6 +37,11 @@ def console(*, err: bool = False) -> Console:
     """A console that leaves the words alone; 100 columns where there is no terminal to ask."""
     stream = sys.stderr if err else sys.stdout
     return Console(file=stream, highlight=False, markup=False, width=None if stream.isatty() else 100)
+
+
+def asked(query: str) -> str:
+    """A request's question without what its client wrote around it, where anything is left then."""
+    return spoken(query).strip() or query
 
 
 def clean(text: str) -> str:
@@ -192,8 +199,10 @@ def _mark(request: "RequestRow", shown: set[str]) -> None:
     if request.restored and riding not in shown:
         shown.add(riding)
         restored = f"{request.restored} passages put back, {request.chars:,} characters"
-        asked = f", asked: {clean(short(request.query, 60))}" if request.query else ""
-        out.print(Text(f"++++ {when(request.at)}  {restored}{asked}  {request.id}", style="bold green"), soft_wrap=True)
+        question = f", asked: {clean(short(asked(request.query), 60))}" if request.query else ""
+        out.print(
+            Text(f"++++ {when(request.at)}  {restored}{question}  {request.id}", style="bold green"), soft_wrap=True
+        )
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from lantern_proxy.cli.render import clean, console, counted, short, times, when
+from lantern_proxy.cli.render import asked, clean, console, counted, short, times, when
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Why
@@ -21,7 +21,7 @@ def why(told: "Why") -> None:
     out.print(Text(clean(head), style="bold"), soft_wrap=True)
     gone = f"  session {request.session}; {_lacks(request.gone)}"
     out.print(Text(clean(gone)), soft_wrap=True)
-    out.print(Text(f"  asked: {short(request.query, 300)}"), soft_wrap=True)
+    out.print(Text(f"  asked: {short(asked(request.query), 300)}"), soft_wrap=True)
     cost = f"{request.chars:,} characters, {request.ms:.1f} ms in Lantern"
     out.print(Text(f"  {counted(request.restored, 'passage')} in its blocks, {cost}"))
     for reason in request.degraded:
