@@ -49,7 +49,7 @@ _OPENJIUWEN = ("openjiuwen==0.1.19",)
 _LANGCHAIN_JS = (
     "langchain@1.5.14", "@langchain/core@1.4.0", "@langchain/langgraph@1.7.3", "@langchain/openai@1.5.8", "zod@4.6.7",
 )  # fmt: skip
-_CLAUDE_CODE_ROUTER = ("@musistudio/claude-code-router@2.0.0", "@anthropic-ai/claude-code@2.1.330")
+_CLAUDE_CODE_ROUTER = ("@musistudio/claude-code-router@2.0.0", "@anthropic-ai/claude-code@2.1.332")
 _BEEAI_JS = (
     "beeai-framework@0.1.30", "@ai-sdk/openai@3.0.141", "uuid@14.0.3", "zod@3.25.76", "--legacy-peer-deps",
 )  # fmt: skip
@@ -159,11 +159,11 @@ CLIENTS = (
     ),
     Client(
         name="claude-code", family="Claude Code", protocol="messages", losses=COMPACTED, full_tokens=190_000,
-        npm=("@anthropic-ai/claude-code@2.1.330",), drive=agents.claude_code,
+        npm=("@anthropic-ai/claude-code@2.1.332",), drive=agents.claude_code,
     ),
     Client(
         name="claude-code-manual", family="Claude Code", protocol="messages", losses=COMPACTED, full_tokens=2_000,
-        compactions=2, shares="claude-code", npm=("@anthropic-ai/claude-code@2.1.330",),
+        compactions=2, shares="claude-code", npm=("@anthropic-ai/claude-code@2.1.332",),
         drive=agents.claude_code_manual,
     ),
     Client(
