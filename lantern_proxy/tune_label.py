@@ -63,7 +63,7 @@ def _label(row: str, place: str) -> Label:
         listed = isinstance(relevant, list) and all(map(_is_passage, relevant))
         if not named or not listed or not relevant:
             raise TypeError
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise LabelError(f'{place} is no label; write {{"question": "...", "relevant": ["words of it"]}}') from None
     return Label(question, tuple(relevant), session, place)
 

@@ -67,6 +67,19 @@ HAYSTACK = {
 }  # fmt: skip
 
 
+OWN = {
+    "id": "x",
+    "candidates": [{"id": "1", "session": "s", "speaker": "user", "text": "Red."}],
+    "questions": [{"text": "Which?", "gold": ["1"]}],
+}
+DEEP = 100_000 * "[" + 100_000 * "]"
+
+
+def changed(data, text, value):
+    """The data as JSON, with another value where the text stood."""
+    return json.dumps(data).replace(json.dumps(text), json.dumps(value))
+
+
 def written(path, value):
     path.write_text(json.dumps(value))
     return path
@@ -128,6 +141,22 @@ def test_ir_reads_both_places_of_judgements_and_keeps_grades(tmp_path):
         (datasets.labelled, '{"id": 1}', "a line is"),
         (datasets.labelled, '{"id": 1}', "has no 'candidates'"),
         (datasets.longmemeval, '[{"question_id": "q7", "haystack_sessions": []}]', "question q7 lacks"),
+        (datasets.locomo, changed(LOCOMO, "I moved to Lisbon.", None), "conv-1 lacks .*text is no text in .*D1:1"),
+        (datasets.locomo, changed(LOCOMO, "What does Bob keep?", 5), "conv-1 lacks .*question is no text in"),
+        (datasets.beam, changed(BEAM, "Which port?", None), "question is no text in"),
+        (datasets.beam, changed(BEAM, "Noted ->-> as you say.", ["Noted"]), "content is no text in .*'id': 1"),
+        (datasets.longmemeval, changed([HAYSTACK], "Fun!", {}), "question q1 lacks .*content is no text in"),
+        (datasets.longmemeval, changed([HAYSTACK], "When did I buy the kayak?", 1), "question is no text in"),
+        (datasets.labelled, changed(OWN, "Red.", None), ":1: text is no text in"),
+        (datasets.labelled, changed(OWN, "Which?", 3.5), ":1: text is no text in"),
+        (datasets.locomo, DEEP, "is not JSON"),
+        (datasets.beam, DEEP, "is not JSON"),
+        (datasets.beam, json.dumps(BEAM).replace("[[2]]", 5_000 * "[" + 5_000 * "]"), "is not JSON|maximum recursion"),
+        (datasets.longmemeval, DEEP, "is not JSON"),
+        (datasets.labelled, DEEP, "maximum recursion"),
+        (datasets.locomo, json.dumps(LOCOMO * 2), "conv-1 is the name of another conversation of it"),
+        (datasets.longmemeval, json.dumps([HAYSTACK, HAYSTACK]), "q1 is the name of another conversation of it"),
+        (datasets.labelled, f"{json.dumps(OWN)}\n{json.dumps(OWN)}", "x is the name of another conversation of it"),
     ],
 )
 def test_a_wrong_file_is_told_with_its_name_and_its_fault(tmp_path, read, content, told):
@@ -136,6 +165,13 @@ def test_a_wrong_file_is_told_with_its_name_and_its_fault(tmp_path, read, conten
     with pytest.raises(DataError, match=told) as raised:
         read(path)
     assert str(path) in str(raised.value)
+
+
+def test_two_chats_of_one_name_are_refused_with_both_files(tmp_path):
+    for name in ("one.1.json", "one.2.json", "two.json"):
+        written(tmp_path / name, BEAM)
+    with pytest.raises(DataError, match=r"one\.2\.json: one is the name of another conversation of .*one\.1\.json"):
+        datasets.beam(tmp_path)
 
 
 @pytest.mark.parametrize("read", [datasets.locomo, datasets.longmemeval])
@@ -175,6 +211,8 @@ def test_a_line_ends_where_files_end_it_and_not_at_a_separator_within_a_text(tmp
         ("corpus.jsonl", '{"id": "a", "text": "x"}', "line 2 is no object with _id and text"),
         ("queries.jsonl", '["a"]', "line 2 is no object with _id and text"),
         ("queries.jsonl", '{"_id": ', "line 2 is not JSON"),
+        ("queries.jsonl", '{"_id": "b", "text": null}', "line 2 is no object with _id and text"),
+        ("corpus.jsonl", 100_000 * "[", "line 2 is not JSON"),
     ],
 )
 def test_a_collection_with_a_line_that_is_none_is_told_with_the_line(tmp_path, name, line, told):

@@ -194,14 +194,18 @@ def test_a_conversation_is_never_both_learned_from_and_measured_on(data, setting
 
 
 def test_conversations_of_one_name_are_each_compared_with_their_own_order(data, settings, tmp_path):
-    def told(name, ids):
-        file = tmp_path / name
-        file.write_text("\n".join(json.dumps(conversation(n) | {"id": i}) for n, i in enumerate(ids)), "utf-8")
-        ran = CliRunner().invoke(cli, ["train", "reranker", "--data", str(file), "--config", str(settings), "--json"])
+    def told(*files):
+        given, n = [], 0
+        for name, ids in enumerate(files):
+            (file := tmp_path / f"{name}.jsonl").write_text(
+                "\n".join(json.dumps(conversation(n + at) | {"id": i}) for at, i in enumerate(ids)), "utf-8"
+            )
+            given, n = [*given, "--data", str(file)], n + len(ids)
+        ran = CliRunner().invoke(cli, ["train", "reranker", *given, "--config", str(settings), "--json"])
         assert ran.exit_code == 0, ran.output
         return ran.stdout
 
-    assert told("apart.jsonl", "abcd") == told("alike.jsonl", "abab")
+    assert told("ab", "cd") == told("ab", "ab")
 
 
 def test_conversations_without_questions_are_left_out_and_two_with_some_are_needed(tmp_path, settings):

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from test_bench_datasets import BEAM
 
-from lantern_proxy.bench import light, restore, restore_score
+from lantern_proxy.bench import judged, light, restore, restore_score
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bench.restore_chats import (
@@ -214,6 +214,21 @@ def test_a_folder_that_holds_another_chat_of_that_name_is_refused(run, data, tmp
     result = CliRunner().invoke(restore.command, given)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "bench.db holds another chat with the name locomo-t" in result.stderr
+
+
+def test_two_chats_of_one_name_in_a_folder_are_refused_with_both_files(data, tmp_path):
+    folder = tmp_path / "two"
+    folder.mkdir()
+    (folder / "a.json").write_text(data.read_text())
+    (folder / "b.json").write_text(data.read_text().replace("rain", "snow"))
+    for command in (restore.command, judged.command):
+        result = CliRunner().invoke(
+            command, ["--data", str(folder), "--no-dense", "--model", "m", "--model-url", "http://127.0.0.1:1/v1"]
+        )
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert (
+            f"{folder / 'b.json'}: locomo-t is the name of another conversation of {folder / 'a.json'}" in result.stderr
+        )
 
 
 def test_chats_too_short_to_lose_anything_are_merged_too(tmp_path):

@@ -50,7 +50,7 @@ def locomo(path: Path) -> tuple[Synthetic, list[list[str]]]:
         turns = [turn for c in conversations for k in c if isinstance(c[k], list) for turn in c[k]]
         texts = [terms(f"{turn['speaker']}: {turn['text']}") for turn in turns]
         questions = [query_terms(item["question"]) for one in samples for item in one["qa"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise click.BadParameter(f"--locomo {path} is no LoCoMo file ({error!r}); give locomo10.json") from None
     records, word_of = Synthetic.of(texts)
     return records, [known for q in questions if (known := [word_of[term] for term in q if term in word_of])]

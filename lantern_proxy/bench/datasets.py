@@ -6,7 +6,8 @@
     ir(folder)          any collection in BEIR's layout: corpus.jsonl, queries.jsonl, qrels.tsv
     labelled(path)      conversations of your own, as JSON lines
 
-Nothing is downloaded: the files are the user's to fetch. What cannot be read is a DataError.
+Nothing is downloaded: the files are the user's to fetch. What cannot be read is a DataError, and so are two
+conversations of one name: what is told of one would be told of the other.
 """
 
 import csv
@@ -83,7 +84,7 @@ def locomo(path: Path) -> list[Conversation]:
     samples = _json(path)
     if not isinstance(samples, list) or not all(isinstance(s, dict) and "conversation" in s for s in samples):
         raise DataError(f"{path}: is not LoCoMo's list of samples; fetch locomo10.json of snap-research/locomo")
-    return sorted((_locomo_sample(sample, path) for sample in samples), key=lambda c: c.id)
+    return unmixed((path, each) for each in sorted((_locomo_sample(s, path) for s in samples), key=lambda c: c.id))
 
 
 def _locomo_sample(sample: Mapping[str, Any], path: Path) -> Conversation:
@@ -92,7 +93,7 @@ def _locomo_sample(sample: Mapping[str, Any], path: Path) -> Conversation:
         known = {candidate.id for candidate in candidates}
         asked = [(qa, frozenset(qa["evidence"]) & known) for qa in sample["qa"]]
         questions = tuple(
-            Asked(text=qa["question"], gold=gold, category=str(qa["category"]), answer=_answer(qa, "answer"))
+            Asked(text=_said(qa, "question"), gold=gold, category=str(qa["category"]), answer=_answer(qa, "answer"))
             for qa, gold in asked
             if gold
         )
@@ -108,8 +109,8 @@ def _locomo_turns(conversation: Mapping[str, Any]) -> Iterator[Candidate]:
         at = _time(conversation.get(f"{session}_date_time", ""), "%I:%M %p on %d %B, %Y")
         for turn in conversation[session]:
             caption = turn.get("blip_caption", "")
-            text = f"{turn['text']} [picture: {caption}]" if caption else turn["text"]
-            yield Candidate(id=turn["dia_id"], session=session, speaker=turn["speaker"], text=text, at=at)
+            text = f"{_said(turn, 'text')} [picture: {caption}]" if caption else _said(turn, "text")
+            yield Candidate(id=turn["dia_id"], session=session, speaker=_said(turn, "speaker"), text=text, at=at)
 
 
 def beam(folder: Path) -> list[Conversation]:
@@ -124,7 +125,7 @@ def beam(folder: Path) -> list[Conversation]:
     )
     if not files:
         raise DataError(f"{folder}: holds no .json or .json.gz file; name the folder with BEAM's chats")
-    return [_beam_chat(file) for file in files]
+    return unmixed((file, _beam_chat(file)) for file in files)
 
 
 _TAG = re.compile(r"\s*->->\s*[\d,.\s]+$")
@@ -140,13 +141,13 @@ def _beam_chat(file: Path) -> Conversation:
         candidates = tuple(_beam_messages(chat["chat"]))
         known = {candidate.id for candidate in candidates}
         questions = tuple(
-            Asked(text=each["question"], gold=gold, category=category, answer=_answer(each, *_BEAM_ANSWERS))
+            Asked(text=_said(each, "question"), gold=gold, category=category, answer=_answer(each, *_BEAM_ANSWERS))
             for category, asked in chat["probing_questions"].items()
             for each in asked
             if (gold := frozenset(map(str, _leaves(each.get("source_chat_ids")))) & known)
         )
         return Conversation(id=file.name.partition(".")[0], candidates=candidates, questions=questions)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{file}: lacks what a chat of BEAM has ({error!r}); use its own JSON") from None
 
 
@@ -159,8 +160,8 @@ def _beam_messages(batches: Sequence[Mapping[str, Any]]) -> Iterator[Candidate]:
                 yield Candidate(
                     id=str(each["id"]),
                     session=f"session_{number}",
-                    speaker=each["role"],
-                    text=_TAG.sub("", each["content"]),
+                    speaker=_said(each, "role"),
+                    text=_TAG.sub("", _said(each, "content")),
                     at=at,
                 )
 
@@ -175,7 +176,8 @@ def longmemeval(path: Path) -> list[Conversation]:
         or not all(isinstance(i, dict) and "haystack_sessions" in i for i in items)
     ):
         raise DataError(f"{path}: is not LongMemEval's list of questions; fetch longmemeval_s.json of its authors")
-    return [_haystack(item, path) for item in items if not str(item.get("question_id", "")).endswith("_abs")]
+    answerable = [item for item in items if not str(item.get("question_id", "")).endswith("_abs")]
+    return unmixed((path, _haystack(item, path)) for item in answerable)
 
 
 def _haystack(item: Mapping[str, Any], path: Path) -> Conversation:
@@ -185,8 +187,8 @@ def _haystack(item: Mapping[str, Any], path: Path) -> Conversation:
             Candidate(
                 id=f"{n}#{name}#{place}",
                 session=f"{n}#{name}",
-                speaker=each["role"],
-                text=each["content"],
+                speaker=_said(each, "role"),
+                text=_said(each, "content"),
                 at=_day(date),
             )
             for n, (name, date, said) in enumerate(sessions)
@@ -194,10 +196,9 @@ def _haystack(item: Mapping[str, Any], path: Path) -> Conversation:
         )
         answering = frozenset(item["answer_session_ids"])
         gold = frozenset(c.id for c in candidates if c.session.partition("#")[2] in answering)
-        asked = Asked(
-            text=item["question"], gold=gold, category=item["question_type"], at=_day(item.get("question_date", ""))
-        )
-        return Conversation(id=item["question_id"], candidates=candidates, questions=(asked,) if gold else ())
+        at = _day(item.get("question_date", ""))
+        asked = Asked(text=_said(item, "question"), gold=gold, category=_said(item, "question_type"), at=at)
+        return Conversation(id=_said(item, "question_id"), candidates=candidates, questions=(asked,) if gold else ())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         name = item.get("question_id")
         raise DataError(f"{path}: question {name} lacks what LongMemEval has ({error!r}); use its own JSON") from None
@@ -208,7 +209,7 @@ def ir(folder: Path) -> list[Conversation]:
     qrels/test.tsv, each maybe with .gz. Queries without a relevant document are left out."""
     candidates = tuple(
         Candidate(id=str(d["_id"]), session="", speaker="", text=f"{d.get('title', '')} {d['text']}".strip())
-        for d in _lines(_found(folder, "corpus.jsonl"), "_id", "text")
+        for d in _lines(_found(folder, "corpus.jsonl"))
     )
     known = {candidate.id for candidate in candidates}
     grades: dict[str, dict[str, float]] = {}
@@ -217,7 +218,7 @@ def ir(folder: Path) -> list[Conversation]:
             grades.setdefault(query, {})[document] = grade
     questions = tuple(
         Asked(text=q["text"], gold=frozenset(relevant), category="", grades=relevant)
-        for q in _lines(_found(folder, "queries.jsonl"), "_id", "text")
+        for q in _lines(_found(folder, "queries.jsonl"))
         if (relevant := grades.get(str(q["_id"]), {}))
     )
     return [Conversation(id=folder.resolve().name, candidates=candidates, questions=questions)]
@@ -242,17 +243,17 @@ def _found(folder: Path, *names: str) -> Path:
     raise DataError(f"{folder}: holds no {' and no '.join(names)} (or .gz); use a collection in BEIR's layout")
 
 
-def _lines(path: Path, *names: str) -> list[dict[str, Any]]:
-    """The objects of JSON lines; DataError for one that lacks one of `names`."""
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of JSON lines; DataError for one that lacks its _id, or its text."""
     found = []
     for number, line in enumerate(lines_of(_text(path)), start=1):
         if line.strip():
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"{path}: line {number} is not JSON ({error})") from None
-            if not isinstance(row, dict) or not row.keys() >= set(names):
-                raise DataError(f"{path}: line {number} is no object with {' and '.join(names)}")
+            if not isinstance(row, dict) or "_id" not in row or not isinstance(row.get("text"), str):
+                raise DataError(f"{path}: line {number} is no object with _id and text")
             found.append(row)
     return found
 
@@ -266,7 +267,7 @@ def _json(path: Path) -> Any:
     text = _text(path)
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is not JSON ({error})") from None
 
 
@@ -278,6 +279,29 @@ def _text(path: Path) -> str:
         raise DataError(f"{path}: no such file; the data is yours to fetch, see docs/retrieval.md") from None
     except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
+
+
+def unmixed(found: Iterable[tuple[Path, Conversation]]) -> list[Conversation]:
+    """The conversations of some files. DataError when two have one name."""
+    files: dict[str, Path] = {}
+    read: list[Conversation] = []
+    for file, each in found:
+        if each.id in files:
+            beside = "it" if file == files[each.id] else files[each.id]
+            raise DataError(
+                f"{file}: {each.id} is the name of another conversation of {beside}; give each its own name"
+            )
+        files[each.id] = file
+        read.append(each)
+    return read
+
+
+def _said(row: Mapping[str, Any], name: str) -> str:
+    """The text that `row` has there. TypeError when it is none."""
+    text = row[name]
+    if not isinstance(text, str):
+        raise TypeError(f"{name} is no text in {row!r:.100}")
+    return text
 
 
 def _answer(asked: Mapping[str, Any], *names: str) -> str:
@@ -314,23 +338,23 @@ def labelled(path: Path) -> list[Conversation]:
     {"id": "a", "candidates": [{"id": "1", "session": "s1", "speaker": "user", "text": "...", "at": 1700000000}],
      "questions": [{"text": "...", "gold": ["1"]}]}
     """
-    found = []
+    found: list[Conversation] = []
     for number, line in enumerate(lines_of(_text(path)), start=1):
         if line.strip():
             try:
                 found.append(_conversation(json.loads(line)))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 wanted = '{"id", "candidates": [{"id", "session", "speaker", "text"}], "questions": [{"text", "gold"}]}'
                 wrong = f"has no {error}" if isinstance(error, KeyError) else str(error)
                 raise DataError(f"{path}:{number}: {wrong}; a line is {wanted}") from None
     if not found:
         raise DataError(f"{path}: holds no conversation; write one JSON object a line")
-    return found
+    return unmixed((path, each) for each in found)
 
 
 def _conversation(raw: dict[str, Any]) -> Conversation:
     candidates = tuple(
-        Candidate(id=str(c["id"]), session=str(c["session"]), speaker=str(c["speaker"]), text=str(c["text"]),
+        Candidate(id=str(c["id"]), session=str(c["session"]), speaker=str(c["speaker"]), text=_said(c, "text"),
                   at=float(c.get("at", 0)))
         for c in raw["candidates"]
     )  # fmt: skip
@@ -340,6 +364,6 @@ def _conversation(raw: dict[str, Any]) -> Conversation:
         gold = frozenset(map(str, asked["gold"]))
         if not gold or not gold <= known:
             raise ValueError(f"question {asked['text'][:40]!r} has evidence {sorted(gold - known)}, no candidate's id")
-        questions.append(Asked(text=str(asked["text"]), gold=gold, category=str(asked.get("category", "")),
+        questions.append(Asked(text=_said(asked, "text"), gold=gold, category=str(asked.get("category", "")),
                                answer=_answer(asked, "answer"), at=float(asked.get("at", 0))))  # fmt: skip
     return Conversation(id=str(raw["id"]), candidates=candidates, questions=tuple(questions))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, sentences
-from lantern_proxy.bench.datasets import Conversation, DataError, beam, locomo, published
+from lantern_proxy.bench.datasets import Conversation, DataError, beam, locomo, published, unmixed
 
 Shape = Literal["extractive", "abstractive", "window"]
 SHAPES: tuple[Shape, ...] = ("extractive", "abstractive", "window")
@@ -75,12 +75,13 @@ def chats(path: Path) -> list[Chat]:
 
 
 def conversations(path: Path) -> list[Conversation]:
-    """Those of a file, or of all .json and .json.gz files of a folder, by name. DataError for anything else."""
+    """Those of a file, or of all .json and .json.gz files of a folder, by name. DataError for anything else, and for
+    two of one name: they would be archived as one chat."""
     if path.is_dir():
         files = sorted([*path.glob("*.json"), *path.glob("*.json.gz")])
         if not files:
             raise DataError(f"{path} holds no .json or .json.gz file")
-        return [each for file in files for each in conversations(file)]
+        return unmixed((file, each) for file in files for each in conversations(file))
     kind = published(path)
     if kind == "locomo":
         return [replace(each, id=f"locomo-{each.id}") for each in locomo(path)]
