@@ -47,7 +47,7 @@ class Label:
 def read(path: Path) -> list[Label]:
     """The labels of a JSON lines file. LabelError names the line."""
     try:
-        rows = path.read_text("utf-8").split("\n")  # not splitlines, which breaks at U+2028 within a question
+        rows = path.read_text("utf-8-sig").split("\n")  # not splitlines, which breaks at U+2028 within a question
     except OSError as error:
         raise LabelError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -167,6 +167,32 @@ def test_a_wrong_file_is_told_with_its_name_and_its_fault(tmp_path, read, conten
     assert str(path) in str(raised.value)
 
 
+def test_two_candidates_of_one_id_are_refused(tmp_path):
+    twice = [OWN["candidates"][0], OWN["candidates"][0] | {"text": "Blue."}]
+    path = written(tmp_path / "own.jsonl", OWN | {"candidates": twice})
+    with pytest.raises(DataError, match=r"own\.jsonl: 1 is the id of 2 candidates of x"):
+        datasets.labelled(path)
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "tides"}\n{"_id": "a", "text": "sand"}\n')
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "why tides"}\n')
+    (tmp_path / "qrels.tsv").write_text("q\ta\t1\n")
+    with pytest.raises(DataError, match=r"corpus\.jsonl: a is the id of 2 candidates"):
+        datasets.ir(tmp_path)
+
+
+@pytest.mark.parametrize("score", ["5000", "inf", "nan"])
+def test_a_score_of_which_there_is_no_gain_is_refused(tmp_path, score):
+    for file in ("corpus.jsonl", "queries.jsonl"):
+        (tmp_path / file).write_text('{"_id": "a", "text": "tides"}\n')
+    (tmp_path / "qrels.tsv").write_text(f"a\ta\t{score}\n")
+    with pytest.raises(DataError, match=rf"qrels\.tsv: line 1 has the score {score}; .* 100 at most"):
+        datasets.ir(tmp_path)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "own.jsonl").write_text(json.dumps(OWN), "utf-8-sig")
+    assert datasets.labelled(tmp_path / "own.jsonl")[0].id == "x"
+
+
 def test_two_chats_of_one_name_are_refused_with_both_files(tmp_path):
     for name in ("one.1.json", "one.2.json", "two.json"):
         written(tmp_path / name, BEAM)

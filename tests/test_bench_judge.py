@@ -242,6 +242,11 @@ def test_wilcoxon_of_few_by_hand():
         metrics.wilcoxon(a, a[:4])
 
 
+def test_differences_that_are_equal_but_for_the_noise_of_floats_are_tied():
+    noisy, none = np.array([0.1 + 0.2, -0.3, 0.6, 0.9 - 0.6, 1 - 0.9 - 0.1]), np.zeros(5)
+    assert metrics.wilcoxon(noisy, none) == metrics.wilcoxon(np.array([3.0, -3.0, 6.0, 3.0, 0.0]), none)
+
+
 @pytest.mark.skipif(not available(), reason="the extra `dense` is not installed")
 def test_one_signal_that_is_left_out_takes_no_other_with_it(resources):
     def scores(*without):

@@ -98,6 +98,11 @@ def test_a_question_may_hold_a_line_separator(run, labels):
     assert "of 30 labelled questions" in run("--data", str(labels)).output
 
 
+def test_labels_may_begin_with_a_byte_order_mark(run, labels):
+    labels.write_text(labels.read_text(), "utf-8-sig")
+    assert "30 of 30 labelled questions" in run("--data", str(labels)).output
+
+
 def test_without_enough_labels_it_says_how_many_it_takes(run):
     result = run()
     assert "0 labelled questions are too few to learn from; give 25 or more" in result.output

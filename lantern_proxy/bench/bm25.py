@@ -45,7 +45,7 @@ def synthetic(n: int) -> Synthetic:
 def locomo(path: Path) -> tuple[Synthetic, list[list[str]]]:
     """The turns of a LoCoMo file, and its questions, analysed. click.BadParameter when it is no such file."""
     try:
-        samples = json.loads(path.read_text(encoding="utf-8"))
+        samples = json.loads(path.read_text(encoding="utf-8-sig"))
         conversations = [one["conversation"] for one in samples]
         turns = [turn for c in conversations for k in c if isinstance(c[k], list) for turn in c[k]]
         texts = [terms(f"{turn['speaker']}: {turn['text']}") for turn in turns]

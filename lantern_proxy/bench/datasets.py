@@ -7,7 +7,7 @@
     labelled(path)      conversations of your own, as JSON lines
 
 Nothing is downloaded: the files are the user's to fetch. What cannot be read is a DataError, and so are two
-conversations of one name: what is told of one would be told of the other.
+conversations of one name, or two candidates of one id: what is told of one would be told of the other.
 """
 
 import csv
@@ -15,6 +15,7 @@ import gzip
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -221,7 +222,12 @@ def ir(folder: Path) -> list[Conversation]:
         for q in _lines(_found(folder, "queries.jsonl"))
         if (relevant := grades.get(str(q["_id"]), {}))
     )
-    return [Conversation(id=folder.resolve().name, candidates=candidates, questions=questions)]
+    whole = Conversation(id=folder.resolve().name, candidates=candidates, questions=questions)
+    return unmixed([(_found(folder, "corpus.jsonl"), whole)])
+
+
+HIGHEST = 100
+"""Of the grades of a document."""
 
 
 def _qrels(path: Path) -> Iterator[tuple[str, str, float]]:
@@ -230,9 +236,12 @@ def _qrels(path: Path) -> Iterator[tuple[str, str, float]]:
         if not row or (number == 1 and row[:1] == ["query-id"]):
             continue
         try:
-            yield row[0], row[1], float(row[2])
+            query, document, grade = row[0], row[1], float(row[2])
         except (IndexError, ValueError):
             raise DataError(f"{path}: line {number} is {row}; use query-id, corpus-id, score") from None
+        if not grade <= HIGHEST:
+            raise DataError(f"{path}: line {number} has the score {row[2]}; a gain of 2^score takes {HIGHEST} at most")
+        yield query, document, grade
 
 
 def _found(folder: Path, *names: str) -> Path:
@@ -274,7 +283,7 @@ def _json(path: Path) -> Any:
 def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; the data is yours to fetch, see docs/retrieval.md") from None
     except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
@@ -282,7 +291,7 @@ def _text(path: Path) -> str:
 
 
 def unmixed(found: Iterable[tuple[Path, Conversation]]) -> list[Conversation]:
-    """The conversations of some files. DataError when two have one name."""
+    """The conversations of some files. DataError when two have one name, or two candidates of one have one id."""
     files: dict[str, Path] = {}
     read: list[Conversation] = []
     for file, each in found:
@@ -291,6 +300,9 @@ def unmixed(found: Iterable[tuple[Path, Conversation]]) -> list[Conversation]:
             raise DataError(
                 f"{file}: {each.id} is the name of another conversation of {beside}; give each its own name"
             )
+        (again, times), *_ = Counter(candidate.id for candidate in each.candidates).most_common(1) or [("", 0)]
+        if times > 1:
+            raise DataError(f"{file}: {again} is the id of {times} candidates of {each.id}; give each an id of its own")
         files[each.id] = file
         read.append(each)
     return read
