@@ -160,7 +160,10 @@ def _reciprocal(each: Labelled, signal: str, *, k: int) -> Floats:
 
 
 def fit(labelled: Sequence[Labelled], start: Settings) -> Settings:
-    """The settings that fit best, starting from `start`. ValueError when there are too few questions."""
+    """The settings that fit best, starting from `start`. ValueError when there are too few questions.
+
+    tau stays as it is where no question has signals of the dense channel: nothing was measured of what skipping costs.
+    """
     if len(labelled) < ENOUGH:
         raise ValueError(f"{len(labelled)} labelled questions are too few to learn from; give {ENOUGH} or more")
     shared = _fit_shared(labelled, start)
@@ -174,9 +177,16 @@ def fit(labelled: Sequence[Labelled], start: Settings) -> Settings:
             if weights != shared.weights:
                 types[name] = weights
             taus[name] = _tau(own, sheet, weights)
+    if not any(map(has_dense, labelled)):
+        return replace(shared, types=types, taus=start.taus)
     sheet = Sheet(labelled, list(shared.weights), shared.fusion, shared.rrf_k)
     tau = _tau(labelled, sheet, shared.weights)
     return replace(shared, tau=tau, types=types, taus={t: v for t, v in taus.items() if v != tau})
+
+
+def has_dense(each: Labelled) -> bool:
+    """Has it signals that the cascade can skip?"""
+    return not DENSE.isdisjoint(each.signals)
 
 
 def _fit_shared(labelled: Sequence[Labelled], start: Settings) -> Settings:
@@ -240,15 +250,20 @@ def judge(labelled: Sequence[Labelled], settings: Settings) -> Judged:
         own = [labelled[row] for row in rows]
         weights, tau = settings.of(name)
         sheet = Sheet(own, names, settings.fusion, settings.rrf_k)
-        skip = np.array([tau < 1 and each.sure >= tau for each in own])
+        skip = np.array([tau < 1 and each.sure >= tau and has_dense(each) for each in own])
         full[rows] = sheet.quality(weights)
         quality[rows] = np.where(skip, sheet.quality(weights, dense=False), full[rows])
         skipped[rows] = skip
     return Judged(quality, full, skipped)
 
 
-def validate(labelled: Sequence[Labelled], start: Settings) -> Validated:
-    """Cross-validation: each fold is judged by settings that were fitted to the others, beside `start`."""
+def validate(
+    labelled: Sequence[Labelled], start: Settings, advance: Callable[[int], None] = lambda steps: None
+) -> Validated:
+    """Cross-validation: each fold is judged by settings that were fitted to the others, beside `start`.
+
+    advance: told of each of the FOLDS
+    """
     if len(labelled) * (FOLDS - 1) < ENOUGH * FOLDS:
         raise ValueError(f"{len(labelled)} labelled questions are too few to learn from; give {ENOUGH + 5} or more")
     before, after = judge(labelled, start), judge(labelled, start)
@@ -256,11 +271,10 @@ def validate(labelled: Sequence[Labelled], start: Settings) -> Validated:
     for number in range(FOLDS):
         held = [row for row, own in enumerate(fold) if own == number]
         taught = [labelled[row] for row, own in enumerate(fold) if own != number]
-        if not held:
-            continue
-        found = judge([labelled[row] for row in held], fit(taught, start))
-        for values, own in ((after.quality, found.quality), (after.full, found.full), (after.skipped, found.skipped)):
-            values[held] = own
+        if held:
+            found = judge([labelled[row] for row in held], fit(taught, start))
+            after.quality[held], after.full[held], after.skipped[held] = found.quality, found.full, found.skipped
+        advance(1)
     return Validated(
         n=len(labelled),
         folds=FOLDS,
@@ -274,13 +288,16 @@ def validate(labelled: Sequence[Labelled], start: Settings) -> Validated:
 
 def _folds(labelled: Sequence[Labelled]) -> list[int]:
     """Which fold each question is in: whole groups where they leave each fold enough to learn from, else one question
-    after the other. Who belongs to no group is one."""
-    one_by_one = [row % FOLDS for row in range(len(labelled))]
-    groups = [each.group or row for row, each in enumerate(labelled)]
-    number = {group: n % FOLDS for n, group in enumerate(dict.fromkeys(groups))}
-    whole = [number[group] for group in groups]
-    enough = len(number) >= FOLDS and len(labelled) - max(Counter(whole).values()) >= ENOUGH
-    return whole if enough else one_by_one
+    after the other. Who belongs to no group is one; a question that comes again is in the fold that it was in."""
+    whole = _dealt([each.group or each.question for each in labelled])
+    enough = len(set(whole)) >= FOLDS and len(labelled) - max(Counter(whole).values()) >= ENOUGH
+    return whole if enough else _dealt([each.question for each in labelled])
+
+
+def _dealt(names: Sequence[str]) -> list[int]:
+    """A fold for each: the first name gets the first, the next one the next."""
+    fold = {name: n % FOLDS for n, name in enumerate(dict.fromkeys(names))}
+    return [fold[name] for name in names]
 
 
 def fragment(settings: Settings) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def test_forced_settings_are_a_config_that_loads(run, labels, tmp_path):
     told = json.loads(result.stdout)
     assert (told["n"], told["helps"], told["before"]) == (30, False, 1.0)
     assert yaml.safe_load(out.read_text()) == told["settings"]
-    assert load(out, {}).retrieval.tau < 1
+    assert (told["vectors"], load(out, {}).retrieval.tau) == (False, Config().retrieval.tau)
+    assert "measured without vectors: retrieval.tau" in run("--data", str(labels), "--force").output
 
 
 def test_a_label_that_is_none_is_refused_with_its_line(run, tmp_path):

@@ -82,6 +82,21 @@ def test_the_cascade_skips_where_words_are_sure_and_right():
     assert abs(told.cost[0]) < 0.01
 
 
+def test_without_vectors_nothing_is_learned_of_skipping_them():
+    without = [replace(each, signals={"bm25": each.signals["bm25"]}) for each in labelled(60, good=("bm25",), sure=0.9)]
+    start = replace(START, taus={"temporal": 0.4})
+    found = fit(without, start)
+    assert (found.tau, found.taus, found.weights["vector"]) == (START.tau, {"temporal": 0.4}, START.weights["vector"])
+    told = validate(without, start)
+    assert (told.skipped, told.helps) == (0, False)
+
+
+def test_each_fold_is_told():
+    told = []
+    validate(labelled(60, good=("bm25",)), START, told.append)
+    assert told == [1] * 5
+
+
 def test_a_signal_that_is_there_only_where_vectors_are_skipped_counts_there():
     (one,) = labelled(1, good=("vector",), sure=1.0)
     told = one.signals["vector"]
@@ -128,6 +143,14 @@ def test_questions_of_no_group_and_one_large_group_leave_every_fold_enough_to_le
     assert validate(without, START).n == 50
     most_in_one = [replace(each, group=f"g{n}" if n < named else "large") for n, each in enumerate(questions)]
     assert validate(most_in_one, START).n == 50
+
+
+@pytest.mark.parametrize("group", ["", "all in one"])
+def test_a_question_that_comes_again_is_never_both_learned_from_and_judged(group):
+    questions = [replace(each, group=group) for each in labelled(33, good=("bm25",))]
+    fold = _folds(questions + questions)
+    assert fold[:33] == fold[33:]
+    assert set(fold) == set(range(5))
 
 
 def test_a_group_is_never_both_learned_from_and_judged():

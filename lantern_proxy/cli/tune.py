@@ -32,24 +32,29 @@ def command(settings: Settings, tenant: str | None, data: Path | None, output: P
     Example: lantern tune --data labelled.jsonl --output retrieval.yaml
     """
     from lantern_proxy import tune, tune_label
+    from lantern_proxy.cli.render import counting
 
     config = settings.load()
     try:
         with settings.open() as archive, embedding(config) as started:
             embedder = started if started and started.wait() else None
+            if started and embedder is None:
+                click.echo(f"the embedder is not there: {started.detail}", err=True)
             own = _one(archive, tenant)
             labels = [*(tune_label.read(data) if data else ()), *tune_label.of_feedback(archive, own)]
             found = _measured(archive, own, labels, config, embedder, quiet=settings.as_json)
         start = tune_label.start(config)
-        told = tune.validate(found, start)
-        fitted = tune.fragment(tune.fit(found, start))
+        with counting("fitting", tune.FOLDS + 1, quiet=settings.as_json) as advance:
+            told = tune.validate(found, start, advance)
+            fitted = tune.fragment(tune.fit(found, start))
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     useful = told.helps or force
     if output is not None and useful:
         output.write_text(_yaml(fitted), "utf-8")
     row = asdict(told) | {"labels": len(labels), "helps": told.helps, "settings": fitted if useful else None}
-    settings.tell(row) if settings.as_json else _show(told, len(labels), fitted if useful else None, output)
+    row["vectors"] = vectors = any(map(tune.has_dense, found))
+    settings.tell(row) if settings.as_json else _show(told, len(labels), fitted if useful else None, output, vectors)
     if not useful:
         raise SystemExit(1)
 
@@ -90,13 +95,16 @@ def _measured(
     return found
 
 
-def _show(told: "Validated", labels: int, fitted: dict[str, Any] | None, output: Path | None) -> None:
+def _show(told: "Validated", labels: int, fitted: dict[str, Any] | None, output: Path | None, vectors: bool) -> None:
     difference, low, high, p = told.gain
     click.echo(
         f"{told.n} of {labels} labelled questions, {told.folds} folds; quality on unseen ones {told.before:.3f} -> "
         f"{told.after:.3f} ({difference:+.3f}, {low:+.3f} to {high:+.3f}, p {p:.4f})"
     )
-    click.echo(f"vectors are skipped for {told.skipped:.0%} of them, which changes quality by {told.cost[0]:+.3f}")
+    if vectors:
+        click.echo(f"vectors are skipped for {told.skipped:.0%} of them, which changes quality by {told.cost[0]:+.3f}")
+    else:
+        click.echo("measured without vectors: retrieval.tau, and how much vectors count, stay as they are")
     if fitted is None:
         click.echo("this does not help: keep the settings, or label more questions (--force tells what was fitted)")
     elif output is not None:
