@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import contextmanager
 from xml.etree import ElementTree
 
 import numpy as np
@@ -185,6 +186,30 @@ def test_bench_cascade_tells_what_each_tau_saves_and_costs(run, tmp_path):
     assert skipped == sorted(skipped, reverse=True)
     assert {row["n"] for row in rows} == {6}
     assert all(row["low"] <= row["difference"] <= row["high"] for row in rows)
+
+
+@pytest.mark.parametrize("question", ["", "?"])
+def test_bench_cascade_without_a_question_has_nothing_to_measure(run, tmp_path, question):
+    path = tmp_path / "locomo.json"
+    asked = [LOCOMO[0] | {"qa": [LOCOMO[0]["qa"][0] | {"question": question}]}]
+    path.write_text(json.dumps(asked if question else []))
+    ran = run("cascade", "--data", str(path), "--json")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "locomo.json: no question has words and evidence" in ran.stderr
+
+
+def test_bench_cascade_tells_how_far_it_is(run, tmp_path, monkeypatch):
+    told = []
+
+    @contextmanager
+    def bar(what, total, quiet):
+        told.append(total)
+        yield told.append
+
+    monkeypatch.setattr("lantern_proxy.cli.bench.counting", bar)
+    (tmp_path / "locomo.json").write_text(json.dumps(LOCOMO))
+    assert run("cascade", "--data", str(tmp_path / "locomo.json")).stdout.count("tau ") == 10
+    assert told == [2, 1, 1]
 
 
 def test_a_plot_has_a_bar_and_a_whisker_for_each_pipeline_and_metric(run, tmp_path):

@@ -231,15 +231,14 @@ def test_two_chats_of_one_name_in_a_folder_are_refused_with_both_files(data, tmp
         )
 
 
-def test_chats_too_short_to_lose_anything_are_merged_too(tmp_path):
+@pytest.mark.parametrize("more", [(), ("--merge",), ("--measure", "facts")])
+def test_chats_too_short_to_lose_anything_leave_nothing_to_measure(tmp_path, more):
     turns = [{"speaker": "Ann", "dia_id": f"D1:{n}", "text": "Hello."} for n in range(2)]
     sample = {"sample_id": "t", "conversation": {"session_1": turns}, "qa": []}
     (tmp_path / "talk.json").write_text(json.dumps([sample]))
-    result = CliRunner().invoke(
-        restore.command, ["--data", str(tmp_path / "talk.json"), "--merge", "--no-dense", "--json"]
-    )
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["n"] == 0
+    result = CliRunner().invoke(restore.command, ["--data", str(tmp_path / "talk.json"), "--no-dense", "--json", *more])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "talk.json: at 50 % no chat has lost what --measure" in result.stderr
 
 
 @pytest.fixture

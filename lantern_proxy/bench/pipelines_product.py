@@ -3,7 +3,7 @@
 import math
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -49,14 +49,17 @@ class Default:
     def archived(self, conversation: Conversation) -> "Archived":
         return Archived(conversation, self._resources, self._restore, self._retrieval, dense=self._dense)
 
-    def labelled(self, conversations: Sequence[Conversation]) -> list[tune.Labelled]:
-        """Their questions, with what every signal says of every passage."""
+    def labelled(
+        self, conversations: Sequence[Conversation], advance: Callable[[int], None] = lambda steps: None
+    ) -> list[tune.Labelled]:
+        """Their questions, with what every signal says of every passage. advance: told of each"""
         config = replace(self._resources.config, restore=self._restore)
-        made = (
-            Archived(each, self._resources, self._restore, self._retrieval, dense=self._dense).labelled(each, config)
-            for each in conversations
-        )
-        return [found for labelled in made for found in labelled]
+        made: list[tune.Labelled] = []
+        for each in conversations:
+            for found in self.archived(each).labelled(each, config):
+                made.append(found)
+                advance(1)
+        return made
 
 
 class Tuned(Default):

@@ -122,7 +122,7 @@ ASKED: dict[str, Callable[[Compacted, str], int]] = {
 
 
 def summary(tried: Sequence[Tried]) -> dict[str, Any]:
-    """The figures of one run."""
+    """The figures of one run, which tried something. ci: of resampled questions"""
     found = [each.found for each in tried]
     with_answer = [each.answered for each in tried if each.answered is not None]
     kinds = sorted({each.kind for each in tried})
@@ -132,8 +132,8 @@ def summary(tried: Sequence[Tried]) -> dict[str, Any]:
         "answer_containment": _mean(with_answer) if with_answer else None,
         "n": len(tried),
         "chars": round(_mean([each.chars for each in tried])),
-        "ms": {f"p{p}": round(float(np.percentile([t.ms for t in tried], p)), 1) for p in (50, 95)} if tried else {},
-        "ci": [round(bound, 4) for bound in interval(np.asarray(found))] if found else [0.0, 0.0],
+        "ms": {f"p{p}": round(float(np.percentile([t.ms for t in tried], p)), 1) for p in (50, 95)},
+        "ci": [round(bound, 4) for bound in interval(np.asarray(found))],
         "kinds": {k: [_mean(v := [t.found for t in tried if t.kind == k]), len(v)] for k in kinds},
     }
 
@@ -141,8 +141,6 @@ def summary(tried: Sequence[Tried]) -> dict[str, Any]:
 def against(ours: Sequence[Tried], theirs: Sequence[Tried]) -> dict[str, Any]:
     """Ours less theirs on the same questions: paired bootstrap and Wilcoxon's signed-rank test, as the paper does."""
     a, b = (np.array([each.found for each in tried], np.float64) for tried in (ours, theirs))
-    if not len(a):
-        return {}
     difference, low, high, p = paired(a, b)
     return {
         "evidence_recall": _mean(b.tolist()),
@@ -154,7 +152,7 @@ def against(ours: Sequence[Tried], theirs: Sequence[Tried]) -> dict[str, Any]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return round(float(np.mean(values)), 4) if values else 0.0
+    return round(float(np.mean(values)), 4)
 
 
 @contextmanager
@@ -241,6 +239,10 @@ def command(
     try:
         cuts = [compacted(chat, int(at), shape) for chat in chats(data)]
         cuts = [merged(cuts)] if merge else cuts
+        if not any(ASKED[measure](cut, query) for cut in cuts):
+            raise ValueError(
+                f"{data}: at {at} % no chat has lost what --measure {measure} asks for; nothing to measure"
+            )
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     if model is None and "memgpt" in (recipe, other):

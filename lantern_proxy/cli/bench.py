@@ -171,8 +171,15 @@ def cascade(settings: Settings, data: Path) -> None:
     bench = BEAM if data.is_dir() else LOCOMO
     config = settings.load()
     try:
-        with Resources(config) as resources:
-            labelled = Default(resources).labelled(bench.read(data))
+        conversations = bench.read(data)
+        asked = sum(len(each.questions) for each in conversations)
+        with (
+            Resources(config) as resources,
+            counting("ranking for each question", asked, quiet=settings.as_json) as advance,
+        ):
+            labelled = Default(resources).labelled(conversations, advance)
+        if not labelled:
+            raise ValueError(f"{data}: no question has words and evidence among the candidates; nothing to measure")
     except (datasets.DataError, ValueError) as error:
         raise click.ClickException(str(error)) from None
     for tau in tune.TAUS:
