@@ -15,6 +15,7 @@ from scripted import Upstream, completion, say
 
 from lantern_proxy import Lantern
 from lantern_proxy.bench import proxy_process as processes
+from lantern_proxy.bench import serve
 from lantern_proxy.bench.proxy import Case, cases, command, measure, said, wait_for_vectors
 from lantern_proxy.bench.proxy_client import dial
 from lantern_proxy.bench.proxy_process import Gateway
@@ -95,6 +96,46 @@ def test_lantern_is_measured_with_memory_off_on_and_restoring():
     assert rows[-1]["delay_p99_ms"] is not None
     assert rows[-1]["direct_delay_p99_ms"] > 0
     assert f"({rows[-1]['direct_delay_p99_ms']:,.2f})" in table([Row(**rows[-1])])
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--sizes", "-5"),
+        ("--sizes", "2000,0"),
+        ("--concurrency", "0"),
+        ("--seconds", "0"),
+        ("--seconds", "-1"),
+        ("--pause", "-1"),
+        ("--upstream-port", "65536"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(option, value):
+    told = CliRunner().invoke(command, [option, value])
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert f"Invalid value for '{option}'" in told.stderr
+    assert CliRunner().invoke(serve.command, ["--settle", "-1"]).exit_code == 2
+    assert CliRunner().invoke(serve.command, ["--passages", "-1"]).exit_code == 2
+
+
+def test_a_plan_without_a_case_is_refused():
+    told = CliRunner().invoke(command, ["--sizes", "", "--concurrency", "1", "--memory", "on"])
+    assert (told.exit_code, "nothing to measure" in told.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("settings", ["{archive: 3}", "{archives: {}}"])
+def test_settings_with_which_lantern_does_not_start_are_told_in_one_line(settings):
+    told = CliRunner().invoke(command, ["--sizes", "2000", "--settings", settings])
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert told.stderr.startswith("Error: lantern did not start; it said last: lantern: ")
+    assert ("archive" in told.stderr, told.stderr.count("\n")) == (True, 1)
+
+
+def test_a_port_that_is_taken_is_told(model):
+    taken = model.rpartition(":")[2]
+    told = CliRunner().invoke(command, ["--upstream-port", taken])
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert f"Error: the scripted model did not start on port {taken}" in told.stderr
 
 
 def test_every_size_is_measured_alone_and_every_crowd_streamed_too():

@@ -21,7 +21,7 @@ from lantern_proxy.bench.bm25_peers import MOST_RECORDS, PEERS, how_to_install, 
 from lantern_proxy.bench.bm25_records import Search, Synthetic
 from lantern_proxy.bench.bm25_report import STATES, Figures, Measured, kept, merged, show
 from lantern_proxy.bench.datasets import DataError
-from lantern_proxy.bench.numbers import NUMBERS, without_nan
+from lantern_proxy.bench.numbers import Numbers, without_nan
 
 WORDS, MEAN_LENGTH, COMMON, K = 200_000, 55, 0.04, 100
 FEWEST = 100
@@ -193,7 +193,12 @@ def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
 
 @click.command("bm25")
 @click.option(
-    "--records", "sizes", type=NUMBERS, default="5000,10000,100000", show_default=True, help="Sizes to measure at."
+    "--records",
+    "sizes",
+    type=Numbers(FEWEST),
+    default="5000,10000,100000",
+    show_default=True,
+    help="Sizes to measure at.",
 )
 @click.option("--engines", default="", help=f"Of: {', '.join(PEERS)}. Default: all that are installed.")
 @click.option(
@@ -242,8 +247,8 @@ def command(
     \b
     Example: lantern bench bm25 --records 5000,100000 --engines bm25s,tantivy
     """
-    if too_few := [n for n in sizes if n < FEWEST]:
-        raise click.BadParameter(f"--records has {too_few[0]}; give sizes of {FEWEST} or more")
+    if not sizes and turns is None and judged is None:
+        raise click.UsageError("nothing to measure; give sizes with --records")
     if merge is not None:
         kept(merge)  # before hours are spent on what it is to be merged with
     chosen = known(engines)

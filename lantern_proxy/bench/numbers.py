@@ -7,20 +7,23 @@ import click
 
 
 class Numbers(click.ParamType[list[int]]):
-    """Whole numbers with commas between them: "2000,100_000" -> [2000, 100000]; "" -> []."""
+    """Whole numbers from `least` on, with commas between them: "2000,100_000" -> [2000, 100000]; "" -> []."""
 
     name = "numbers"
+
+    def __init__(self, least: int) -> None:
+        self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
         if isinstance(value, list):  # converted already
             return value
         try:
-            return [int(each) for each in value.split(",")] if value else []
+            given = [int(each) for each in value.split(",")] if value else []
         except ValueError:
             self.fail(f"{value!r}; give numbers like 2000,100000", param, ctx)
-
-
-NUMBERS = Numbers()
+        if too_small := [each for each in given if each < self._least]:
+            self.fail(f"{too_small[0]}; give numbers from {self._least} on", param, ctx)
+        return given
 
 
 def without_nan(row: Mapping[str, Any]) -> dict[str, Any]:

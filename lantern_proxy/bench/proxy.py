@@ -23,7 +23,7 @@ import yaml
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.bench import proxy_process as processes
-from lantern_proxy.bench.numbers import NUMBERS, without_nan
+from lantern_proxy.bench.numbers import Numbers, without_nan
 from lantern_proxy.bench.proxy_client import Connection, Reply, dial
 from lantern_proxy.bench.proxy_process import Gateway
 from lantern_proxy.bench.proxy_report import Row, merged, table, write_report
@@ -301,15 +301,24 @@ def cases(
 
 @click.command("proxy")
 @click.option(
-    "--sizes", type=NUMBERS, default="2000,100000,1000000", show_default=True, help="Bytes of a request's body."
+    "--sizes", type=Numbers(1), default="2000,100000,1000000", show_default=True, help="Bytes of a request's body."
 )
-@click.option("--concurrency", type=NUMBERS, default="1,16,64,256", show_default=True, help="Requests at once.")
+@click.option("--concurrency", type=Numbers(1), default="1,16,64,256", show_default=True, help="Requests at once.")
 @click.option("--memory", default="off,on,restore", show_default=True, help="Of: off, on, restore.")
-@click.option("--seconds", default=2.0, show_default=True, help="Seconds for each gateway in each case.")
-@click.option("--pause", "pause_s", default=0.0, help="Seconds between a history and the request that lost most of it.")
+@click.option(
+    "--seconds", default=2.0, show_default=True, type=click.FloatRange(0, min_open=True),
+    help="Seconds for each gateway in each case.",
+)  # fmt: skip
+@click.option(
+    "--pause", "pause_s", default=0.0, type=click.FloatRange(0),
+    help="Seconds between a history and the request that lost most of it.",
+)  # fmt: skip
 @click.option("--dense/--no-dense", default=False, help="With the embedder, as far as it is installed.")
 @click.option("--peer", "peers", multiple=True, help=f"{', '.join(PEERS)}, or the URL of a gateway that runs already.")
-@click.option("--upstream-port", default=0, help="Port of the scripted model, for a gateway that runs already.")
+@click.option(
+    "--upstream-port", default=0, type=click.IntRange(0, 65_535),
+    help="Port of the scripted model, for a gateway that runs already.",
+)  # fmt: skip
 @click.option("--settings", default="", help="YAML for Lantern, as {archive: {synchronous: full}}.")
 @click.option(
     "--write", type=click.Path(path_type=Path, file_okay=False), help="Write latency.md and latency.svg there."
@@ -333,6 +342,8 @@ def command(
     if unknown := set(kinds) - {"off", "on", "restore"}:
         raise click.BadParameter(f"--memory {', '.join(sorted(unknown))} is not known; choose of off, on, restore")
     plan = list(cases(sizes, concurrency, kinds, seconds, dense=dense, pause_s=pause_s))
+    if not plan:
+        raise click.UsageError("nothing to measure; give --sizes, --concurrency above 1, or --memory restore")
     chosen = {} if dense else {"embed": {"enabled": "off"}}
     try:
         chosen.update(yaml.safe_load(settings) or {})
@@ -345,9 +356,12 @@ def command(
         raise click.BadParameter(f"--merge: {error}") from None
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        direct = stack.enter_context(processes.upstream(upstream_port))
-        gateways = [stack.enter_context(processes.lantern(direct, Path(folder), json.dumps(chosen)))]
-        gateways += [_peer(stack, peer, direct, Path(folder)) for peer in peers]
+        try:
+            direct = stack.enter_context(processes.upstream(upstream_port))
+            gateways = [stack.enter_context(processes.lantern(direct, Path(folder), json.dumps(chosen)))]
+            gateways += [_peer(stack, peer, direct, Path(folder)) for peer in peers]
+        except RuntimeError as error:
+            raise click.ClickException(str(error)) from None
         if dense:
             _wait_for_embedder(gateways[0])
         for case in plan:
@@ -369,12 +383,10 @@ def command(
 
 
 def _peer(stack: ExitStack, name: str, direct: str, folder: Path) -> Gateway:
-    """One of PEERS in front of the model at `direct`, or the gateway that runs at the URL `name`."""
+    """One of PEERS in front of the model at `direct`, or the gateway that runs at the URL `name`. Raises
+    RuntimeError."""
     spawn = PEERS.get(name)
-    try:
-        return stack.enter_context(spawn(direct, folder) if spawn else processes.running(name))
-    except RuntimeError as error:
-        raise click.ClickException(str(error)) from None
+    return stack.enter_context(spawn(direct, folder) if spawn else processes.running(name))
 
 
 def _asked_for() -> str:

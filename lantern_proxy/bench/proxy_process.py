@@ -57,15 +57,16 @@ def _children(pid: int) -> list[int]:
 
 @contextmanager
 def _running(
-    command: Sequence[str], environ: dict[str, str] | None = None, *, log: Path | None = None
+    command: Sequence[str], environ: dict[str, str] | None = None, *, log: Path | None = None, spoken: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
     """A process that is ended with the block. Its stdin is open as long and its stdout can be read, or all that it says
-    goes to `log`."""
+    goes to `log`; spoken: only its errors do."""
     with ExitStack() as stack:
         said = stack.enter_context(log.open("w")) if log else None
+        piped = spoken or said is None
         process = subprocess.Popen(
-            command, text=True, env={**os.environ, **(environ or {})}, stdin=subprocess.DEVNULL if said else _PIPE,
-            stdout=said or _PIPE, stderr=subprocess.STDOUT if said else None,
+            command, text=True, env={**os.environ, **(environ or {})}, stdin=_PIPE if piped else subprocess.DEVNULL,
+            stdout=_PIPE if piped else said, stderr=said,
         )  # fmt: skip
         yield from _ended(process)
 
@@ -90,12 +91,16 @@ def upstream(port: int = 0) -> Iterator[str]:
     command = [sys.executable, "-m", "lantern_proxy.bench.proxy_upstream", str(port)]
     with _running(command) as process:
         assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        told = process.stdout.readline()
+        if not told:
+            raise RuntimeError(f"the scripted model did not start on port {port}; is that taken?")
+        yield f"http://127.0.0.1:{int(told)}"
 
 
 @contextmanager
 def lantern(upstream_url: str, folder: Path, settings: str = "", *arguments: str) -> Iterator[Gateway]:
-    """`lantern serve` on a new archive in `folder`. settings: more YAML."""
+    """`lantern serve` on a new archive in `folder`. settings: more YAML. RuntimeError with its last words when it does
+    not start."""
     config = folder / "lantern.yaml"
     config.write_text(settings or "{}\n", encoding="utf-8")
     environ = {
@@ -114,11 +119,12 @@ def lantern(upstream_url: str, folder: Path, settings: str = "", *arguments: str
         str(config),
         *arguments,
     ]
-    with _running(command, environ) as process:
+    log = folder / "lantern.log"
+    with _running(command, environ, log=log, spoken=True) as process:
         assert process.stdout is not None
         banner = process.stdout.readline()
         if not banner:
-            raise RuntimeError("lantern did not start; see its message above")
+            raise RuntimeError(f"lantern did not start; it said last: {_last_words(log)}")
         yield Gateway("lantern", json.loads(banner)["url"], process.pid, archive=folder / "lantern.db")
 
 
@@ -232,5 +238,9 @@ def _wait(port: int, process: "subprocess.Popen[str]", log: Path) -> None:
             time.sleep(1.0)
             return
         time.sleep(0.2)
+    raise RuntimeError(f"{process.args!r} does not listen on port {port}; it said last: {_last_words(log)}")
+
+
+def _last_words(log: Path) -> str:
     said = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-    raise RuntimeError(f"{process.args!r} does not listen on port {port}; it said last: {' / '.join(said[-4:])}")
+    return " / ".join(said[-4:])

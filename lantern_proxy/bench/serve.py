@@ -22,7 +22,7 @@ from statistics import median
 import click
 
 from lantern_proxy.archive import Archive
-from lantern_proxy.bench.numbers import NUMBERS
+from lantern_proxy.bench.numbers import Numbers
 from lantern_proxy.bench.start import fill
 
 _MOST_S = 60.0
@@ -102,7 +102,8 @@ def _first_answer(port: int, process: "subprocess.Popen[bytes]") -> float:
                     return time.perf_counter()
         except OSError:
             time.sleep(0.001)
-    raise click.ClickException(f"{process.args!r} did not answer within {_MOST_S:g} s; run it by hand to see why")
+    ended = "ended before it answered" if process.poll() is not None else f"did not answer within {_MOST_S:g} s"
+    raise click.ClickException(f"{process.args!r} {ended}; run it by hand to see why")
 
 
 def _held(pid: int) -> tuple[float, float, float]:
@@ -116,13 +117,20 @@ def _held(pid: int) -> tuple[float, float, float]:
 
 @click.command("serve")
 @click.option(
-    "--passages", type=NUMBERS, default="0,100000", show_default=True, help="How much the archive holds; 0: a new one."
+    "--passages",
+    type=Numbers(0),
+    default="0,100000",
+    show_default=True,
+    help="How much the archive holds; 0: a new one.",
 )
 @click.option(
     "--embed", type=click.Choice(["off", "auto", "on"]), default="off", show_default=True, help="As in config."
 )
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(1), help="Starts of each; medians count.")
-@click.option("--settle", default=1.5, show_default=True, help="Seconds from the first answer to the look at memory.")
+@click.option(
+    "--settle", default=1.5, show_default=True, type=click.FloatRange(0),
+    help="Seconds from the first answer to the look at memory.",
+)  # fmt: skip
 @click.option("--against", multiple=True, type=click.Path(exists=True), help="Another `lantern`, in turns.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
