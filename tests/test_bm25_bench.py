@@ -126,7 +126,8 @@ def test_the_report_holds_the_table_and_a_plot_that_is_well_formed(tmp_path):
     result = bench("--records", "300,900", "--engines", "fts5", "--write", str(tmp_path / "docs"))
     assert result.exit_code == 0
     text = (tmp_path / "docs" / "bm25.md").read_text(encoding="utf-8")
-    assert all(part.strip() in text for part in result.output.split("| records"))
+    tables = result.stdout[result.stdout.index("In turn. ") :]
+    assert all(part.strip() in text for part in tables.split("| records"))
     assert text.count("| engine | 300 | 900 |") == len(STATES)
     assert text.count("\n| 300 | ") == text.count("\n| 900 | ") == 1  # ours alone
     svg = ElementTree.parse(tmp_path / "docs" / "bm25.svg").getroot()
@@ -181,6 +182,24 @@ def test_of_a_page_that_is_there_only_the_section_of_figures_is_written(tmp_path
         text = page.read_text(encoding="utf-8")
         assert text.startswith("# BM25\n\nWritten by hand.\n\n## How it works\n\nBlocks.\n\n## All figures\n")
         assert text.count("## All figures") == text.count("### Ours alone") == 1
+
+
+@pytest.mark.parametrize("part", ["peers", "ours"])
+def test_what_is_measured_is_kept_and_told_at_once(tmp_path, monkeypatch, part):
+    def stopped(n):
+        if n == 900:
+            raise KeyboardInterrupt
+        return synthetic(n)
+
+    monkeypatch.setattr("lantern_proxy.bench.bm25.synthetic", stopped)
+    kept = tmp_path / "rows.json"
+    given = ["--records", "300,900", "--engines", "fts5", "--part", part, "--merge", str(kept)]
+    assert bench(*given).exit_code == 1
+    held = json.loads(kept.read_text())
+    assert (len(held["peers"]), len(held["alone"])) == ((6, 0) if part == "peers" else (0, 1))
+    told = bench(*given)
+    assert told.stderr.startswith("300 records\n" if part == "peers" else "ours alone\n")
+    assert told.stdout.count("300 records  ") == (6 if part == "peers" else 0)
 
 
 def test_a_file_of_something_else_is_refused_before_anything_is_measured(tmp_path):

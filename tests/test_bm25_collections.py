@@ -25,7 +25,7 @@ needs_collections = pytest.mark.skipif(not FOLDER.is_dir(), reason="LANTERN_TEST
 def test_ndcg_is_that_of_lucene(name, peer):
     if release(peer) is None:
         pytest.skip(f"{peer} is not installed")
-    ours, theirs = (row.ndcg for row in compare(read(FOLDER / name), ["lantern", peer]))
+    ours, theirs = (row.ndcg for row in compare(FOLDER / name, ["lantern", peer]))
     assert ours > 0.2
     assert abs(ours - theirs) < 0.005
 
@@ -63,6 +63,14 @@ def test_collections_of_a_folder_are_rated(tmp_path):
     result = CliRunner().invoke(command, ["--collections", str(tmp_path), "--engines", "lantern"])
     assert "| nDCG@10 | documents | queries | lantern |" in result.output
     assert "| small | 2 | 1 | 1.0000 |" in result.output
+
+
+def test_a_collection_without_a_judged_question_is_told_by_its_folder(tmp_path):
+    write(tmp_path / "small")
+    (tmp_path / "small" / "qrels.tsv").write_text("q\tb\t0\n", encoding="utf-8")
+    result = CliRunner().invoke(command, ["--collections", str(tmp_path), "--engines", "lantern", "--json"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "small: no question has a relevant document" in result.stderr
 
 
 def test_a_folder_without_collections_is_named(tmp_path):

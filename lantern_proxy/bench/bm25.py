@@ -5,11 +5,14 @@ than 4 % of the records) and four drawn as often as they occur. Times are per ca
 """
 
 import json
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 import numpy as np
@@ -23,6 +26,7 @@ from lantern_proxy.bench.bm25_report import STATES, Figures, Measured, kept, mer
 from lantern_proxy.bench.datasets import DataError
 from lantern_proxy.bench.numbers import Numbers, without_nan
 
+T = TypeVar("T")
 WORDS, MEAN_LENGTH, COMMON, K = 200_000, 55, 0.04, 100
 FEWEST = 100
 """Records of which some words are common, and others are not."""
@@ -72,22 +76,26 @@ def queries(records: Synthetic, n: int) -> list[list[str]]:
     ]
 
 
-def measure(sizes: Sequence[int], engines: Sequence[str], seconds: float, asked: int = 200) -> Iterator[Measured]:
-    """Each size in turn; `seconds`: most time the queries of one engine may take in each state."""
+def drawn(sizes: Sequence[int]) -> Iterator[tuple[Synthetic, list[list[str]]]]:
+    """Records of each size in turn, and their queries."""
     for n in sizes:
-        records = synthetic(n)
-        yield from measure_on(records, queries(records, asked), engines, seconds)
+        yield (records := synthetic(n)), queries(records, 200)
 
 
-def measure_on(
+def fitting(engines: Sequence[str], n: int) -> list[str]:
+    """Those that take so many records."""
+    return [engine for engine in engines if n <= MOST_RECORDS.get(engine, n)]
+
+
+def measure(
     records: Synthetic, questions: Sequence[Sequence[str]], engines: Sequence[str], seconds: float
 ) -> Iterator[Measured]:
+    """seconds: most time the queries of one engine may take in each state"""
     n = len(records)
     built: dict[str, tuple[Search, float]] = {}
-    for engine in engines:
-        if n <= MOST_RECORDS.get(engine, n):
-            begun = time.perf_counter()
-            built[engine] = PEERS[engine](records), (time.perf_counter() - begun) / n * 1e6
+    for engine in fitting(engines, n):
+        begun = time.perf_counter()
+        built[engine] = PEERS[engine](records), (time.perf_counter() - begun) / n * 1e6
     searches = {engine: search for engine, (search, _) in built.items()}
     same = {
         engine: agreement(engine, searches["lantern"], search, questions[:20]) for engine, search in searches.items()
@@ -176,19 +184,34 @@ def known(names: str) -> list[str]:
     return ["lantern", *(name for name in chosen if name != "lantern" and name in here)]
 
 
+def counted(work: Iterable[T], label: str, length: int, *, quiet: bool) -> AbstractContextManager[Iterable[T]]:
+    """The same with a bar on stderr."""
+    return click.progressbar(work, length, label, file=sys.stderr, hidden=quiet)
+
+
 def rate(folder: Path, engines: Sequence[str], *, as_json: bool) -> None:
     """How well the best ten are chosen, on published collections."""
     rows: list[bm25_collections.Quality] = []
     try:
-        for collection in bm25_collections.collections(folder):
-            for row in bm25_collections.compare(collection, engines):
-                rows.append(row)
-                if as_json:
-                    click.echo(json.dumps(asdict(row)))
+        for each in bm25_collections.folders(folder):
+            with counted(bm25_collections.compare(each, engines), each.name, len(engines), quiet=as_json) as compared:
+                for row in compared:
+                    rows.append(row)
+                    if as_json:
+                        click.echo(json.dumps(asdict(row)))
     except DataError as error:
         raise click.ClickException(str(error)) from None
     if not as_json:
         click.echo(bm25_collections.table(rows))
+
+
+def keep(found: Figures, of_kind: list[Any], row: Any, merge: Path | None, *, as_json: bool) -> None:
+    """Add a row to those of its kind in `found`, and at once to the file: what is measured stays, whatever comes."""
+    of_kind.append(row)
+    if merge is not None:
+        merged(merge, found)
+    if as_json:
+        click.echo(json.dumps(without_nan(asdict(row))))
 
 
 @click.command("bm25")
@@ -260,23 +283,23 @@ def command(
     )
     asked_for += f" --locomo {turns.name}" if turns else ""
     asked_for += f" --part {part}" if part != "both" else ""
-    found = Figures()
+    found = Figures(commands=[asked_for])
+
     if part != "ours":
-        measured = measure(sizes, chosen, seconds)
-        if turns is not None:
-            measured = chain(measure_on(*locomo(turns), chosen, seconds), measured)
-        for row in measured:
-            found.peers.append(row)
-            if as_json:
-                click.echo(json.dumps(without_nan(asdict(row))))
+        for records, asked in chain([locomo(turns)] if turns else [], drawn(sizes)):
+            rows, label = len(STATES) * len(fitting(chosen, len(records))), f"{len(records):,} records"
+            with counted(measure(records, asked, chosen, seconds), label, rows, quiet=as_json) as measured:
+                for row in measured:
+                    keep(found, found.peers, row, merge, as_json=as_json)
+            if not as_json:
+                click.echo("\n".join(row.line() for row in found.peers[-rows:]))
     if part == "ours" or (part == "both" and not as_json):
-        for n in sizes:
-            found.alone.append(bm25_ours.ours(made := synthetic(n), queries(made, 100)))
-            if as_json:
-                click.echo(json.dumps(asdict(found.alone[-1])))
-    found.commands.append(asked_for)
+        of_ours = (bm25_ours.ours(made := synthetic(n), queries(made, 100)) for n in sizes)
+        with counted(of_ours, "ours alone", len(sizes), quiet=as_json) as measured_alone:
+            for alone in measured_alone:
+                keep(found, found.alone, alone, merge, as_json=as_json)
     if merge is not None:
-        found = merged(merge, found)
+        found = kept(merge)
     show(found, " ".join((__doc__ or "").split("\n\n")[1].split()), write, quiet=as_json)
 
 

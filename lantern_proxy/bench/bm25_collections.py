@@ -10,7 +10,7 @@ import numpy as np
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.bench.bm25_peers import PEERS, release
 from lantern_proxy.bench.bm25_records import Search, Synthetic
-from lantern_proxy.bench.datasets import ir
+from lantern_proxy.bench.datasets import DataError, ir
 from lantern_proxy.bench.metrics import ndcg
 
 ENGINES = ("lantern", "lucene", "bm25s")
@@ -38,17 +38,20 @@ class Quality:
     ndcg: float
 
 
-def collections(folder: Path) -> Iterator[Collection]:
-    """Those of a folder, a folder each. click.BadParameter when there is none."""
+def folders(folder: Path) -> list[Path]:
+    """Those of a folder that hold a collection. click.BadParameter when there is none."""
     found = sorted(path.parent for path in folder.glob("*/corpus.jsonl.gz"))
     if not found:
         raise click.BadParameter(f"--collections {folder} holds no NAME/corpus.jsonl.gz, as BEIR's sets have")
-    return map(read, found)
+    return found
 
 
 def read(folder: Path) -> Collection:
-    """A collection of datasets.ir, analysed as the archive's passages and questions are. Raises DataError."""
+    """A collection of datasets.ir, analysed as the archive's passages and questions are. Raises DataError, also
+    where no question has a relevant document."""
     (whole,) = ir(folder)
+    if not whole.questions:
+        raise DataError(f"{folder}: no question has a relevant document; nothing to measure")
     return Collection(
         folder.name,
         [each.id for each in whole.candidates],
@@ -58,7 +61,9 @@ def read(folder: Path) -> Collection:
     )
 
 
-def compare(collection: Collection, engines: Sequence[str]) -> Iterator[Quality]:
+def compare(folder: Path, engines: Sequence[str]) -> Iterator[Quality]:
+    """The collection of a folder, by one engine after the other. Raises DataError."""
+    collection = read(folder)
     records, word_of = Synthetic.of(collection.texts)
     for engine in engines:
         search = PEERS[engine](records)

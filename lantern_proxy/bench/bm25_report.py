@@ -41,6 +41,11 @@ class Measured:
     state: str = "in turn"
     """Of STATES."""
 
+    def line(self) -> str:
+        """For people, as it is measured."""
+        times = f"{self.median_us:>10,.1f} us ({self.ratio:,.1f}x), p99 {self.p99_us:,.0f}"
+        return f"{self.records:>9,} records  {self.state:8} {self.engine:12} {times}"
+
 
 @dataclass(slots=True)
 class Figures:
