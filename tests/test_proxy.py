@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -32,6 +33,7 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.proxy.ledger import Ledgers, entry, replay
+from lantern_proxy.proxy.opened import Opened
 from lantern_proxy.proxy.tenants import Tenants
 from lantern_proxy.turn import Answer, Identity, Request, Restored
 from lantern_proxy.wire import chat
@@ -796,6 +798,44 @@ def test_after_a_restart_a_text_that_two_conversations_share_takes_none_of_them_
         other = told(ask(url, body(*second, "Please write down where we are.")))
     assert one["event"] == other["event"] == "turn"
     assert one["session"] != other["session"]
+
+
+def test_after_a_restart_who_names_a_session_is_compared_with_no_other_before_the_archive_is_asked(tmp_path):
+    """Agents come back with long histories that are alike: to compare each with all takes seconds of the event loop."""
+
+    class Asked(defaultdict):
+        def get(self, *of):
+            asked.append(of)
+            return super().get(*of)
+
+    async def back(tenants: Tenants, name: str, *messages: str) -> tuple[str | None, int]:
+        key, who = (tenants.of("sk-one"), ""), Identity(ids=(("x-session-id", name),))
+        request = chat.read(json.dumps(body(*messages)).encode())
+        if before := tenants.remembered(key):
+            before.by_answer = Asked(before.by_answer.default_factory, before.by_answer)
+        asked.clear()
+        known, found = await tenants.known(key, request, who, time.time())
+        looks = len(asked)
+        step = follow(known, request, who, now=time.time(), new_id=lambda: "another", found=found)
+        return step.session.family, looks
+
+    async def through(tenants: Tenants) -> list[tuple[str | None, int]]:
+        return [await back(tenants, name, *histories[name], "Go on.") for name in histories]
+
+    asked: list = []
+    plan = ["What is the plan for the harbour?", "I heard: What is the plan for the harbour?"]
+    histories = {n: [f"I am agent {n}.", f"I heard: I am agent {n}.", *plan] for n in ("one", "two", "three")}
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            for name, history in histories.items():
+                for at in range(0, len(history), 2):
+                    ask(url, body(*history[: at + 1]), x_session_id=name)
+        opened = Opened(config, None, lambda *_: None)
+        assert opened.open(lambda _: None)
+        found = asyncio.run(through(Tenants(config, opened)))
+        opened.close()
+    assert found == [("one", 0), ("two", 0), ("three", 0)]
 
 
 def test_after_a_restart_nobody_gets_the_conversation_of_one_who_was_there_first(tmp_path):

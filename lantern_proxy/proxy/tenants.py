@@ -14,7 +14,8 @@ from lantern_proxy.config import Config, tenant_named
 from lantern_proxy.follow import recall
 from lantern_proxy.history import Session, chains, place_key
 from lantern_proxy.proxy.opened import Opened
-from lantern_proxy.session import RECENT_S, Known, Link, forget, link
+from lantern_proxy.session import RECENT_S, WEAK_IDS, Known, Link, forget, link
+from lantern_proxy.session.known import is_named
 from lantern_proxy.session_rows import session_of
 from lantern_proxy.turn import Filed, Head, Identity, Request
 
@@ -99,19 +100,30 @@ class Tenants:
         """Sessions of `key`, and which of them the request belongs to: for follow(), before anything else is awaited.
 
         The archive is asked when memory does not know the request's own session, or little speaks for the one it has:
-        first for those that hold its ids and messages, then, once, for those last seen. Before that content proves
-        nothing, since what another session holds may be in its own, too.
+        first for what it names, before its content is compared with anything, for those that hold its ids and messages,
+        then, once, for those last seen. Before that content proves nothing, since what another session holds may be in
+        its own, too.
         """
         mine = self._mine.get(key)
         if mine is None:
             mine = self._mine[key] = _Mine()
         self._mine.move_to_end(key)
+        if named := _named(request, identity):
+            await self._bring_named(mine, key, named)
         found = link(mine.known, request, identity, now)
         if found.session is None:
             self._make_room()
         elif not (found.scanty or (found.by_content and (mine.reading is None or not mine.reading.done()))):
             return mine.known, found
         return mine.known, await self._brought(mine, key, request, identity, now, found)
+
+    async def _bring_named(self, mine: _Mine, key: Key, named: str) -> None:
+        """Bring the session of an explicit id that memory does not have."""
+        if is_named(mine.known, named) or self._opened is None:
+            return
+        async with mine.lock:
+            if not is_named(mine.known, named):  # as one that was waited for may have brought it
+                await _at_most(self.own_wait_s, asyncio.create_task(self._bring(mine, key, (named,))))
 
     async def _brought(
         self, mine: _Mine, key: Key, request: Request, identity: Identity, now: float, found: Link
@@ -201,6 +213,11 @@ def _rows(archive: Archive, tenant: str, project: str, values: Sequence[str] | N
         return mine.sessions(limit=_RECENT, project=project)
     found = [mine.session(id) for id in mine.holders(values)[:4]]
     return [row for row in found if row is not None and row.project == project]
+
+
+def _named(request: Request, identity: Identity) -> str:
+    """The most specific explicit id, by which link() looks first; empty where there is none."""
+    return next((value for name, value in (*identity.ids, *request.ids) if name not in WEAK_IDS), "")
 
 
 def _names_of(request: Request, identity: Identity) -> list[str]:

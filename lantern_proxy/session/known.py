@@ -93,6 +93,11 @@ def main_of(session: Session) -> str:
     return session.parent if session.side and session.parent else session.id
 
 
+def is_named(known: Known, value: str) -> bool:
+    """Does an explicit id, or one that an upstream minted, name a session in memory?"""
+    return value in known.sessions or value in known.by_family or value in known.by_id
+
+
 def is_said_once(known: Known, text: str) -> bool:
     """Did exactly one session say or hear this text, however short? script.is_own() asks an index of long ones."""
     return sum(islice((1 for said in known.said.values() if text in said), 2)) == 1
