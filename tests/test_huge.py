@@ -16,6 +16,7 @@ from lantern_proxy.history.dress import parts_of
 from lantern_proxy.history.told import squeezed
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.session import Known
+from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.rivals import settled
 from lantern_proxy.turn import Answer, Identity
 from lantern_proxy.wire import chat
@@ -253,6 +254,19 @@ def test_of_texts_from_one_template_only_those_of_one_role_are_compared_and_only
     assert {a for a, _ in pairs} == {"user", "assistant"}
     assert all(a == b for a, b in pairs)
     assert not closely
+
+
+def test_texts_that_were_pasted_are_found_behind_thousands_of_lines_that_begin_like_them():
+    """So many places are looked at closely, and no more: where all lines have one template few need a look."""
+
+    def document(name):
+        return "\n".join(f"The report of the plant, line {n}: {name}" for n in range(400))
+
+    said = {document(f"{who} {n}"): who for n in range(60) for who in ("user", "assistant")}
+    others = [document(f"other {n}") for n in range(100)]
+    asked, answer = document("user 7"), document("assistant 7")
+    assert not is_pasted(said, others)
+    assert is_pasted(said, [*others, f"{asked[:4_000]}\n{answer[:4_000]}"])
 
 
 def test_conversations_of_one_key_that_end_alike_are_told_apart_in_linear_time():

@@ -980,7 +980,7 @@ def test_texts_from_one_template_are_looked_for_once(monkeypatch):
     speakers = pasted._speakers
     monkeypatch.setattr(pasted, "_speakers", lambda pieces, *rest: looked_for.append(pieces) or speakers(pieces, *rest))
     assert not pasted.is_pasted({f"{template} Ticket {n}": "user" for n in range(50)}, [f"{template} And this?"])
-    assert [len(some) for found in looked_for for voices in found.values() for some in voices.values()] == [1]
+    assert [len(some.texts) for found in looked_for for voices in found.values() for some in voices.values()] == [1]
 
 
 def test_speakers_are_those_of_whom_something_stands_in_no_text_of_another():

@@ -24,6 +24,30 @@ _MOST_LOOKS = 60_000
 """At so many places of a request at most a text is looked for that begins like those there."""
 
 
+class _Pieces:
+    """Beginnings of texts, PROBE_TEXT_CHARS at most of each."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.texts = sorted(texts)
+        first, last = self.texts[0], self.texts[-1]
+        self.front = first[: shared_front(first, last)]
+        """What all begin with."""
+
+    def longest_here(self, text: str, looks: Iterator[int]) -> int:
+        """How long the longest of them is with which `text` begins; 0: with none. looks: those that are left
+
+        In their order it stands in front of `text`, as do all that share more with it.
+        """
+        n = bisect_right(self.texts, text)
+        while n and next(looks, None) is not None:
+            piece = self.texts[n - 1]
+            if text.startswith(piece):
+                return len(piece)
+            text = text[: shared_front(piece, text)]
+            n = bisect_right(self.texts, text, 0, n - 1)
+        return 0
+
+
 def is_pasted(said: Mapping[str, str], texts: Iterable[str], *, labelled: bool = False) -> bool:
     """Do texts of two speakers of a session stand together in one of `texts`?
 
@@ -61,13 +85,13 @@ def _short(said: Mapping[str, str]) -> dict[str, set[str]]:
     return found
 
 
-def _by_start(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
-    """Beginning of texts -> who -> more of each that begins so, sorted. Each once: many have one template."""
+def _by_start(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, _Pieces]]:
+    """Beginning of texts -> who -> more of each that begins so. Each once: many have one template."""
     found: dict[str, dict[str, set[str]]] = {}
     for text, who in said:
         if who != "side":
             found.setdefault(text[:PROBE_CHARS], {}).setdefault(who, set()).add(text[:PROBE_TEXT_CHARS])
-    return {start: {who: sorted(some) for who, some in voices.items()} for start, voices in found.items()}
+    return {start: {who: _Pieces(some) for who, some in voices.items()} for start, voices in found.items()}
 
 
 def _starts_of(pieces: Iterable[str]) -> Starts:
@@ -75,7 +99,7 @@ def _starts_of(pieces: Iterable[str]) -> Starts:
 
 
 def _speakers(
-    pieces: Mapping[str, Mapping[str, Sequence[str]]], text: str, looks: Iterator[int], starts: Starts,
+    pieces: Mapping[str, Mapping[str, _Pieces]], text: str, looks: Iterator[int], starts: Starts,
     short: Mapping[str, Collection[str]],
 ) -> set[str]:  # fmt: skip
     """Who said what stands in `text`, within what no other said: a title repeats words of what it stands for.
@@ -87,7 +111,7 @@ def _speakers(
         (at, at + chars, who)
         for at, start in starts.within(searched, pieces)
         for who, some in pieces[start].items()
-        if (chars := _longest_here(some, text[at : at + PROBE_TEXT_CHARS], looks))
+        if text.startswith(some.front, at) and (chars := some.longest_here(text[at : at + PROBE_TEXT_CHARS], looks))
     ]
     speakers, reach = set[str](), dict[str, int]()  # reach: how far what each said goes, of all that begins before here
     spans = groupby(sorted(found, key=lambda span: (span[0], -span[1])), key=lambda span: span[:2])
@@ -107,18 +131,3 @@ def _places(start: str, text: str) -> Iterator[int]:
         if not text[at - 1 : at].isalnum():
             yield at
         at = text.find(start, at + 1)
-
-
-def _longest_here(pieces: Sequence[str], text: str, looks: Iterator[int]) -> int:
-    """How long the longest of some sorted pieces is with which `text` begins; 0: with none. looks: those that are left
-
-    It stands in front of `text`, as do all that share more with it.
-    """
-    n = bisect_right(pieces, text)
-    while n and next(looks, None) is not None:
-        piece = pieces[n - 1]
-        if text.startswith(piece):
-            return len(piece)
-        text = text[: shared_front(piece, text)]
-        n = bisect_right(pieces, text, 0, n - 1)
-    return 0
