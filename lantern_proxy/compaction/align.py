@@ -5,11 +5,12 @@ An item of the head that finds no partner is gone; an item of the request that f
 
 import re
 import sys
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from difflib import SequenceMatcher
-from itertools import accumulate, pairwise, takewhile
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from lantern_proxy.analyze.spoken import STAMP
@@ -33,6 +34,8 @@ _JUNK = 500
 """Items from which on those that come very often are not matched one by one (difflib's autojunk)."""
 _STEPS = 200
 """So often at most an item is looked at to find the longest runs of equal ones, on average."""
+_FEW = 8
+"""So many are compared as they are."""
 _WINDOW = 400
 """How far behind the last one that was found an alike item is looked for."""
 _NO_WORD, _STAMP = re.compile(r"\W+"), re.compile(rf"\A{STAMP}")
@@ -72,10 +75,14 @@ class _Patience:
         """So many were put together to be compared."""
         self._left_chars -= _GATHER_CHARS * count
 
-    def lasts(self, a: Item, b: Item) -> bool:
-        """Is there still room to compare these two? What it costs is taken off."""
-        self._left_chars -= _PAIR_CHARS + len(a.text) + len(b.text)
-        return self._left_chars >= 0
+    def lasting(self, costs: Sequence[int]) -> int:
+        """How many comparisons, from the first on, there is still room for. costs: of each"""
+        if self._left_chars >= sum(costs):
+            return len(costs)
+        return bisect_right([*accumulate(costs)], self._left_chars)
+
+    def spend(self, chars: int) -> None:
+        self._left_chars -= chars
 
 
 class Seat(NamedTuple):  # thousands of them for one request: a frozen dataclass takes twice as long to make
@@ -207,29 +214,33 @@ def _alike_in_gap(
     """All of a gap place by place, where that fits; else each new one with the first that is alike, in order."""
     if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= pending:
         in_place = list(zip(gap_old, gap_new, strict=False))
-        found = ((old[a].item, new[b].item) for a, b in in_place)
-        if all(is_alike(before, after) or _is_mostly(before, after) for before, after in found):
+        both = ((old[a].item, new[b].item) for a, b in in_place)
+        if all(is_alike(before, after) or _is_mostly(before, after) for before, after in both):
             yield from in_place  # times in each of them
             return
     at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
-    marked = _by_mark(old, gap_old)
+    marked = _Marked(old, gap_old, patience)
     answers = bisect_left(gap_old, answer, key=lambda a: old[a].at) + gap_old.start
+
+    def fits(b: int, a: int) -> bool:
+        before, after = old[a].item, new[b].item
+        if b >= pending and len(plain(after.text)) > len(plain(before.text)):
+            return False  # what was added to a text that waits for its answer is new
+        redressed = a >= answers and after.role == "assistant" and says_same([before], [after])
+        likely = redressed or is_alike(before, after) or _is_patched(before, after)
+        return likely or (alone and b < pending and _is_mostly(before, after))
+
     for b in gap_new:
         stop = min(gap_old.stop, at + _WINDOW)
-        near = _marked(marked, new[b].item, at, stop)
+        near = marked.near(new[b].item, at, stop)
         patience.gather(len(near))
-        for a in range(at, stop) if alone else sorted(near.union(range(max(at, answers), stop))):
-            before, after = old[a].item, new[b].item
-            if not patience.lasts(before, after):
-                return
-            if b >= pending and len(plain(after.text)) > len(plain(before.text)):
-                continue  # what was added to a text that waits for its answer is new
-            redressed = old[a].at >= answer and after.role == "assistant" and says_same([before], [after])
-            likely = redressed or is_alike(before, after) or _is_patched(before, after)
-            if likely or (alone and b < pending and _is_mostly(before, after)):
-                yield a, b
-                at = a + 1
-                break
+        places = range(at, stop) if alone else sorted(near.union(range(max(at, answers), stop)))
+        found = marked.first(new[b].item, places, partial(fits, b), closely=at if alone else answers)
+        if found is not None:
+            yield found, b
+            at = found + 1
+        elif patience.is_over:
+            return
 
 
 def is_alike(a: Item, b: Item) -> bool:
@@ -267,9 +278,9 @@ def _is_patched(old: Item, new: Item) -> bool:
     """Is a text what it was, but for what its client put into it, or an ellipsis for something in its middle?"""
     if not _are_texts(old, new):
         return False
-    before, after = plain(old.text), plain(new.text)
-    if before[:_MARK_CHARS] != after[:_MARK_CHARS] or before[-_MARK_CHARS:] != after[-_MARK_CHARS:]:
+    if _ends(old) != _ends(new):
         return False  # as nearly all of thousands that begin with one date: both look for no less
+    before, after = plain(old.text), plain(new.text)
     return _holds_insertion(before, after) or has_ellipsis_for(before, after)
 
 
@@ -284,8 +295,11 @@ def _are_texts(old: Item, new: Item) -> bool:
 
 def _holds_insertion(before: str, after: str) -> bool:
     """Has a client put something into a text, behind its words and before a note?"""
+    half = len(before) // 2
+    if len(after) <= len(before) or not (after.startswith(before[:half]) or after.endswith(before[half:])):
+        return False
     front = shared_front(before, after)
-    if len(after) <= len(before) or not _MARK_CHARS <= front <= len(before) - _MARK_CHARS:
+    if not _MARK_CHARS <= front <= len(before) - _MARK_CHARS:
         return False
     return after.endswith(before[front:])
 
@@ -300,37 +314,77 @@ def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int)
         places.setdefault(new[b].item.print, []).append(b)
     found = [(a, places[old[a].item.print].pop()) for a in gone if places.get(old[a].item.print)]
     taken, matched = {b for _, b in found}, {a for a, _ in found}
-    marked, patience = _by_mark(new, fresh), _Patience(old, new)
+    patience = _Patience(old, new)
+    marked = _Marked(new, fresh, patience)
+
+    def fits(a: int, b: int) -> bool:
+        return is_alike(old[a].item, new[b].item)
+
     for a in gone:
         if a in matched or patience.is_over:
             continue
-        item = old[a].item
-        near = _marked(marked, item) - taken
+        near = marked.near(old[a].item) - taken
         patience.gather(len(near))
-        lasting = (b for b in sorted(near) if patience.lasts(item, new[b].item))
-        match = next((b for b in lasting if is_alike(item, new[b].item)), None)
+        match = marked.first(old[a].item, sorted(near), partial(fits, a))
         if match is not None:
             found.append((a, match))
             taken.add(match)
     return found
 
 
-def _by_mark(of: Sequence[Seat], some: Iterable[int]) -> dict[str, list[int]]:
-    """Marks of some of the seats -> those that have them, in order."""
-    marked: dict[str, list[int]] = {}
-    for at in some:
-        for mark in _marks(of[at].item):
-            marked.setdefault(mark, []).append(at)
-    return marked
+class _Marked:
+    """Some seats, and what those that are alike to an item have in common with it."""
+
+    def __init__(self, of: Sequence[Seat], some: Iterable[int], patience: _Patience) -> None:
+        self._patience = patience
+        self._texts = {at: _unstamped(of[at].item) for at in some}
+        self._costs = {at: _PAIR_CHARS + len(of[at].item.text) for at in self._texts}
+        self._places: dict[object, list[int]] = {}
+        """Marks, and what texts begin and end with -> the seats that have them, in order."""
+        for at in self._texts:
+            for mark in (*_marks(of[at].item), _ends(of[at].item)):
+                self._places.setdefault(mark, []).append(at)
+        self._long = {at for at, text in self._texts.items() if len(text) > _BARE_CHARS}
+
+    def near(self, i: Item, start: int = 0, stop: int = sys.maxsize) -> set[int]:
+        """The seats from `start` on that have a mark of an item, those that may be alike among them."""
+        found = set[int]()
+        for mark in _marks(i):
+            places = self._places.get(mark, ())
+            found.update(places[bisect_left(places, start) : bisect_left(places, stop)])
+        return found
+
+    def first(
+        self, i: Item, near: Sequence[int], fits: Callable[[int], bool], *, closely: int = sys.maxsize
+    ) -> int | None:
+        """The first of `near` that `fits`, while patience lasts. It is alike to the item, or has its beginning and its
+        end, or stands not before `closely`."""
+        if not near:
+            return None
+        own = len(i.text)
+        costs = [self._costs[at] + own for at in near]
+        lasting = self._patience.lasting(costs)
+        found = next(filter(fits, self._likely(i, near[:lasting], closely)), None)
+        self._patience.spend(sum(costs if found is None else costs[: near.index(found) + 1]))
+        return found
+
+    def _likely(self, i: Item, near: Sequence[int], closely: int) -> Iterable[int]:
+        """Those that are worth a look: of thousands that have one template few are."""
+        text, texts, back = _unstamped(i), self._texts, (_unstamped(i), ">")
+        if len(near) < _FEW or i.kind != "text" or len(text) > _BARE_CHARS or text.endswith(">"):
+            return near
+        sure = self._long.union(*(self._places.get(mark, ()) for mark in (*i.ids, _bare_mark(i, text), _ends(i))))
+        return (
+            at
+            for at in near
+            if (other := texts[at]).startswith(text) or text.startswith(other) or other.endswith(back)
+            or text.endswith(other) or at in sure or at >= closely
+        )  # fmt: skip
 
 
-def _marked(marked: Mapping[str, Sequence[int]], i: Item, start: int = 0, stop: int = sys.maxsize) -> set[int]:
-    """The seats from `start` on that have a mark of an item, those that may be alike among them."""
-    found = set[int]()
-    for mark in _marks(i):
-        places = marked.get(mark, ())
-        found.update(places[bisect_left(places, start) : bisect_left(places, stop)])
-    return found
+def _ends(i: Item) -> tuple[str, str]:
+    text = plain(i.text)
+    return text[:_MARK_CHARS], text[-_MARK_CHARS:]
 
 
 def _marks(i: Item) -> Set[str]:
@@ -340,15 +394,22 @@ def _marks(i: Item) -> Set[str]:
         return {*i.ids}
     text = _unstamped(i)
     marks = {*i.ids, f"front {i.role} {text[:_MARK_CHARS]}", f"back {i.role} {text[-_MARK_CHARS:]}"}
-    return marks if len(text) > _BARE_CHARS else {*marks, f"bare {i.role} {bare(text)}"}
+    return marks if len(text) > _BARE_CHARS else {*marks, _bare_mark(i, text)}
+
+
+def _bare_mark(i: Item, text: str) -> str:
+    return f"bare {i.role} {bare(text)}"
 
 
 def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:
     """Is one of them alike to one of the others?"""
     of, sought = [Seat(0, i) for i in some], [Seat(0, i) for i in others]
-    marked, patience = _by_mark(of, range(len(of))), _Patience(of, sought)
-    near = ((of[at].item, i) for _, i in sought for at in _marked(marked, i))
-    return any(is_alike(a, b) for a, b in takewhile(lambda pair: patience.lasts(*pair), near))
+    marked = _Marked(of, range(len(of)), _Patience(of, sought))
+
+    def fits(i: Item, at: int) -> bool:
+        return is_alike(of[at].item, i)
+
+    return any(marked.first(i, [*marked.near(i)], partial(fits, i)) is not None for i in others)
 
 
 def has_ellipsis_for(before: str, after: str) -> bool:
