@@ -9,6 +9,7 @@ The two calls are the whole life of a turn in the core; the proxy adds the wire,
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby, takewhile
 
 from msgspec.structs import replace
 
@@ -158,16 +159,20 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
 
     ids: what the upstream called its answers, and other names of the session
 
-    Which messages its upstream produced and which opened it was not archived: what an assistant said counts as
-    produced, and what came before the first answer as opening. Of a conversation that no upstream is known to have
-    answered (an import) all ids of its messages name it, of any other those that its upstream minted.
+    Which messages its upstream produced and which opened it is told by when they were filed: those of one request, or
+    of one answer, at one time. Of a conversation that no upstream is known to have answered (an import) what an
+    assistant said counts as produced, what came before that as opening, and all ids of its messages name it; any other
+    is named by those that its upstream minted.
     """
+    names = frozenset(ids) - {row.id, row.family}
     by_key = {f.key: f for f in filed}
-    first_answer = next((n for n, f in enumerate(filed) if f.message.role == "assistant"), len(filed))
+    at_once = _at_once(filed) if names else [(f,) for f in filed]
+    entry_of = {f.key: Entry(f.key, f.message, _is_answer(some)) for some in at_once for f in some}
+    opened = list(chain.from_iterable(takewhile(lambda some: not _is_answer(some), at_once)))
     request = Request(api=row.api, model="", messages=tuple(f.message for f in sorted(filed, key=_position)))
-    head_of_all, altered = tuple(map(_entry, filed)), head.altered or {}
-    opening = {i.print for i in items_of(f.message for f in filed[:first_answer])}
-    opening.update(print for f in filed[:first_answer] for print in altered.get(f.key, ()))
+    head_of_all, altered = tuple(entry_of.values()), head.altered or {}
+    opening = {i.print for i in items_of(f.message for f in opened)}
+    opening.update(print for f in opened for print in altered.get(f.key, ()))
     abandoned = {key: by_key[key].message.print for key in head.abandoned if key in by_key}
     session = replace(
         row, head=head_of_all, chain=chain_of(head_of_all), keys=frozenset(by_key), system=system_text(request),
@@ -175,13 +180,12 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
         system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in SYSTEM),
         position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
         abandoned=abandoned, person=head.person,
-        before=answers_of(_entry(f) for f in sorted(filed, key=_position) if f.key not in abandoned),
+        before=answers_of(entry_of[f.key] for f in sorted(filed, key=_position) if f.key not in abandoned),
         lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
     )  # fmt: skip
-    names = frozenset(ids) - {row.id, row.family}
     minted = names or None
     remember(known, session, ids=names, minted=minted)  # all it ever held, so that every text of it is found
-    entries = tuple(_as_shown(_entry(by_key[key]), altered.get(key)) for key in head.keys if key in by_key)
+    entries = tuple(_as_shown(entry_of[key], altered.get(key)) for key in head.keys if key in by_key)
     answered_last = bool(entries and entries[-1].produced)
     session = replace(
         session, head=entries, chain=chain_of(entries), answered=answered_last, recalled=head.altered is None
@@ -194,8 +198,15 @@ def _position(filed: Filed) -> int:
     return filed.position
 
 
-def _entry(filed: Filed) -> Entry:
-    return Entry(filed.key, filed.message, filed.message.role == "assistant")
+def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
+    """What was filed of each request and of each answer, in order of position."""
+    return [tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at)]
+
+
+def _is_answer(filed: Iterable[Filed]) -> bool:
+    """Did an upstream produce what was filed at once? An example, a greeting, an answer from elsewhere came with what
+    somebody else said."""
+    return all(f.message.role == "assistant" for f in filed)
 
 
 def _lacks_some(filed: Iterable[Filed], shown: Collection[str]) -> bool:

@@ -40,12 +40,15 @@ class Kept:
     session: Session
     filed: list[Filed] = field(default_factory=list)
     head: Head = field(default_factory=Head)
-    minted: list[str] = field(default_factory=list)
-    """Ids that its upstream gave."""
+    names: list[str] = field(default_factory=list)
+    """Ids that its upstream gave, and those under which its client went on with it."""
 
 
 class Lab:
     """One tenant's memory, a clock, and what was filed."""
+
+    restarts = False
+    """Does a restart come before each request?"""
 
     def __init__(self) -> None:
         self.known = Known()
@@ -60,12 +63,15 @@ class Lab:
     def ask(self, messages: Sequence[Wire], *, tools: Iterable[str] = (), headers: Mapping[str, str] | None = None,
             **body: Any) -> Step:  # fmt: skip
         """One request, as its client would send it."""
+        if self.restarts:
+            self.restart()
         offered = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in tools]
         data: Wire = {"model": "m", "messages": list(messages), **({"tools": offered} if offered else {}), **body}
         request = as_told(wire.read(json.dumps(data, ensure_ascii=False).encode()))
         self.now += 5
         step = follow(self.known, request, identity(headers or {}), now=self.now, new_id=lambda: next(self._ids))
         self._keep(step.session, step.filed)
+        self.kept[step.session.id].names += [step.link.family] if step.link.family and not step.link.side else []
         return step
 
     def answer(self, step: Step, *messages: Wire, complete: bool = True) -> tuple[Filed, ...]:
@@ -78,7 +84,7 @@ class Lab:
         session, filed = reply(self.known, step.session.id, answer, now=self.now)
         assert session is not None
         self._keep(session, filed)
-        self.kept[session.id].minted += [*answer.ids, *(value for f in filed for value in f.message.ids)]
+        self.kept[session.id].names += [*answer.ids, *(value for f in filed for value in f.message.ids)]
         return filed
 
     def fail(self, step: Step) -> None:
@@ -95,7 +101,7 @@ class Lab:
                 title=s.title, created_at=s.created_at, last_seen_at=s.last_seen_at,
             )  # fmt: skip
             shown = [value for f in kept.filed for value in f.message.ids if is_random(value)]
-            recall(self.known, row, kept.filed, kept.head, [*kept.minted, *shown])
+            recall(self.known, row, kept.filed, kept.head, [*kept.names, *shown])
 
     def _keep(self, session: Session, filed: Sequence[Filed]) -> None:
         kept = self.kept.setdefault(session.id, Kept(session))

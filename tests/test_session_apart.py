@@ -29,6 +29,12 @@ Shape = Callable[[str, list[Wire]], tuple[str, list[Wire]]]
 """(documents, history with the question at its end) -> system prompt, messages"""
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["", "a restart before each request"])
+def _restarts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose a request is depends on no restart."""
+    monkeypatch.setattr(Lab, "restarts", request.param)
+
+
 def documents(*numbers: int) -> str:
     """What the program knows of the things that are talked about in the turns of these numbers."""
     return summary_of("zephyr", [n for n in numbers for _ in range(2)]).replace("Summary: ", "")

@@ -78,7 +78,7 @@ class Record:
     messages: tuple[Filed, ...] = ()
     """New ones only, the answer included. Those already archived are skipped."""
     head: Head = field(default_factory=Head)
-    """What the session shows now; one without keys leaves what there was (a side call)."""
+    """What the session shows now; one without keys leaves what there was."""
     lost: tuple[str, ...] = ()
     """Keys of messages that a compaction took from the request."""
     ids: tuple[str, ...] = ()

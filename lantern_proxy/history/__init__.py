@@ -416,9 +416,7 @@ def _keys_with(session: Session, filed: Sequence[Filed]) -> frozenset[str]:
 
 
 def head_of(session: Session) -> Head:
-    """What has to be kept of the session beside its messages; nothing of a side call."""
-    if session.side:
-        return Head()
+    """What has to be kept of the session beside its messages."""
     altered = {e.key: tuple([i.print for i in e.message.items]) for e in session.head if e.altered}
     abandoned = tuple(sorted(session.abandoned))
     return Head(

@@ -45,7 +45,7 @@ from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.examples import are_examples_behind
-from lantern_proxy.session.known import Known, forget, is_said_once, main_of, quoted, remember, searched, side_of
+from lantern_proxy.session.known import Known, forget, is_said_once, main_of, named, quoted, remember, searched, side_of
 from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.read import is_spoken_to, read_of, texts_of
@@ -131,7 +131,7 @@ def _is_new_id(known: Known, found: Link, strong: Sequence[str]) -> bool:
         and strong
         and session.family
         and session.id not in strong
-        and not any(session.id in known.by_family.get(value, ()) for value in strong)
+        and not any(session.id in named(known, value) for value in strong)
         and not found.side
         and found.why != "stored"
     )
@@ -174,8 +174,7 @@ def _stored(known: Known, ids: Sequence[tuple[str, str]]) -> Link | None:
 def _by_family(known: Known, request: Request, identity: Identity, ids: Sequence[str]) -> Link | None:
     """The most specific id decides, ours or the client's; the others only tell whose sub-agent an agent is."""
     families = [
-        [known.sessions[sid] for sid in (value, *known.by_family.get(value, ())) if sid in known.sessions]
-        for value in ids
+        [known.sessions[sid] for sid in (value, *named(known, value)) if sid in known.sessions] for value in ids
     ]
     mains = [[s for s in family if s.api == request.api and not s.side] for family in families]
     if identity.agent:

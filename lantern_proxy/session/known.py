@@ -103,6 +103,12 @@ def is_said_once(known: Known, text: str) -> bool:
     return sum(islice((1 for said in known.said.values() if text in said), 2)) == 1
 
 
+def named(known: Known, id: str) -> list[str]:
+    """Sessions that an id of their client names. An archive has several ids of one among the names of its answers."""
+    family = known.by_family.get(id, [])
+    return [*sorted(known.by_id.get(id, set()).difference(family)), *family]
+
+
 def side_id(parent: str, agent: str = "") -> str:
     """Of the session that all side calls of a conversation are filed under, or those of one of its agents."""
     return f"{parent}.{agent or 'side'}"
