@@ -161,8 +161,7 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
 
     Which messages its upstream produced and which opened it is told by when they were filed: those of one request, or
     of one answer, at one time. Of a conversation that no upstream is known to have answered (an import) what an
-    assistant said counts as produced, what came before that as opening, and all ids of its messages name it; any other
-    is named by those that its upstream minted.
+    assistant said counts as produced, and what came before that as opening.
     """
     names = frozenset(ids) - {row.id, row.family}
     by_key = {f.key: f for f in filed}
@@ -183,14 +182,14 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
         before=answers_of(entry_of[f.key] for f in sorted(filed, key=_position) if f.key not in abandoned),
         lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
     )  # fmt: skip
-    minted = names or None
-    remember(known, session, ids=names, minted=minted)  # all it ever held, so that every text of it is found
+    own = {value for f in filed for value in f.message.ids}
+    remember(known, session, ids=names - own)  # all it ever held, so that every text of it is found
     entries = tuple(_as_shown(entry_of[key], altered.get(key)) for key in head.keys if key in by_key)
     answered_last = bool(entries and entries[-1].produced)
     session = replace(
         session, head=entries, chain=chain_of(entries), answered=answered_last, recalled=head.altered is None
     )  # fmt: skip
-    remember(known, session, minted=minted, asked=chain_of(before_answer(session)))
+    remember(known, session, asked=chain_of(before_answer(session)))
     return session
 
 

@@ -919,6 +919,28 @@ def test_of_two_whose_summaries_read_the_same_none_gets_the_others_conversation(
     assert sessions[0].isdisjoint(sessions[1])
 
 
+@pytest.mark.parametrize("ack", [False, True])
+def test_of_two_whose_summaries_read_the_same_each_goes_on_where_it_ends_though_phrases_stand_in_both(
+    ack: bool,
+) -> None:
+    """Nobody saw how the summaries were made, and the one ends in a question that the other once asked, too."""
+    lab = Lab()
+    front = [user("Context: The customer asked about several things and gave details; the agent goes on to help.")]
+    front += [assistant("Understood, I go on from there.")] if ack else []
+    sessions: list[set[str]] = []
+    for name, more in (("Rosa Quint, code 7731-R", [("Is it warm?", STOCK)]), ("Emil Haug, code 9942-E", [])):
+        history = [assistant("Good day! How can I help you?")]
+        sessions.append(set())
+        for said, answer in ((f"I am {name}.", STOCK), HOURS, *more, ("And on Sundays?", "Never.")):
+            history.append(user(said))
+            shown = [*front, *history[-5:]] if len(history) > 5 else history
+            step = lab.ask([{"role": "system", "content": SYSTEM}, *shown])
+            sessions[-1].add(step.session.id)
+            lab.answer(step, assistant(answer))
+            history.append(assistant(answer))
+    assert (len(sessions[0]), len(sessions[1]), sessions[0] & sessions[1]) == (1, 1, set())
+
+
 STOCK = "Thank you, I have noted that. Is there anything else I can do for you today?"
 
 
@@ -1002,15 +1024,17 @@ def test_a_history_of_calls_that_began_before_is_known_by_the_ids_of_its_upstrea
     assert (again.session.id, again.event) == (step.session.id, "window")
 
 
+@pytest.mark.parametrize("looked_up", ["{} asked for opening hours.", "No memories were found."])
+@pytest.mark.parametrize("own_id", ["call_memory", "memory2024lookup1", "prefetch1a2b3c4d"])
 @pytest.mark.parametrize("restart", [False, True])
-def test_calls_that_clients_write_themselves_under_one_id_trace_nobody_to_another(restart: bool) -> None:
+def test_calls_that_clients_write_themselves_under_one_id_trace_nobody_to_another(
+    restart: bool, own_id: str, looked_up: str
+) -> None:
     lab = Lab()
     sessions: list[set[str]] = []
     for name in ("Emil Haug of Canal Street 9", "Rosa Quint of Birch Lane 14"):
         own, _ = _windowed(lab, [(f"I am {name}.", "Noted, thank you."), HOURS, (f"And {name[:4]}?", "Got it.")])
-        call = {"id": "call_memory", "type": "function", "function": {"name": "recall", "arguments": "{}"}}
-        recalled = [{"role": "assistant", "content": None, "tool_calls": [call]}]
-        recalled.append({"role": "tool", "tool_call_id": "call_memory", "content": f"{name} asked for opening hours."})
+        recalled = [called(own_id, "recall"), result(own_id, looked_up.format(name))]
         if restart:
             lab.restart()
         step = lab.ask([{"role": "system", "content": SYSTEM}, *recalled, user("When do you open on Sundays?")])

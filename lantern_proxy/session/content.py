@@ -19,7 +19,7 @@ from lantern_proxy.history import (
 from lantern_proxy.history.dress import is_asked_with, says_same
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
-from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, main_of
+from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, ids_of, main_of
 from lantern_proxy.session.rivals import (
     decided,
     ends_in,
@@ -191,7 +191,7 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
         times[i.print] += 1
         if times[i.print] > _REPEATED:
             continue
-        for value in i.ids:
+        for value in ids_of(i):
             _credit(known, answered, _theirs(known, request, known.by_id.get(value, ())), 5.0)
         holders = _theirs(known, request, known.by_answer.get(i.print, ()))
         made = [sid for sid in holders if i.print not in known.sessions[sid].opening]
@@ -283,7 +283,7 @@ def is_scanty(known: Known, request: Request, session: Session) -> bool:
 
     def holds(i: Item) -> bool:
         return session.id in known.by_answer.get(i.print, ()) or any(
-            session.id in known.by_id.get(value, ()) for value in i.ids
+            session.id in known.by_id.get(value, ()) for value in ids_of(i)
         )
 
     shown = [i for i in items_of(request.messages) if i.role == "assistant" and i.kind in ("text", "call", "ref")]

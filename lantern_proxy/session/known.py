@@ -1,12 +1,13 @@
 """Sessions of one tenant that are in memory, and what finds them."""
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from lantern_proxy.analyze import starts
+from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.analyze.starts import Starts
 from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, chain_of, is_empty
 from lantern_proxy.history.begun import with_beginning
@@ -109,6 +110,17 @@ def named(known: Known, id: str) -> list[str]:
     return [*sorted(known.by_id.get(id, set()).difference(family)), *family]
 
 
+def ids_of(i: Item) -> list[str]:
+    """Under what by_id may have an item: as its upstream named it, or as its client claims."""
+    return [*i.ids, *claims_of(i)]
+
+
+def claims_of(i: Item) -> list[str]:
+    """The ids of a result with its words: an id that no upstream was seen to mint may be the same for all that its
+    client looks up for them, and what came of it is not."""
+    return [f"{value} {i.print.hex()}" for value in i.ids] if i.kind == "result" else []
+
+
 def side_id(parent: str, agent: str = "") -> str:
     """Of the session that all side calls of a conversation are filed under, or those of one of its agents."""
     return f"{parent}.{agent or 'side'}"
@@ -170,13 +182,10 @@ def _said_last(known: Known, sid: str) -> list[str]:
 # --- remembering ---------------------------------------------------------------------------------------------------
 
 
-def remember(
-    known: Known, session: Session, *, ids: Iterable[str] = (), minted: Collection[str] | None = None,
-    asked: bytes = b"", family: str = "",
-) -> None:  # fmt: skip
+def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: bytes = b"", family: str = "") -> None:
     """Let `session`, as it is now, be found by later requests; the one seen longest ago makes room.
 
-    minted: ids that its upstream gave to what it produced; None: all that are in that
+    ids: that its upstream gave it, but for those of messages
     asked: chain hash of its head without the answer, where it has one; family: another id that its client goes on under
     """
     _change(known)
@@ -196,7 +205,7 @@ def remember(
         _index(known, session, Entry("", whole, True))
     new = _unindexed(before.head if before else (), session.head)
     for entry in new:
-        _index(known, session, entry, minted)
+        _index(known, session, entry)
     _take_up(known, session)
     if before is not None and len(session.head) < len(before.head) + len(new):  # something left it
         _resize(known, session.id, _size_of(session, known))
@@ -274,16 +283,18 @@ def _resize(known: Known, sid: str, size: int) -> None:
     known.sizes[sid] = size
 
 
-def _index(known: Known, session: Session, entry: Entry, minted: Collection[str] | None = None) -> None:
+def _index(known: Known, session: Session, entry: Entry) -> None:
     """Let a message of `session` be found by what it is named, by its texts, and by what they begin with."""
     main = main_of(session)
     for text in fields_of(entry.message) if entry.produced and not session.side else ():
         _begin(known, text, main)
     for i in entry.message.items:
         for value in i.ids:
-            is_minted = entry.produced or is_random(value) if minted is None else value in minted
-            if is_minted or value in known.by_id:  # what a client mints itself may be the same for all
+            if entry.produced or value in known.by_id:
                 _name(known.by_id, value, session.id, known.traces)
+            elif is_random(value) and specifics(i.text[:_NAMED_CHARS]):
+                for claim in claims_of(i):
+                    _name(known.by_id, claim, session.id, known.traces)
         if entry.produced and i.kind in ("text", "call", "compaction"):
             _index_produced(known, session, main, i)
         elif i.kind in ("text", "result") and i.role in ("user", "tool") and not session.side:

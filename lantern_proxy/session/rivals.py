@@ -5,11 +5,12 @@ since the one must not get what the other said.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import takewhile
 
 from lantern_proxy.history import (
     SUMMARY_CHARS,
+    Entry,
     Session,
     before_answer,
     is_others,
@@ -21,7 +22,7 @@ from lantern_proxy.history import (
 )
 from lantern_proxy.history.dress import is_asked_with
 from lantern_proxy.history.text import breadth, mostly_equal
-from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, is_said_once, quoted, side_of
+from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, ids_of, is_said_once, quoted, side_of
 from lantern_proxy.session.side import summed_up_since
 from lantern_proxy.turn import Message, Request, plain
 
@@ -146,7 +147,7 @@ def _without_summary(
 
 def held_ids(known: Known, session: Session, request: Request) -> int:
     """How many of the ids in a request were seen in a session."""
-    return sum(session.id in known.by_id.get(value, ()) for i in items_of(request.messages) for value in i.ids)
+    return sum(session.id in known.by_id.get(value, ()) for i in items_of(request.messages) for value in ids_of(i))
 
 
 def _begun(session: Session, request: Request) -> int:
@@ -184,27 +185,37 @@ def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bo
 
 
 def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[Session]:
-    """Those that end in most of what a request shows last, where the last question and answer stand nowhere in
-    `session`: what that holds are documents, phrases, a summary that reads the same. With `session` where all of it was
-    asked by others, too."""
+    """Those that end in most of what a request shows last, where less of that stands together in `session`: what that
+    holds are documents, phrases, a summary that reads the same. With `session` where all of it was asked by others,
+    too."""
     shown, _ = shown_and_asked(request)
-    last = _prints(shown[-2:])
     if [m.role for m in shown[-2:]] != ["user", "assistant"] or session.side or held_ids(known, session, request):
         return []
-    heads = (_prints(_said(e.message for e in state.head)) for state in (session, *session.forks))
-    if any(head[at : at + 2] == last for head in heads for at in range(len(head) - 1)):
+    own = max(_run_in(state, shown) for state in (session, *session.forks))
+    if own == len(shown):
         return []
     holders = {sid for i in shown[-1].items for sid in known.by_answer.get(i.print, ())}
     got = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and not s.side]
-    both = ((reversed(_said(e.message for e in s.head)), s) for s in got if not is_others(s, request))
-    shares = [(_in_common(head, reversed(shown)), s) for head, s in both]
+    shares = [(_in_common(_said_back(s.head), reversed(shown)), s) for s in got if not is_others(s, request)]
     most = max((count for count, _ in shares), default=0)
-    if most < len(last):
+    if most < 2 or most <= own:
         return []
     ending = [s for count, s in shares if count == most]
     asked = (plain(m.text) for m in shown[-most:] if m.role == "user")
     is_ones = any(is_said_once(known, text) for text in asked)
     return ending if is_ones else [*ending, session]
+
+
+def _run_in(session: Session, shown: Sequence[Message]) -> int:
+    """How many of the messages that are shown last stand together in a session's head."""
+    last = shown[-1].print
+    ends = (at for at, e in enumerate(session.head, start=1) if e.message.print == last)
+    return max((_in_common(_said_back(session.head[:at]), reversed(shown)) for at in ends), default=0)
+
+
+def _said_back(head: Sequence[Entry]) -> Iterator[Message]:
+    """What was said in a head, the last first."""
+    return (e.message for e in reversed(head) if _said((e.message,)))
 
 
 def _in_common(some: Iterable[Message], others: Iterable[Message]) -> int:
@@ -227,7 +238,7 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
     others, and neither its last answer, unless something else was asked before it, nor its summary?"""
     shown = [m for m in spoken(request.messages[: _end_of_shown(request.messages)]) if m.print]
     items = [i for m in shown for i in m.items]
-    if any(session.id in known.by_id.get(value, ()) for i in items for value in i.ids):
+    if any(session.id in known.by_id.get(value, ()) for i in items for value in ids_of(i)):
         return False
     if any(i.kind != "text" and session.id in _holders(known, _heard(known, i.print)) for i in items):
         return False  # a call, a compaction item: nobody says those to all
@@ -319,7 +330,7 @@ def _telling(known: Known, messages: Sequence[Message]) -> dict[bytes | str, Col
     """Texts and ids of messages that some conversations hold, or their side calls, and which."""
     found: dict[bytes | str, Collection[str]] = {}
     for i in items_of(messages):
-        found |= {value: _holders(known, known.by_id[value]) for value in i.ids if value in known.by_id}
+        found |= {value: _holders(known, known.by_id[value]) for value in ids_of(i) if value in known.by_id}
         holders = _heard(known, i.print)
         if holders and breadth(plain(i.text)) >= PROBE_CHARS:
             found[i.print] = _holders(known, holders)
