@@ -941,6 +941,22 @@ def test_of_two_whose_summaries_read_the_same_each_goes_on_where_it_ends_though_
     assert (len(sessions[0]), len(sessions[1]), sessions[0] & sessions[1]) == (1, 1, set())
 
 
+def test_documents_with_which_another_program_begins_trace_nobody_to_who_was_shown_them_beside_a_question() -> None:
+    lab = Lab()
+
+    def ask(*picked: int) -> Step:
+        about = [user(f"Documents for this chat:\n{documents(*picked)}"), assistant("I have read them.")]
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *about, user("Hello, I need help.")])
+        lab.answer(step, assistant("Of course."))
+        return step
+
+    ask(3, 4)
+    asked = f"Articles: {documents(0, 1, 2)}\n\nMay I?"
+    own, _ = _windowed(lab, [("I am Rosa Quint.", STOCK), (asked, STOCK), HOURS, THANKS])
+    step = ask(2, 1)
+    assert (step.event, step.session.id != own) == ("new", True), step.link.why
+
+
 STOCK = "Thank you, I have noted that. Is there anything else I can do for you today?"
 
 

@@ -151,12 +151,15 @@ def _added(known: Known, system: str) -> str:
 
 
 def _is_preamble(known: Known, session: Session, request: Request, claimed: str) -> bool:
-    """Does its client begin conversations like this: with as many texts, or with such a one while nothing was lost?
+    """Does its client begin conversations like this: with as many texts, or with such a one while nothing was lost, or
+    while it does not call itself a summary and others hold one, too?
 
     Documents for a question, the state of a working directory, a greeting with a name.
     """
     said, begins = known.said.get(session.id, ()), claimed[:PROBE_CHARS]
     if not session.lost and any(shared_front(begins, text) >= PROBE_CHARS for text in said):
+        return True
+    if known.by_start.get(begins, set()) - {session.id} and not SUMMED_UP.search(claimed[:MARKER_CHARS]):
         return True
     return len(texts_of(request)) in range(2, len(session.opening) + 1) and not MARKER.search(claimed[:MARKER_CHARS])
 
