@@ -39,11 +39,11 @@ def fuse_scores(signals: Mapping[str, Floats], weights: Mapping[str, float], n: 
     return total
 
 
-Centred = dict[int, tuple[Floats, Floats, float]]
-"""id() of scores -> those, the same less their mean, and their standard deviation."""
+Weighed = dict[tuple[int, float], tuple[Floats, Floats]]
+"""(id() of scores, weight) -> those, and their weighted z-scores."""
 
 
-def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float], *, known: Centred | None = None) -> Floats:
+def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float], *, known: Weighed | None = None) -> Floats:
     """Weighted sum of z-scores. signals: name -> (n,) of the same n candidates; a constant one adds nothing.
 
     known: what was computed of the same arrays before, which nobody changed since; it grows
@@ -51,10 +51,11 @@ def zsum(signals: Mapping[str, Floats], weights: Mapping[str, float], *, known: 
     total: Floats | None = None
     known = {} if known is None else known
     for name, scores in signals.items():
-        if id(scores) not in known:
-            known[id(scores)] = scores, *centred(scores)
-        _, less, wide = known[id(scores)]
-        part = weights.get(name, 1.0) * less / wide if wide > 1e-9 else np.zeros(len(scores))
+        weight = weights.get(name, 1.0)
+        if (id(scores), weight) not in known:
+            less, wide = centred(scores)
+            known[id(scores), weight] = scores, weight * less / wide if wide > 1e-9 else np.zeros(len(scores))
+        part = known[id(scores), weight][1]
         total = part if total is None else total + part
     return np.zeros(0) if total is None else total
 

@@ -33,16 +33,17 @@ static void best_scalar(size_t n_asked, const int16_t *asked, size_t n_passages,
 
 /* Sums stay below 64 * 128 * 128 = 2^20, exact as floats; each is multiplied by itself, so that no order matters. */
 static void table_scalar(const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
-                         const uint16_t *pieces, const uint32_t *n_pieces, float *best) {
-    for (size_t p = 0; p < n_passages; pieces += n_pieces[p++])
+                         const uint16_t *pieces, const uint32_t *starts, const uint32_t *n_pieces, float *best) {
+    for (size_t p = 0; p < n_passages; p++)
         for (size_t q = 0; q < n_asked; q++) {
             const int8_t *wanted = table->vectors + (size_t)asked[q] * LATE_TABLE_DIM;
             float most = n_pieces[p] ? -INFINITY : 0;
             for (size_t i = 0; i < n_pieces[p]; i++) {
-                const int8_t *own = table->vectors + (size_t)pieces[i] * LATE_TABLE_DIM;
+                const uint16_t piece = pieces[starts[p] + i];
+                const int8_t *own = table->vectors + (size_t)piece * LATE_TABLE_DIM;
                 int32_t sum = 0;
                 for (size_t d = 0; d < LATE_TABLE_DIM; d++) sum += wanted[d] * own[d];
-                const float found = (float)sum * table->scale[pieces[i]];
+                const float found = (float)sum * table->scale[piece];
                 if (found > most) most = found;
             }
             *best++ = most * table->scale[asked[q]];
@@ -134,18 +135,18 @@ AVX2 static __m256 table_of_eight(const late_table *table, const int16_t *asked,
 }
 
 AVX2 static void table_avx2(const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
-                            const uint16_t *pieces, const uint32_t *n_pieces, float *best) {
+                            const uint16_t *pieces, const uint32_t *starts, const uint32_t *n_pieces, float *best) {
     seen before;
     for (size_t q = 0; q < n_asked; q += ASKED) {
         const size_t n = n_asked - q < ASKED ? n_asked - q : ASKED;
-        const uint16_t *at = pieces;
         for (size_t i = 0; i < KEPT; i++) before.piece[i] = NONE;
         int16_t some[ASKED * LATE_TABLE_DIM] = {0};
         for (size_t i = 0; i < n * LATE_TABLE_DIM; i++)
             some[i] = table->vectors[(size_t)asked[q + i / LATE_TABLE_DIM] * LATE_TABLE_DIM + i % LATE_TABLE_DIM];
-        for (size_t p = 0; p < n_passages; at += n_pieces[p++]) {
+        for (size_t p = 0; p < n_passages; p++) {
+            const uint16_t *own = pieces + starts[p];
             float found[ASKED] = {0};
-            if (n_pieces[p]) _mm256_storeu_ps(found, table_of_eight(table, some, n_pieces[p], at, &before));
+            if (n_pieces[p]) _mm256_storeu_ps(found, table_of_eight(table, some, n_pieces[p], own, &before));
             for (size_t i = 0; i < n; i++) best[p * n_asked + q + i] = found[i] * table->scale[asked[q + i]];
         }
     }
@@ -163,7 +164,7 @@ void late_best(int isa, size_t n_asked, const int16_t *asked, size_t n_passages,
     (isa == LATE_AVX2 ? best_avx2 : best_scalar)(n_asked, asked, n_passages, words, n_words, best);
 }
 
-void late_by_table(int isa, const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
-                   const uint16_t *pieces, const uint32_t *n_pieces, float *best) {
-    (isa == LATE_AVX2 ? table_avx2 : table_scalar)(table, n_asked, asked, n_passages, pieces, n_pieces, best);
+void late_by_lists(int isa, const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
+                   const uint16_t *pieces, const uint32_t *starts, const uint32_t *n_pieces, float *best) {
+    (isa == LATE_AVX2 ? table_avx2 : table_scalar)(table, n_asked, asked, n_passages, pieces, starts, n_pieces, best);
 }

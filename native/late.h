@@ -23,9 +23,9 @@ typedef struct {
 } late_table;
 
 /* best: n_asked numbers for each of n_passages, the largest cosine of each piece asked for with one of the passage; 0 for
- * a passage without pieces. The same bits, whatever the isa. pieces: those of all passages, one after another; of each
- * passage n_pieces. All are of the table. */
-void late_by_table(int isa, const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
-                   const uint16_t *pieces, const uint32_t *n_pieces, float *best);
+ * a passage without pieces. The same bits, whatever the isa. pieces: those of passage p are n_pieces[p] from starts[p]
+ * on. All are of the table. */
+void late_by_lists(int isa, const late_table *table, size_t n_asked, const uint16_t *asked, size_t n_passages,
+                   const uint16_t *pieces, const uint32_t *starts, const uint32_t *n_pieces, float *best);
 
 #endif

@@ -18,18 +18,21 @@ static void by_table(uint64_t *seed, size_t n_asked, int extreme) {
     static float scale[PIECES];
     float plain[PASSAGES * MOST_ASKED + 1], fast[PASSAGES * MOST_ASKED + 1];
     uint16_t asked[MOST_ASKED], pieces[PASSAGES * MOST];
-    uint32_t n_pieces[PASSAGES], all = 0;
+    uint32_t starts[PASSAGES], n_pieces[PASSAGES];
     CHECK(vectors != NULL);
     for (size_t i = 0; i < PIECES * LATE_TABLE_DIM; i++)
         vectors[i] = extreme ? INT8_MIN : (int8_t)(drawn(seed) % 256 - 128);
     for (size_t i = 0; i < PIECES; i++) scale[i] = 1 / (1 + (float)(drawn(seed) % 300));
     for (size_t i = 0; i < n_asked; i++) asked[i] = (uint16_t)(drawn(seed) % PIECES);
-    for (size_t p = 0; p < PASSAGES; all += n_pieces[p++]) n_pieces[p] = drawn(seed) % MOST;
-    for (size_t i = 0; i < all; i++) pieces[i] = (uint16_t)(drawn(seed) % PIECES / APART * APART); /* some share a place */
+    for (size_t p = 0; p < PASSAGES; p++) { /* in any order, and some share theirs */
+        n_pieces[p] = drawn(seed) % MOST;
+        starts[p] = drawn(seed) % (PASSAGES * MOST - n_pieces[p]);
+    }
+    for (size_t i = 0; i < PASSAGES * MOST; i++) pieces[i] = (uint16_t)(drawn(seed) % PIECES / APART * APART); /* some share a place */
     plain[PASSAGES * n_asked] = fast[PASSAGES * n_asked] = 7;
     const late_table table = {vectors, scale};
-    late_by_table(LATE_SCALAR, &table, n_asked, asked, PASSAGES, pieces, n_pieces, plain);
-    late_by_table(late_best_isa(), &table, n_asked, asked, PASSAGES, pieces, n_pieces, fast);
+    late_by_lists(LATE_SCALAR, &table, n_asked, asked, PASSAGES, pieces, starts, n_pieces, plain);
+    late_by_lists(late_best_isa(), &table, n_asked, asked, PASSAGES, pieces, starts, n_pieces, fast);
     for (size_t i = 0; i <= PASSAGES * n_asked; i++) CHECK(memcmp(&plain[i], &fast[i], sizeof *plain) == 0);
     CHECK(plain[PASSAGES * n_asked] == 7);
     free(vectors);

@@ -2,6 +2,7 @@
  * each. That is n log(rows) steps, and memory that stays in a near cache. */
 #include "relative.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,12 +40,13 @@ static void ranks(size_t n, const double *scores, size_t n_rows, const int64_t *
     sort(n_rows, r->sorted);
     size_t positive = 0;
     for (size_t i = 0; i < n_rows; i++) positive += (size_t)((r->keys[i] = r->sorted[i].score) > 0);
+    const double least = positive ? r->keys[positive - 1] : INFINITY;
     for (size_t i = 0; i <= n_rows; i++) r->tied[i] = r->before[i] = 0;
     for (size_t row = 0; row < n; row++) {
         const double score = scores[row], *from = r->keys;
         size_t at = positive;
-        if (score > 0) { /* many are 0 */
-            for (size_t left = n_rows, half; left > 1; left -= half) { /* no branch to foretell */
+        if (score >= least) { /* many are 0, or below all that are asked for */
+            for (size_t left = positive, half; left > 1; left -= half) { /* no branch to foretell */
                 half = left / 2;
                 from += half * (size_t)(from[half - 1] > score);
             }

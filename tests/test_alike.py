@@ -1,6 +1,7 @@
 """Words that mean alike, by the shipped table: pieces, matches, and what that does to a ranking without vectors."""
 
 import math
+from array import array
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.question import read_question
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.signals import gather
-from lantern_proxy.signals.alike import DIM, SCALE, Table, words
+from lantern_proxy.signals.alike import DIM, SCALE, Lists, Table, words
 from lantern_proxy.signals.late import DIM as LATE_DIM
 from lantern_proxy.signals.late import best_matches, kernels
 from lantern_proxy.turn import Passage
@@ -40,6 +41,14 @@ def numbers(pieces: bytes) -> list[int]:
 
 def packed(pieces: np.ndarray) -> bytes:
     return pieces.astype(np.uint16).tobytes()
+
+
+def listed(passages: list[bytes]) -> Lists:
+    """The same, one after another in an array that begins and ends with another text's."""
+    other = array("H", [0])
+    counts = np.array([len(each) // other.itemsize for each in passages], np.uint32)
+    starts = np.cumsum(counts, dtype=np.uint32) - counts + np.uint32(1)
+    return Lists(array("H", other.tobytes() + b"".join(passages) + other.tobytes()), starts, counts)
 
 
 def named(found: bytes) -> list[str]:
@@ -69,9 +78,9 @@ def test_each_piece_asked_for_finds_its_best_match_in_each_passage():
     asked = np.array([3, 9, 31], np.uint16)
     units = vectors / np.linalg.norm(vectors.astype(float), axis=1, keepdims=True)
     wanted = [[max((units[a] @ units[b] for b in own), default=0.0) for own in held] for a in asked]
-    assert table.best_matches(asked, passages) == pytest.approx(np.array(wanted), abs=1e-6)
-    assert table.best_matches(asked[:0], passages).shape == (0, 4)
-    assert not table.best_matches(asked, [passages[1]]).any()
+    assert table.best_matches(asked, listed(passages)) == pytest.approx(np.array(wanted), abs=1e-6)
+    assert table.best_matches(asked[:0], listed(passages)).shape == (0, 4)
+    assert not table.best_matches(asked, listed([passages[1]])).any()
 
 
 @pytest.mark.parametrize("asked", [0, 1, 7, 8, 9, 17])  # around the pieces that are compared together
@@ -84,9 +93,9 @@ def test_all_kernels_agree_bit_for_bit(kernel, asked):
     wanted = random.integers(0, 300, asked).astype(np.uint16)
     passages = [packed(random.integers(0, 300, n)) for n in (0, 1, 7, 0, 30, 200, 1, 0)]
     passages.append(packed(np.array([0, 1])))
-    found = table.best_matches(wanted, passages, kernel=kernel)
+    found = table.best_matches(wanted, listed(passages), kernel=kernel)
     assert found.shape == (asked, len(passages))
-    assert found.tolist() == table.best_matches(wanted, passages, kernel="numpy").tolist()
+    assert found.tolist() == table.best_matches(wanted, listed(passages), kernel="numpy").tolist()
 
 
 @pytest.mark.parametrize("kernel", kernels())
@@ -95,8 +104,8 @@ def test_a_piece_that_stands_in_many_passages_matches_in_all_as_it_does_in_one(k
     table = Table([f"w{n}" for n in range(9_000)], random.integers(-128, 128, (9_000, DIM)).astype(np.int8))
     asked = np.arange(9, dtype=np.uint16)
     pieces = [np.arange(4) * 2_048 + random.integers(0, 3, 4) for _ in range(50)]  # what is kept of one, others take
-    found = table.best_matches(asked, [*map(packed, pieces)], kernel=kernel)
-    alone = [table.best_matches(asked, [packed(each)], kernel=kernel) for each in pieces]
+    found = table.best_matches(asked, listed([*map(packed, pieces)]), kernel=kernel)
+    alone = [table.best_matches(asked, listed([packed(each)]), kernel=kernel) for each in pieces]
     assert (found == np.hstack(alone)).all()
 
 
@@ -104,7 +113,7 @@ def test_the_shipped_table_knows_which_words_are_alike():
     table = restore_alike.shipped()
     assert table is not None
     asked, _, _ = table.asked({"photo": 1.0})
-    picture, dentist = table.best_matches(asked, [table.pieces("a picture"), table.pieces("the dentist")])[0]
+    picture, dentist = table.best_matches(asked, listed([table.pieces("a picture"), table.pieces("the dentist")]))[0]
     assert picture > 0.5 > 0.3 > dentist
 
 
@@ -229,15 +238,15 @@ def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(arc
         split.append(text)
         return small().pieces(text)
 
-    passages.pieces([0, 1], pieces)
-    passages.pieces([1, 0], pieces)
+    passages.pieces(np.array([0, 1]), pieces)
+    passages.pieces(np.array([1, 0]), pieces)
     assert len(split) == 2
     passages.forget(1)
-    passages.pieces([0, 1], pieces)
+    passages.pieces(np.array([0, 1]), pieces)
     assert len(split) == 3
     monkeypatch.setattr(restore_passages, "MOST_TOLD", 3)
-    passages.pieces([2, 3], pieces)
-    passages.pieces([0], pieces)
+    passages.pieces(np.array([2, 3]), pieces)
+    passages.pieces(np.array([0]), pieces)
     assert len(split) == 6
 
 
@@ -248,11 +257,11 @@ def test_parts_are_kept_until_the_passage_changes(archive):  # noqa: F811
         split.append(text)
         return small().pieces(text)
 
-    passages.parts([0, 1], pieces)
-    passages.parts([1, 0], pieces)
+    passages.parts(np.array([0, 1]), pieces)
+    passages.parts(np.array([1, 0]), pieces)
     assert len(split) == 4
     passages.forget(1)
-    passages.parts([0, 1], pieces)
+    passages.parts(np.array([0, 1]), pieces)
     assert len(split) == 6
 
 
@@ -269,7 +278,7 @@ def test_what_is_asked_and_what_is_told_are_matched_apart_and_nothing_where_ther
     scope.catch_up(archive, math.inf)
     rows = np.array([[1, -1, 0], [2, 1, -1]])
     asked = restore_alike.alike(scope, read_question("the garden?"), np.zeros(0, np.int64))
-    asks, tells, count = restore_alike.by_sentences(scope, asked.pieces, rows)
+    asks, tells, count = restore_alike.by_sentences(scope, asked.pieces, rows, rows)
     assert len(asked.weights) == len(asks) == len(tells) == 1
     assert (asks[0] > 0.99).tolist() == [[False, False, True], [False, False, False]]
     assert (tells[0] > 0.99).tolist() == [[True, False, False], [False, True, False]]

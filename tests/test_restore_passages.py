@@ -15,11 +15,12 @@ from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.kept import Kept
 from lantern_proxy.restore.lines import lines
-from lantern_proxy.restore.passages import forms, tell
+from lantern_proxy.restore.passages import Known, Shared, Told, tell
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
 from lantern_proxy.signals.alike import Table
+from lantern_proxy.signals.dates import day_of
 from lantern_proxy.signals.form import Form
 from lantern_proxy.turn import Passage
 
@@ -30,24 +31,40 @@ def said(text: str, **more) -> Passage:
     )
 
 
+def rows(start: int, stop: int) -> np.ndarray:
+    return np.arange(start, stop)
+
+
 def test_a_passage_is_told_by_its_speaker_days_form_and_tags():
-    first, second = tell(
-        [said("Caroline: I met you yesterday?", tags=("port 9443",), tools=("read_file",)), said("Ok")]
-    )
-    assert (first.speaker, first.name, first.created_at) == ("user", "carolin", 1.7e9)
-    assert Form(*forms([first])[0]).ends_asking
-    assert len(first.days) == 1
-    assert {"port", "9443", "read_file"} <= set(first.tags.split("\n"))
-    assert (second.name, second.days, second.tags) == ("", (), "")
+    texts = [said("Caroline: I met you yesterday?", tags=("port 9443",), tools=("read_file",)), said("Ok"), said("Oh")]
+    known = Known()
+    told = Told(np.array(tell(texts, known)), known)
+    assert told.created_at.tolist() == [1.7e9] * 3
+    assert [Form(*each).ends_asking for each in told.forms] == [1, 0, 0]
+    assert told.voices.values == [("user", "carolin"), ("user", "")]
+    assert told.voices.counts.tolist() == [1, 2]
+    assert [len(named) for named, _ in told.days.values] == [1, 0]
+    assert {said for _, said in told.days.values} == {day_of(1.7e9)}
+    assert {"port", "9443", "read_file"} <= set(told.tags.values[0])
+    assert told.tags.values[1] == ()
 
 
-def test_what_is_told_stays_when_texts_are_let_go_of_and_none_are_kept_for_it(archive):  # noqa: F811
+def test_what_is_asked_of_a_value_holds_for_all_passages_that_have_it():
+    shared = Shared(np.array([4, 0, 4, 2]), "abcde")
+    assert (shared.values, shared.counts.tolist()) == (["a", "c", "e"], [1, 1, 2])
+    assert shared.each([1, 2, 3]).tolist() == [3, 1, 3, 2]
+    nobody = Shared(np.zeros(0, np.int64), "abcde")
+    assert (nobody.values, nobody.each([]).tolist()) == ([], [])
+
+
+def test_what_is_told_stays_when_texts_are_let_go_of_and_none_are_kept_for_it(archive, monkeypatch):  # noqa: F811
     write(archive, 0, 60)
     scope = opened(archive)
-    told = scope.passages.told(range(10, 30))
+    told = scope.passages.told(rows(10, 30))
     assert (scope.passages.read_count, scope.passages.told_count) == (0, 20)
     scope.passages.let_go()
-    assert all(a is b for a, b in zip(told, scope.passages.told(range(10, 30)), strict=True))
+    monkeypatch.setattr(passages, "tell", None)
+    assert (scope.passages.told(rows(10, 30)).forms == told.forms).all()
 
 
 def test_a_small_scope_is_read_whole_when_some_of_it_is_looked_at_and_a_large_one_is_not(archive, monkeypatch):  # noqa: F811
@@ -68,7 +85,7 @@ def test_a_corrected_passage_is_told_anew(archive):  # noqa: F811
     mine.edit(replace(mine.passages_by_id([5])[5], text="Gustav: where do you live?", terms=()), now=1.0)
     scope.catch_up(archive, math.inf)
     assert scope.passages.untold == range(4, 10)
-    assert [each.name for each in scope.passages.told(range(3, 6))] == ["", "gustav", ""]
+    assert [scope.passages.told(rows(n, n + 1)).voices.values[0].name for n in (3, 4, 5)] == ["", "gustav", ""]
 
 
 def test_no_more_is_told_than_may_stay(archive, monkeypatch):  # noqa: F811
@@ -76,10 +93,14 @@ def test_no_more_is_told_than_may_stay(archive, monkeypatch):  # noqa: F811
     write(archive, 0, 300)
     scope = opened(archive)
     for row in range(300):
-        assert scope.passages.told([row, 0])[0].created_at == 1.7e9 + row
+        assert scope.passages.told(np.array([row, 0])).created_at.tolist() == [1.7e9 + row, 1.7e9]
         assert scope.passages.told_count <= 40
     assert scope.passages.untold == range(280, 300)
-    assert len(scope.passages.told(range(300))) == 300  # more at once than stay
+    told = scope.passages.told(rows(0, 300))  # more at once than stay
+    scope.passages.told(rows(1, 30))
+    assert (
+        told.days.counts.sum() == len(told.forms) == 300
+    )  # that others took their place does not change what was told
 
 
 def test_scopes_share_what_may_be_told(archive, monkeypatch):  # noqa: F811
@@ -90,7 +111,7 @@ def test_scopes_share_what_may_be_told(archive, monkeypatch):  # noqa: F811
         scope = scopes.use(Key("t", None, f"s{n}"), 1.0)
         assert scope is not None
         scope.catch_up(archive, math.inf)
-        scope.passages.told(range(30))
+        scope.passages.told(rows(0, 30))
         used.append(scope)
         scope.release()
     assert sum(scope.passages.told_count for scope in used) <= 130
@@ -216,12 +237,12 @@ def test_a_sentence_knows_whom_it_speaks_to_and_of_and_whether_it_holds_a_figure
 def test_numbers_are_made_once_and_no_more_stay_than_may():
     kept, asked = Kept(2), list[list[int]]()
 
-    def made(rows: list[int]) -> list[tuple[float, float]]:
-        asked.append(rows)
-        return [(row, row / 2) for row in rows]
+    def made(missing: list[int]) -> list[tuple[float, float]]:
+        asked.append(missing)
+        return [(row, row / 2) for row in missing]
 
-    def numbers(*rows: int) -> list[list[float]]:
-        return kept.of(np.array(rows, np.int64), made, most=4).tolist()
+    def numbers(*some: int) -> list[list[float]]:
+        return kept.of(np.array(some, np.int64), made, most=4).tolist()
 
     assert numbers(3, -1, 0, 3) == [[3, 1.5], [0, 0], [0, 0], [3, 1.5]]
     assert numbers() == []

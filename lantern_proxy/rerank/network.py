@@ -53,8 +53,12 @@ class Network:
 
     def scores(self, table: Table) -> Floats:
         """(n,) table: (n, features), no NaN"""
-        cells = np.clip((table - self.mean) / self.spread, -MOST, MOST)
-        hidden = np.maximum(cells @ self.inner + self.bias, 0)
+        cells = table - self.mean
+        cells /= self.spread
+        np.clip(cells, -MOST, MOST, out=cells)
+        hidden = cells @ self.inner
+        hidden += self.bias
+        np.maximum(hidden, 0, out=hidden)
         found: Floats = (hidden @ self.outer + cells @ self.direct).astype(np.float64)
         return found
 

@@ -11,7 +11,7 @@ from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore.dense import Matches, rarity
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.signals.alike import PIECE_BYTES, Numbers, Table, units, words
+from lantern_proxy.signals.alike import Counts, Lists, Numbers, Table, units, words
 from lantern_proxy.signals.late import Asked, Tokens
 
 log = logging.getLogger(__name__)
@@ -24,26 +24,27 @@ def alike(scope: Scope, question: Question, rows: Ints) -> Matches | None:
     if table is None:
         return None
     pieces, weights, of = table.asked({word: rarity(scope, word) for word in words(question.subject)})
-    found = table.best_matches(pieces, scope.passages.pieces(rows.tolist(), table.pieces))
+    found = table.best_matches(pieces, scope.passages.pieces(rows, table.pieces))
     return Matches(found, weights, of, pieces)
 
 
-def by_sentences(scope: Scope, asked: Numbers, rows: Ints) -> tuple[Floats, Floats, Ints]:
-    """A question word by word against what passages ask, and against what they tell. There must be a table.
+def by_sentences(scope: Scope, asked: Numbers, asking: Ints, telling: Ints) -> tuple[Floats, Floats, Counts]:
+    """A question word by word against what passages ask, and against what others tell. There must be a table.
 
     asked: (t,) the pieces of its words
-    rows:  (r, m), -1 where there is none; gives (t, r, m) best matches with what asks and with what tells, 0 where
-           there is none, and (r, m) how many pieces of words tell
+    asking, telling: (a, m) and (b, m) rows, -1 where there is none
+    Gives (t, a, m) best matches with what asks and (t, b, m) with what tells, 0 where there is none, and (b, m) how
+    many pieces of words tell.
     """
     table = shipped()
     assert table is not None
-    near, at = np.unique(rows, return_inverse=True)
-    parts = scope.passages.parts(near[near >= 0].tolist(), table.pieces)
-    asks, tells = zip(*[(b"", b"")] * (len(near) - len(parts)), *parts, strict=True)
-    found = table.best_matches(asked, asks + tells)
-    place = at.reshape(rows.shape)
-    count = np.array([*map(len, tells)]) // PIECE_BYTES
-    return found[:, place], found[:, len(near) + place], count[place]
+    asks, tells = scope.passages.parts(np.concatenate((asking, telling)), table.pieces)
+    n = len(asking)
+    starts, counts = (
+        np.concatenate((a[:n], t[n:])) for a, t in ((asks.starts, tells.starts), (asks.counts, tells.counts))
+    )
+    found = table.best_matches(asked, Lists(asks.pieces, starts, counts))
+    return found[:, :n], found[:, n:], counts[n:]
 
 
 def by_themselves(question: str) -> Asked | None:

@@ -14,10 +14,10 @@ from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.rank import Floats, Ints, by_place, spread
 from lantern_proxy.restore.alike import by_sentences
 from lantern_proxy.restore.dense import Matches
-from lantern_proxy.restore.passages import Told, forms
+from lantern_proxy.restore.passages import Shared, Told, Voice
 from lantern_proxy.restore.question import Question
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.signals.dates import closeness, day_of, spans
+from lantern_proxy.signals.dates import closeness, spans
 from lantern_proxy.signals.form import ASKED, TRAITS, asked
 from lantern_proxy.signals.late import CONTEXT, in_context, maxsim
 from lantern_proxy.signals.relative import COLUMNS, Stand, columns, log_ranks
@@ -102,9 +102,9 @@ class Ranked:
 def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     """(len(rows), len(wanted)) float32. wanted: names of FEATURES, none of a signal that is None"""
     scope, question, matched = ranked.scope, ranked.question, ranked.matched
-    told = scope.passages.told(rows.tolist())
-    said_by = [each.name for each in told]
-    names = frozenset(said_by) - {""}
+    told = scope.passages.told(rows)
+    voices = told.voices
+    names = frozenset(voice.name for voice in voices.values) - {""}
     things = [term for term in question.terms if term not in names] or list(question.terms)
     signals = _signals(ranked, scope.lexical(things))
     stand = Stand(scope.places, scope.session_numbers, rows)
@@ -115,12 +115,12 @@ def table(ranked: Ranked, rows: Ints, wanted: Sequence[str]) -> Table:
     parts = [
         *((_of(signal), values) for signal, values in zip(signals, relative, strict=True)),
         _words(scope, question, things, around, signals["things"]),
-        _places(scope, rows),
-        _names(said_by, question, names),
+        (_OF_PLACE, scope.progress[:, rows]),
+        _names(voices, question, names),
         _days(told, question, ranked.now),
         _forms(scope, question, around),
         _all(ranked.fused, of_all),
-        _form(scope, told, rows),
+        _form(scope, told.forms, voices, rows),
     ]
     if ranked.like is not None:
         parts.append(_sentences(scope, ranked.like.found, wide))
@@ -163,10 +163,11 @@ def _all(fused: Floats, stood: Floats) -> Columns:
     return _OF_ALL, np.array(values)
 
 
-def _form(scope: Scope, told: Sequence[Told], rows: Ints) -> Columns:
-    asking, addressed, dated, _, standing, _ = forms(told).T
-    said_by = [each.speaker for each in told]
-    user, assistant = ([speaker == role for speaker in said_by] for role in ("user", "assistant"))
+def _form(scope: Scope, forms: Floats, voices: Shared[Voice], rows: Ints) -> Columns:
+    asking, addressed, dated, _, standing, _ = forms.T
+    user, assistant = (
+        voices.each([voice.speaker == role for voice in voices.values]) for role in ("user", "assistant")
+    )
     return _OF_FORM, np.array([asking, addressed, dated, standing, user, assistant, scope.openness[rows]])
 
 
@@ -215,9 +216,9 @@ def _sentences(scope: Scope, asked: Matches, around: Ints) -> Columns:
     """What matches where a passage tells, where it asks, and where those beside it do: an answer repeats little of what
     was asked just before. around: (4, m) the rows, and those of the messages before, after, and two before"""
     assert asked.pieces is not None
-    asks, tells, count = by_sentences(scope, asked.pieces, around)
+    asks, tells, count = by_sentences(scope, asked.pieces, around[:3], around[[0, 1, 3]])
     likely = CONTEXT * asks[:, 1]
-    parts = (asks[:, 0], tells[:, 0], asks[:, 1], tells[:, 1], asks[:, 2], tells[:, 3], np.maximum(tells[:, 0], likely))
+    parts = (asks[:, 0], tells[:, 0], asks[:, 1], tells[:, 1], asks[:, 2], tells[:, 2], np.maximum(tells[:, 0], likely))
     best = np.clip(np.array(parts), 0, 1)
     share = asked.weights / (float(asked.weights.sum()) or 1.0)
     return _OF_SENTENCES, np.vstack([share @ best, share @ (best * best * best)[:-1], count[None, 0]])
@@ -230,54 +231,43 @@ def _pairs(scope: Scope, question: Question, rows: Ints, count: Floats) -> Float
     said = [read.sequence for read in scope.passages.of(rows[holding].tolist())]
     starts = [0, *accumulate(len(each) for each in said)]
     joined = "".join(said)  # to look through once a pair; no pair goes across, where two line breaks meet
-    found = np.zeros(len(rows))
+    counts = [0.0] * len(said)
     for pair in asked_pairs:
         at = joined.find(pair)
         while at >= 0:
             n = bisect(starts, at)
-            found[holding[n - 1]] += 1
+            counts[n - 1] += 1
             at = joined.find(pair, starts[n])
+    found = np.zeros(len(rows))
+    found[holding] = counts
     return found
 
 
-def _places(scope: Scope, rows: Ints) -> Columns:
-    sessions, places = scope.session_numbers, scope.places
-    first = np.full(int(sessions.max()) + 1, np.iinfo(np.int64).max)
-    last = np.zeros(len(first), np.int64)
-    np.minimum.at(first, sessions, places)
-    np.maximum.at(last, sessions, places)
-    own, of = places[rows], sessions[rows]
-    place, least = own - first[of], int(places.min())
-    span = max(1, int(places.max()) - least)
-    return _OF_PLACE, np.array([np.log1p(place), place / np.maximum(1, last - first)[of], (own - least) / span])
-
-
-def _names(said_by: Sequence[str], question: Question, names: frozenset[str]) -> Columns:
-    """said_by: the name that each passage begins with"""
+def _names(voices: Shared[Voice], question: Question, names: frozenset[str]) -> Columns:
+    """names: those that the passages begin with"""
     asked_of = names & question.words
-    named = np.array([name in asked_of for name in said_by], np.float64)
-    other = 1.0 - named if asked_of else np.zeros(len(said_by))
-    return _OF_NAMES, np.array([named, other, np.full(len(said_by), float(len(asked_of)))])
+    named = voices.each([voice.name in asked_of for voice in voices.values])
+    other = 1.0 - named if asked_of else np.zeros(len(named))
+    return _OF_NAMES, np.array([named, other, np.full(len(named), float(len(asked_of)))])
 
 
-def nearness(told: Callable[[], Sequence[Told]], question: str, now: float) -> Floats | None:
+def nearness(told: Callable[[], Told], question: str, now: float) -> Floats | None:
     """(n,) 0..1, how near the days are that question and passage name, or on which it was said. None: it names none.
 
     told: (n,) passages, asked for when the question names a day
     now:  Unix seconds, of the question; 0: when the last passage was said
     """
-    days = spans(question, now or max((each.created_at for each in told()), default=0.0))
-    if not days:
+    asked_of = spans(question, now or float(told().created_at.max(initial=0.0)))
+    if not asked_of:
         return None
-    said = [(each.days, day_of(each.created_at)) for each in told()]
-    near = {(named, day): closeness(days, (*named, (day, day))) for named, day in set(said)}  # many name none
-    return np.array([*map(near.__getitem__, said)])
+    days = told().days
+    return days.each([closeness(asked_of, (*named, (said, said))) for named, said in days.values])
 
 
-def _days(told: Sequence[Told], question: Question, now: float) -> Columns:
+def _days(told: Told, question: Question, now: float) -> Columns:
     """How near the days are that question and passage name; -1 when the question names none."""
     near = nearness(lambda: told, question.text, now)
-    return _OF_DAYS, (np.full(len(told), -1.0) if near is None else near)[None]
+    return _OF_DAYS, (np.full(len(told.forms), -1.0) if near is None else near)[None]
 
 
 def _forms(scope: Scope, question: Question, around: Ints) -> Columns:

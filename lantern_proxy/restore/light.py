@@ -51,7 +51,7 @@ class Light:
             return fused
         values = _table(ranked, rows, model.features)
         before = values[:, model.features.index(BEFORE)] if self.caution else 0.0
-        cautious = self.caution * (1 - float(ranked.scope.openness.mean())) * before
+        cautious = self.caution * (1 - ranked.scope.mean_openness) * before
         order = np.argsort(-(model.scores(values) + cautious), kind="stable")
         dealt = fused.copy()
         dealt[rows[order]] = fused[rows]
@@ -87,26 +87,21 @@ def _table(ranked: Ranked, rows: Ints, wanted: tuple[str, ...]) -> Table:
     """`table`, and where LEARNED is wanted what the shipped model says of the same candidates."""
     if LEARNED not in wanted:
         return table(ranked, rows, wanted)
-    first, own, place = _first(wanted)
+    first, own, columns, place = _first(wanted)
     found = table(ranked, rows, own)
-    learned = first.scores(found[:, _columns(own, first.features)])
+    learned = first.scores(found[:, columns])
     return np.vstack([found.T[:place], learned, found.T[place:]], dtype=np.float32).T
 
 
 @lru_cache
-def _first(wanted: tuple[str, ...]) -> tuple[Model, tuple[str, ...], int]:
-    """The shipped model that wants none but these, with vectors where they are among them; these without LEARNED; and
-    where that is. LightError when there is no such model."""
+def _first(wanted: tuple[str, ...]) -> tuple[Model, tuple[str, ...], Ints, int]:
+    """The shipped model that wants none but these, with vectors where they are among them; these without LEARNED; where
+    those of the model are among them; and where LEARNED is. LightError when there is no such model."""
     model = next((each for each in map(_shipped, _SHIPPED) if set(each.features) <= set(wanted)), None)
     if model is None:
         raise LightError(f"no model that comes with Lantern does with {len(wanted)} features; train it again")
-    return model, tuple(name for name in wanted if name != LEARNED), wanted.index(LEARNED)
-
-
-@lru_cache
-def _columns(own: tuple[str, ...], wanted: tuple[str, ...]) -> Ints:
-    """Where those that are wanted are among `own`."""
-    return np.array([own.index(name) for name in wanted])
+    own = tuple(name for name in wanted if name != LEARNED)
+    return model, own, np.array([own.index(name) for name in model.features]), wanted.index(LEARNED)
 
 
 def open_light(wanted: str) -> Light | None:

@@ -5,18 +5,18 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar, overload
+from typing import Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
 
 from lantern_proxy.analyze import sequence, terms, terms_of_parts
 from lantern_proxy.archive import TenantArchive
 from lantern_proxy.rank import Floats, Ints
-from lantern_proxy.restore.kept import Kept
+from lantern_proxy.restore.kept import Kept, KeptPieces
 from lantern_proxy.restore.lines import Line, flat, lines
 from lantern_proxy.signals import speaker_name
-from lantern_proxy.signals.alike import Pieces
-from lantern_proxy.signals.dates import Span, spans
+from lantern_proxy.signals.alike import Lists, Pieces
+from lantern_proxy.signals.dates import Span, day_of, spans
 from lantern_proxy.signals.form import TRAITS, Form, asks_and_tells, form_of, traits
 from lantern_proxy.signals.words import count
 from lantern_proxy.turn import Passage
@@ -32,7 +32,7 @@ SMALL = 2_000
 MOST_READ = 10_000
 """Passages of a scope that stay in memory with what was computed of them, 4 KB each; of a large one those read last."""
 MOST_TOLD = 20_000
-"""Passages of a scope of which it stays in memory what is told of them, 600 to 900 bytes each."""
+"""Passages of a scope of which it stays in memory what is told of them, 600 to 1,200 bytes each."""
 
 
 @dataclass(slots=True)
@@ -82,42 +82,118 @@ class ReadPassage:
         return self._sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a question asks of one passage, in about 600 bytes: it stays when the texts are let go of."""
+class Voice(NamedTuple):
+    """Who says a passage."""
 
     speaker: str
-    created_at: float
     name: str
     """The name that its text begins with, as an index term; or ""."""
-    numbers: bytes
-    """Those of its Form, each as a float64: those of many passages are joined in one step."""
-    days: tuple[Span, ...]
-    """The days that its text names."""
-    tags: str
-    """Index terms of its tags and tool names, one a line."""
 
 
-def tell(passages: Sequence[Passage]) -> list[Told]:
-    """Costs 0.06 ms a passage of 650 characters: keep it."""
+class Days(NamedTuple):
+    """The days of a passage, as signals/dates.py counts them."""
+
+    named: tuple[Span, ...]
+    """Those that its text names."""
+    said: int
+    """The one on which it was said."""
+
+
+Tags = tuple[str, ...]
+"""Index terms of a passage's tags and tool names, each once."""
+
+
+class Numbered(Generic[T]):
+    """Values, each once, numbered as they come: many passages have the same."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[T, int] = {}
+        self._values: list[T] = []
+
+    def number(self, value: T) -> int:
+        found = self._numbers.setdefault(value, len(self._values))
+        if found == len(self._values):
+            self._values.append(value)
+        return found
+
+    def of(self, numbers: Floats) -> "Shared[T]":
+        return Shared(numbers.astype(np.int64), self._values)
+
+
+class Shared(Generic[T]):
+    """A value of each of n passages, where many have the same."""
+
+    def __init__(self, numbers: Ints, values: Sequence[T]) -> None:
+        """numbers: (n,) places in `values`"""
+        counts = np.bincount(numbers)
+        self._numbers, self._there = numbers, np.flatnonzero(counts)
+        self.values = [values[n] for n in self._there.tolist()]
+        """Each once."""
+        self.counts: Ints = counts[self._there]
+        """How many passages have each."""
+
+    def each(self, of_values: Sequence[float] | Floats) -> Floats:
+        """(n,) for each passage the number of its value. of_values: one for each of `values`"""
+        found = np.zeros(len(self._there) and int(self._there[-1]) + 1)
+        found[self._there] = of_values
+        return found[self._numbers]
+
+
+class Known:
+    """What passages have in common, as it was told of them."""
+
+    def __init__(self) -> None:
+        self.voices, self.days, self.tags = Numbered[Voice](), Numbered[Days](), Numbered[Tags]()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What questions ask of n passages. It stays when the texts are let go of."""
+
+    _numbers: Floats
+    """(n, TOLD) by `tell`"""
+    _known: Known
+
+    @property
+    def forms(self) -> Floats:
+        """(n, 6) the numbers of each one's Form."""
+        return self._numbers[:, 4:]
+
+    @property
+    def created_at(self) -> Floats:
+        """(n,) Unix seconds."""
+        return self._numbers[:, 0]
+
+    @property
+    def voices(self) -> Shared[Voice]:
+        return self._known.voices.of(self._numbers[:, 1])
+
+    @property
+    def days(self) -> Shared[Days]:
+        return self._known.days.of(self._numbers[:, 2])
+
+    @property
+    def tags(self) -> Shared[Tags]:
+        return self._known.tags.of(self._numbers[:, 3])
+
+
+TOLD = 4 + len(Form._fields)
+
+
+def tell(passages: Sequence[Passage], known: Known) -> list[tuple[float, ...]]:
+    """TOLD numbers of each. Costs 0.06 ms a passage of 650 characters: keep it. known: grows"""
     tagged = terms_of_parts([" ".join((*p.tags, *p.tools)) for p in passages])
     counted = count([p.text for p in passages])
     return [
-        Told(
-            sys.intern(p.speaker),
+        (
             p.created_at,
-            sys.intern(speaker_name(p.text)),
-            array("d", form_of(p.text, p.speaker, counts)).tobytes(),
-            tuple(spans(p.text, p.created_at, counts)),
-            "\n".join(dict.fromkeys(of_tags)),
+            known.voices.number(Voice(sys.intern(p.speaker), speaker_name(p.text))),
+            known.days.number(Days(tuple(spans(p.text, p.created_at, counts)), day_of(p.created_at))),
+            known.tags.number(tuple(dict.fromkeys(map(sys.intern, of_tags)))),
+            *form_of(p.text, p.speaker, counts),
         )
         for p, of_tags, counts in zip(passages, tagged, counted, strict=True)
     ]
-
-
-def forms(told: Sequence[Told]) -> Floats:
-    """(n, 6) the numbers of each one's Form."""
-    return np.frombuffer(b"".join([each.numbers for each in told])).reshape(-1, len(Form._fields))
 
 
 class Passages(Sequence[ReadPassage]):
@@ -131,11 +207,10 @@ class Passages(Sequence[ReadPassage]):
         self.own: TenantArchive | None = None
         """Where to read them."""
         self._read: dict[int, ReadPassage] = {}
-        self._told: dict[int, Told] = {}
-        self._told_to = 0
-        self._pieces: dict[int, Pieces] = {}
-        self._parts: dict[int, tuple[Pieces, Pieces]] = {}
+        self._pieces, self._parts = KeptPieces(1), KeptPieces(2)
         self._traits = Kept(len(TRAITS))
+        self._told, self._known = Kept(TOLD, self.forget_told), Known()
+        self._told_to = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -169,29 +244,34 @@ class Passages(Sequence[ReadPassage]):
     def forget(self, row: int) -> None:
         """Read this one anew when it is looked at again."""
         self._read.pop(row, None)
-        self._told.pop(row, None)
-        self._pieces.pop(row, None)
-        self._parts.pop(row, None)
-        self._traits.forget(row)
+        for kept in (self._told, self._pieces, self._parts, self._traits):
+            kept.forget(row)
         self._told_to = min(self._told_to, row)
 
-    def told(self, rows: Sequence[int]) -> list[Told]:
+    def told(self, rows: Ints) -> Told:
         """What questions ask of those at `rows`, in their order. Their texts do not stay."""
-        return self._kept(self._told, rows, tell, self.forget_told)
+        numbers = self._told.of(rows, lambda missing: tell(self._passages(missing), self._known), most=MOST_TOLD)
+        return Told(numbers, self._known)
 
-    def pieces(self, rows: Sequence[int], split: Split) -> list[Pieces]:
-        """The word pieces of those at `rows`, in their order, as `split` makes them of a text. Costs 0.05 ms a passage
-        of 650 characters, and 300 bytes to keep."""
-        return self._kept(self._pieces, rows, lambda found: [split(each.text) for each in found], self._pieces.clear)
+    def pieces(self, rows: Ints, split: Split) -> Lists:
+        """The word pieces of those at `rows`, as `split` makes them of a text. Costs 0.05 ms a passage of 650
+        characters, and 200 bytes to keep."""
 
-    def parts(self, rows: Sequence[int], split: Split) -> list[tuple[Pieces, Pieces]]:
-        """The same of the sentences of each that ask, and of those that tell; without the speaker's name."""
+        def made(missing: list[int]) -> list[tuple[Pieces]]:
+            return [(split(each.text),) for each in self._passages(missing)]
 
-        def made(found: list[Passage]) -> list[tuple[Pieces, Pieces]]:
-            both = (asks_and_tells(each.text) for each in found)
+        return self._pieces.lists_of(rows, made, most=MOST_TOLD)[0]
+
+    def parts(self, rows: Ints, split: Split) -> tuple[Lists, Lists]:
+        """The same of the sentences of each that ask, and of those that tell; without the speaker's name. rows: of any
+        shape, -1 where there is none"""
+
+        def made(missing: list[int]) -> list[tuple[Pieces, Pieces]]:
+            both = (asks_and_tells(each.text) for each in self._passages(missing))
             return [(split(asks), split(tells)) for asks, tells in both]
 
-        return self._kept(self._parts, rows, made, self._parts.clear)
+        asks, tells = self._parts.lists_of(rows, made, most=MOST_TOLD)
+        return asks, tells
 
     def traits(self, rows: Ints) -> Floats:
         """(len(rows), len(TRAITS)) what kind of text each is; zeros for a row of -1."""
@@ -201,20 +281,6 @@ class Passages(Sequence[ReadPassage]):
             return [*map(traits, texts, count(texts))]
 
         return self._traits.of(rows, made, most=MOST_TOLD)
-
-    def _kept(
-        self, kept: dict[int, T], rows: Sequence[int], make: Callable[[list[Passage]], list[T]],
-        clear: Callable[[], None],
-    ) -> list[T]:  # fmt: skip
-        """What is kept of those at `rows`, in their order; what is not is made, after `clear` if there is no room."""
-        with suppress(KeyError):
-            return [*map(kept.__getitem__, rows)]
-        missing = [row for row in rows if row not in kept]
-        if len(kept) + len(missing) > MOST_TOLD:
-            clear()
-            missing = list(rows)
-        kept.update(zip(missing, make(self._passages(missing)), strict=True))
-        return [kept[row] for row in rows]
 
     def _passages(self, rows: Sequence[int]) -> list[Passage]:
         """Those at `rows`; of texts in memory as they are there."""
@@ -232,11 +298,12 @@ class Passages(Sequence[ReadPassage]):
 
     def tell_ahead(self, most: int, split: Split | None = None) -> None:
         """Of the next few, what questions may ask of them; with `split` their word pieces, too."""
-        rows = self.untold[:most]
+        ahead = self.untold[:most]
+        rows = np.arange(ahead.start, ahead.stop)
         self.told(rows)
         if split is not None:
             self.pieces(rows, split)
-        self._told_to = max(self._told_to, rows.stop)
+        self._told_to = max(self._told_to, ahead.stop)
 
     @property
     def told_count(self) -> int:
@@ -245,11 +312,9 @@ class Passages(Sequence[ReadPassage]):
 
     def forget_told(self) -> None:
         """Tell it anew of all of them."""
-        self._told.clear()
-        self._pieces.clear()
-        self._parts.clear()
-        self._traits.clear()
-        self._told_to = 0
+        for kept in (self._told, self._pieces, self._parts, self._traits):
+            kept.clear()
+        self._known, self._told_to = Known(), 0
 
     def read(self, rows: Iterable[int]) -> None:
         """Read all of `rows` at once: a tenth of what they cost one by one."""

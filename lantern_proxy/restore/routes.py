@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
+import numpy as np
+
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Centred, Floats, fuse_scores, recencies, zsum
+from lantern_proxy.rank import Floats, Weighed, fuse_scores, recencies, zsum
 from lantern_proxy.route_soft import Classifier, fit
 from lantern_proxy.route_types import TYPES, QueryType, query_type
 
@@ -51,7 +53,7 @@ def ages_count(mixed: Mixture) -> bool:
 
 def fused(
     signals: Mapping[str, Floats], ages_s: Floats, mixed: Mixture, weigh: Weigh, *, rrf_k: int,
-    known: Centred | None = None,
+    known: Weighed | None = None,
 ) -> Floats:  # fmt: skip
     """(n,) one ranking's scores, mean 0: those of each pipeline as z-scores, by its share.
 
@@ -65,7 +67,7 @@ def fused(
 
 
 def _of(
-    signals: Mapping[str, Floats], ages_s: Floats, pipeline: PipelineConfig, weigh: Weigh, rrf_k: int, known: Centred
+    signals: Mapping[str, Floats], ages_s: Floats, pipeline: PipelineConfig, weigh: Weigh, rrf_k: int, known: Weighed
 ) -> Floats:
     weights = weigh(pipeline)
     if pipeline.fusion == "zscore":
@@ -74,4 +76,4 @@ def _of(
         total = fuse_scores(signals, weights, len(ages_s), k=rrf_k)
     if pipeline.recency:
         total = total + recencies(ages_s, gain=pipeline.recency, tau_s=pipeline.recency_days * 86_400)
-    return total - total.mean() if len(total) else total
+    return total - np.add.reduce(total) / len(total) if len(total) else total

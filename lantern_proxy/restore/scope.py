@@ -86,7 +86,11 @@ class Scope:
         self._places: Ints = np.zeros(0, np.int64)
         self._numbers: Ints = np.zeros(0, np.int64)
         self._openness: Floats = np.zeros(0)
+        self._mean_openness = 1.0
+        self._progress: Floats = np.zeros((3, 0))
         self._order: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._firsts: Ints = np.full(1, -1)
+        """The first row at each place; -1 where there is none, as at both ends."""
         self._arrived: Ints | None = None
         """Rows as the index orders them: a corrected passage comes last."""
         self._richest = Richest()
@@ -208,7 +212,13 @@ class Scope:
         if len(self._openness) != len(self.passages):
             sizes = np.bincount(self.places, np.array(self._sizes))
             self._openness = np.minimum(1.0, SHORT_BYTES / np.maximum(1.0, sizes[self.places]))
+            self._mean_openness = float(self._openness.mean())
         return self._openness
+
+    @property
+    def mean_openness(self) -> float:
+        """Of all passages: the less, the longer the messages are; 1 without any."""
+        return self._mean_openness if len(self.openness) else 1.0
 
     @property
     def session_numbers(self) -> Ints:
@@ -217,12 +227,25 @@ class Scope:
             self._numbers = np.array(self._codes, np.int64)
         return self._numbers
 
+    @property
+    def progress(self) -> Floats:
+        """(3, n) what comes before each passage: log(1 + messages of its session), and the shares of its session and of
+        all."""
+        if self._progress.shape[1] != len(self.passages):
+            sessions, places = self.session_numbers, self.places
+            first = np.full(len(self._sessions), np.iinfo(np.int64).max)
+            last = np.zeros(len(first), np.int64)
+            np.minimum.at(first, sessions, places)
+            np.maximum.at(last, sessions, places)
+            place, least = places - first[sessions], int(places.min())
+            shares = place / np.maximum(1, last - first)[sessions], (places - least) / max(1, int(places.max()) - least)
+            self._progress = np.array([np.log1p(place), *shares])
+        return self._progress
+
     def beside(self, rows: Ints, by: Ints | int) -> Ints:
         """A passage of the message `by` places after each of `rows`; -1 where there is none. Both are broadcast."""
-        order, ordered = self._in_order()
-        wanted = self.places[rows] + by
-        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-        return np.where(ordered[at] == wanted, order[at], -1)
+        self._in_order()
+        return self._firsts.take(self.places[rows] + by, mode="clip")
 
     def at(self, place: int) -> list[int]:
         """Rows of the message at a place, see `places`; ascending."""
@@ -237,6 +260,8 @@ class Scope:
         if len(self._order[0]) != len(places):
             order = np.argsort(places, kind="stable")
             self._order = order, places[order]
+            self._firsts = np.full(int(places.max(initial=-1)) + 2, -1)
+            self._firsts[places[order[::-1]]] = order[::-1]
         return self._order
 
     def tokens(self, archive: Archive, rows: Sequence[int], recipe: str) -> list[Tokens]:

@@ -19,8 +19,8 @@ MAX_PASSAGES, MAX_SCOPES = 500_000, 64
 MAX_READ = 10_000
 """Most passages whose text and what was computed of it stay in memory, 4 KB each, beside those of the scope in use."""
 MAX_TOLD = 20_000
-"""Most passages of which it stays in memory what questions ask of them, 600 to 900 bytes each, beside those of the
-scope in use."""
+"""Most passages of which it stays in memory what questions ask of them, 600 to 1,200 bytes each, beside those of
+the scope in use."""
 TELL_FROM, TELL, TELL_SHARE = 32, 8, 0.25
 """Passages from which on that is told in the background; how many at once, about a millisecond; for how much of the
 time."""

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from lantern_proxy.config import RestoreConfig
 from lantern_proxy.config.retrieval import PipelineConfig, RetrievalConfig
-from lantern_proxy.rank import Centred, Floats, Ints, among_best, best, smooth, spread, zsum
+from lantern_proxy.rank import Floats, Ints, Weighed, among_best, best, smooth, spread, zsum
 from lantern_proxy.restore.alike import alike, by_themselves
 from lantern_proxy.restore.dense import Dense, Meaning
 from lantern_proxy.restore.features import Matched, Ranked, nearness
 from lantern_proxy.restore.light import Reorder
-from lantern_proxy.restore.passages import forms
+from lantern_proxy.restore.passages import Shared, Voice
 from lantern_proxy.restore.question import Evidence, Question, coverage, masses
 from lantern_proxy.restore.routes import Mixture, ages_count, fused, mixture, threshold
 from lantern_proxy.restore.scope import Scope
@@ -125,7 +125,7 @@ class _Fusion:
         """What a signal's weight is multiplied by, where that is not 1."""
         self._ages_s = scope.ages(now) if ages_count(mixed) else np.zeros(len(scope))
         self._mixed, self._restore = mixed, restore
-        self._known: Centred = {}
+        self._known: Weighed = {}
         self._total: Floats | None = None
 
     def add(self, name: str, scores: Floats, unit: float | None = None) -> None:
@@ -161,7 +161,7 @@ def _by_words(fusion: _Fusion, lexical: Floats) -> None:
     if lexical.any() and fusion.wants("keywords"):
         fusion.add("keywords", _keywords(scope, fusion.question, lexical))
     if lexical.any() and fusion.wants("session"):
-        fusion.add("session", _session(scope, lexical), float(scope.openness.mean()) ** 4)
+        fusion.add("session", _session(scope, lexical), scope.mean_openness**4)
 
 
 def _said_by(fusion: _Fusion) -> None:
@@ -178,7 +178,7 @@ def _over_all(fusion: _Fusion, meaning: Meaning | None) -> None:
     else:
         cosines = _near(fusion.scope, meaning.cosines - float(meaning.cosines.min()), VECTOR_SHARES)
         # the longer the messages, the less a word in common proves, and the more of a vector's context is their own
-        fusion.add("vector", cosines, 2.0 - float(fusion.scope.openness.mean()))
+        fusion.add("vector", cosines, 2.0 - fusion.scope.mean_openness)
     _said_by(fusion)
 
 
@@ -195,7 +195,7 @@ def sureness(scope: Scope, question: Question, total: Floats) -> float:
         or max((coverage(mass, scope.passages[row].words) for row in first), default=0.0) < SURE_HELD
     ):
         return 0.0
-    return min(1.0, lead(total[first].tolist()) / (0.5 + 0.5 * float(scope.openness.mean())))
+    return min(1.0, lead(total[first].tolist()) / (0.5 + 0.5 * scope.mean_openness))
 
 
 def _is_held(fusion: _Fusion, ask: "Ask") -> bool:
@@ -299,7 +299,7 @@ def _session_in_full(scope: Scope, by_words: Floats, matches: Floats) -> Floats:
 def _days(fusion: _Fusion, rows: Ints, now: float) -> Floats | None:
     """(n,) how near the days are that question and passage name, or on which it was said; 0 beyond `rows`. None: the
     question names no day."""
-    near = nearness(lambda: fusion.scope.passages.told(rows.tolist()), fusion.question.text, now)
+    near = nearness(lambda: fusion.scope.passages.told(rows), fusion.question.text, now)
     if near is None:
         return None
     scores = np.zeros(len(fusion.scope))
@@ -315,12 +315,11 @@ def _speaker(fusion: _Fusion) -> tuple[Floats, float]:
     own = question.personal or kind == "single-session-preference"
     role = "assistant" if kind == "single-session-assistant" else "user"
     rows = among_best(fusion.total, POOL)
-    told = scope.passages.told(rows.tolist())
-    speakers = [each.speaker for each in told]
-    names = [each.name for each in told]
-    names = names if named(names, speakers) else [""] * len(names)
+    voices = scope.passages.told(rows).voices
+    speakers = [voice.speaker for voice in voices.values]
+    names = [voice.name for voice in voices.values] if _named(voices) else [""] * len(speakers)
     scores = np.zeros(len(scope))
-    scores[rows] = said_by(speakers, names, question.words, role)
+    scores[rows] = voices.each(said_by(speakers, names, question.words, role))
     if not question.words.isdisjoint(names):
         return scores, NAMED
     return scores, ROLE if own or role == "assistant" else USER
@@ -329,14 +328,18 @@ def _speaker(fusion: _Fusion) -> tuple[Floats, float]:
 def _form(fusion: _Fusion, rows: Ints) -> Floats:
     """(n,) how well its form fits an answer; for all but `rows`, the worst there is."""
     scope = fusion.scope
-    told = scope.passages.told(rows.tolist())
-    speakers = [each.speaker for each in told]
-    people = all(each in ("user", CLIENT) for each in speakers) and named([each.name for each in told], speakers)
+    told = scope.passages.told(rows)
+    people = all(voice.speaker in ("user", CLIENT) for voice in told.voices.values) and _named(told.voices)
     answers = _answers(scope, rows) if people else None
-    worth = fits(fusion.question.text, forms(told), answers=answers)
+    worth = fits(fusion.question.text, told.forms, answers=answers)
     scores = np.full(len(scope), worth.min(initial=0.0))
     scores[rows] = worth
     return scores
+
+
+def _named(voices: Shared[Voice]) -> bool:
+    """Do names stand before what users say?"""
+    return named([v.name for v in voices.values], [v.speaker for v in voices.values], voices.counts.tolist())
 
 
 def _answers(scope: Scope, rows: Ints) -> Floats:
@@ -344,7 +347,7 @@ def _answers(scope: Scope, rows: Ints) -> Floats:
     before = scope.beside(rows, -1)
     there = before >= 0
     found = np.zeros(len(rows))
-    found[there] = forms(scope.passages.told(before[there].tolist()))[:, _ENDS_ASKING]
+    found[there] = scope.passages.told(before[there]).forms[:, _ENDS_ASKING]
     return found
 
 
@@ -355,12 +358,9 @@ def _keywords(scope: Scope, question: Question, lexical: Floats) -> Floats:
     """(n,) share of the question's terms among a passage's tags and tools; 0 beyond the POOL best by words."""
     matched = np.flatnonzero(lexical)
     rows = matched[np.argsort(-lexical[matched])[:POOL]] if len(matched) > POOL else matched
-    tags = [each.tags for each in scope.passages.told(rows.tolist())]
-    distinct = [*set(tags)]  # often little else than the names of speakers
-    shares = keywords(question.terms, [each.split("\n") for each in distinct])
-    share = dict(zip(distinct, shares.tolist(), strict=True))
+    tags = scope.passages.told(rows).tags  # often little else than the names of speakers
     scores = np.zeros(len(scope))
-    scores[rows] = [*map(share.__getitem__, tags)]
+    scores[rows] = tags.each(keywords(question.terms, tags.values))
     return scores
 
 

@@ -37,13 +37,15 @@ NAMED = 0.25
 """Share of what users say from which on names stand before it: the rest may be later pieces of long messages."""
 
 
-def named(names: Sequence[str], speakers: Sequence[str]) -> bool:
+def named(names: Sequence[str], speakers: Sequence[str], counts: Sequence[int] | None = None) -> bool:
     """Do names stand before what users say, as group chats have it? Before few of them it is a heading: "Hotels: ".
 
-    names: what may be a name before each text, "" where nothing is; speakers: of each
+    names: what may be a name before each text, "" where nothing is; speakers: of each; counts: how many texts each of
+    these stands for, None: one
     """
-    said = [bool(name) for name, speaker in zip(names, speakers, strict=True) if speaker == "user"]
-    return sum(said) >= max(2.0, NAMED * len(said))
+    each = zip(names, speakers, counts or [1] * len(names), strict=True)
+    said = [(n, n if name else 0) for name, speaker, n in each if speaker == "user"]
+    return sum(n for _, n in said) >= max(2.0, NAMED * sum(n for n, _ in said))
 
 
 def said_by(roles: Sequence[str], names: Sequence[str], asked: Collection[str], role: str) -> Floats:

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
@@ -27,9 +28,8 @@ Counts = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.uint16]
 """(m,) of word pieces in the table."""
 Pieces = bytes
-"""The Numbers of a passage, each once: as bytes those of many passages are joined in one step."""
+"""The Numbers of one text, each once."""
 
-PIECE_BYTES = 2
 DIM = 64
 SCALE = 242.0
 """127 / (4.2 / sqrt(DIM)), as in `late.py`."""
@@ -38,6 +38,17 @@ MOST_CHARS = 100
 SPLIT = 16_384
 """Words whose pieces are kept, those seen last."""
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Word pieces of several texts, in one array that may hold those of others, too."""
+
+    pieces: "array[int]"
+    """Of type H. It may grow: no view of it is held."""
+    starts: Counts
+    counts: Counts
+    """Where those of each text begin, and how many they are; both of the same shape."""
 
 
 class Table:
@@ -64,37 +75,40 @@ class Table:
         pieces, each, of = zip(*found, strict=True) if found else ((), (), ())
         return np.array(pieces, np.uint16), np.array(each, np.float64), of
 
-    def best_matches(self, asked: Numbers, passages: Sequence[Pieces], *, kernel: str = "") -> Floats:
-        """(m, p) largest cosine of each piece asked for with one of the passage; 0 for a passage without pieces.
+    def best_matches(self, asked: Numbers, told: Lists, *, kernel: str = "") -> Floats:
+        """(m, *shape of `told`) largest cosine of each piece asked for with one of each text; 0 for one without pieces.
 
         kernel: one of `late.kernels()`, by default the best. All give the same
         """
-        counts = np.fromiter(map(len, passages), np.uint32, len(passages)) // PIECE_BYTES
-        held = np.frombuffer(b"".join(passages), np.uint16)
         kernel = kernel or kernels()[-1]
         best = self._best_in_numpy if kernel == "numpy" else self._best_in_c
-        return best(asked, held, counts, kernel).T.astype(np.float64, order="C")
+        found = best(asked, told, kernel).T.astype(np.float64, order="C")
+        return found.reshape(len(asked), *told.counts.shape)
 
-    def _best_in_c(self, asked: Numbers, held: Numbers, counts: Counts, kernel: str) -> Floats32:
-        found = np.empty((len(counts), len(asked)), np.float32)
+    def _best_in_c(self, asked: Numbers, told: Lists, kernel: str) -> Floats32:
+        found = np.empty((told.counts.size, len(asked)), np.float32)
         vectors, scale = ffi.from_buffer("int8_t[]", self._vectors), ffi.from_buffer("float[]", self._scale)
-        lib.late_by_table(
+        lib.late_by_lists(
             ISAS.index(kernel), ffi.new("late_table *", (vectors, scale)), len(asked),
-            ffi.from_buffer("uint16_t[]", asked), len(counts), ffi.from_buffer("uint16_t[]", held),
-            ffi.from_buffer("uint32_t[]", counts), ffi.from_buffer("float[]", found),
+            ffi.from_buffer("uint16_t[]", asked), len(found), ffi.from_buffer("uint16_t[]", told.pieces),
+            ffi.from_buffer("uint32_t[]", told.starts), ffi.from_buffer("uint32_t[]", told.counts),
+            ffi.from_buffer("float[]", found),
         )  # fmt: skip
         return found
 
-    def _best_in_numpy(self, asked: Numbers, held: Numbers, counts: Counts, _: str) -> Floats32:
+    def _best_in_numpy(self, asked: Numbers, told: Lists, _: str) -> Floats32:
         """The same bit for bit: the products of these integers are exact in float32, and so are their sums."""
+        counts = told.counts.ravel()
+        filled = np.flatnonzero(counts)
         found = np.zeros((len(counts), len(asked)), np.float32)
-        if len(held):
-            each, at = np.unique(held, return_inverse=True)
-            told = self._vectors[each].astype(np.float32) @ self._vectors[asked].astype(np.float32).T
-            told *= self._scale[each][:, None]
-            filled = counts > 0
-            starts = np.concatenate([[0], np.cumsum(counts[filled])[:-1]]).astype(np.intp)
-            found[filled] = np.maximum.reduceat(told[at], starts, axis=0)
+        if len(filled):
+            counts, first = counts[filled].astype(np.intp), told.starts.ravel()[filled].astype(np.intp)
+            starts = np.cumsum(counts) - counts
+            of_each = np.repeat(first - starts, counts) + np.arange(counts.sum())
+            each, at = np.unique(np.frombuffer(told.pieces, np.uint16)[of_each], return_inverse=True)
+            like = self._vectors[each].astype(np.float32) @ self._vectors[asked].astype(np.float32).T
+            like *= self._scale[each][:, None]
+            found[filled] = np.maximum.reduceat(like[at], starts, axis=0)
         found *= self._scale[asked]
         return found
 

@@ -19,7 +19,7 @@ try:
 except ImportError:
     BUILT = False
 else:
-    BUILT = hasattr(lib, "late_by_table")  # one that was built before lacks it
+    BUILT = hasattr(lib, "late_by_lists")  # one that was built before lacks it
 
 Tokens = npt.NDArray[np.int8]
 """(tokens, DIM): unit vectors times SCALE, rounded."""

@@ -4,10 +4,11 @@ native/relative.c does it where it was built: ranks of some rows need no sort of
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from lantern_proxy.rank import Floats, Ints, by_place, centred, smooth
+from lantern_proxy.rank import Floats, Ints, by_place, smooth
 
 try:
     from lantern_proxy._bm25 import ffi, lib
@@ -40,12 +41,19 @@ class Stand:
 def columns(scores: Floats, stand: Stand, *, native: bool = BUILT) -> Floats:
     """(s, COLUMNS, m) scores: (s, n) >= 0. native: by C, which gives the same bit for bit"""
     found = _in_c(scores, stand) if native else _in_numpy(scores, stand)
-    rows = stand.rows
-    for of, each in zip(found, scores, strict=True):
-        less, spread = centred(each)
-        of[_Z] = less[rows] / (spread or 1.0)
-    found[:, _RANKS] = np.log1p(found[:, _RANKS])
+    n = scores.shape[1]
+    less = scores - (np.add.reduce(scores, axis=1) / n)[:, None]
+    spread = np.sqrt(np.add.reduce(less * less, axis=1) / n)
+    found[:, _Z] = less.take(stand.rows, axis=1) / np.where(spread > 0, spread, 1.0)[:, None]
+    found[:, _RANKS] = _logs(n).take(found[:, _RANKS].astype(np.intp))
     return found
+
+
+@lru_cache(maxsize=1)
+def _logs(n: int) -> Floats:
+    """(n,) log(1 + rank)."""
+    made: Floats = np.log1p(np.arange(n, dtype=np.float64))
+    return made
 
 
 def log_ranks(scores: Floats) -> Floats:
