@@ -7,7 +7,7 @@ put at the same place into every later request of its session.
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -147,16 +147,32 @@ def replay(blocks: Sequence[Block], request: Request, kept: Sequence[str | None]
     if not blocks:
         return []
     hashes = [chain.hex() for chain in chains(request.messages)]
-    prints = [m.print.hex() for m in request.messages]
+    alike, held = _places([m.print.hex() for m in request.messages]), _places(kept)
+    is_known = any(kept)
     found = []
     for block in blocks:
-        at = _anchor(block, prints, hashes, kept)
+        at = _anchor(block, alike.get(block.anchor, ()), hashes, held, is_known=is_known)
         if at is not None:
             found.append((block, Insert(at, block.place, block.restored.text)))
     return found
 
 
-def _anchor(block: Block, prints: Sequence[str], hashes: Sequence[str], kept: Sequence[str | None]) -> int | None:
+def _places(names: Sequence[str | None]) -> dict[str | None, list[int]]:
+    """Name -> where it stands."""
+    found: dict[str | None, list[int]] = {}
+    for at, each in enumerate(names):
+        found.setdefault(each, []).append(at)
+    return found
+
+
+def _anchor(
+    block: Block,
+    alike: Sequence[int],
+    hashes: Sequence[str],
+    held: Mapping[str | None, Sequence[int]],
+    *,
+    is_known: bool,
+) -> int | None:
     """Where in the request the message is that the block rides in; None: it is gone. Looked for in this order:
 
     1. The message that reads the same, behind the same history.
@@ -165,14 +181,14 @@ def _anchor(block: Block, prints: Sequence[str], hashes: Sequence[str], kept: Se
        otherwise by now: clients put what changes, such as the time, beside the text that waits for an answer. An older
        message must read the same: one that does not is another one, such as the next summary.
     3. Where no keys are known, the first that reads the same: saying it again later does not move the block.
+
+    alike: where messages stand that read the same; held: keys in the session -> where; is_known: are there any?
     """
-    alike = [at for at, print in enumerate(prints) if print == block.anchor]
     exact = (at for at in alike if hashes[at] == block.chain)
     new = place_key(bytes.fromhex(block.chain))
     key = block.message or new
-    named = (at for at, held in enumerate(kept) if held == key and (key == new or at in alike))
-    is_known = block.message and any(kept)
-    return next(chain(exact, named, () if is_known else alike), None)
+    named = (at for at in held.get(key, ()) if key == new or at in alike)
+    return next(chain(exact, named, () if block.message and is_known else alike), None)
 
 
 def entry(

@@ -42,6 +42,8 @@ class _Mine:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     reading: "asyncio.Task[None] | None" = None
     """The one that reads the tenant's recent sessions, once in the life of this record."""
+    is_read: bool = False
+    """Are those here, and only to be taken up yet?"""
 
 
 class Tenants:
@@ -148,6 +150,8 @@ class Tenants:
                 mine.reading = asyncio.create_task(self._bring(mine, key, None))
             if mine.reading is not None and not mine.reading.done():
                 await _at_most(self.recent_wait_s, mine.reading)
+                if mine.is_read:
+                    await _at_most(self.own_wait_s, mine.reading)
                 found = anew(found)
         return found
 
@@ -180,9 +184,12 @@ class Tenants:
 
     async def _bring(self, mine: _Mine, key: Key, values: Sequence[str] | None) -> None:
         held = frozenset(mine.known.sessions)
-        for session, filed, head, ids in await asyncio.to_thread(self._read, key, values, held):
+        found = await asyncio.to_thread(self._read, key, values, held)
+        mine.is_read = mine.is_read or values is None
+        for session, filed, head, ids in found:
             if session.id not in mine.known.sessions:
                 recall(mine.known, session, filed, head, ids)
+                await asyncio.sleep(0)  # one after the other: streams go on in between
 
     def _read(self, key: Key, values: Sequence[str] | None, held: Set[str]) -> list[_Archived]:
         """The sessions that hold any of `values`, or those last seen, without those in `held`; oldest first."""

@@ -26,8 +26,9 @@ _canonical = msgspec.json.Encoder(order="sorted")
 _QUERY = re.compile(r'\?[^"\s]*')
 _SIGNED = re.compile(r"(?:signature|\bsig|expires|token|\bhm)=", re.I)
 """In the query of a URL that holds for a while: the same file may be found under another one tomorrow."""
-_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.S)
-"""An escape within a string: a pair of surrogates, a lone one (group 1), any other."""
+_SURROGATE = re.compile(rb"\\u[dD](?:([89abAB])|[c-fC-F])..", re.S)
+"""An escape of half a character, the first half (group 1) or the second."""
+_SECOND_HALF = re.compile(rb"\\u[dD][c-fC-F]..", re.S)
 
 
 _KINDS = {
@@ -99,8 +100,27 @@ def _without_lone_surrogates(data: bytes | msgspec.Raw) -> bytes | None:
 
     JavaScript cuts texts between two halves of a character and escapes what is left. msgspec refuses that.
     """
-    seen = _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], bytes(data))
-    return seen if seen != bytes(data) else None
+    whole, lone, behind = bytes(data), list[int](), 0
+    for found in _SURROGATE.finditer(whole):
+        at = found.start()
+        if at < behind or _is_escaped(whole, at):
+            continue
+        if found[1] and _SECOND_HALF.match(whole, at + 6):
+            behind = at + 12
+        else:
+            lone.append(at)
+    seen = bytearray(whole)
+    for at in lone:
+        seen[at : at + 6] = b"\\ufffd"
+    return bytes(seen) if lone else None
+
+
+def _is_escaped(data: bytes, at: int) -> bool:
+    """Does an odd number of backslashes stand in front of `at`?"""
+    start = at
+    while start and data[start - 1] == 0x5C:
+        start -= 1
+    return (at - start) % 2 == 1
 
 
 def _same_part(data: bytes | msgspec.Raw, seen: bytes, raw: msgspec.Raw) -> msgspec.Raw:

@@ -37,7 +37,8 @@ def payloads(stream: bytes) -> Iterator[bytes]:
 
 def objects(stream: bytes) -> list[dict[str, Any]]:
     """The JSON objects among the payloads."""
-    return [each for data in payloads(stream) if (each := as_object(data)) is not None]
+    found = (data for data in payloads(stream) if data.lstrip()[:1] == b"{")  # what is none costs most to read
+    return [each for data in found if (each := as_object(data)) is not None]
 
 
 class _Pieces(list[str]):
