@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +15,11 @@ from lantern_proxy.bench.pipelines import Query
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.cli.main import cli
+from lantern_proxy.compiled import MINILM
+from lantern_proxy.compiled_export import sources
 from lantern_proxy.config import load
 from lantern_proxy.rerank.light import LEARNED, LightError, grow, save
+from lantern_proxy.rerank.train import Stopped
 from lantern_proxy.restore.features import FEATURES, LEXICAL
 from lantern_proxy.restore.light import KNOWN, POOL, SHIPPED, Light, open_light
 
@@ -234,6 +238,53 @@ def test_a_file_for_which_there_is_no_folder_is_refused_before_anything_is_measu
     )
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert f"the folder {out.parent} does not exist" in ran.stderr
+
+
+@pytest.fixture
+def train_evidence(data, settings, tmp_path):
+    def call(*given, data=data, out=tmp_path / "deep" / "model"):
+        return CliRunner().invoke(
+            cli,
+            ["train", "evidence-reranker", "--data", str(data), "--config", str(settings), "--out", str(out), *given],
+        )
+
+    return call
+
+
+def test_what_the_evidence_reranker_cannot_do_with_is_told_before_anything_is_ranked(
+    train_evidence, tmp_path, monkeypatch
+):
+    def ranked(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("lantern_proxy.bench.evidence.examples", ranked)
+    (tmp_path / "file").write_text("")
+    ran = train_evidence(out=tmp_path / "file" / "model")
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert f"{tmp_path / 'file' / 'model'}: not a directory" in ran.stderr
+    for option in ("--base", "--teacher"):
+        ran = train_evidence(option, str(tmp_path / "gone" / "model"))
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert f"{tmp_path / 'gone' / 'model'} is no folder with a model's config.json" in ran.stderr
+    silent = tmp_path / "silent.jsonl"
+    silent.write_text("\n".join(json.dumps(conversation(n) | {"questions": []}) for n in range(2)))
+    ran = train_evidence(data=silent)
+    assert (ran.exit_code, "which is held out, has no question" in ran.stderr) == (1, True)
+
+
+def test_what_was_learned_until_a_stop_is_saved(train_evidence, tmp_path, monkeypatch):
+    class Model:
+        def save_pretrained(self, folder):
+            (Path(folder) / "saved").touch()
+
+    def train(*_):
+        raise Stopped(Model())
+
+    monkeypatch.setattr("lantern_proxy.rerank.train.train", train)
+    ran = train_evidence("--base", str(sources(MINILM)[0][0]))
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert (tmp_path / "deep" / "model" / "saved").exists()
+    assert "stopped; what was learned by then is in" in ran.stderr
 
 
 def array(path):

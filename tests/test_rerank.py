@@ -19,7 +19,7 @@ from lantern_proxy.rerank.evidence import (
     reorder,
 )
 from lantern_proxy.rerank.match import PRIOR
-from lantern_proxy.rerank.train import ARMS, Example, Settings, destroyed, evaluate, scorer, taught, train
+from lantern_proxy.rerank.train import ARMS, Example, Settings, Stopped, destroyed, evaluate, scorer, taught, train
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 dense = pytest.mark.skipif(not available(), reason="the extra `dense` is not installed")
@@ -130,6 +130,19 @@ def test_before_the_first_step_a_new_head_leaves_the_order_of_the_first_stage() 
     asked = [replace(each, first=tuple(float(-n) for n in range(len(each.memories)))) for each in examples(4)]
     outcome = evaluate(asked, [1] * len(asked), scorer(base), PRIOR)
     assert outcome.mrr[0] == outcome.mrr[1]
+
+
+@dense
+def test_training_that_is_stopped_gives_what_was_learned_by_then() -> None:
+    def stop(done: int, steps: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    asked = examples(32, size=4)
+    with pytest.raises(Stopped) as stopped:
+        train(asked, Settings(sources(MINILM)[0][0], rate=3e-4), stop)
+    learned = scorer(stopped.value.model)(asked[0].question, asked[0].max_pos, asked[0].memories)
+    assert len(set(learned)) > 1  # a new head says the same of all
 
 
 @dense

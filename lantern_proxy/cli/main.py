@@ -148,6 +148,9 @@ class Bench(Group):
 def bench() -> None:
     """Measure Lantern beside its peers, on this machine.
 
+    Intervals and p are of resampled questions, as if each were of its own conversation: of few conversations they are
+    narrower than another choice of conversations would show.
+
     \b
     Example: lantern bench bm25 --records 5000,10000
     """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import FOLDER, NEW_FILE, Place, Settings, configured
+from lantern_proxy.cli.frame import NEW_FILE, Place, Settings, configured
 from lantern_proxy.cli.render import counting, reaching
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def read(path: Path) -> "list[Conversation]":
 @click.command("evidence-reranker")
 @configured
 @conversations
-@click.option("--out", type=FOLDER, required=True, help="Folder for the model.")
+@click.option("--out", type=Place(file_okay=False, writable=True), required=True, help="Folder for the model.")
 @click.option(
     "--base",
     default="sentence-transformers/all-MiniLM-L6-v2",
@@ -177,11 +177,15 @@ def evidence_reranker(
     from lantern_proxy.bench.datasets import DataError
     from lantern_proxy.bench.pipelines_product import Default
     from lantern_proxy.bench.resources import Resources
-    from lantern_proxy.rerank.train import ARMS, destroyed, evaluate, scorer, taught, train
+    from lantern_proxy.rerank.train import ARMS, Stopped, destroyed, evaluate, refuse_unknown, scorer, taught, train
     from lantern_proxy.rerank.train import Settings as Training
 
     try:
         learn, test = _split(read_all(data), held_out, seed)
+        out.mkdir(parents=True, exist_ok=True)  # and the models: before hours are spent
+        refuse_unknown(evidence.base_of(base))
+        if teacher:
+            refuse_unknown(teacher, teacher=True)
         with Resources(settings.load()) as resources:
             first = Default(resources)
             asked = sum(len(c.questions) for c in learn + test)
@@ -194,8 +198,12 @@ def evidence_reranker(
         how = Training(
             evidence.base_of(base), layers=layers, tokens=tokens, rate=rate, seed=seed, teacher_weight=teacher_weight
         )
-        with reaching("training", quiet=settings.as_json) as progress:
-            model = train(seen, how, progress)
+        try:
+            with reaching("training", quiet=settings.as_json) as progress:
+                model = train(seen, how, progress)
+        except Stopped as stopped:
+            stopped.model.save_pretrained(str(out))
+            raise click.ClickException(f"stopped; what was learned by then is in {out}, and was not measured") from None
         model.save_pretrained(str(out))
         for arm in ARMS if arms else ARMS[:1]:
             found = evaluate(destroyed(unseen, arm, seed), golds, scorer(model), evidence.prior_of(model))
@@ -222,6 +230,8 @@ def _split(
         )
     mixed = sorted(all_of_them, key=lambda c: c.id)
     random.Random(seed).shuffle(mixed)
+    if not any(each.questions for each in mixed[:held_out]):
+        raise ValueError(f"{mixed[0].id}, which is held out, has no question; give another --seed, or more --held-out")
     return mixed[held_out:], mixed[:held_out]
 
 

@@ -68,7 +68,7 @@ class Settings:
 def train(examples: Sequence[Example], settings: Settings, progress: Callable[[int, int], None]) -> Any:
     """A CrossEncoder trained on `examples`, or a Matching where the base has no scoring head.
 
-    progress(done, all) after each step. Raises ValueError without gold.
+    progress(done, all) after each step. Raises ValueError without gold, and Stopped where ctrl-C ends it early.
     """
     import torch
 
@@ -85,18 +85,41 @@ def train(examples: Sequence[Example], settings: Settings, progress: Callable[[i
     )
     model.model.train()
     rng = random.Random(settings.seed)
-    for done, batch in enumerate(batches, start=1):
-        if isinstance(model, Matching):
-            batch = [_sampled(each, rng) for each in batch]
-        loss = _loss(model, batch, settings.teacher_weight)
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.model.parameters(), 1.0)
-        optimiser.step()
-        schedule.step()
-        progress(done, len(batches))
-    model.model.eval()
+    try:
+        for done, batch in enumerate(batches, start=1):
+            if isinstance(model, Matching):
+                batch = [_sampled(each, rng) for each in batch]
+            loss = _loss(model, batch, settings.teacher_weight)
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.model.parameters(), 1.0)
+            optimiser.step()
+            schedule.step()
+            progress(done, len(batches))
+    except KeyboardInterrupt:
+        raise Stopped(model) from None
+    finally:
+        model.model.eval()
     return model
+
+
+class Stopped(KeyboardInterrupt):
+    """Training was stopped. model: as far as it was trained"""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+
+def refuse_unknown(model: str, *, teacher: bool = False) -> None:
+    """ValueError when `model` is neither a model's folder nor a name under which one can be had, or cannot teach."""
+    try:
+        scores_pairs = _has_head(model)
+    except (OSError, ValueError):
+        told = "is no folder with a model's config.json here, and no model of that name can be had from the hub"
+        raise ValueError(f"{model} {told}") from None
+    if teacher and not scores_pairs:
+        raise ValueError(f"{model} scores no pairs; a teacher is a cross-encoder")
 
 
 def taught(examples: Sequence[Example], teacher: str, progress: Callable[[int, int], None]) -> list[Example]:
@@ -106,8 +129,7 @@ def taught(examples: Sequence[Example], teacher: str, progress: Callable[[int, i
     """
     from sentence_transformers import CrossEncoder
 
-    if not _has_head(teacher):
-        raise ValueError(f"{teacher} scores no pairs; a teacher is a cross-encoder")
+    refuse_unknown(teacher, teacher=True)
     score = scorer(CrossEncoder(teacher, num_labels=1, device="cpu", local_files_only=_is_local(teacher)))
     made = []
     for each in examples:
