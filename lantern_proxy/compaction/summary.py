@@ -15,7 +15,7 @@ from lantern_proxy.compaction.seen import Seen, untimed_text
 from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS, Said, Session
 from lantern_proxy.history.dress import strings_of, unescaped
 from lantern_proxy.history.text import terms
-from lantern_proxy.history.whole import Whole, whole_of
+from lantern_proxy.history.whole import Sought, Whole, whole_of
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _CANDIDATES = 400
@@ -98,6 +98,14 @@ class _Traces:
     def told_aside(self) -> Said:
         """Those of them that answered a side call."""
         return [each for each in self.told if each[1] == "side"]
+
+    @cached_property
+    def sought(self) -> Sought:
+        return Sought(self.told)
+
+    @cached_property
+    def sought_aside(self) -> Sought:
+        return Sought(self.told_aside)
 
     @cached_property
     def passed(self) -> Sequence[str]:
@@ -188,7 +196,7 @@ def _generated(traces: _Traces) -> int | None:
     early = {*traces.early}
     for b in traces.candidates:
         at, item = traces.seen.new[b]
-        if _tells(item, traces.told if b in early else traces.told_aside):
+        if _tells(item, traces.sought if b in early else traces.sought_aside):
             return at
     return None
 
@@ -197,7 +205,7 @@ def _renewed(traces: _Traces) -> int | None:
     seen = traces.seen
     for a, b in seen.matched:
         old, (at, item) = seen.old[a].item, seen.new[b]
-        if old.print != item.print and _tells(item, traces.told_aside, before=plain(old.text)):
+        if old.print != item.print and _tells(item, traces.sought_aside, before=plain(old.text)):
             return at
     return None
 
@@ -275,7 +283,7 @@ def _in_system(traces: _Traces) -> int | None:
         m = messages[at]
         if m.print in known:
             continue
-        if _tells(m, traces.told, before=before):
+        if _tells(m, traces.sought, before=before):
             return at
         if _holds_run(traces, whole_of(unescaped(m.text))) and not _holds_run(traces, before):
             return at
@@ -303,10 +311,11 @@ def _uncounted(text: str) -> str:
 # --- texts ---------------------------------------------------------------------------------------------------------
 
 
-def _tells(m: Message | Item, told: Said, *, before: str | Whole = "") -> bool:
+def _tells(m: Message | Item, told: Sought, *, before: str | Whole = "") -> bool:
     """Does `m` say what was generated, and `before` did not? What its own speaker said is only said again."""
-    whole, said = whole_of(unescaped(m.text)), (plain(m.text), m.role)
-    return any(each[0] in whole and each[0] not in before for each in told if each != said)
+    text, said = unescaped(m.text), (plain(m.text), m.role)
+    whole = whole_of(text)
+    return any(each[0] in whole and each[0] not in before for each in told.within(text) if each != said)
 
 
 def _holds_run(traces: _Traces, text: str | Whole) -> bool:

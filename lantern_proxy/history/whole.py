@@ -1,15 +1,38 @@
 """Does a long text hold another? For thousands of them, in time that does not grow with both."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 _DIRECT_CHARS = 4_096
 """In a text of so many signs one is looked for as it stands."""
+_DIRECT = 32
+"""So many texts are looked for as they stand."""
 _GRAM, _FEW = 8, 4
 _NEAR_CHARS = 200
 """So far behind what was found last the next one is looked for at once."""
 _TIMES, _LEAST_CHARS = 64, 4_000_000
 """So many times at most a text is read to its end, and so many signs of it in any case, by all who ask of it; then it
 holds no more of theirs."""
+
+
+_START_CHARS = 20
+"""By so much of its beginning one of many texts is looked for."""
+
+
+class Sought:
+    """Some texts with who said each, any of which may stand in other texts: many are looked for by how they begin."""
+
+    def __init__(self, said: Collection[tuple[str, str]]) -> None:
+        self.said = said
+        self._by_start: dict[str, list[tuple[str, str]]] = {}
+        for each in said if len(said) > _DIRECT else ():
+            self._by_start.setdefault(each[0][:_START_CHARS], []).append(each)
+
+    def within(self, text: str) -> Iterable[tuple[str, str]]:
+        """Those that may stand in `text`, none of which is shorter than what is looked for of it."""
+        if not self._by_start:
+            return self.said
+        begun = (text[at : at + _START_CHARS] for at in range(len(text) - _START_CHARS + 1))
+        return [each for start in {*filter(self._by_start.__contains__, begun)} for each in self._by_start[start]]
 
 
 def whole_of(text: str) -> "str | Whole":
