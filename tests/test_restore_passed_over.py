@@ -73,7 +73,7 @@ def test_an_echo_names_the_passage_that_says_it(restorer, archive):  # noqa: F81
 
 
 def test_a_replaced_value_names_the_turn_that_replaces_it(tmp_path):
-    said = [("The deadline of the launch is May 3.", "ok"), ("The deadline of the launch is May 10.", "ok")]
+    said = [("The deadline of the launch is May 3.", "ok"), ("The deadline of the launch is now May 10.", "ok")]
     with Archive(tmp_path / "a.db") as kept:
         write(kept, filed(said))
         asked = ask(present="nothing of it")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from lantern_proxy import pack, reinforce, trust
 from lantern_proxy.analyze import ends_asking
@@ -152,10 +153,30 @@ def name_chars(passage: Passage) -> int:
     return name_before(passage.text) if passage.speaker == "user" else 0
 
 
+class Replaced(NamedTuple):
+    """The later statement that replaces a line."""
+
+    turn: int
+    """0: the request itself."""
+    candidate: int | None
+    """That holds it; None: the request does."""
+    whole: bool
+    """See superseded.Newer."""
+
+    @property
+    def mark(self) -> str:
+        """What the header of the older one says."""
+        by = f"turn {self.turn}" if self.turn else "this request"
+        return f"superseded by {by}" if self.whole else f"but see {by}"
+
+
+BY_REQUEST = Replaced(0, None, whole=True).mark
+
+
 def replaced(
     candidates: Sequence[Candidate], ask: Ask, shown: Sequence[ReadPassage] = ()
-) -> dict[tuple[int, int], int]:
-    """(candidate, line) -> turn of the later statement that replaces it, 0 for the request itself.
+) -> dict[tuple[int, int], Replaced]:
+    """(candidate, line) -> the later statement that replaces it.
 
     shown: what blocks of the request have already; it may be what replaces something
     """
@@ -167,25 +188,31 @@ def replaced(
     statements += [each for read in shown for _, each in _statements(read.passage, read.lines)]
     late = (math.inf, 0, 0)
     statements += [Statement(text, 0, late, True) for text in of_request(ask.question, f"{ask.summary}\n{ask.told}")]
-    return {where[n]: turn for n, turn in superseded(statements, ask.late).items() if n < len(where)}
+    found = superseded(statements, ask.late).items()
+    by = [candidate for candidate, _ in where] + [None] * (len(statements) - len(where))
+    return {where[n]: Replaced(each.turn, by[each.statement], each.whole) for n, each in found if n < len(where)}
 
 
 def _statements(passage: Passage, lines: Sequence[Line]) -> Iterator[tuple[int, Statement]]:
-    """What a user or an assistant states in a passage, with the number of its line."""
-    for i, line in enumerate(lines) if passage.speaker in ("user", "assistant") else ():
-        if line.keys and len(line.flat) <= MOST_CHARS and not line.flat.startswith("```"):
+    """What a user or an assistant states in a passage, with the number of its line. A row of a table is no statement:
+    what replaces one of its cells says nothing of the others."""
+    told = passage.speaker in ("user", "assistant")
+    rows = {i for table in tables(passage, lines) for i in table} if told else set()
+    for i, line in enumerate(lines) if told else ():
+        if line.keys and i not in rows and len(line.flat) <= MOST_CHARS and not line.flat.startswith("```"):
             order = (passage.created_at, passage.position, i)
             yield i, Statement(line.flat, passage.turn, order, passage.speaker == "user")
 
 
-def newest(candidates: Sequence[Candidate], ask: Ask) -> list[Candidate]:
-    """Without the lost lines that a later statement replaces. A rule stays: the new number alone says not of what."""
+def newest(candidates: Sequence[Candidate], ask: Ask) -> tuple[list[Candidate], dict[tuple[int, int], int]]:
+    """Without the lost lines of which a later statement says all but the value that it replaces; and for those that it
+    replaces in part, and rules, (candidate, line) -> candidate that holds it, since they mislead without it."""
     old = replaced(candidates, ask)
-    kept = [
-        replace(c, lost=tuple(i for i in c.lost if (n, i) not in old or c.lines[i].sort == "rule"))
-        for n, c in enumerate(candidates)
-    ]
+    gone = {(n, i) for (n, i), newer in old.items() if newer.whole and candidates[n].lines[i].sort != "rule"}
+    kept = [replace(c, lost=tuple(i for i in c.lost if (n, i) not in gone)) for n, c in enumerate(candidates)]
     for n, candidate in enumerate(kept):
         if candidates[n].lost and not candidate.lost:
-            ask.passed.add(candidate.passage, "superseded", other=max(old.get((n, i), 0) for i in candidates[n].lost))
-    return kept
+            turn = max(old[n, i].turn for i in candidates[n].lost)
+            ask.passed.add(candidate.passage, "superseded", other=turn)
+    news = {at: newer.candidate for at, newer in old.items() if at not in gone and newer.candidate is not None}
+    return kept, news

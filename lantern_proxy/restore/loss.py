@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -60,13 +60,14 @@ def cover_lost(
     rows, n_looked_at = _pool(source, scope, present, soon)
     contexts = Contexts(scope)
     found = _in_context(_candidates(source, scope, rows, present, soon), contexts, soon)
-    candidates = newest(found, replace(ask, deadline=_part_of_the_time(ask.deadline)))
+    candidates, later = newest(found, replace(ask, deadline=_part_of_the_time(ask.deadline)))
     cost = _cost_of(candidates, ask.session)
     chosen = _cover(source, scope, candidates, present, cost, room, ask)
     if not among_people([candidate.passage for candidate in candidates]):
         soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
         beside = Beside(source, scope, present, {}, soon, contexts)
-        news = _News(candidates, beside, {candidate.row: c for c, candidate in enumerate(candidates)})
+        later_rows = {at: candidates[c].row for at, c in later.items() if candidates[c].lost}
+        news = _News(candidates, beside, {candidate.row: c for c, candidate in enumerate(candidates)}, later_rows)
         chosen = _filled(candidates, news.with_(chosen, cost, room), cost, room, present)
     return candidates, chosen, n_looked_at
 
@@ -174,6 +175,8 @@ class _News:
     beside: Beside
     at: dict[int, int]
     """Row -> candidate."""
+    later: Mapping[tuple[int, int], int]
+    """Candidate and line -> row of what a user said later, which replaces a part of it."""
     rows_of: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
     """Candidate and lines of a part -> rows of what came of it."""
     above_of: dict[int, list[list[int]]] = field(default_factory=dict)
@@ -208,7 +211,9 @@ class _News:
         if known not in self.rows_of:
             seen = part.speaker == "user" and not self.beside.ask.late()
             row, text = self.candidates[part.candidate].row, choice_of(self.candidates, [part]).text
-            self.rows_of[known] = self.beside.came_of(row, text) if seen else []
+            came = self.beside.came_of(row, text) if seen else []
+            later = [self.later[part.candidate, i] for i in part.lines if (part.candidate, i) in self.later]
+            self.rows_of[known] = [*dict.fromkeys([*later, *came])]
         return self.rows_of[known]
 
     def _above(self, c: int, i: int) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.candidates import answering_rows, name_chars, replaced, tells
+from lantern_proxy.restore.candidates import Replaced, answering_rows, name_chars, replaced, tells
 from lantern_proxy.restore.cover import Candidate, term_weight
 from lantern_proxy.restore.lines import FILLER, above, heads, tables
 from lantern_proxy.restore.question import Evidence, coverage, sentence_worth
@@ -23,8 +23,6 @@ SALIENCE = 0.25
 """How likely a passage is to be asked for at all counts to this power, where the question is known."""
 PINNED = 4.0
 """Times the worth of a passage that somebody pinned."""
-BY_REQUEST = "superseded by this request"
-"""What is said of a statement that the request itself replaces."""
 BELOW_CHARS = 300
 """Most of what goes in below a head that a question is about."""
 _ATTACHED = re.compile(r" \[[^\]]*\]$")
@@ -37,7 +35,7 @@ def offers(
     """What the packer may take of each candidate."""
     old = replaced(candidates, ask, scope.passages.of(scope.rows(sorted(ask.shown))))
     made = [
-        _offer(c, scope, evidence, mass, {i: turn for (m, i), turn in old.items() if m == n})
+        _offer(c, scope, evidence, mass, {i: newer for (m, i), newer in old.items() if m == n})
         for n, c in enumerate(candidates)
     ]
     scope.passages.read(c.row - 1 for c in candidates if c.row)
@@ -120,13 +118,13 @@ def _with_heads(
 
 
 def _offer(
-    candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], old: Mapping[int, int]
+    candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], old: Mapping[int, Replaced]
 ) -> pack.Offer:
     """Lost sentences without filler, weighed by what of the question they hold.
 
-    old: line -> turn of the statement that replaces it. Such lines are left out, or marked when there are no others.
+    old: line -> what replaces it. Lines that are replaced whole are left out, or marked when there are no others.
     """
-    lost = [i for i in candidate.lost if i not in old] or list(candidate.lost)
+    lost = [i for i in candidate.lost if i not in old or not old[i].whole] or list(candidate.lost)
     bears = {i for i in lost if coverage(mass, candidate.lines[i].words)}
     telling = {
         i for i in lost if tells(candidate.lines[i], mass) or (candidate.lines[i].sort != "printed" and i in bears)
@@ -134,8 +132,8 @@ def _offer(
     telling |= answering_rows(candidate, mass).intersection(lost)
     shown = _with_heads(candidate, _with_tables(candidate, telling, bears, lost), bears, lost)
     told = [candidate.lines[i] for i in sorted(shown or lost)]
-    newer = max((old[i] for i in lost if i in old), default=None)
-    likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None)))
+    newer = max((old[i] for i in shown or lost if i in old), default=None, key=lambda each: each.turn or math.inf)
+    likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None and newer.whole)))
     likely *= PINNED if candidate.passage.pinned else 1.0
     return pack.Offer(
         candidate.passage,
@@ -143,6 +141,6 @@ def _offer(
         likely,
         tuple(sentence_worth(line, mass) for line in told),
         scope.passages[candidate.row].words,
-        "" if newer is None else f"superseded by turn {newer}" if newer else BY_REQUEST,
+        newer.mark if newer else "",
         name_chars(candidate.passage),
     )

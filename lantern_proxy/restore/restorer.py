@@ -22,14 +22,14 @@ from lantern_proxy.rerank.light import LightError
 from lantern_proxy.restore.alike import read_tables, shipped
 from lantern_proxy.restore.ask import Ask, looking_s
 from lantern_proxy.restore.beside import Beside
-from lantern_proxy.restore.candidates import Source, choice_of
+from lantern_proxy.restore.candidates import BY_REQUEST, Source, choice_of
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.cover import Candidate, Chosen
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
 from lantern_proxy.restore.loss import POOL_TIMES, cover_lost
 from lantern_proxy.restore.named import first_of, listed, naming
-from lantern_proxy.restore.offers import BY_REQUEST, SHARPNESS, offers
+from lantern_proxy.restore.offers import SHARPNESS, offers
 from lantern_proxy.restore.paper import rank_turns
 from lantern_proxy.restore.passages import Split
 from lantern_proxy.restore.passed_over import note_greedy
