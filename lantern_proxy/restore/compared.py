@@ -1,0 +1,281 @@
+"""A sentence as statements are compared: its words, its values, and whether it says that something changed. Pure."""
+
+# ruff: noqa: RUF001 - letters of other languages are meant
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from lantern_proxy.analyze import folded, terms
+from lantern_proxy.turn_memo import Memo
+
+_TO = r"\b[^.?!]{0,60}?\bto"
+_ENDED_ELSEWHERE = (
+    r"nicht mehr|kein\w* mehr|ya no|non più|não \w+ mais|já não|niet meer|już nie|больше не|уже не|n(?:e |')\w+ plus"
+)
+_NOW_ELSEWHERE = (
+    "jetzt|nun|ab sofort|statt|anstatt|sondern|maintenant|désormais|plutôt|au lieu|ahora|en vez|en lugar|ora|adesso"
+    "|invece|agora|em vez|voortaan|nu|in plaats|teraz|zamiast|теперь|вместо|artık|yerine"
+)
+"""In other languages a word or two of each: without one nothing is replaced, and both statements stay."""
+CUE = re.compile(
+    # "actually", "no longer"
+    r"\b(?:actually|instead(?: of)?|rather than|no longer|not any ?more|anymore|correction|scratch that"
+    # "changed the port to", "migrated to", "bumped it to"
+    rf"|chang(?:e|ed|es|ing)(?:{_TO}|{_TO[:-2]}from)|(?:switch|mov|migrat)(?:e|ed|es|ing)?{_TO}"
+    rf"|(?:updated?|bump(?:ed)?){_TO}"
+    # "on second thought", "replaced", "pushed back to", "is now"; but "now run test 5" only comes next
+    r"|on second thought|(?<=\w )now"
+    r"|renam(?:e|ed|ing)|replac(?:e|ed|es|ing)|changed my mind|postponed|rescheduled|pushed (?:back )?to"
+    r"|from now on|sorry, (?:it|i) (?:is|meant)|i meant|make (?:it|that|the)"
+    rf"|désormais|voortaan|ab sofort|(?<=\w )(?:{_NOW_ELSEWHERE})|{_ENDED_ELSEWHERE})\b",
+    re.I,
+)
+"""Words that say that something is otherwise now."""
+_ENDED = re.compile(
+    r"\b(?:no longer|not any ?more|anymore|stopped|dropped|got rid of|removed|quit|gave up|abandoned"
+    rf"|{_ENDED_ELSEWHERE})\b",
+    re.I,
+)
+"""Words that say that something is over, with nothing in its place."""
+_ENDED_SIGNS = (
+    "no longer", "not any", "anymore", "stopped", "dropped", "got rid of", "removed", "quit", "gave up", "abandoned",
+    "mehr", "ya no", "più", "mais", "já não", "meer", "już nie", "больше не", "уже не", "plus",
+)  # fmt: skip
+_CUE_SIGNS = (
+    "actually", "instead", "rather than", "correction", "scratch that", "chang", "switch", "mov", "migrat", "updat",
+    "bump", "second thought", "renam", "replac", "postponed", "rescheduled", "pushed", "sorry, ", "i meant", "make ",
+    "now", *_NOW_ELSEWHERE.split("|"), *_ENDED_SIGNS,
+)  # fmt: skip
+"""What each of the two holds one of: the patterns cost ten times as much as to look for it."""
+_PLAIN = r"[a-z]++(?![\w/@-]|\.\w)"
+"""A word in lower case that no value begins with: most are such, and they are passed over at once."""
+_WRITTEN = (
+    "[\u3007\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341\u767e\u5343\u4e07\u842c\u4e24\u5169]"
+)
+"""A numeral of Chinese or Japanese."""
+_VALUES = re.compile(
+    rf"(?:\b(?=\w)(?!{_PLAIN})|(?=[^\w\s]))(?:"  # nothing begins in the middle of a word
+    # /etc/hosts, ~/notes.md, src/main.rs, ann@corp.example
+    r"(?P<path>(?<![\w/])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)*|\b[\w-]+(?:/[\w.-]+)+|\b[\w.+-]{1,60}+@[\w-]+(?:\.[\w-]+)+)"
+    # 2024-05-03, 3rd May, May 3, 2024, Monday, 5 p.m., 17:30
+    r"|(?P<date>\b\d{4}-\d\d-\d\d\b|\b(?:\d{1,2}(?:st|nd|rd|th)? )?(?:January|February|March|April|May|June|July|August"
+    r"|September|October|November|December)\b(?: \d{1,2}(?:st|nd|rd|th)?\b)?(?:,? \d{4}\b)?"
+    r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b|\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b|\b\d{1,2}:\d\d\b)"
+    # 9443, $1,200.50, v2.1, 15%
+    r"|(?P<number>[$\u20ac\u00a3]?\bv?\d+(?:[.,]\d+)*%?)"
+    # `a b`, user_id, main.py, parseConfig, and names within a sentence
+    r"|(?P<name>`[^`\n]{1,60}`|\b\w+_\w+\b|\b\w+\.(?:py|js|ts|go|rs|md|json|ya?ml|toml|sql|db|txt)\b|\b[a-z]+[A-Z]\w*\b"
+    r"|(?<=[\w,] )(?:[A-Z]\w+(?: [A-Z]\w+)*|(?!I\b)[A-Z]\b)))"
+    # where words stand without spaces between them: weekdays of Chinese, Japanese and Korean
+    r"|(?P<weekday>(?:\u661f\u671f|\u793c\u62dc|\u79ae\u62dc|\u5468|\u9031)[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u65e5\u5929]"
+    r"|[\u6708\u706b\u6c34\u6728\u91d1\u571f\u65e5]\u66dc|[\uc6d4\ud654\uc218\ubaa9\uae08\ud1a0\uc77c]\uc694\uc77c)"
+    # and numbers that are written out, before what they count: month, day, number, hour, year, money, people, nights
+    rf"|(?P<written>{_WRITTEN}+(?=[\u6708\u65e5\u53f7\u865f\u70b9\u9ede\u65f6\u6642\u5206\u5e74\u5143\u5186\u5713\u5757\u4eba\u540d\u4f4d\u665a\u6cca\u697c\u968e])"
+    rf"|{_WRITTEN}{{3,}})"
+)
+"""What one statement may say otherwise than another; the group is the value's sort."""
+_WORD = re.compile(r"\w+")
+_PIECE = re.compile(r"\w+|[=,;:()\u2014\u3001\uff0c\uff1b\uff1a]")
+_LINKING = frozenset(
+    """
+    a an the this that it s so
+    is are was were be been being am has have had will would to of for in on at with from by as about there
+    use uses used using set listen listens run runs
+    """.split()  # noqa: SIM905 - a list of quotes reads worse
+)
+"""What two statements of the same need not share. None of it forbids or limits anything, and only English has such a
+list: in other languages every word counts."""
+_CHANGING = _LINKING | frozenset(
+    f"""
+    actually instead rather than no not longer any more anymore correction sorry meant now still changed change
+    moves switch switched move moved migrate migrated update updated bump bumped renamed rename replaced replace
+    postponed rescheduled pushed make made let lets go going went forget please ok okay yes
+    stopped dropped got rid removed quit gave up abandoned
+    nicht kein keine mehr ya più mais já não non niet meer już nie больше не уже а plus pas ne lieu de des al
+    plaats van del vez lugar à au y {_NOW_ELSEWHERE.replace("|", " ")} değil
+    """.split()
+)
+"""What a newer statement may have that the older one lacks."""
+OWN = frozenset(("i", "we", "my", "our"))
+"""Who speaks: a newer statement need not say so again."""
+_ASIDE = re.compile(
+    r"on second thought|(?:i|we)(?:'ve| have)?(?= (?:chang|mov|switch|renam|replac|bump|push|postpon|updat|migrat))",
+    re.I,
+)
+"""What a newer statement has beside what it is about."""
+_NOT = frozenset("not nicht kein keine pas no non não niet nie не değil".split())  # noqa: SIM905
+_UNIT_WORDS = frozenset(
+    """
+    euro euros eur usd dollar dollars pounds kr kg g mg ml l km m cm mm kb mb gb tb ms s min h minutes hours days
+    seconds degrees
+    """.split()  # noqa: SIM905
+)
+"""What may stand behind a number that a word stands before: "costs 45 euros", and not "ticket 45 closed"."""
+_STATED = ("number", "date", "$", "\u20ac", "\u00a3", "%")
+_IS = frozenset("is are was = : ist sind est sont es son è é są это".split())  # noqa: SIM905
+"""What a value stands behind where nothing says that it changed: "The deadline is 10 May"."""
+
+
+class Value(NamedTuple):
+    """A value, and where it stands in its sentence."""
+
+    text: str
+    """Lower case."""
+    sort: str
+    before: str
+    """The word right before a number, which may make it the name of a record: "room 12"."""
+    unit: str
+    """The word right behind a number."""
+    tail: tuple[str, ...]
+    """The words behind that, to the end of its clause."""
+    head: frozenset[str]
+    """The words of the sentence to that end."""
+    beside: frozenset[str]
+    """The other values of the sentence to that end."""
+    moved: bool
+    """Right behind "to"."""
+    denied: bool
+    """"not 5432"."""
+    stated: bool
+    """A number or a date right behind "is" or a colon."""
+
+
+class Compared:
+    """A sentence as statements are compared. What few comparisons ask for is computed when it is asked for."""
+
+    __slots__ = ("_ended", "_has_words", "_says_so", "_text", "_told", "_words", "every", "frame", "has", "values")
+
+    def __init__(self, text: str) -> None:
+        values: dict[str, set[str]] = {}
+        rest, at = [], 0
+        for match in _VALUES.finditer(text):
+            values.setdefault(match.lastgroup or "", set()).add(_plain(match))
+            rest.append(text[at : match.start()])
+            at = match.end()
+        self._text = text
+        self.values = {sort: frozenset(found) for sort, found in values.items()}
+        """Sort of value -> those in it, lower case."""
+        self.every: frozenset[str] = frozenset().union(*values.values())
+        self.frame = tuple(_WORD.findall(" ".join([*rest, text[at:]]).lower()))
+        """Its words with values left out: equal when two sentences differ in values only."""
+        self.has = self.every.union(self.frame, *map(str.split, self.every))
+        """Its words and values as they stand there, and the words of names, lower case."""
+        self._words: frozenset[str] | None = None
+        self._has_words: frozenset[str] | None = None
+        self._told: tuple[Value, ...] | None = None
+        self._says_so: bool | None = None
+        self._ended: bool | None = None
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Stems of its words but for the values and what links them."""
+        if self._words is None:
+            self._words = frozenset(map(_stem, self.frame)) - {""}
+        return self._words
+
+    @property
+    def has_words(self) -> frozenset[str]:
+        """Stems of its words, and its values."""
+        if self._has_words is None:
+            self._has_words = self.words | self.every
+        return self._has_words
+
+    @property
+    def told(self) -> tuple[Value, ...]:
+        """Its values where they stand."""
+        if self._told is None:
+            self._told = tuple(_told(self._text))
+        return self._told
+
+    @property
+    def says_so(self) -> bool:
+        if self._says_so is None:
+            self._says_so = _holds(folded(self._text), _CUE_SIGNS) and CUE.search(self._text) is not None
+        return self._says_so
+
+    @property
+    def ended(self) -> bool:
+        if self._ended is None:
+            self._ended = _holds(folded(self._text), _ENDED_SIGNS) and _ENDED.search(self._text) is not None
+        return self._ended
+
+
+def _plain(match: re.Match[str]) -> str:
+    return match.group().strip("`").rstrip(".").lower()
+
+
+@lru_cache(maxsize=1 << 13)
+def _stem(word: str) -> str:
+    """Empty for a word that only links."""
+    return "" if word in _LINKING else next(iter(terms(word)), word)
+
+
+CHANGE_STEMS = frozenset(map(_stem, _CHANGING))
+UNITS = frozenset(map(_stem, _UNIT_WORDS)) - {""}
+
+
+def _told(text: str) -> Iterator[Value]:
+    """The values of a text in order."""
+    pieces: list[str | re.Match[str]] = []
+    at = 0
+    text = _ASIDE.sub(lambda match: " " * len(match.group()), text)
+    for match in _VALUES.finditer(text):
+        pieces += [*_PIECE.findall(text[at : match.start()].lower()), match]
+        at = match.end()
+    pieces += _PIECE.findall(text[at:].lower())
+    for n, piece in enumerate(pieces):
+        if not isinstance(piece, str):
+            sort, last, next_ = _sort(piece), pieces[n - 1] if n else "", n + 1
+            end = next((m for m in range(next_, len(pieces)) if _is_mark(pieces[m])), len(pieces))
+            behind = pieces[next_:end]
+            counts = sort == "number" and bool(behind and isinstance(behind[0], str) and _says(behind[0]))
+            told = [_says(each) for each in behind[counts:]]
+            yield Value(
+                text=_plain(piece),
+                sort=sort,
+                before=_says(last) if sort == "number" and isinstance(last, str) and _WORD.match(last) else "",
+                moved="to" in pieces[max(0, n - 2) : n],
+                unit=_says(behind[0]) if counts else "",
+                tail=tuple(each for each in told if each),
+                head=frozenset(_says(each) for each in pieces[:end] if isinstance(each, str) and not _is_mark(each))
+                - {""},
+                beside=frozenset(_plain(each) for each in pieces[:end] if not isinstance(each, str)) - {_plain(piece)},
+                denied=last in _NOT,
+                stated=sort in _STATED and any(each in _IS for each in pieces[max(0, n - 2) : n]),
+            )
+
+
+def _is_mark(piece: str | re.Match[str]) -> bool:
+    return isinstance(piece, str) and not _WORD.match(piece)
+
+
+def _says(piece: str | re.Match[str]) -> str:
+    """What a word or value says; empty for a word of change."""
+    if not isinstance(piece, str):
+        return _plain(piece)
+    return "" if piece in _CHANGING else _stem(piece)
+
+
+def _sort(match: re.Match[str]) -> str:
+    """Of a value, as far as one of it may stand for another."""
+    sort, text = match.lastgroup or "", match.group()
+    if sort == "date":
+        return "time" if ":" in text or text[-1] in "mM." else "weekday" if text.endswith("day") else "date"
+    if sort == "number":
+        sign = text[0] if not text[0].isdigit() else text[-1]
+        return "address" if text.count(".") > 2 else sort if sign.isdigit() else sign
+    return "path" if "@" not in text and sort == "path" else "id" if sort == "name" and not _is_name(text) else sort
+
+
+def _is_name(text: str) -> bool:
+    return text.replace(" ", "").isalpha() and text[0].isupper()
+
+
+def _holds(text: str, signs: Sequence[str]) -> bool:
+    return any(sign in text for sign in signs)
+
+
+compared = Memo(Compared, most_bytes=6 << 20, bytes_of=lambda text: 2_000 + 12 * len(text)).__getitem__
+"""Remembered, since what was lost is looked at again with every block."""
