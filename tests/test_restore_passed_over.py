@@ -82,7 +82,8 @@ def test_a_replaced_value_names_the_turn_that_replaces_it(tmp_path):
         assert (old.reason, old.other, old.why) == ("superseded", 2, "superseded by turn 2")
 
 
-def test_what_a_person_or_a_rule_keeps_out_is_told_even_at_the_end(restorer, archive):  # noqa: F811
+def test_what_a_person_or_a_rule_keeps_out_is_told_even_at_the_end(archive):  # noqa: F811
+    restorer = Restorer(archive, Config(embed=LEXICAL, reinforce=ReinforceConfig(minimum=0.15)), None)
     mine = archive.of("t")
     wrong, weak = of(archive, "PostgreSQL 15.4 and"), of(archive, "peanuts")
     mine.feedback("", wrong.id, "wrong", now=1.0)
