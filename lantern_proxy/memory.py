@@ -36,7 +36,7 @@ from lantern_proxy.redact import Cleaner
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.present import text_of, told_in
 from lantern_proxy.restore.restorer import Restorer
-from lantern_proxy.session import Known
+from lantern_proxy.session import Known, Link
 from lantern_proxy.session_rows import asked, session_of, session_row
 from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored, blocks_in
 from lantern_proxy.wire import chat
@@ -123,8 +123,9 @@ class Lantern:
     def _written(self, session: str, request: Request, times: tuple[float, ...] | None, title: str) -> int:
         now, session = time.time(), self._own(session)
         self._recall(session)
-        identity = Identity(ids=(("x-lantern-session", session),))
-        step = follow(self._known, request, identity, now=now, new_id=lambda: session)
+        # the program says which conversation it is, so nobody guesses whether it may be a side call
+        named = Link(session=self._known.sessions.get(session), restart=True, why="named", family=session)
+        step = follow(self._known, request, Identity(), now=now, new_id=lambda: session, found=named)
         self._known.in_flight.clear()  # no answer is waited for here
         if title and step.event == "new":
             step = replace(step, session=structs.replace(step.session, title=title))

@@ -72,6 +72,25 @@ def test_what_are_no_messages_is_a_value_error_and_nothing_is_archived(config, m
         assert lantern.tenants() == []
 
 
+BOAT = "The boat is called Mermaid-77, keep that in mind."
+SPOKEN = "\n".join(f"{m['role']}: {m['content']}" for m in SCRIPT.history[:8])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [{"role": "system", "content": "You write SQL, and nothing else."}, {"role": "user", "content": BOAT}],
+        [{"role": "user", "content": f"Here is what we said:\n{SPOKEN}\nuser: {BOAT}"}],
+    ],
+    ids=["another system prompt", "a pasted transcript"],
+)
+def test_what_is_archived_under_a_name_belongs_to_that_conversation(lantern, more):
+    assert lantern.archive("chat", [*more, {"role": "assistant", "content": "Kept."}])
+    assert {hit.passage.session for hit in lantern.search("Mermaid-77")} == {"chat"}
+    blocks = lantern.restore("chat", [{"role": "user", "content": "What is the boat called?"}])
+    assert any("Mermaid-77" in block.text for block in blocks)
+
+
 @pytest.mark.parametrize("session", ["", None, 5])
 def test_a_conversation_has_a_name(lantern, session):
     for ask in (lantern.archive, lantern.restore):
