@@ -898,6 +898,25 @@ def test_what_was_pruned_is_no_longer_in_the_file(archive: Archive) -> None:
     assert b"xylophone42" not in archive.path.read_bytes()
 
 
+@pytest.mark.parametrize("rule", [PruneRule(session="s1"), PruneRule(older_than_s=95.0)])
+def test_what_quotes_what_was_pruned_goes_too(archive: Archive, rule: PruneRule) -> None:
+    """Blocks of other sessions as well, and what was asked for them; blocks that quote nothing of it stay."""
+    [(gone,), (kept,)] = archive.write([record(0, "the vault is xylophone42"), record(99, "the gate", session="s2")])
+    told = [Placed(passage=each, text=each.text, rank=1, score=1.0, signals={}) for each in (gone, kept)]
+    of_s1 = block([told[0]], request="s1-r0")
+    of_s2 = [block([each], session="s2", request=f"b{n}", created_at=150.0) for n, each in enumerate(told)]
+    archive.write([record(0, blocks=(of_s1,)), record(99, session="s2", blocks=tuple(of_s2))])
+    mine, forgets = archive.of(MINE), archive.forgets
+    dry = mine.prune(rule, now=200.0, dry_run=True)
+    assert dry == mine.prune(rule, now=200.0)
+    assert dry.blocks == 2
+    assert [each.request for each in mine.blocks("s2")] == ["b1"]
+    assert mine.requests("s1", limit=9) == []
+    assert archive.forgets != forgets
+    archive.close()
+    assert b"xylophone42" not in archive.path.read_bytes()
+
+
 def test_an_empty_rule_prunes_nothing(archive: Archive) -> None:
     archive.write([record(0)])
     with pytest.raises(ArchiveError, match="prune rule is empty and would remove everything"):
@@ -992,7 +1011,7 @@ def test_blocks_that_are_too_old_go_a_few_at_a_time(archive: Archive) -> None:
     [added] = archive.write([record(0)])
     quoted = [Placed(passage=added[0], text="x", rank=n, score=1.0, signals={}) for n in range(9)]
     archive.write([record(0, blocks=(block(quoted, request=f"b{n}"),)) for n in range(2 * ROWS)])
-    seen = transactions(archive, lambda: archive.of(MINE).drop_blocks(1e9))
+    seen = transactions(archive, lambda: archive.of(MINE).prune(PruneRule(older_than_s=1.0), now=1e9))
     assert archive.of(MINE).blocks("s1") == []
     assert max(seen) < 10 * ROWS
 

@@ -215,7 +215,6 @@ def _whole(archive: Archive) -> None:
 
 
 def _remove(archive: Archive, mine) -> None:
-    mine.drop_blocks(1e9)
     mine.prune(PruneRule(below_confidence=0.01), now=0.0)
     mine.prune(PruneRule(older_than_s=1.0), now=0.0, dry_run=True)
     mine.prune(PruneRule(older_than_s=1.0), now=0.0)

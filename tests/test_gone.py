@@ -49,7 +49,6 @@ def found(folder: Path, vectors: dict[int, list[bytes]]) -> dict[str, set[int]]:
 
 def prune(archive: Archive, rule: Callable[[int], PruneRule]) -> None:
     for n in GOING:
-        archive.of(f"t{n}").drop_blocks(1e9)
         archive.of(f"t{n}").prune(rule(n), now=1e9, wiped=False)
     archive.wipe()
 

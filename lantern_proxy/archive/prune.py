@@ -6,6 +6,7 @@ Others write meanwhile: what goes, goes in short transactions, each with a pause
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlite_utils.db import Database
@@ -42,9 +43,23 @@ _ORPHANS = "SELECT passage_id FROM vectors WHERE passage_id NOT IN (SELECT id FR
 UNWIPED = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'unwiped', hex(randomblob(8)))"
 _IS_UNWIPED = "SELECT value FROM settings WHERE tenant = '' AND name = 'unwiped'"
 _WIPED = "DELETE FROM settings WHERE tenant = '' AND name = 'unwiped' AND value = ?"
-_OLD_BLOCKS = "SELECT id FROM blocks WHERE tenant = ? AND created_at < ?"
-_DROP_BLOCKS = "DELETE FROM blocks WHERE tenant = ? AND created_at < ? AND id IN (SELECT value FROM json_each(?))"
+_QUOTING_SESSION = "id IN (SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, '$.session') = ?)"
+"""Also what it held before: the summary of a turn is made anew when the turn grows."""
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one table that go."""
+
+    table: str
+    size: str
+    """SQL of a row's bytes."""
+    where: str
+    values: Sequence[float | str]
+    left: str = ""
+    """More of the condition, that need not be asked again when the rows are known."""
+    left_values: Sequence[float | str] = ()
 
 
 def told_at(table: str) -> str:
@@ -63,31 +78,21 @@ def prune(
     What goes is overwritten in the file; until wipe() the log holds it, and the full-text index its words.
     """
     total = PruneReport()
-    for table, size, where, values, left in _parts(tenant, rule, now):
+    for part in _parts(tenant, rule, now):
+        table = part.table
         with connections.reading() as db:
-            sql = f"SELECT {table}.rowid FROM {table} WHERE {where}{left}"
-            found = [row[0] for row in db.execute(sql, [*values, *(tenant for _ in range(left.count("?")))])]
-        for some in shares(found):
-            chosen, with_rows = f"{where} AND {table}.rowid IN (SELECT value FROM json_each(?))", [*values, dumps(some)]
+            sql = f"SELECT {table}.rowid FROM {table} WHERE {part.where}{part.left}"
+            found = [row[0] for row in db.execute(sql, [*part.values, *part.left_values])]
+        for some in shares(found, BLOCKS if table == "blocks" else ROWS):
+            chosen = f"{part.where} AND {table}.rowid IN (SELECT value FROM json_each(?))"
+            with_rows = [*part.values, dumps(some)]
             with briefly(connections) as db:
                 if table == "passages" and vectors:
                     _remove_vectors(db, chosen, with_rows)
-                total += _removed(table, *_delete(db, table, size, chosen, with_rows))
+                total += _removed(table, *_delete(db, table, part.size, chosen, with_rows))
                 db.execute(UNWIPED)
             advance(len(some))
     return total
-
-
-def drop_blocks(connections: Connections, tenant: str, before: float) -> int:
-    """Remove blocks that were restored before a time; how many they were."""
-    with connections.reading() as db:
-        found = [row[0] for row in db.execute(_OLD_BLOCKS, (tenant, before))]
-    removed = 0
-    for some in shares(found, BLOCKS):
-        with briefly(connections) as db:
-            removed += db.conn.execute(_DROP_BLOCKS, (tenant, before, dumps(some))).rowcount
-            db.execute(UNWIPED)
-    return removed
 
 
 def prune_dry(db: Database, tenant: str, rule: PruneRule, *, now: float) -> PruneReport:
@@ -96,12 +101,13 @@ def prune_dry(db: Database, tenant: str, rule: PruneRule, *, now: float) -> Prun
     left_of: list[str] = []
     gone: list[str] = []
     db.execute("SAVEPOINT prune")
-    for table, size, where, values, left in _parts(tenant, rule, now):
+    for part in _parts(tenant, rule, now):
+        table = part.table
         if table == "requests":  # nobody is told of them, and nothing else hangs on them
             continue
         shadowed = f"WITH {', '.join(left_of)} " if left_of else ""
-        sql = f"{shadowed}SELECT {table}.rowid, {size} FROM {table} WHERE {where}{left}"
-        rows = db.execute(sql, [*gone, *values, *(tenant for _ in range(left.count("?")))]).fetchall()
+        sql = f"{shadowed}SELECT {table}.rowid, {part.size} FROM {table} WHERE {part.where}{part.left}"
+        rows = db.execute(sql, [*gone, *part.values, *part.left_values]).fetchall()
         total += _removed(table, len(rows), sum(row[1] for row in rows))
         left_of.append(f"{table} AS (SELECT * FROM main.{table} WHERE rowid NOT IN (SELECT value FROM json_each(?)))")
         gone.append(dumps([row[0] for row in rows]))
@@ -182,27 +188,38 @@ def paced() -> Iterator[None]:
     time.sleep(min(_LONGEST_PAUSE_S, time.monotonic() - began))
 
 
-def _parts(tenant: str, rule: PruneRule, now: float) -> Iterator[tuple[str, str, str, Sequence[float | str], str]]:
-    """(table, SQL of a row's bytes, condition, its values, more of the condition) of what goes, in its order.
-
-    more: what need not be asked again when the rows are known; its values are the tenant
-    """
+def _parts(tenant: str, rule: PruneRule, now: float) -> Iterator[_Part]:
+    """What goes, in its order: blocks before the passages that they quote."""
     cutoff = None if rule.older_than_s is None else now - rule.older_than_s
     session = None if rule.session is None else name(rule.session)
     where, values = _where(
         tenant, (f"{told_at('passages')} <", cutoff), ("confidence <", rule.below_confidence), ("session =", session)
     )
-    yield "passages", _SIZE, f"{where} AND NOT {PINNED}", values, ""
+    passages = _Part("passages", _SIZE, f"{where} AND NOT {PINNED}", values)
+    if rule.below_confidence is None:
+        yield _blocks(tenant, cutoff, session, passages)
+    yield passages
     if rule.below_confidence is not None:
         return
     where, values = _where(tenant, (f"{told_at('messages')} <", cutoff), ("session =", session))
     size = f"{_SIZE} + length(CAST(raw AS BLOB))"
-    yield "messages", size, where, values, f" AND {_NO_PASSAGE}"
-    if cutoff is not None:
-        where, values = _where(tenant, ("at <", cutoff), ("session =", session))
-        yield "requests", "0", where, values, f" AND {_NO_BLOCK}"
+    yield _Part("messages", size, where, values, f" AND {_NO_PASSAGE}", (tenant, tenant))
+    where, values = _where(tenant, ("at <", cutoff), ("session =", session))
+    yield _Part("requests", "0", where, values, f" AND {_NO_BLOCK}")
     where, values = _where(tenant, ("last_seen_at <", cutoff), ("id =", session))
-    yield "sessions", "0", f"{where} AND {_NOTHING_LEFT}", values, ""
+    yield _Part("sessions", "0", f"{where} AND {_NOTHING_LEFT}", values)
+
+
+def _blocks(tenant: str, cutoff: float | None, session: str | None, passages: _Part) -> _Part:
+    """Blocks that are old or of the session themselves, and those, of whichever session, that quote what goes."""
+    own, values = _where(tenant, ("created_at <", cutoff), ("session =", session))
+    if cutoff is None and session is not None:
+        quoting, quoted = _QUOTING_SESSION, [tenant, session]
+    else:
+        going = f"SELECT id FROM passages WHERE {passages.where}"
+        quoting = f"id IN (SELECT block FROM placed WHERE tenant = ? AND passage IN ({going}))"
+        quoted = [tenant, *passages.values]
+    return _Part("blocks", _SIZE, "tenant = ?", [tenant], f" AND ({own} OR {quoting})", [*values, *quoted])
 
 
 def _removed(table: str, count: int, size_bytes: int) -> PruneReport:

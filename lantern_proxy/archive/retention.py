@@ -22,10 +22,7 @@ class Keep(Protocol):
 
 
 def retain(archive: Archive, keep: Keep, *, now: float, advance: Advance = lambda _: None) -> PruneReport:
-    """Remove what `keep` no longer wants, of all tenants; what was removed. Pinned passages stay.
-
-    A block that was restored before the cutoff goes, too: it quotes what is older still.
-    """
+    """Remove what `keep` no longer wants, of all tenants; what was removed. Pinned passages stay."""
     total = PruneReport()
     if keep.keep_days:
         total += _older(archive, now - keep.keep_days * _DAY_S, now, advance)
@@ -71,6 +68,6 @@ def _older(archive: Archive, cutoff: float, now: float, advance: Advance) -> Pru
 
 
 def _older_of(archive: Archive, tenant: str, cutoff: float, now: float, advance: Advance) -> PruneReport:
-    mine = archive.of(tenant)
-    mine.drop_blocks(cutoff)
-    return mine.prune(PruneRule(older_than_s=max(0.0, now - cutoff)), now=now, wiped=False, advance=advance)
+    return archive.of(tenant).prune(
+        PruneRule(older_than_s=max(0.0, now - cutoff)), now=now, wiped=False, advance=advance
+    )

@@ -11,7 +11,7 @@ from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of
 from lantern_proxy.archive.forget import count_up
 from lantern_proxy.archive.ledger import Ledger
 from lantern_proxy.archive.overview import Summaries
-from lantern_proxy.archive.prune import Advance, drop_blocks, prune, prune_dry, told_at, wipe
+from lantern_proxy.archive.prune import Advance, prune, prune_dry, told_at, wipe
 from lantern_proxy.archive.reads import given, json_ids
 from lantern_proxy.archive.rows import (
     HEAD,
@@ -233,12 +233,6 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         rows = self._rows(sql, (self.tenant, max(0, count - 1)))
         return float(rows[0][0]) if len(rows) == 2 else None
 
-    def drop_blocks(self, before: float) -> None:
-        """Remove blocks that were restored before a time; running proxies let go of them."""
-        if drop_blocks(self._connections, self.tenant, before):
-            with self._connections.writing() as db:
-                count_up(db)
-
     def prune(
         self, rule: PruneRule, *, now: float, dry_run: bool = False, wiped: bool = True,
         advance: Advance = lambda _: None,
@@ -246,7 +240,8 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         """Remove what `rule` names; a dry run reports the same and removes nothing.
 
         By age: also older messages that no passage is left of, and sessions not seen since in which nothing is left.
-        By session alone: the session with all that belongs to it. By confidence: passages only, messages stay.
+        By session alone: the session with all that belongs to it. Blocks that quote what goes by either go, too, and
+        running proxies let go of them. By confidence: passages only, messages and blocks stay.
         wiped: let the words of it leave the full-text index, too; else call Archive.wipe() when all is removed
         advance: told of rows that go
         """
@@ -260,6 +255,9 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         with self._connections.reading() as db:
             vectors = self._vectors and bool(embedding_model(db))
         report = prune(self._connections, self.tenant, rule, now=now, vectors=vectors, advance=advance)
+        if report.blocks:
+            with self._connections.writing() as db:
+                count_up(db)
         if report.passages:
             drop_snapshots_of(self._connections.path, self.tenant)
         if wiped:

@@ -159,13 +159,15 @@ class PruneReport:
 
     passages: int = 0
     messages: int = 0
+    blocks: int = 0
     sessions: int = 0
     bytes: int = 0
 
     def __add__(self, other: "PruneReport") -> "PruneReport":
         return PruneReport(
             passages=self.passages + other.passages, messages=self.messages + other.messages,
-            sessions=self.sessions + other.sessions, bytes=self.bytes + other.bytes,
+            blocks=self.blocks + other.blocks, sessions=self.sessions + other.sessions,
+            bytes=self.bytes + other.bytes,
         )  # fmt: skip
 
 

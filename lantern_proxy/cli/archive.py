@@ -261,7 +261,7 @@ def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
 
 def _confirm(path: Path, would: "Iterable[tuple[TenantArchive, PruneReport]]") -> None:
     """Nobody is asked whether nothing may go."""
-    some = [(owner, report) for owner, report in would if report.passages or report.messages or report.sessions]
+    some = [(owner, report) for owner, report in would if _removes_some(report)]
     for owner, report in some:
         click.echo(f"{owner.tenant}: {_amount(report)}", err=True)
     if not some:
@@ -269,10 +269,14 @@ def _confirm(path: Path, would: "Iterable[tuple[TenantArchive, PruneReport]]") -
     click.confirm(f"Remove this from {path}? It cannot be undone.", abort=True, err=True)
 
 
+def _removes_some(report: "PruneReport") -> bool:
+    return any((report.passages, report.messages, report.blocks, report.sessions))
+
+
 def _amount(report: Any) -> str:
     from lantern_proxy.cli.render import counted
 
-    each = ("passage", "message", "session", "byte")
+    each = ("passage", "message", "block", "session", "byte")
     return ", ".join(counted(getattr(report, f"{name}s"), name) for name in each)
 
 
