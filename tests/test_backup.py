@@ -45,6 +45,15 @@ def content(path) -> list[dict]:
         return [json.loads(json.dumps(row, default=str)) for t in opened.tenants() for row in opened.of(t.id).export()]
 
 
+def test_what_holds_half_a_surrogate_pair_is_recovered_as_it_was(tmp_path):
+    said = [{"role": "user", "content": "the port is 9443 \ud83d and half an emoji"}]
+    with Lantern(config_of(tmp_path / "lantern.db")) as lantern:
+        lantern.archive("chat", said)
+        lantern.archive("chat-\ud83d", chat(1))
+    recover(tmp_path / "lantern.db", tmp_path / "saved.db")
+    assert content(tmp_path / "saved.db") == content(tmp_path / "lantern.db")
+
+
 def test_a_backup_is_the_archive_in_one_file_with_mode_0600(archive, tmp_path):
     before = archive.read_bytes()
     size = backup(archive, tmp_path / "copy.db")

@@ -160,10 +160,12 @@ def _salvage(source: Database, copy: Database, table: str, progress: Progress) -
     columns = _shared(source, copy, table)
     rows = faults = 0
     if columns:
-        listed = ", ".join(columns)
+        # texts go over as their bytes: half a surrogate pair, which some hold, cannot be bound as a text
+        listed = ", ".join(f"CAST({name} AS BLOB)" if type_ == "TEXT" else name for name, type_ in columns.items())
+        given = ", ".join("CAST(? AS TEXT)" if type_ == "TEXT" else "?" for type_ in columns.values())
         # the secret of the damaged archive takes the place of the new one's: tenants are named under it
         verb = "REPLACE" if table == "settings" else "IGNORE"
-        into = f"INSERT OR {verb} INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"
+        into = f"INSERT OR {verb} INTO {table} ({', '.join(columns)}) VALUES ({given})"
         reads = _in_order(source, table, listed) if _has_rowid(copy, table) else _in_one(source, table, listed)
         copy.execute("BEGIN")
         for row in reads:
@@ -177,14 +179,14 @@ def _salvage(source: Database, copy: Database, table: str, progress: Progress) -
     return Salvaged(table, rows, faults)
 
 
-def _shared(source: Database, copy: Database, table: str) -> list[str]:
-    """Columns that both have; none when the damaged schema does not show the table."""
-    wanted = [row[1] for row in copy.execute(f"PRAGMA table_info({table})")]
+def _shared(source: Database, copy: Database, table: str) -> dict[str, str]:
+    """Columns that both have, with their types; none when the damaged schema does not show the table."""
+    wanted = {row[1]: row[2] for row in copy.execute(f"PRAGMA table_info({table})")}
     try:
         held = {row[1] for row in source.execute(f"PRAGMA table_info({table})")}
     except sqlite_faults():
-        return []
-    return [column for column in wanted if column in held]
+        return {}
+    return {column: type_ for column, type_ in wanted.items() if column in held}
 
 
 def _has_rowid(copy: Database, table: str) -> bool:
