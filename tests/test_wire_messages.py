@@ -133,6 +133,14 @@ def test_an_answer_reads_the_same_streamed_and_not():
     assert streamed.complete
 
 
+@pytest.mark.parametrize("wrong", ["a", [1], None])
+def test_a_stream_whose_indexes_are_no_numbers_is_read_block_by_block(wrong: Any):
+    told = [json.loads(line[6:]) for line in stream().decode().splitlines() if line.startswith("data: ")]
+    odd = [each | {"index": wrong} if "index" in each else each for each in told]
+    streamed = messages.read_answer(b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in odd), streamed=True)
+    assert json.loads(streamed.messages[0].raw)["content"] == CONTENT
+
+
 def test_what_came_of_a_stream_that_broke_off_is_kept_and_marked():
     answer = messages.read_answer(stream(upto=9), streamed=True)
     assert answer.text == "the port is 7443"[: len(answer.text)]

@@ -140,12 +140,19 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
         if kind == "message_start" and isinstance(event.get("message"), dict):
             ids = _id_of(event["message"])
         elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
-            blocks[event.get("index") or 0] = dict(event["content_block"])
+            blocks[_index(event, len(blocks))] = dict(event["content_block"])
         elif kind == "content_block_delta" and isinstance(event.get("delta"), dict):
-            _merge(blocks.setdefault(event.get("index") or 0, {"type": "text", "text": ""}), event["delta"])
+            at = _index(event, max(blocks, default=0))
+            _merge(blocks.setdefault(at, {"type": "text", "text": ""}), event["delta"])
         finished = finished or kind == "message_stop"
     done = [_settle(blocks[index]) for index in sorted(blocks)]
     return Answer(messages=_one(done), ids=ids, complete=complete and finished)
+
+
+def _index(event: Mapping[str, Any], otherwise: int) -> int:
+    """The block that an event is about; blocks come one after the other, so one that tells no number is in its turn."""
+    index = event.get("index")
+    return index if isinstance(index, int) else otherwise
 
 
 def _merge(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
