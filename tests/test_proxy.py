@@ -468,6 +468,29 @@ def test_a_refusal_for_length_that_a_block_caused_is_asked_again_without_it(url,
     )
 
 
+def test_a_conversation_that_was_refused_for_its_length_is_sent_once_until_it_is_shorter(url, upstream):
+    messages = talk(url, "refused")
+
+    async def answer(got, wire):
+        if "restored_context" in got.texts and len(got.body) > most_bytes:
+            await say(400, b'{"error": {"message": "prompt is too long"}}')(got, wire)
+        else:
+            await echo(got, wire)
+
+    upstream.answer = answer
+    left = cut(messages, "Who keeps the refused relay number 1?")
+    most_bytes, asked = 0, []
+    for n in range(3):
+        upstream.got.clear()
+        response = ask(url, body(*left))
+        asked.append((len(upstream.got), told(response)["degraded"]))
+        left += [response.json()["choices"][0]["message"]["content"], f"Who keeps the refused relay number {n + 2}?"]
+    assert asked == [(2, "restore:length"), (1, "restore:length"), (1, "restore:length")]
+    most_bytes, short = 100_000, cut(messages, "Who keeps relay 1?")[-1:]
+    response = ask(url, body(*short), x_lantern_session=told(response)["session"])
+    assert int(told(response)["restored"]) > 0
+
+
 def test_a_refusal_of_the_clients_own_making_passes(url, upstream):
     refusal = b'{"error": {"code": "context_length_exceeded", "message": "maximum context length"}}'
     messages = talk(url, "own")

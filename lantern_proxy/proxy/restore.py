@@ -45,6 +45,8 @@ _ASIDE_BYTES = 262_144
 """The text of longer requests is put together in a thread: other streams go on."""
 _REMEMBERED = 1_024
 """Sessions of which the rest is remembered."""
+_REFUSED_S = 600.0
+"""So long a conversation gets no blocks after its upstream refused it for its length, unless it is shorter then."""
 _CUT_SHORT = frozenset({"restore:deadline", "restore:opening", "restore:behind"})
 """What a request says when a block was chosen before all that is lost could be looked at."""
 
@@ -106,6 +108,8 @@ class Restoring:
         self._owed: dict[Key, int] = {}
         """Sessions whose loss block was late, failed, cut short or has no place: they get it, or its rest, with their
         next question -> characters of it that are there."""
+        self._refused: dict[Key, tuple[str, int, float]] = {}
+        """Sessions whose request was too long with its blocks -> its model, its bytes without them, and when."""
         self._turned_off: dict[Key, None] = {}
         """Sessions whose last question came with `x-lantern-restore: off`."""
         self._caught_up: dict[Key, None] = {}
@@ -122,8 +126,19 @@ class Restoring:
         self._caught_up.clear()
 
     def strike(self, exchange: Exchange) -> None:
-        """Take back what this request brought: the upstream refused it."""
-        self._ledgers.strike((exchange.tenant, exchange.session), exchange.blocks)
+        """Take back what this request brought: the upstream refused it for its length."""
+        key, model = (exchange.tenant, exchange.session), exchange.request.model if exchange.request else ""
+        self._ledgers.strike(key, exchange.blocks)
+        _remember(self._refused, key, (model, len(exchange.plain), exchange.at))
+        if any(block.restored.kind == "loss" for block in exchange.blocks):
+            self._owe(key)
+
+    def _is_too_long(self, need: _Need) -> bool:
+        """Would the upstream refuse this request with blocks, as it refused one that was no longer just now?"""
+        model, size_bytes, at = self._refused.get(need.key, ("", 0, 0.0))
+        exchange = need.exchange
+        is_new = exchange.at - at < _REFUSED_S
+        return is_new and model == need.request.model and len(exchange.plain) >= size_bytes
 
     def _read_ledger(self, key: Key) -> list[Block]:
         archive = self._opened.archive
@@ -140,6 +155,10 @@ class Restoring:
         if step.verdict.is_loss or step.session.lost:
             self._notice_forgotten()
         elif self._ledgers.is_empty(key, new=new):
+            return
+        if self._is_too_long(need):
+            self.leave_out(exchange, request, step)
+            exchange.degraded.append("restore:length")
             return
         async with self._ledgers.of(key, new=new) as ledger:
             again = replay(ledger, request, step.verdict.kept)
