@@ -564,12 +564,15 @@ def test_a_redirect_is_handed_on_and_not_followed(running, status):
 # keys that the upstream does not know
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_keys_that_the_upstream_refuses_leave_nothing_in_the_archive(tmp_path, status):
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [(401, b"{}"), (403, b"{}"), (400, b'{"error": {"message": "API key not valid. Pass a valid one."}}')],
+)
+def test_keys_that_the_upstream_refuses_leave_nothing_in_the_archive(tmp_path, status, refusal):
     known = body("hello", "I heard: hello", "how are you?")
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:
         assert ask(url, body("hello"), key="sk-right").status_code == 200
-        upstream.answer = say(status, b"{}")
+        upstream.answer = say(status, refusal)
         for n in range(5):
             assert ask(url, body(f"try {n}"), key=f"sk-wrong-{n}").status_code == status
             assert ask(url, body(f"try {n}"), key=f"sk-wrong-{n}").status_code == status

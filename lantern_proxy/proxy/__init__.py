@@ -52,6 +52,8 @@ _DOOR_S = 0.1
 
 _NOT_LET_IN = (401, 403)
 """What an upstream answers to a key that it does not know."""
+_WRONG_KEY = (b"api_key_invalid", b"api key not valid", b"invalid api key", b"invalid_api_key")
+"""The same of one that answers 400, as Google's do."""
 
 
 class Proxy:
@@ -224,7 +226,7 @@ class Proxy:
         with self._failing_open(exchange, "record"):
             if exchange.step is None or exchange.wire is None:
                 return None
-            if status in _NOT_LET_IN and _is_first(exchange.step):
+            if _is_of_wrong_key(status, body) and _is_first(exchange.step):
                 self.tenants.let_go(exchange.tenant, exchange.project, exchange.session)
                 return None
             answer = Answer(messages=())
@@ -276,6 +278,10 @@ class Proxy:
 
         writing.add_done_callback(written)
         return writing
+
+
+def _is_of_wrong_key(status: int, body: bytes) -> bool:
+    return status in _NOT_LET_IN or (status == 400 and any(words in body.lower() for words in _WRONG_KEY))
 
 
 def _is_first(step: Step) -> bool:
