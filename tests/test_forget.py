@@ -437,6 +437,43 @@ def test_prune_applies_the_configured_retention(lantern, tmp_path):
         assert sorted(tenant.messages for tenant in archive.tenants()) == [4, 4]  # what came at once goes at once
 
 
+@pytest.mark.parametrize("kind", ["match", "session", "tenant"])
+def test_what_was_under_way_when_it_was_forgotten_stays_out(tmp_path, kind):
+    """Nobody finds it before its answer comes, and it comes again with the next request."""
+    come, go = threading.Event(), threading.Event()
+
+    async def answer(got, wire):
+        if "XYLOPHONE" in got.data["messages"][-1]["content"]:
+            come.set()
+            await asyncio.to_thread(go.wait, 60)
+        await echo(got, wire)
+
+    with Upstream(answer=answer) as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            first = ask(url, body("hello, let us begin"), x_lantern_session="s")
+            said = ["hello, let us begin", first.json()["choices"][0]["message"]["content"], SECRET]
+            asking = threading.Thread(target=ask, args=(url, body(*said)), kwargs={"x_lantern_session": "s"})
+            asking.start()
+            assert come.wait(60)
+            with Archive(config.archive.path) as archive:
+                [tenant] = [each.id for each in archive.tenants()]
+            own = {"match": "XYLOPHONE-42", "session": told(first)["session"], "tenant": tenant}
+            args = ["forget", f"--{kind}", own[kind], "--yes", "--archive", str(config.archive.path)]
+            ended = CliRunner().invoke(cli.cli, args)
+            assert ended.exit_code == (1 if kind == "match" else 0), ended.output
+            go.set()
+            asking.join()
+            again = ask(url, body(*said, "noted", f"what of {OTHER}?"), x_lantern_session="s")
+            assert again.status_code == 200
+        with Archive(config.archive.path, read_only=True) as archive:
+            kept = [
+                f.message.text for row in archive.of(tenant).sessions() for f in archive.of(tenant).messages(row.id)
+            ]
+        assert any("MARIMBA" in text for text in kept)
+        assert b"XYLOPHONE" not in raw_of(config.archive.path)
+
+
 def test_the_proxy_applies_retention_by_itself(tmp_path, monkeypatch):
     from lantern_proxy.proxy import keeper
 

@@ -18,7 +18,7 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.values import QUERY_CHARS, Record, query_of
-from lantern_proxy.turn import Block, Filed, fingerprint
+from lantern_proxy.turn import Block, Filed, Head, fingerprint
 
 _OWN_CHARS = 40
 """A text of so many characters is known wherever it comes again; a shorter one ("yes") only in its place."""
@@ -27,6 +27,8 @@ MOST_MARKS = 20_000
 
 _MARK = "INSERT INTO forgotten (tenant, mark) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _IS_MARKED = "SELECT 1 FROM forgotten WHERE tenant = ? AND mark = ?"
+_BEGUN = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', ?, ?)"
+_HAS_BEGUN = "SELECT 1 FROM settings WHERE tenant = '' AND name IN (?, ?, ?) AND CAST(value AS REAL) > ?"
 _ANY = "SELECT 1 FROM forgotten WHERE tenant = ? LIMIT 1"
 
 
@@ -126,8 +128,9 @@ def without_forgotten(db: Database, marks: Marks, records: Sequence[Record]) -> 
     """`records` without what was forgotten before, and without what is not to be kept, which is marked so that it stays
     out. Inside a transaction."""
     kept, marked = [], dict[str, bool]()
-    for record in records:
-        tenant = name(record.tenant)
+    for each in records:
+        tenant = name(each.tenant)
+        record = _unkept_of(each) if each.came_at and _is_overtaken(db, marks, tenant, each) else each
         if record.unkept:
             keep_out(db, tenant, _unkept(marks, record))
         if record.unkept or tenant not in marked:
@@ -158,6 +161,30 @@ def _without(db: Database, marks: Marks, tenant: str, record: Record) -> Record:
     return replace(
         record, messages=tuple(kept), passages=passages, session=session, request=request, blocks=blocks, head=head
     )
+
+
+def begin_forgetting(db: Database, marks: Marks, tenant: str, session: str | None, *, now: float) -> None:
+    """Note when something of a tenant, or of one session alone, was forgotten: what was under way then is not kept."""
+    db.execute(_BEGUN, (_begun(marks, tenant, session or ""), str(now)))
+
+
+def _begun(marks: Marks, tenant: str, session: str) -> str:
+    return f"forgotten {marks.of('begun', tenant, session).hex()}"
+
+
+def _is_overtaken(db: Database, marks: Marks, tenant: str, record: Record) -> bool:
+    """Was something forgotten while the record's request was under way? It may hold what nobody could find yet."""
+    of = [_begun(marks, tenant, session) for session in ("", name(record.session.id), name(record.session.parent))]
+    return db.conn.execute(_HAS_BEGUN, (*of, record.came_at)).fetchone() is not None
+
+
+def _unkept_of(record: Record) -> Record:
+    """The record without a word of its request."""
+    request = record.request and replace(record.request, query="", error="")
+    return replace(
+        record, session=replace(record.session, title=""), request=request, messages=(), unkept=record.messages,
+        head=Head(), passages=(), uncut=(), blocks=(), passed=(),
+    )  # fmt: skip
 
 
 def keep_out(db: Database, tenant: str, marks: Iterable[bytes]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlite_utils.db import Database
 
 from lantern_proxy.archive.connections import Connections
-from lantern_proxy.archive.forget import MOST_MARKS, ForgetRule, Marks, Receipt, count_up, keep_out
+from lantern_proxy.archive.forget import MOST_MARKS, ForgetRule, Marks, Receipt, begin_forgetting, count_up, keep_out
 from lantern_proxy.archive.prune import BLOCKS, ROWS, UNWIPED, Advance, briefly, shares
 from lantern_proxy.archive.rows import HEAD, dumps, from_head, name, to_filed, to_head
 from lantern_proxy.archive.scope import newest
@@ -115,7 +115,7 @@ def forget_in(
         seen = newest(db)
         gone = _named(db, tenant, rule, marks)
     work = _Removal(connections, tenant, marks, advance, vectors=vectors)
-    work.keep_out(gone)
+    work.keep_out(gone, rule, now)
     work.remove(gone)
     if rule.match is not None:
         work.remove_late(gone, seen)
@@ -253,9 +253,11 @@ class _Removal:
         self._vectors = vectors
         self.removed = _Gone().counts
 
-    def keep_out(self, gone: _Gone) -> None:
+    def keep_out(self, gone: _Gone, rule: ForgetRule, now: float) -> None:
         """From the first moment on, also where this ends too early."""
+        session = None if rule.session is None else name(rule.session)
         with briefly(self._connections) as db:
+            begin_forgetting(db, self._marks, self._tenant, session, now=now)
             count_up(db)
             db.execute(UNWIPED)
         for some in shares(sorted(gone.marks), _MARKS_AT_ONCE):

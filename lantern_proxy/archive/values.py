@@ -91,6 +91,8 @@ class Record:
     """What the restores of this request left out."""
     unkept: tuple[Filed, ...] = ()
     """Messages of which only a keyed hash is kept, so that they stay out when the client sends them again."""
+    came_at: float = 0.0
+    """When its request came, whose answer may have taken a while; 0 where nothing can have been forgotten meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

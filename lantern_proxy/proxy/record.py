@@ -77,7 +77,7 @@ def record_of(exchange: Exchange, answered: Answered, config: Config, privacy: P
             *_beside_summary(step, session, privacy),
             *(_turn(session, exchange.at, privacy) if config.restore.recipe == "lantern" else ()),
         ),
-        blocks=tuple(exchange.blocks), passed=tuple(exchange.passed),
+        blocks=tuple(exchange.blocks), passed=tuple(exchange.passed), came_at=exchange.at,
     )  # fmt: skip
 
 
