@@ -365,7 +365,7 @@ def test_a_restore_that_raises_costs_no_answer(upstream, expected, tmp_path, cap
     assert len(told_of) == 1
 
 
-def test_a_restore_that_keeps_failing_is_left_alone_for_a_while(upstream, tmp_path):
+def test_a_restore_that_keeps_failing_is_left_alone_for_a_while(upstream, tmp_path, caplog):
     with serving(config_for(upstream, tmp_path), make_restorer=BrokenRestorer) as url:
         messages: list[dict] = []
         converse(lambda request: ask(url, request), 4, 0, messages)
@@ -378,6 +378,7 @@ def test_a_restore_that_keeps_failing_is_left_alone_for_a_while(upstream, tmp_pa
             tail += [answer.json()["choices"][0]["message"]]
         assert reasons[0] == "restore:error"
         assert reasons[-1] == "restore:resting"
+    assert len([r for r in caplog.records if "it rests for a while" in r.getMessage()]) == 1
 
 
 class SickRestorer(Restorer):
@@ -428,12 +429,14 @@ def test_a_session_that_cannot_be_restored_keeps_no_other_from_it(upstream, tmp_
             StuckRestorer.may.set()
 
 
-def test_est_a_restore_that_is_too_slow_is_not_waited_for(upstream, expected, tmp_path):
+def test_est_a_restore_that_is_too_slow_is_not_waited_for(upstream, expected, tmp_path, caplog):
+    caplog.set_level("INFO", "lantern.proxy")
     config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=50))
     with serving(config, make_restorer=SlowRestorer) as url:
         try:
             assert converse(lambda request: ask(url, request)) == expected
             assert health(url)["degraded"]["restore:deadline"] == 1
+            assert [r for r in caplog.records if "looked at in time (restore:deadline)" in r.getMessage()]
             assert SlowRestorer.done == []
         finally:
             SlowRestorer.may.set()

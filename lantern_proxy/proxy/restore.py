@@ -6,6 +6,7 @@ Blocks are chosen in threads of their own; one that is late is left out, and owe
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,8 @@ from lantern_proxy.wire.json import Insert, Place
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
     from lantern_proxy.restore.restorer import Restorer
+
+log = logging.getLogger("lantern.proxy")
 
 _CATCHING_UP = 0.3
 """Share of the deadline in which a restore waits for the passages of the turns before."""
@@ -174,6 +177,8 @@ class Restoring:
                         self._expect(need)
                         await self._catch_up(need)
                     await self._add_blocks(need)
+                    if late := sorted(_CUT_SHORT.intersection(exchange.degraded)):
+                        log.info("%s: not all that it lacks was looked at in time (%s)", exchange.id, ", ".join(late))
             if exchange.inserts:  # what is replayed stays, whatever became of the new
                 self._write_blocks(exchange)
             ledger += exchange.blocks
@@ -298,7 +303,9 @@ class Restoring:
             return False
         finally:
             if not work.cancelled():  # one that never began was behind others', and says nothing of its session
-                self._breakers.record(need.key, healthy, time.monotonic())
+                is_off = self._breakers.record(need.key, healthy, time.monotonic())
+                if is_off:
+                    log.warning("%s: three restores of its session failed in a row; it rests for a while", exchange.id)
         exchange.degraded += ask.notes
         exchange.passed += ask.passed.told
         if restored is not None and exchange.wire is not None:

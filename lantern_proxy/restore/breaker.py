@@ -20,11 +20,14 @@ class Breaker:
         with self._lock:
             return now < self._until
 
-    def record(self, ok: bool, now: float) -> None:
+    def record(self, ok: bool, now: float) -> bool:
+        """Note how it went; is the channel turned off by this?"""
         with self._lock:
             self._failures = 0 if ok else self._failures + 1
             if self._failures >= self.limit:
                 self._until, self._failures = now + self.rest_s, 0
+                return True
+        return False
 
 
 class Breakers:
@@ -42,12 +45,13 @@ class Breakers:
             breaker = self._failing.get(key)
         return breaker is not None and breaker.open(now)
 
-    def record(self, key: Hashable, ok: bool, now: float) -> None:
+    def record(self, key: Hashable, ok: bool, now: float) -> bool:
+        """Note how it went; is it turned off by this?"""
         with self._lock:
             breaker = self._failing.pop(key, None)
             if ok:
-                return
+                return False
             breaker = self._failing[key] = breaker or Breaker()
             if len(self._failing) > self._most:
                 self._failing.pop(next(iter(self._failing)))
-        breaker.record(False, now)
+        return breaker.record(False, now)
