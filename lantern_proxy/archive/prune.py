@@ -213,8 +213,9 @@ def _parts(tenant: str, rule: PruneRule, now: float) -> Iterator[_Part]:
 def _blocks(tenant: str, cutoff: float | None, session: str | None, passages: _Part) -> _Part:
     """Blocks that are old or of the session themselves, and those, of whichever session, that quote what goes."""
     own, values = _where(tenant, ("created_at <", cutoff), ("session =", session))
+    quoted: Sequence[float | str]
     if cutoff is None and session is not None:
-        quoting, quoted = _QUOTING_SESSION, [tenant, session]
+        quoting, quoted = _QUOTING_SESSION, (tenant, session)
     else:
         going = f"SELECT id FROM passages WHERE {passages.where}"
         quoting = f"id IN (SELECT block FROM placed WHERE tenant = ? AND passage IN ({going}))"
