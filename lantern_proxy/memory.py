@@ -201,7 +201,9 @@ class Lantern:
 
     def feedback(self, passage: int, verdict: Verdict, *, request: str = "") -> Passage:
         """A verdict on a passage, that `request` restored if one is named; what is wrong is not restored again."""
-        passage, request = _count("passage", passage), _text("request", request)
+        request = _text("request", request)
+        if _count("passage", passage) != passage:
+            raise ArchiveError(f"there is no passage {passage}; `lantern search` and `lantern why` give numbers")
         mine = self._archive.of(self.tenant)
         judged = mine.passages_by_id([passage]).get(passage)
         if judged is not None and not self._covers(judged.session):

@@ -705,6 +705,7 @@ def test_export_writes_everything_once_and_for_its_owner_only(lantern, tmp_path)
     assert [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()] == told
     assert summary["rows"] == len(told)
     assert (tmp_path / "all.jsonl").stat().st_mode & 0o777 == 0o600
+    assert rows(lantern("export", "--output", "-")) == told
     assert "all.jsonl exists" in lantern("export", "--output", "all.jsonl", code=2).stderr
 
 

@@ -105,6 +105,25 @@ def test_an_agent_recalls_searches_and_judges(archive, reached):
     anyio.run(play)
 
 
+def test_half_a_surrogate_pair_costs_no_answer(archive):
+    path, tenant = archive
+    config = Config(archive=ArchiveConfig(path=path), embed=EmbedConfig(enabled="off"))
+    with Lantern(config, tenant=tenant) as lantern:
+        lantern.archive("chat-9", [{"role": "user", "content": "The lighthouse opens at nine \ud83d every day."}])
+
+    async def play() -> None:
+        async with over_stdio(archive) as client:
+            for tool, asked in (
+                ("recall", {"question": "When does the lighthouse open?"}),
+                ("search", {"query": "lighthouse"}),
+            ):
+                failed, found = await call(client, tool, **asked)
+                assert not failed
+                assert "opens at nine ? every day" in found["passages"][0]["text"]
+
+    anyio.run(play)
+
+
 def test_an_archive_that_is_missing_or_empty_is_told_and_none_is_made(tmp_path):
     """A client may start this in any folder: an agent that is told of nothing would be the only sign of it."""
 

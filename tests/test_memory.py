@@ -298,6 +298,11 @@ def test_an_argument_of_another_kind_is_told_by_its_name(lantern, call, told):
     assert lantern.search("firewall", limit=10**30)
 
 
+def test_a_number_that_no_passage_can_have_is_told_as_it_was_given(lantern):
+    with pytest.raises(ArchiveError, match=f"there is no passage {10**30};"):
+        lantern.feedback(10**30, "wrong")
+
+
 @pytest.mark.parametrize("wrong", [{"user": None}, {"tenant": None}, {"project": 3}, {"config": {"archive": {}}}])
 def test_a_variable_that_is_not_set_names_nobody(config, wrong):
     [name] = wrong

@@ -37,7 +37,7 @@ def export(settings: Settings, tenant: str | None, output: Path | None, backup: 
     with settings.open() as archive:
         owners = tenants(archive, tenant)
         rows = ({"tenant": owner.tenant, **row} for owner in owners for row in owner.export())
-        if output is None:
+        if output is None or str(output) == "-":
             for row in rows:
                 settings.tell(row)
             return

@@ -133,7 +133,7 @@ def _why(told: "Why") -> dict[str, Any]:
     shown = [placed for block in told.blocks for placed in block.restored.placed]
     return {
         "event": told.request.event,
-        "asked": told.request.query,
+        "asked": _said(told.request.query),
         "degraded": list(told.request.degraded),
         "passages": [_placed(placed) | {"signals": dict(placed.signals)} for placed in shown],
         "left_out": [
@@ -143,11 +143,16 @@ def _why(told: "Why") -> dict[str, Any]:
 
 
 def _placed(placed: "Placed") -> dict[str, Any]:
-    return _passage(placed.passage) | {"text": placed.text, "score": round(placed.score, 3)}
+    return _passage(placed.passage) | {"text": _said(placed.text), "score": round(placed.score, 3)}
 
 
 def _passage(passage: "Passage") -> dict[str, Any]:
     from lantern_proxy.cli.render import when
 
     told: dict[str, Any] = {"passage": passage.id, "session": passage.session, "turn": passage.turn}
-    return told | {"speaker": passage.speaker, "said_at": when(passage.created_at), "text": passage.text}
+    return told | {"speaker": passage.speaker, "said_at": when(passage.created_at), "text": _said(passage.text)}
+
+
+def _said(text: str) -> str:
+    """`text` as JSON in UTF-8 can hold it: half a surrogate pair, which some clients send, cannot stand there."""
+    return text.encode("utf-8", "replace").decode()
