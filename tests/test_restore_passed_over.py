@@ -83,13 +83,13 @@ def test_a_replaced_value_names_the_turn_that_replaces_it(tmp_path):
 
 
 def test_what_a_person_or_a_rule_keeps_out_is_told_even_at_the_end(archive):  # noqa: F811
-    restorer = Restorer(archive, Config(embed=LEXICAL, reinforce=ReinforceConfig(minimum=0.15)), None)
+    strict = Restorer(archive, Config(embed=LEXICAL, reinforce=ReinforceConfig(minimum=0.15)), None)
     mine = archive.of("t")
     wrong, weak = of(archive, "PostgreSQL 15.4 and"), of(archive, "peanuts")
     mine.feedback("", wrong.id, "wrong", now=1.0)
     mine.reinforce({weak.id: (0.12, 0.1, 9, 1.0)})
     for asked in (ask(), ask("Am I allergic to peanuts, and what is the PostgreSQL database named?")):
-        (restorer.for_question if asked.question else restorer.at_compaction)(asked)
+        (strict.for_question if asked.question else strict.at_compaction)(asked)
         assert left_out(asked, "PostgreSQL 15.4 and").reason == "verdict"
         found = left_out(asked, "peanuts")
         assert (found.reason, found.value) == ("confidence", 0.12)
