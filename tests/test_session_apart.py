@@ -1073,3 +1073,20 @@ def test_texts_with_which_another_conversation_began_are_no_proof_of_the_one_tha
     for text, answer in (("Hello there", "Good day."), (said[0], "Yes?"), (said[1], "Go ahead.")):
         step = chat.turn(text, answer)
     assert ask("My parcel code is A2.").session.id != step.session.id
+
+
+DESK = [("hello", "Welcome to the help desk."), ("my order is 7741-99, my phone is 0171-5550123", "Thank you."),
+        ("I need help with my order", "One moment, please."), ("my address is Rosenweg 17", "I have noted that."),
+        ("I need help with my order", "Let me check that."), ("thanks", "You are welcome.")]  # fmt: skip
+
+
+@pytest.mark.parametrize("summary", [[], [user("Summary of the conversation so far: the user asked about an order.")]])
+def test_a_phrase_that_one_said_twice_is_one_text_and_gives_them_to_nobody_who_says_it(summary: list[Wire]) -> None:
+    lab = Lab()
+    chat = Chat(lab)
+    for said, answer in DESK:
+        chat.turn(said, answer)
+    chat.history = chat.history[4:]
+    assert chat.turn("and when does it ship to me?", "Tomorrow.").event == "window"
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *summary, user("I need help with my order")])
+    assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why

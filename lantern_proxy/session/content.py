@@ -254,14 +254,19 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
     """
     if not asked or not shows_system_of(session, request):
         return False
-    head = [{i.print for i in e.message.items} for e in session.head]
-    known_as = [prints & asked for prints in head if prints & asked]  # documents came with one message
+    known_as = _parted(asked, (e.message for e in session.head))  # documents came with one message
+    shown = _parted(asked, request.messages)
     gone = asked.difference(*known_as)
-    again = len(known_as) + sum(any(i.print in gone for i in m.items) for m in request.messages)
+    again = min(len(known_as | _parted(gone, request.messages)), len(shown))
     if again > 1 or _begins_like(session, request):
         return True
     waits = not (session.answered or known.in_flight.get(session.id))
     return waits and _is_all_of(session.head[-1].message, asked)
+
+
+def _parted(asked: set[bytes], messages: Iterable[Message]) -> set[frozenset[bytes]]:
+    """Which of the texts `asked` stand in one message each. A text that is said again is the same one."""
+    return {frozenset(held) for m in messages if (held := asked.intersection(i.print for i in m.items))}
 
 
 def _is_all_of(message: Message, asked: Collection[bytes]) -> bool:
