@@ -1090,3 +1090,19 @@ def test_a_phrase_that_one_said_twice_is_one_text_and_gives_them_to_nobody_who_s
     assert chat.turn("and when does it ship to me?", "Tomorrow.").event == "window"
     step = lab.ask([{"role": "system", "content": SYSTEM}, *summary, user("I need help with my order")])
     assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
+
+
+@pytest.mark.parametrize("shown", [
+    [assistant("Thank you. One moment, please."), user("and what is my order number?")],
+    [user("I was told: Thank you. One moment, please."), user("and what is my order number?")],
+])  # fmt: skip
+@pytest.mark.parametrize("others", [3, 5])
+def test_the_only_answer_of_many_is_not_the_history_of_one_of_them(shown: list[Wire], others: int) -> None:
+    lab = Lab()
+    before = set()
+    for n in range(others + 1):
+        chat = Chat(lab)
+        chat.turn(f"my order number is {1000 + n}-KX", "Thank you. One moment, please.")
+        before.add(chat.session)
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *shown])
+    assert (step.event, step.session.id in before) == ("new", False), step.link.why

@@ -330,6 +330,11 @@ class _Read:
     def whole(self) -> str | Whole:
         return whole_of("\n".join(self.texts))
 
+    @cached_property
+    def first(self) -> str | Whole:
+        """That of what is said, without the system's."""
+        return whole_of(plain(spoken(self.request.messages)[0].text))
+
 
 def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     """No item of the request was seen before: texts within texts, then words."""
@@ -343,7 +348,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     read, shared = _Read(request), None
     for session in candidates:
         found = _by_texts_of(known, session, read, now)
-        if found and (found.why != _PASTED or _quotes_own(known, session, read)):
+        if found and (found.why != _PASTED or _quotes_own(known, session, read.whole)):
             return found
         shared = shared or found
     if shared:  # of phrases that were said in several
@@ -361,7 +366,7 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     request, said = read.request, known.said.get(session.id, {})
     at_once = now - session.last_seen_at < _AT_ONCE_S
     bare = not (session.system or session.tools)
-    if not bare and is_told_whole(session, request):
+    if not bare and is_told_whole(session, request) and _quotes_own(known, session, read.first):
         return Link(session=session, why="its history in one text, and more")
     if use := script_use(known, session, request, named=False):
         side = use == "side"
@@ -384,9 +389,9 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     return None
 
 
-def _quotes_own(known: Known, session: Session, read: _Read) -> bool:
+def _quotes_own(known: Known, session: Session, whole: str | Whole) -> bool:
     """Does a text hold something that was said in this session only?"""
-    said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in read.whole)
+    said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
     return any(is_said_once(known, text) for text in said)
 
 

@@ -58,7 +58,7 @@ def is_told_whole(session: Session, request: Request) -> bool:
     """
     said = spoken(request.messages)
     head = [m for m in spoken(shown(session)) if m.print]
-    if len(said) < 2 or len(head) < 2:
+    if len(said) < 2 or len(head) < 2 or said[0].role == "assistant":
         return False
     if request.tools != session.tools or not shows_system_of(session, request):
         return False
