@@ -1106,3 +1106,42 @@ def test_the_only_answer_of_many_is_not_the_history_of_one_of_them(shown: list[W
         before.add(chat.session)
     step = lab.ask([{"role": "system", "content": SYSTEM}, *shown])
     assert (step.event, step.session.id in before) == ("new", False), step.link.why
+
+
+SPOKEN = {
+    "lines": ("Human: {}\nAI:", " {}\n"),
+    "a question": ("Answer.\n\n{history}\nQuestion: {}\nHelpful answer:", "User: {}\nBot: {}\n"),
+    "headings": ("{history}### User\n{}\n\n### Assistant\n", "### User\n{}\n\n### Assistant\n{}\n\n"),
+}
+
+
+def _in_one_text(name: str, said: list[tuple[str, str]], asked: str) -> list[Wire]:
+    whole, pair = SPOKEN[name]
+    if name == "lines":
+        text = "".join(whole.format(q) + pair.format(a) for q, a in said) + whole.format(asked)
+    else:
+        text = whole.format(asked, history="".join(pair.format(*each) for each in said))
+    return [{"role": "system", "content": SYSTEM}, user(text)]
+
+
+PHRASES = [("what comes next?", "Thank you. One moment, please.")]
+
+
+@pytest.mark.parametrize("name", SPOKEN)
+@pytest.mark.parametrize("front", [
+    [("my parcel has not arrived yet", "I have noted that down for you.")],
+    [("hello, I am Bob", "Hello Bob, nice to meet you."), ("not arrived yet", "I have noted that down for you.")],
+])  # fmt: skip
+def test_a_script_that_comes_to_the_same_phrases_behind_other_lines_is_anothers(
+    name: str, front: list[tuple[str, str]]
+) -> None:
+    lab = Lab()
+    alice = [("my address is Rosenweg 17 in Lisbon", "Great, thank you, I wrote that down."),
+             ("my order number is 7741-99", "I have noted that down for you."), *PHRASES]  # fmt: skip
+    for n, (said, answer) in enumerate(alice):
+        step = lab.ask(_in_one_text(name, alice[:n], said))
+        lab.answer(step, assistant(answer))
+    other = lab.ask(_in_one_text(name, [*front, *PHRASES], "what is my order number?"))
+    assert (other.event, other.session.id != step.session.id) == ("new", True), other.link.why
+    again = lab.ask(_in_one_text(name, alice[1:], "and when does it come?"))
+    assert (again.event, again.session.id) == ("window", step.session.id), again.link.why

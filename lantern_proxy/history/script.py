@@ -10,7 +10,7 @@ read as the messages of which it is made: those that the session holds already, 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -42,6 +42,8 @@ _HEADING = re.compile(r"#{1,6}\s+\w[^\n]{0,30}(?=\n)")
 _CUE = re.compile(r"\n[^\w\n/]*\w[^\n:>\]]{0,30}[:>\]][^\w\n]*$")
 _LINE = re.compile(r"[^\n]+")
 _SPEAKS = (":", ">", "]")
+_SPOKEN = re.compile(r"^(#{1,6}[ ]+\w[^\n]{0,30}|[^\w\n]*\w[^\n:>\]]{0,30}[:>\]])\s*(\S[^\n<]*)", re.MULTILINE)
+"""A speaker's name, and the first line of what they say, without a tag behind it."""
 
 
 def lines_of(session: Session, request: Request) -> Request | None:
@@ -82,22 +84,26 @@ def _by_lines(session: Session, request: Request, written: str, text: str) -> Re
     return replace(request, messages=(*system, *(e.message for e in told), *anew))
 
 
-def teller_of(sessions: Iterable[Session], request: Request, *, named: bool) -> Session | None:
+def teller_of(
+    sessions: Iterable[Session], request: Request, said: Mapping[str, Iterable[str]] | None = None
+) -> Session | None:
     """The session whose script this is: of several the one with most of its lines, then whose last are there, then the
     first.
 
-    named: an id says whose it may be. Otherwise its end must be there, or more than how many begin: a greeting. Where
-    the session holds more than the request shows, both must, and no other session may be as like: who says what many
-    say must not get what was said to one of them. Nor may others of `sessions` hold every line that tells it.
+    said: session id -> what was said in it, as far as it is remembered; None: an id says whose the script may be.
+    Without one its end must be there, or more than how many begin: a greeting. Where the session holds more than the
+    request shows, both must, and no other session may be as like: who says what many say must not get what was said
+    to one of them. Nor may others of `sessions` hold every line that tells it, or its speakers have said other things.
     """
     if not script_of(request):
         return None
     sessions = [*sessions]
     told = [_Told(s, lines, _shows_end(s, lines)) for s in sessions if (lines := lines_of(s, request))]
-    if not named:
+    if said is not None:
         told = [each for each in told if each.shows_end or each.length > _GREETING]
+        told = [each for each in told if not _is_preceded(each, said.get(each.session.id, ()), request)]
     best = max(told, key=lambda each: (each.length, each.shows_end), default=None)
-    if best is None or named:
+    if best is None or said is None:
         return best and best.session
     if _is_said_elsewhere(best.session, best.lines, sessions, request):
         return None
@@ -113,13 +119,34 @@ def _is_said_elsewhere(best: Session, lines: Request, others: Iterable[Session],
 
     lines: the text, read as that of `best`
     """
-    text = squeezed("\n".join([m.text for m in request.messages]))
-    read = {id(m) for m in lines.messages}
-    told = [line_in(e) for e in best.head if id(e.message) in read and e.message.role not in SYSTEM]
+    text, told = _text_of(request), _known_of(best, lines)
     if all(each in text for each in told):
         return False
     said = "\n".join(line_in(e) for s in others if s is not best for e in s.head)
     return all(line in said for each in told for line in each.splitlines() if line in text)
+
+
+def _is_preceded(told: "_Told", said: Iterable[str], request: Request) -> bool:
+    """Do the speakers of the known lines say something in front of them that was never said in the session? Then
+    others speak, who came to the same phrases. A summary there has a name of its own, and documents have none.
+    """
+    text, known = _text_of(request), _known_of(told.session, told.lines)
+    end = next((at for each in reversed(known) if each and (at := text.rfind(each)) >= 0), 0)
+    spoken = [(m[1].strip(), m[2].strip()) for m in _SPOKEN.finditer(text, 0, end)]
+    own = {line.strip() for each in known for line in (*each.splitlines(), *(m[2] for m in _SPOKEN.finditer(each)))}
+    names = {name for name, line in spoken if line in own}
+    held = Whole("\n".join([told.session.system, *said, *map(line_in, told.session.head)]), _MOST_READ)
+    return any(name in names and len(line) >= _LEAST_LINE and line not in held for name, line in spoken)
+
+
+def _text_of(request: Request) -> str:
+    return squeezed("\n".join([m.text for m in request.messages]))
+
+
+def _known_of(session: Session, lines: Request) -> list[str]:
+    """What was said in a session that stands in a script. lines: that, read as the session's"""
+    read = {id(m) for m in lines.messages}
+    return [line_in(e) for e in session.head if id(e.message) in read and e.message.role not in SYSTEM]
 
 
 class _Told(NamedTuple):

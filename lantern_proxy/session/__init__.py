@@ -188,7 +188,7 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     """What is a request to the conversations of its id? The next turn of the last, unless its form says otherwise."""
     alike = [s for s in mains if shows_system_of(s, request)]
     session = _likeliest(known, alike or mains, request)
-    if told := teller_of(reversed(mains), request, named=True):
+    if told := teller_of(reversed(mains), request):
         return Link(session=told, why="its history in one text")
     if _is_step(known, session, request):
         return Link(session=session, why="its steps in one text")
@@ -341,7 +341,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
     texts = searched([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
     alike = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
     candidates = [session for session in alike if session.api == request.api and not session.side]
-    if teller := teller_of(candidates, request, named=False):
+    if teller := teller_of(candidates, request, known.said):
         return Link(session=teller, why="its history in one text")
     if answered := _last_answered(known, request, now):
         return Link(session=answered, scanty=True, why="begins with its last answer")
