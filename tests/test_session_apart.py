@@ -1092,6 +1092,21 @@ def test_a_phrase_that_one_said_twice_is_one_text_and_gives_them_to_nobody_who_s
     assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_a_question_asked_again_beside_its_document_gives_nothing_to_who_asks_it_beside_that(together: bool) -> None:
+    lab = Lab()
+    chat, document, asked = Chat(lab), documents(1), "What does the document say on it?"
+    for said, answer in DESK:
+        chat.turn(said, answer)
+    for content in (parts(document, asked)["content"], asked):
+        chat.history.append({"role": "user", "content": content})
+        lab.answer(chat.send(), assistant("Read it, please."))
+        chat.history.append(assistant("Read it, please."))
+    shown = [parts(document, asked)] if together else [user(document), user(asked)]
+    step = lab.ask([{"role": "system", "content": SYSTEM}, *shown])
+    assert (step.event, step.session.id != chat.session) == ("new", True), step.link.why
+
+
 @pytest.mark.parametrize("shown", [
     [assistant("Thank you. One moment, please."), user("and what is my order number?")],
     [user("I was told: Thank you. One moment, please."), user("and what is my order number?")],

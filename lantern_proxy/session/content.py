@@ -255,9 +255,8 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
     if not asked or not shows_system_of(session, request):
         return False
     known_as = _parted(asked, (e.message for e in session.head))  # documents came with one message
-    shown = _parted(asked, request.messages)
-    gone = asked.difference(*known_as)
-    again = min(len(known_as | _parted(gone, request.messages)), len(shown))
+    parts = known_as | _parted(asked.difference(*known_as), request.messages)
+    again = sum(not any(part < other for other in parts) for part in parts)
     if again > 1 or _begins_like(session, request):
         return True
     waits = not (session.answered or known.in_flight.get(session.id))
