@@ -14,24 +14,14 @@ from itertools import chain, groupby, takewhile
 from msgspec.structs import replace
 
 from lantern_proxy.compaction import Verdict, compare
-from lantern_proxy.history import (
-    Entry,
-    Said,
-    Session,
-    advance,
-    answered,
-    answers_of,
-    before_answer,
-    begin,
-    chain_of,
-    items_of,
-    system_text,
-    told_aside,
-)
+from lantern_proxy.history import advance, answered, begin
 from lantern_proxy.history.begun import as_begun
 from lantern_proxy.history.former import before_form, on_branch, with_branch, without_aside
+from lantern_proxy.history.forms import system_text
+from lantern_proxy.history.record import Entry, Said, Session, answers_of, before_answer, chain_of, items_of
 from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.history.steps import steps_of
+from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.session.known import side_id

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from lantern_proxy.archive import SessionRow
 from lantern_proxy.archive.values import QUERY_CHARS, TITLE_CHARS, query_of
 from lantern_proxy.compaction.place import question
-from lantern_proxy.history import Session
+from lantern_proxy.history.record import Session
 from lantern_proxy.turn import Api, Request, fingerprint
 from lantern_proxy.turn_memo import Memo
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lantern_proxy.follow import Step, follow, recall, reply
-from lantern_proxy.history import Session, head_of
+from lantern_proxy.history import head_of
+from lantern_proxy.history.record import Session
 from lantern_proxy.history.script import as_told
 from lantern_proxy.session import Known
 from lantern_proxy.turn import Answer, Filed, Head, is_random

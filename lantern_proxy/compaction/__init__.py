@@ -33,7 +33,7 @@ from lantern_proxy.compaction.rewrites import (
 )
 from lantern_proxy.compaction.seen import Seen, see
 from lantern_proxy.compaction.summary import compaction_item, renewed_summary, summaries, summary_at
-from lantern_proxy.history import Entry, Said, Session, goes_on
+from lantern_proxy.history.record import Entry, Said, Session, goes_on
 from lantern_proxy.history.script import beginning, ending
 from lantern_proxy.history.text import behind_last
 from lantern_proxy.turn import LOSSES, SYSTEM, Event, Message, Request, plain

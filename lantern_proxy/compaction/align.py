@@ -14,8 +14,8 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from lantern_proxy.analyze.spoken import STAMP
-from lantern_proxy.history import is_empty
 from lantern_proxy.history.dress import says_same
+from lantern_proxy.history.record import is_empty
 from lantern_proxy.history.text import mostly_equal, shared_front
 from lantern_proxy.turn import SYSTEM, Item, Message, plain
 from lantern_proxy.turn_memo import Memo

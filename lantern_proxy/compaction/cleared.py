@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from lantern_proxy.compaction.align import Pairs, bare, has_ellipsis_for, is_alike
 from lantern_proxy.compaction.seen import Seen
-from lantern_proxy.history import before_answer
+from lantern_proxy.history.record import before_answer
 from lantern_proxy.history.text import shared_ends, terms
 from lantern_proxy.turn import Item, plain
 

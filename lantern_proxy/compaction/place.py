@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from lantern_proxy.history import is_empty
+from lantern_proxy.history.record import is_empty
 from lantern_proxy.turn import SYSTEM, Message, Request
 
 

@@ -8,8 +8,9 @@ import msgspec
 from lantern_proxy.compaction.align import alike_among
 from lantern_proxy.compaction.lines import is_made_of, stands_in
 from lantern_proxy.compaction.seen import Seen, is_user_text, untimed_text
-from lantern_proxy.history import SUMMARY_CHARS, answers_of, chains, place_key
 from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.record import answers_of, chains, place_key
+from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.told import SPEAKER
 from lantern_proxy.history.whole import Whole

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from lantern_proxy.compaction.align import Pairs, Seat, align, seats
 from lantern_proxy.compaction.lines import untimed
-from lantern_proxy.history import SUMMARY_CHARS, Said, Session, before_answer, chains, place_key
+from lantern_proxy.history.record import Said, Session, before_answer, chains, place_key
+from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import mostly_equal, shared_ends
 from lantern_proxy.turn import Event, Item, Request, plain
 

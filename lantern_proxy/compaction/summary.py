@@ -12,8 +12,9 @@ from functools import cached_property
 
 from lantern_proxy.compaction.rewrites import is_rewritten
 from lantern_proxy.compaction.seen import Seen, untimed_text
-from lantern_proxy.history import MARKER, MARKER_CHARS, SUMMARY_CHARS, Said, Session
 from lantern_proxy.history.dress import strings_of, unescaped
+from lantern_proxy.history.record import Said, Session
+from lantern_proxy.history.summaries import MARKER, MARKER_CHARS, SUMMARY_CHARS
 from lantern_proxy.history.text import terms
 from lantern_proxy.history.whole import Sought, Whole, whole_of
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain

@@ -5,7 +5,7 @@ The model goes on from there, and its client keeps one message, beginning and an
 
 from msgspec.structs import replace
 
-from lantern_proxy.history import Entry, Session, chain_of
+from lantern_proxy.history.record import Entry, Session, chain_of
 from lantern_proxy.turn import Item, Message, Request, item, message
 
 

@@ -13,7 +13,8 @@ from itertools import dropwhile, pairwise, takewhile
 
 from msgspec.structs import replace
 
-from lantern_proxy.history import Entry, Session, chain_of, form_among, form_of, goes_on, has_form, items_of, spoken
+from lantern_proxy.history.forms import form_among, form_of, has_form
+from lantern_proxy.history.record import Entry, Session, chain_of, goes_on, items_of, spoken
 from lantern_proxy.turn import Request
 
 _CERTAIN = 2

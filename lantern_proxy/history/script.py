@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lantern_proxy.history import Entry, Session, before_answer, shows_system_of, spoken
+from lantern_proxy.history.forms import shows_system_of
+from lantern_proxy.history.record import Entry, Session, before_answer, spoken
 from lantern_proxy.history.text import shared_front
 from lantern_proxy.history.told import (
     GAP_CHARS,

@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lantern_proxy.history import Entry, Session
+from lantern_proxy.history.record import Entry, Session
 from lantern_proxy.history.text import Backward, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, Role, item, message, plain
 

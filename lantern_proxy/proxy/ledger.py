@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
-from lantern_proxy.history import chains, place_key
+from lantern_proxy.history.record import chains, place_key
 from lantern_proxy.turn import Block, Request, Restored
 from lantern_proxy.wire.json import Insert, Place
 

@@ -9,8 +9,8 @@ from lantern_proxy import reinforce
 from lantern_proxy.compaction import Verdict, whole
 from lantern_proxy.compaction.place import question
 from lantern_proxy.follow import as_sent, compared
-from lantern_proxy.history import Session
 from lantern_proxy.history.former import on_branch, without_aside
+from lantern_proxy.history.record import Session
 from lantern_proxy.history.script import as_told
 from lantern_proxy.proxy.exchange import settled
 from lantern_proxy.proxy.restore import room_for

@@ -13,7 +13,8 @@ from lantern_proxy.compaction.place import is_spoken
 from lantern_proxy.config import Config
 from lantern_proxy.config.safety import PrivacyConfig
 from lantern_proxy.follow import Step
-from lantern_proxy.history import Session, head_of
+from lantern_proxy.history import head_of
+from lantern_proxy.history.record import Session
 from lantern_proxy.proxy.exchange import Exchange
 from lantern_proxy.redact import LONGEST_CHARS, Cleaner, room_for
 from lantern_proxy.session_rows import asked, session_row, unkept_row

@@ -21,7 +21,7 @@ from lantern_proxy.compaction import whole
 from lantern_proxy.compaction.place import place, question
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.follow import Step
-from lantern_proxy.history import Session
+from lantern_proxy.history.record import Session
 from lantern_proxy.history.script import script_of
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
 from lantern_proxy.proxy.ledger import Key, Ledgers, entry, replay

@@ -12,7 +12,7 @@ from functools import partial
 from lantern_proxy.archive import Archive, ArchiveError, SessionRow
 from lantern_proxy.config import Config, tenant_named
 from lantern_proxy.follow import recall
-from lantern_proxy.history import Session, chains, place_key
+from lantern_proxy.history.record import Session, chains, place_key
 from lantern_proxy.proxy.opened import Opened
 from lantern_proxy.session import RECENT_S, WEAK_IDS, Known, Link, forget, link
 from lantern_proxy.session.known import is_named

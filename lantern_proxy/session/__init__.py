@@ -27,20 +27,13 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lantern_proxy.history import (
-    Session,
-    goes_on,
-    is_others,
-    items_of,
-    shows_system_of,
-    spoken,
-    system_text,
-    told_aside,
-)
 from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.former import begins_behind, is_let_go
+from lantern_proxy.history.forms import is_others, shows_system_of, system_text
+from lantern_proxy.history.record import Session, goes_on, items_of, spoken
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
+from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored

@@ -5,18 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
 
-from lantern_proxy.history import (
-    Session,
-    before_answer,
-    chains,
-    is_empty,
-    is_others,
-    items_of,
-    place_key,
-    shows_system_of,
-    spoken,
-)
 from lantern_proxy.history.dress import is_asked_with, says_same
+from lantern_proxy.history.forms import is_others, shows_system_of
+from lantern_proxy.history.record import Session, before_answer, chains, is_empty, items_of, place_key, spoken
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, ids_of, main_of

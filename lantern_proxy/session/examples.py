@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Set
 from itertools import pairwise
 
-from lantern_proxy.history import Session, items_of, spoken
+from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.session.known import Known, main_of
 from lantern_proxy.turn import Message, Request
 

@@ -9,12 +9,13 @@ from typing import Any
 from lantern_proxy.analyze import starts
 from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.analyze.starts import Starts
-from lantern_proxy.history import SUMMARY_CHARS, Entry, Session, chain_of, is_empty
 from lantern_proxy.history.begun import with_beginning
 from lantern_proxy.history.dress import parts_of, strings_of
+from lantern_proxy.history.record import Entry, Session, chain_of, is_empty
 from lantern_proxy.history.same import chain_after, changed
 from lantern_proxy.history.script import line_of
 from lantern_proxy.history.steps import fields_of
+from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import shared_front, terms
 from lantern_proxy.turn import Item, Message, is_random, plain
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from lantern_proxy.history import Session, before_answer, items_of, shows_system_of, spoken
 from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.forms import shows_system_of
+from lantern_proxy.history.record import Session, before_answer, items_of, spoken
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known
 from lantern_proxy.session.read import is_said, is_spoken_to

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from lantern_proxy.history import Session, items_of, spoken
 from lantern_proxy.history.dress import unescaped
+from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _TAG = re.compile(r"</?[\w:-]{1,40}>")

@@ -4,17 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from lantern_proxy.history import (
-    MARKER_CHARS,
-    SUMMARY_CHARS,
-    SUMMED_UP,
-    Session,
-    items_of,
-    shown,
-    shows_system_of,
-    spoken,
-)
 from lantern_proxy.history.dress import strings_of
+from lantern_proxy.history.forms import shows_system_of
+from lantern_proxy.history.record import Session, items_of, shown, spoken
+from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP
 from lantern_proxy.history.text import terms
 from lantern_proxy.session.known import PROBE_CHARS
 from lantern_proxy.session.pasted import is_pasted

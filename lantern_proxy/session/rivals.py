@@ -8,19 +8,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import takewhile
 
-from lantern_proxy.history import (
-    SUMMARY_CHARS,
-    Entry,
-    Session,
-    before_answer,
-    is_others,
-    items_of,
-    shows_system_of,
-    spoken,
-    system_text,
-    told_aside,
-)
 from lantern_proxy.history.dress import is_asked_with
+from lantern_proxy.history.forms import is_others, shows_system_of, system_text
+from lantern_proxy.history.record import Entry, Session, before_answer, items_of, spoken
+from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth, mostly_equal
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, ids_of, is_said_once, quoted, side_of
 from lantern_proxy.session.side import summed_up_since

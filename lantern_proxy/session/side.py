@@ -7,21 +7,11 @@ that the conversation's model wrote. Words only break ties, where a summarising 
 from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise, takewhile
 
-from lantern_proxy.history import (
-    SUMMARY_CHARS,
-    Session,
-    before_answer,
-    goes_on,
-    in_form,
-    is_empty,
-    items_of,
-    shown,
-    shows_system_of,
-    spoken,
-    system_text,
-)
 from lantern_proxy.history.dress import parts_of
 from lantern_proxy.history.former import is_aside
+from lantern_proxy.history.forms import in_form, shows_system_of, system_text
+from lantern_proxy.history.record import Session, before_answer, goes_on, is_empty, items_of, shown, spoken
+from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import Known, side_of
 from lantern_proxy.session.pasted import is_pasted, is_told

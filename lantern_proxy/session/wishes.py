@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from lantern_proxy.history import SUMMARY_CHARS, Session, items_of, shows_system_of, spoken, system_text, told_aside
+from lantern_proxy.history.forms import shows_system_of, system_text
+from lantern_proxy.history.record import Session, items_of, spoken
+from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import behind_last
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.pasted import PROBE_TEXT_CHARS

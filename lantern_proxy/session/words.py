@@ -6,20 +6,9 @@ from collections.abc import Sequence
 from itertools import islice
 
 from lantern_proxy.analyze.specific import specifics
-from lantern_proxy.history import (
-    MARKER,
-    MARKER_CHARS,
-    SUMMARY_CHARS,
-    SUMMED_UP,
-    Session,
-    has_marker,
-    is_others,
-    items_of,
-    shows_system_of,
-    spoken,
-    system_text,
-    told_aside,
-)
+from lantern_proxy.history.forms import is_others, shows_system_of, system_text
+from lantern_proxy.history.record import Session, items_of, spoken
+from lantern_proxy.history.summaries import MARKER, MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP, has_marker, told_aside
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known, named_in, vocabulary, without_frame

@@ -1,0 +1,88 @@
+"""What turns are asked for with: system prompts and tools. A client has modes, and agents hand over to each other."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from lantern_proxy.history.record import Form, Session
+from lantern_proxy.history.same import once
+from lantern_proxy.history.text import same_system
+from lantern_proxy.turn import SYSTEM, Message, Request, plain
+
+_FORMS = 8
+"""Kept of a session, the last ones."""
+
+
+def system_text(request: Request) -> str:
+    """Canonical text of the system and developer messages that open the request."""
+    return "\n".join([plain(m.text) for m in _opening(request)])
+
+
+def _opening(request: Request) -> Sequence[Message]:
+    messages, end = request.messages, 0
+    while end < len(messages) and messages[end].role in SYSTEM:
+        end += 1
+    return messages[:end]
+
+
+@once
+def shows_system_of(session: Session, request: Request) -> bool:
+    """Does the request open with system messages that the session showed before, or with ones of their class?"""
+    known = {print for print, _ in session.system_keys}
+    opening = _opening(request)
+    if opening and all(m.print in known for m in opening):
+        return True
+    now = system_text(request)
+    return same_system(session.system, now) or any(f.system and same_system(f.system, now) for f in session.forms)
+
+
+def is_others(session: Session, request: Request) -> bool:
+    """Did its client name somebody else? A group may share a conversation, so this counts where little else does."""
+    return bool(session.person and request.person) and session.person != request.person
+
+
+def form_of(session: Session) -> Form:
+    """What the session's last turn was asked for with."""
+    return Form(session.system, session.tools)
+
+
+def has_form(form: Form, request: Request) -> bool:
+    """Documents and summaries may stand behind a system prompt, or where there was none."""
+    system = system_text(request)
+    return form.tools == request.tools and (form.system in system or same_system(form.system, system))
+
+
+def form_among(forms: Iterable[Form], request: Request) -> Form | None:
+    """The first of `forms` that the request has; one without a system prompt only where the request has none."""
+    return next((f for f in forms if has_form(f, request) and (f.system or not system_text(request))), None)
+
+
+def in_form(session: Session, request: Request) -> Session:
+    """The session in the form of `request`, where turns of it had that before; itself where none had."""
+    if not session.forms or has_form(form_of(session), request):
+        return session
+    form = form_among(session.forms, request)
+    return replace(session, system=form.system, tools=form.tools) if form else session
+
+
+def forms_with(session: Session, now: Form) -> tuple[Form, ...]:
+    """Those before, once the session has another form."""
+    last = form_of(session)
+    if not session.keys or _is_same(last, now):
+        return session.forms
+    return (last, *(f for f in session.forms if not _is_same(last, f)))[:_FORMS]
+
+
+def _is_same(a: Form, b: Form) -> bool:
+    """The same tools, and system prompts of one class."""
+    return a.tools == b.tools and same_system(a.system, b.system)
+
+
+def base_of(session: Session, request: Request) -> str:
+    """What stays of a system prompt: without the summaries that were put beside it later.
+
+    A prompt that only the very first request had was a title call's, say.
+    """
+    now, is_first = system_text(request), session.side or not session.keys
+    stays = session.system in now if now else request.delta or session.turn > 1
+    return session.system if not is_first and stays else now

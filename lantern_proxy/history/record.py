@@ -1,0 +1,162 @@
+"""The record of a session: what its client showed last, and all that is known of it."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+
+from msgspec import Struct
+
+from lantern_proxy.history.same import chain_hashes, chain_on, changed, once, reads_same
+from lantern_proxy.turn import BLANK, SYSTEM, Api, Item, Message, Request
+
+Said = Collection[tuple[str, str]]
+"""(canonical text, who) of what a session's people and upstream said; "side" for answers of side calls."""
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """One message of a session's head."""
+
+    key: str
+    message: Message
+    produced: bool
+    altered: bool = False
+    """Does its client show it otherwise than it was filed: cleared, cut, with other times?"""
+    names: tuple[str, ...] = ()
+    """What its upstream calls the answer that ends with it, where that stores answers. Not in an archive."""
+
+
+Names = tuple[bytes, *tuple[str, ...]]
+"""What an answer is known by: its fingerprint, and what its upstream called it."""
+
+
+class Form(Struct, frozen=True):
+    """What an answer is asked for with."""
+
+    system: str
+    tools: frozenset[str]
+
+
+class Session(Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of one session. Replaced, never changed: three times a request, for which a Struct is made in a
+    tenth of the time that a dataclass takes."""
+
+    id: str
+    api: Api
+    family: str = ""
+    person: str = ""
+    """Whom its client named, as in Request; empty: nobody, or several."""
+    agent: str = ""
+    parent: str = ""
+    side: bool = False
+    system: str = ""
+    """Canonical text of its system prompt, without what was appended to it later."""
+    tools: frozenset[str] = frozenset()
+    forms: tuple[Form, ...] = ()
+    """Others that its turns had before, the last one first: modes of a client, agents that hand over to each other."""
+    head: tuple[Entry, ...] = ()
+    """What the client showed last, and the answer that it got."""
+    chain: bytes = b""
+    """Its chain hash."""
+    answered: bool = False
+    recalled: bool = False
+    """The head is from an archive that does not say how its client shows it: any answer may be in another dress."""
+    opening: frozenset[bytes] = frozenset()
+    """Fingerprints of the items of its first request, as its client shows them: many sessions share them, so they prove
+    nothing."""
+    keys: frozenset[str] = frozenset()
+    """Every message it ever held."""
+    abandoned: Mapping[str, bytes] = {}
+    """Messages of branches that the client left (an edit, a rewind), and their fingerprints."""
+    before: tuple[Names, ...] = ()
+    """The answers that its head showed before some of it was lost the last time."""
+    system_keys: tuple[tuple[bytes, str], ...] = ()
+    position: int = 0
+    turn: int = 0
+    lost: bool = False
+    """Some of what it held was lost, so its questions may need evidence that the request lacks."""
+    before_form: "Session | None" = None
+    """As it was before a request of another form, while that may have been an aside: history/former.py"""
+    forks: "tuple[Session, ...]" = ()
+    """As it was on other branches, the last one first."""
+    asides: Mapping[Form, int] = {}
+    """Forms in which answers were asked for that its client never showed, and how often."""
+    title: str = ""
+    created_at: float = 0.0
+    last_seen_at: float = 0.0
+
+
+# --- its messages --------------------------------------------------------------------------------------------------
+
+
+def is_empty(i: Item) -> bool:
+    """A text with nothing in it but white space and reminders."""
+    return i.print in BLANK
+
+
+def spoken(messages: Iterable[Message]) -> list[Message]:
+    """Messages in which somebody speaks: no system prompts."""
+    return [m for m in messages if m.role not in SYSTEM]
+
+
+def items_of(messages: Iterable[Message], *, system: bool = False) -> Iterator[Item]:
+    for m in messages:
+        if system or m.role not in SYSTEM:
+            yield from m.items
+
+
+def chains(messages: Iterable[Message]) -> Sequence[bytes]:
+    """Chain hash up to each message: see history.same.chain_hashes."""
+    return chain_hashes(tuple(messages))
+
+
+def chain_of(head: Iterable[Entry]) -> bytes:
+    """The chain hash of a head."""
+    return (chains(map(_messages, head)) or (b"",))[-1]
+
+
+_messages = attrgetter("message")
+
+
+def shown(session: Session) -> tuple[Message, ...]:
+    """The messages of the session's head."""
+    return tuple(map(_messages, session.head))
+
+
+_key = attrgetter("key")
+
+
+def keys_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+    return tuple(map(_key, entries))
+
+
+@once
+def goes_on(session: Session, request: Request) -> bool:
+    """Does the request begin with all that the head shows, message by message, in the same words?"""
+    head, messages = session.head, request.messages
+    if not head or request.delta or len(head) > len(messages):
+        return False
+    before = shown(session)
+    return all(reads_same(before[at], messages[at]) for at in changed(before, messages))
+
+
+def place_key(chain: bytes) -> str:
+    """The key of a message that was first seen at the end of `chain`."""
+    return chain_on(b"", chain, b"").hex()
+
+
+def before_answer(session: Session) -> tuple[Entry, ...]:
+    """The session's head without the last answer, which the client has not shown yet."""
+    end = len(session.head)
+    while session.answered and end and session.head[end - 1].produced:
+        end -= 1
+    return session.head[:end]
+
+
+def answers_of(head: Iterable[Entry]) -> tuple[Names, ...]:
+    """The answers that a head shows, calls among them."""
+    return tuple(
+        (i.print, *i.ids)
+        for e in head
+        if e.produced
+        for i in e.message.items
+        if i.kind == "call" or (i.kind == "text" and not is_empty(i))
+    )

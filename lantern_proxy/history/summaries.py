@@ -1,0 +1,40 @@
+"""What clients put around a summary, and which answers may be one."""
+
+import re
+from collections.abc import Iterator
+
+from lantern_proxy.history.record import Said
+from lantern_proxy.turn import Request
+
+SUMMARY_CHARS = 60
+"""Shortest answer that may be a summary of something."""
+
+_QUESTION_CHARS, _ASKS = 300, re.compile(r"(?:[^.!?\u3002\uff1f\u061f\u037e]|[.!](?!\s))*[?\uff1f\u061f\u037e]")
+"""A shorter answer that is one sentence, and ends in such a sign, asks something."""
+
+MARKER = re.compile(
+    r"previous conversation|conversation (?:history )?(?:so far|to date|before this point)"
+    r"|(?:context|conversation|session|chat) summary|summary of (?:\w+ ){0,3}(?:conversation|session|chat)",
+    re.I,
+)
+"""Words that clients put in front of a summary."""
+MARKER_CHARS = 2_000
+"""Such words open a text."""
+SUMMED_UP = re.compile(
+    rf"{MARKER.pattern}|summar|recap|\bso far\b|compacted|condensed|zusammenfass|bisher|résum|jusqu'|resum[eio]"
+    "|riassunt|finora|hasta ahora|até agora|samenvatt|tot nu toe|sammanfatt|hittills|podsumow|dotychczas|до сих пор"
+    "|кратк|итог|özet|şimdiye|ملخص|总结|摘要|總結|到目前|要約|これまで|まとめ|요약|지금까지",
+    re.I,
+)
+"""Words around a summary, and at its beginning."""
+
+
+def has_marker(request: Request) -> bool:
+    """Do words that clients put around summaries stand in the first eight messages?"""
+    return any(MARKER.search(m.text[:MARKER_CHARS]) for m in request.messages[:8])
+
+
+def told_aside(said: Said) -> Iterator[str]:
+    """Answers of side calls that may be summaries. A mere question is none: clients have what a user asks reworded."""
+    told = (text for text, who in said if who == "side" and len(text) >= SUMMARY_CHARS)
+    return (text for text in told if not _ASKS.fullmatch(text[:_QUESTION_CHARS]))
