@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.record import Entry, Session, before_answer, spoken
-from lantern_proxy.history.text import shared_front
+from lantern_proxy.history.text import Backward, shared_front
 from lantern_proxy.history.told import (
     GAP_CHARS,
     LEAST_CHARS,
@@ -132,7 +132,8 @@ def _is_preceded(told: "_Told", said: Iterable[str], request: Request) -> bool:
     others speak, who came to the same phrases. A summary there has a name of its own, and documents have none.
     """
     text, known = _text_of(request), _known_of(told.session, told.lines)
-    end = next((at for each in reversed(known) if each and (at := text.rfind(each)) >= 0), 0)
+    backward = Backward(text)
+    end = next((at for each in reversed(known) if each and (at := backward.rfind(each, len(text))) >= 0), 0)
     spoken = [(m[1].strip(), m[2].strip()) for m in _SPOKEN.finditer(text, 0, end)]
     own = {line.strip() for each in known for line in (*each.splitlines(), *(m[2] for m in _SPOKEN.finditer(each)))}
     names = {name for name, line in spoken if line in own}
