@@ -71,6 +71,11 @@ def slugs(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_no_mark_of_a_merge_is_left(name):
+    assert not re.search(r"^(?:<{7}|={7}|>{7})", TEXTS[ROOT / name], re.M)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_link_and_anchor_within_the_project_holds(name):
     page = ROOT / name
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(TEXTS[page])):
