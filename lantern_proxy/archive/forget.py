@@ -18,7 +18,7 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.values import QUERY_CHARS, Record, query_of
-from lantern_proxy.turn import Block, Filed, Head, fingerprint
+from lantern_proxy.turn import SYSTEM, Block, Filed, Head, fingerprint
 
 _OWN_CHARS = 40
 """A text of so many characters is known wherever it comes again; a shorter one ("yes") only in its place."""
@@ -28,7 +28,7 @@ MOST_MARKS = 20_000
 _MARK = "INSERT INTO forgotten (tenant, mark) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _IS_MARKED = "SELECT 1 FROM forgotten WHERE tenant = ? AND mark = ?"
 _BEGUN = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', ?, ?)"
-_HAS_BEGUN = "SELECT 1 FROM settings WHERE tenant = '' AND name IN (?, ?, ?) AND CAST(value AS REAL) > ?"
+_HAS_BEGUN = "SELECT 1 FROM settings WHERE tenant = '' AND name IN (?, ?, ?, ?) AND CAST(value AS REAL) > ?"
 _ANY = "SELECT 1 FROM forgotten WHERE tenant = ? LIMIT 1"
 
 
@@ -143,12 +143,13 @@ def _without(db: Database, marks: Marks, tenant: str, record: Record) -> Record:
     """`record` without what is marked."""
     kept = [filed for filed in record.messages if not _any_marked(db, tenant, marks.message(filed))]
     gone = {filed.key for filed in record.messages} - {filed.key for filed in kept}
+    is_asked = any(filed.key in gone and filed.message.role not in SYSTEM for filed in record.messages)
     session, request = record.session, record.request
     titled = (marks.of("session", name(session.id)), marks.of("title", session.title))
-    if gone or _any_marked(db, tenant, titled):
+    if is_asked or _any_marked(db, tenant, titled):
         session = replace(session, title="")
     if request is not None:
-        is_told = bool(request.query) and (gone or _is_marked(db, tenant, marks.of("query", request.query)))
+        is_told = bool(request.query) and (is_asked or _is_marked(db, tenant, marks.of("query", request.query)))
         failed = bool(request.error) and _is_marked(db, tenant, marks.of("error", request.error))
         request = replace(request, query="" if is_told else request.query, error="" if failed else request.error)
     passages = tuple(
@@ -163,26 +164,35 @@ def _without(db: Database, marks: Marks, tenant: str, record: Record) -> Record:
     )
 
 
-def begin_forgetting(db: Database, marks: Marks, tenant: str, session: str | None, *, now: float) -> None:
-    """Note when something of a tenant, or of one session alone, was forgotten: what was under way then is not kept."""
-    db.execute(_BEGUN, (_begun(marks, tenant, session or ""), str(now)))
+def begin_forgetting(db: Database, marks: Marks, tenant: str, rule: ForgetRule, *, now: float) -> None:
+    """Note when a session, a project or all of a tenant was forgotten: what was under way of it then is not kept. Of a
+    match nobody can tell what holds it."""
+    if rule.match is None:
+        begun = _begun(marks, tenant, rule.kind, name(rule.session or rule.project or ""))
+        db.execute(_BEGUN, (begun, str(now)))
 
 
-def _begun(marks: Marks, tenant: str, session: str) -> str:
-    return f"forgotten {marks.of('begun', tenant, session).hex()}"
+def _begun(marks: Marks, tenant: str, kind: str, what: str) -> str:
+    return f"forgotten {marks.of('begun', tenant, kind, what).hex()}"
 
 
 def _is_overtaken(db: Database, marks: Marks, tenant: str, record: Record) -> bool:
-    """Was something forgotten while the record's request was under way? It may hold what nobody could find yet."""
-    of = [_begun(marks, tenant, session) for session in ("", name(record.session.id), name(record.session.parent))]
+    """Was what the record is of forgotten while its request was under way? Nobody could find it yet."""
+    of = [
+        _begun(marks, tenant, "tenant", ""),
+        _begun(marks, tenant, "project", name(record.project)),
+        _begun(marks, tenant, "session", name(record.session.id)),
+        _begun(marks, tenant, "session", name(record.session.parent)),
+    ]
     return db.conn.execute(_HAS_BEGUN, (*of, record.came_at)).fetchone() is not None
 
 
 def _unkept_of(record: Record) -> Record:
-    """The record without a word of its request."""
+    """The record without a word of its request. System prompts are not marked: others have them, too."""
     request = record.request and replace(record.request, query="", error="")
+    said = tuple(filed for filed in record.messages if filed.message.role not in SYSTEM)
     return replace(
-        record, session=replace(record.session, title=""), request=request, messages=(), unkept=record.messages,
+        record, session=replace(record.session, title=""), request=request, messages=(), unkept=said,
         head=Head(), passages=(), uncut=(), blocks=(), passed=(),
     )  # fmt: skip
 

@@ -255,9 +255,8 @@ class _Removal:
 
     def keep_out(self, gone: _Gone, rule: ForgetRule, now: float) -> None:
         """From the first moment on, also where this ends too early."""
-        session = None if rule.session is None else name(rule.session)
         with briefly(self._connections) as db:
-            begin_forgetting(db, self._marks, self._tenant, session, now=now)
+            begin_forgetting(db, self._marks, self._tenant, rule, now=now)
             count_up(db)
             db.execute(UNWIPED)
         for some in shares(sorted(gone.marks), _MARKS_AT_ONCE):

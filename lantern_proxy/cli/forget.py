@@ -61,8 +61,6 @@ def forget(
     with settings.open(write=not dry_run) as archive:
         would = _would(archive, rule, tenant)
         if not would and not dry_run:
-            if rule.match is not None:  # what is under way may hold it, where nobody finds it yet
-                archive.forget_all([owner.tenant for owner in tenants(archive, tenant)], rule, now=time.time())
             _end_wiping(settings, archive)
         if not would and not held:
             _tell_faults(copies)
