@@ -188,8 +188,12 @@ def _position(filed: Filed) -> int:
 
 
 def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
-    """What was filed of each request and of each answer, in order of position."""
-    return [tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at)]
+    """What was filed of each request and of each answer, in order of position. No request ends in an answer: what was
+    filed at once and does so is an answer, or was imported, and there each message is by itself."""
+    groups = (tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at))
+    return [
+        each for some in groups for each in ([(f,) for f in some] if some[-1].message.role == "assistant" else [some])
+    ]
 
 
 def _is_answer(filed: Iterable[Filed]) -> bool:

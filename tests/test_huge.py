@@ -6,6 +6,7 @@ import time
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from lantern_proxy import turn_memo
 from lantern_proxy.compaction import align
@@ -13,11 +14,12 @@ from lantern_proxy.compaction.align import _matches
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history import same as history_same
 from lantern_proxy.history.dress import parts_of
+from lantern_proxy.history.record import Entry
 from lantern_proxy.history.told import squeezed
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.session import Known
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.rivals import settled
+from lantern_proxy.session.rivals import settled, went_on_elsewhere
 from lantern_proxy.turn import Answer, Identity
 from lantern_proxy.wire import chat
 
@@ -222,6 +224,27 @@ def of_fields(count):
 @pytest.mark.parametrize("work", [of_nods, of_examples, of_a_text_without_words, of_fields])
 def test_what_a_client_may_send_is_placed_in_linear_time(work):
     assert growth(work) < MOST
+
+
+def test_a_talk_of_one_phrase_is_looked_for_in_another_in_linear_time():
+    def seconds(count):
+        known, names = Known(), (f"ses_{n}" for n in range(9))
+        opened = [user("first question of a kind, indeed"), assistant("The first answer of it.")]
+        for asked, told in ((opened[:1], opened[1]["content"]), ([*opened, *nods(count), user("go on")], "OK.")):
+            step = follow(known, read(asked), Identity(), now=1.7e9, new_id=lambda: next(names))
+            answer = Answer(messages=(chat.read_message(json.dumps(assistant(told)).encode()),))
+            reply(known, step.session.id, answer, now=1.7e9)
+        same = [m for _ in range(count) for m in (user("go on"), assistant("OK."))]
+        request = read([user("x"), *opened[1:], user("aha"), *same, user("what now, my friend")])
+        held = read([*opened, *same, user("go on"), assistant("OK.")])
+        session = replace(
+            known.sessions["ses_0"], head=tuple(Entry(str(n), m, True) for n, m in enumerate(held.messages))
+        )
+        began = time.process_time()
+        went_on_elsewhere(known, session, request)
+        return time.process_time() - began
+
+    assert growth(seconds) < MOST
 
 
 def test_an_answer_of_tags_that_nothing_closes_is_filed_in_linear_time():

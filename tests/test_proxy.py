@@ -29,6 +29,7 @@ from scripted import (
     wait_for,
 )
 
+from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, RestoreConfig, TenantConfig
 from lantern_proxy.follow import follow, reply
@@ -551,6 +552,26 @@ def test_an_answer_with_half_a_character_is_archived(tmp_path, path):
         with Archive(config.archive.path) as archive:
             kept = archive.of(archive.tenants()[0].id).messages(session)
     assert [each.message.text for each in kept[1:]] == [text]
+
+
+def test_an_import_that_went_on_is_known_after_a_restart(tmp_path):
+    """All of it was archived at one time."""
+    said = []
+    for n in range(10):
+        said += [{"role": "user", "content": f"please tell me of office {n} in the street of {n * 37 + 11}"}]
+        said += [{"role": "assistant", "content": f"Office {n} has the vault {7_000 + n * 37}-KB behind a green door."}]
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            ask(url, body("warm up"))
+        with Lantern(config, user="sk-one") as lantern:
+            lantern.archive("chat1", said)
+        with serving(config) as url:
+            assert told(ask(url, body(*said, {"role": "user", "content": "which is the best?"})))["event"] == "turn"
+        with serving(config) as url:
+            later = told(ask(url, body(*said[12:], {"role": "user", "content": "a question without the last one?"})))
+    assert (later["event"], later["session"]) == ("window", "chat1")
+    assert int(later["restored"]) > 0
 
 
 def test_projects_whose_names_begin_alike_for_long_are_apart(url, upstream):

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 _DIRECT_CHARS = 4_096
 """In a text of so many signs one is looked for as it stands."""
-_DIRECT = 32
-"""So many texts are looked for as they stand."""
+_DIRECT, _PLACES = 32, 16
+"""So many texts are looked for as they stand, and more in a text of so many times as many places."""
 _GRAM, _FEW = 8, 4
 _NEAR_CHARS = 200
 """So far behind what was found last the next one is looked for at once."""
@@ -29,7 +29,7 @@ class Sought:
 
     def within(self, text: str) -> Iterable[tuple[str, str]]:
         """Those that may stand in `text`, none of which is shorter than what is looked for of it."""
-        if not self._by_start:
+        if not self._by_start or len(text) > _PLACES * len(self.said):
             return self.said
         begun = (text[at : at + _START_CHARS] for at in range(len(text) - _START_CHARS + 1))
         return [each for start in {*filter(self._by_start.__contains__, begun)} for each in self._by_start[start]]

@@ -247,8 +247,8 @@ def _is_asked_again(known: Known, session: Session, request: Request, asked: set
         return False
     known_as = _parted(asked, (e.message for e in session.head))  # documents came with one message
     parts = known_as | _parted(asked.difference(*known_as), request.messages)
-    again = sum(not any(part < other for other in parts) for part in parts)
-    if again > 1 or _begins_like(session, request):
+    most = max(parts, key=len, default=frozenset())
+    if not all(part <= most for part in parts) or _begins_like(session, request):
         return True
     waits = not (session.answered or known.in_flight.get(session.id))
     return waits and _is_all_of(session.head[-1].message, asked)

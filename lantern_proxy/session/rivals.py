@@ -199,9 +199,22 @@ def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[
 
 def _run_in(session: Session, shown: Sequence[Message]) -> int:
     """How many of the messages that are shown last stand together in a session's head."""
-    last = shown[-1].print
-    ends = (at for at, e in enumerate(session.head, start=1) if e.message.print == last)
-    return max((_in_common(_said_back(session.head[:at]), reversed(shown)) for at in ends), default=0)
+    held, sought = _prints(_said_back(session.head)), _prints(reversed(shown))
+    return max(_alike_from(held, sought), default=0) if sought[0] in held else 0
+
+
+def _alike_from(held: Sequence[bytes], sought: Sequence[bytes]) -> list[int]:
+    """How much of `sought` stands at each place of `held`: the Z-function, in linear time."""
+    joined = [*sought, b"", *held]
+    runs, start, end = [0] * len(joined), 0, 0
+    for at in range(1, len(joined)):
+        run = min(end - at, runs[at - start]) if at < end else 0
+        while at + run < len(joined) and joined[run] == joined[at + run]:
+            run += 1
+        if at + run > end:
+            start, end = at, at + run
+        runs[at] = run
+    return runs[len(sought) + 1 :]
 
 
 def _said_back(head: Sequence[Entry]) -> Iterator[Message]:
