@@ -644,7 +644,7 @@ def test_a_dry_run_of_forget_is_json_alone_when_it_is_asked_for(lantern):
 
 def test_one_of_a_kind_is_told_in_the_singular(lantern):
     assert "1 message, 1 request, 1 session\n" in lantern("forget", "--session", "chat-two", "--dry-run").stdout
-    assert " 1 message, 1 session, " in lantern("prune", "--session", "chat-two", "--dry-run").stdout
+    assert " 1 message, 0 blocks, 1 session, " in lantern("prune", "--session", "chat-two", "--dry-run").stdout
 
 
 def test_prune_removes_what_it_said_it_would(lantern):
