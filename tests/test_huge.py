@@ -221,7 +221,11 @@ def of_fields(count):
     return seconds([system, user(f"Step 2: do it, the page is open {'a' * (99 * count)}")])
 
 
-@pytest.mark.parametrize("work", [of_nods, of_examples, of_a_text_without_words, of_fields])
+def of_question_marks(count):
+    return asked_after(([user("?")], "b"), ids=["X"])([user("?" * (5 * count))])
+
+
+@pytest.mark.parametrize("work", [of_nods, of_examples, of_a_text_without_words, of_fields, of_question_marks])
 def test_what_a_client_may_send_is_placed_in_linear_time(work):
     assert growth(work) < MOST
 

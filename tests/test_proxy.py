@@ -488,8 +488,11 @@ def test_a_conversation_that_was_refused_for_its_length_is_sent_once_until_it_is
         left += [response.json()["choices"][0]["message"]["content"], f"Who keeps the refused relay number {n + 2}?"]
     assert asked == [(2, "restore:length"), (1, "restore:length"), (1, "restore:length")]
     most_bytes, short = 100_000, cut(messages, "Who keeps relay 1?")[-1:]
-    response = ask(url, body(*short), x_lantern_session=told(response)["session"])
+    session = told(response)["session"]
+    response = ask(url, body(*short), x_lantern_session=session)
     assert int(told(response)["restored"]) > 0
+    longer = ask(url, body(*left, "and now, " + "with many words, " * 99), x_lantern_session=session)
+    assert "degraded" not in told(longer)  # since that was taken
 
 
 def test_a_refusal_of_the_clients_own_making_passes(url, upstream):

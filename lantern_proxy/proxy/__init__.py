@@ -222,6 +222,8 @@ class Proxy:
         """
         exchange.lap("answer")
         exchange.answered = body
+        if exchange.inserts and 200 <= status < 300:
+            self._restoring.accept(exchange)
         asyncio.get_running_loop().call_soon(self._tell, exchange, status)
         with self._failing_open(exchange, "record"):
             if exchange.step is None or exchange.wire is None:

@@ -132,9 +132,14 @@ class Restoring:
         """Take back what this request brought: the upstream refused it for its length."""
         key, model = (exchange.tenant, exchange.session), exchange.request.model if exchange.request else ""
         self._ledgers.strike(key, exchange.blocks)
-        _remember(self._refused, key, (model, len(exchange.plain), exchange.at))
+        if exchange.request is not None and not exchange.request.delta:  # how long that is, its upstream alone knows
+            _remember(self._refused, key, (model, len(exchange.plain), exchange.at))
         if any(block.restored.kind == "loss" for block in exchange.blocks):
             self._owe(key)
+
+    def accept(self, exchange: Exchange) -> None:
+        """Its upstream took a request with blocks: the conversation may have some again."""
+        self._refused.pop((exchange.tenant, exchange.session), None)
 
     def _is_too_long(self, need: _Need) -> bool:
         """Would the upstream refuse this request with blocks, as it refused one that was no longer just now?"""

@@ -13,9 +13,9 @@ PROBE_TEXT_CHARS = 400
 """How much of a text is looked for, where its beginning was found."""
 _LABEL = re.compile(r"\[[^\[\]\n]{1,60}\] ")
 """What a client writes in front of what is said, and leaves out where it pastes that: "[Mon 11:30 UTC] "."""
-_NAME = re.compile(r"[^\w\s]*\s?\w{1,30}[:>\]]+[*\s]*")
+_NAME = re.compile(r"[^\w\s]{0,8}\s?\w{1,30}[:>\]]{1,8}[*\s]{0,8}")
 """In front of a line of a transcript: "USER: ", "<user>", "**User:** ", "## User:"."""
-_NEXT_NAME = re.compile(rf"\s*{_NAME.pattern}")
+_NEXT_NAME = re.compile(rf"\s{{0,8}}{_NAME.pattern}")
 _NAMED = re.compile(rf"(?:^|\s|>){_NAME.pattern}$")
 """A name, right in front of what is said."""
 _BETWEEN_CHARS = 80
