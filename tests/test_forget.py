@@ -511,6 +511,7 @@ def test_what_is_under_way_of_another_conversation_is_kept_when_something_is_for
             mine = archive.of(archive.tenants()[0].id)
             rows = {row.family: row for row in mine.sessions()}
             kept = [f.message.text for f in mine.messages(rows["kept"].id)]
+            assert mine.messages(rows["later"].id)[0].message.text == PROMPT["content"]
         assert sum("mm screws" in text for text in kept) == 4
         assert (rows["kept"].title, rows["later"].title) == ("a SLOW one, please", "where are the tulips?")
         assert b"XYLOPHONE" not in raw_of(config.archive.path)

@@ -19,7 +19,7 @@ from lantern_proxy.archive.rows import HEAD, dumps, from_head, name, to_filed, t
 from lantern_proxy.archive.scope import newest
 from lantern_proxy.archive.values import QUERY_CHARS, TITLE_CHARS
 from lantern_proxy.archive.vectors import remove
-from lantern_proxy.turn import Filed
+from lantern_proxy.turn import SYSTEM, Filed
 
 _MARKS_AT_ONCE = 5 * ROWS
 """They are small: 10 ms."""
@@ -73,10 +73,11 @@ class _Gone:
     listed: list[bytes] = field(default_factory=list)
     """What the receipt lists."""
 
-    def add_message(self, row: Sequence[Any], marks: Marks) -> None:
+    def add_message(self, row: Sequence[Any], marks: Marks, *, stays_out: bool = True) -> None:
         self.messages[row[0], row[2]] = None
-        self.marks.update(marks.message(to_filed(row[2:])))
-        self._list(marks.of("message", row[0], row[1]))
+        if stays_out:
+            self.marks.update(marks.message(to_filed(row[2:])))
+            self._list(marks.of("message", row[0], row[1]))
 
     def add_passage(self, id_: int, session: str, hash_: bytes, marks: Marks) -> None:
         self.passages[id_] = None
@@ -154,8 +155,8 @@ def _named(db: Database, tenant: str, rule: ForgetRule, marks: Marks) -> _Gone:
 def _whole(db: Database, tenant: str, sessions: Sequence[str], marks: Marks) -> _Gone:
     """Sessions with all that they hold."""
     gone, given = _Gone(sessions=[*sessions]), (tenant, dumps(list(sessions)))
-    for row in db.conn.execute(f"{_MESSAGES} AND session{_IN}", given):
-        gone.add_message(row, marks)
+    for row in db.conn.execute(f"{_MESSAGES} AND session{_IN}", given):  # a system prompt is of the next ones, too
+        gone.add_message(row, marks, stays_out=row[5] not in SYSTEM)
     sql = f"SELECT id, session, hash FROM passages WHERE tenant = ? AND session{_IN}"
     for row in db.conn.execute(sql, given):
         gone.add_passage(row[0], row[1], row[2], marks)
