@@ -81,11 +81,11 @@ class Doors:
         self._keyring.refresh()
         key: ProxyKey | None = None
         if self._needs_key:
-            key = self._key_of(arrival)
+            key, presented = self._key_of(arrival)
             if key is None:
                 return Refusal(401, "authentication_error", _NO_KEY, ((b"www-authenticate", b"Bearer"),))
             try:
-                swap(arrival, key)
+                swap(arrival, key, presented)
             except KeysError as error:
                 return Refusal(502, "api_error", str(error))
         if self._rate.per_minute:
@@ -103,13 +103,15 @@ class Doors:
     def tenant_of(self, arrival: Arrival) -> str:
         """The tenant of the proxy key that a request came with; empty when there is none."""
         self._keyring.refresh()
-        key = self._key_of(arrival) if self._needs_key else None
+        key = self._key_of(arrival)[0] if self._needs_key else None
         return key.tenant if key else ""
 
-    def _key_of(self, arrival: Arrival) -> ProxyKey | None:
+    def _key_of(self, arrival: Arrival) -> tuple[ProxyKey | None, str]:
+        """The proxy key that a request came with, and as it stands there."""
         own = arrival.header("x-lantern-key")
-        found = map(self._keyring.find, [own] if own else arrival.credentials(_CREDENTIALS))
-        return next((key for key in found if key), None)
+        presented = [own] if own else arrival.credentials(_CREDENTIALS)
+        found = ((self._keyring.find(each), each) for each in presented)
+        return next((pair for pair in found if pair[0]), (None, ""))
 
     @property
     def _needs_key(self) -> bool:
@@ -155,20 +157,22 @@ _NO_KEY = (
 )
 
 
-def swap(arrival: Arrival, key: ProxyKey) -> None:
-    """Set the tenant, and put the upstream's key where the proxy key was. KeysError when that one is missing."""
+def swap(arrival: Arrival, key: ProxyKey, presented: str) -> None:
+    """Set the tenant, and put the upstream's key where the proxy key was. KeysError when that one is missing.
+
+    presented: the proxy key, which goes nowhere; where it has no upstream's key, one of the client's own goes on
+    """
     arrival.tenant = key.tenant
     anthropic = is_anthropics(arrival.path, arrival.headers)
     secret = key.secret_for("anthropic" if anthropic else "openai")
-    if secret is None and (own := arrival.header("x-lantern-key").encode("latin-1")):
+    if secret is None:
+        own = presented.encode("latin-1", "replace")
         arrival.headers = tuple(pair for pair in arrival.headers if pair[0] not in _CREDENTIALS or own not in pair[1])
-        return  # the client's own key goes on
+        return
     place = b"x-api-key" if anthropic else b"api-key" if arrival.header("api-key") else b"authorization"
     kept = tuple(pair for pair in arrival.headers if pair[0] not in _CREDENTIALS)
-    if secret is not None:
-        value = secret if place != b"authorization" else f"Bearer {secret}"
-        kept += ((place, value.encode("latin-1", "replace")),)
-    arrival.headers = kept
+    value = secret if place != b"authorization" else f"Bearer {secret}"
+    arrival.headers = (*kept, (place, value.encode("latin-1", "replace")))
 
 
 def climbs(path: str) -> bool:

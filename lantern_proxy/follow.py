@@ -188,12 +188,14 @@ def _position(filed: Filed) -> int:
 
 
 def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
-    """What was filed of each request and of each answer, in order of position. No request ends in an answer: what was
-    filed at once and does so is an answer, or was imported, and there each message is by itself."""
+    """What was filed of each request and of each answer, in order of position. Requests hardly ever end in an answer:
+    what was filed at once and does so is one, or was imported, as what has no time was. There each is by itself."""
     groups = (tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at))
-    return [
-        each for some in groups for each in ([(f,) for f in some] if some[-1].message.role == "assistant" else [some])
-    ]
+    found = list[tuple[Filed, ...]]()
+    for some in groups:
+        apart = some[-1].message.role == "assistant" or not some[0].created_at
+        found += [(f,) for f in some] if apart else [some]
+    return found
 
 
 def _is_answer(filed: Iterable[Filed]) -> bool:

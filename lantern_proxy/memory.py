@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 Wire = Mapping[str, Any]
 _MOST = 2**63 - 1
 """The largest number that SQLite takes."""
+_MOMENT_S = 1e-6
+"""As little as a time can tell."""
 _LATEST = 1e12
 """Seconds; a time is none beyond that."""
 
@@ -131,6 +133,7 @@ class Lantern:
             step = replace(step, session=structs.replace(step.session, title=title))
         if times is not None:
             step = replace(step, filed=_dated(step, request, times))
+        step = replace(step, filed=_one_by_one(step.filed))
         record = self._record(step, request, (times[-1] if times else 0.0) or now)
         refused = self._archive.faults["record"]
         self._archive.write([record])
@@ -349,6 +352,17 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise ValueError(f"messages hold a {type(value).__name__}, which is no JSON; use the dicts of chat completions")
+
+
+def _one_by_one(filed: Sequence[Filed]) -> tuple[Filed, ...]:
+    """Those of one time a moment after each other: what was filed at one time is, to follow.recall(), what one request
+    of the proxy brought."""
+    made, before, run = list[Filed](), 0.0, 0
+    for each in filed:
+        run = run + 1 if each.created_at == before > 0 else 0
+        before = each.created_at
+        made.append(replace(each, created_at=before + run * _MOMENT_S))
+    return tuple(made)
 
 
 def _dated(step: Step, request: Request, times: Sequence[float]) -> tuple[Filed, ...]:

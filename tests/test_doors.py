@@ -169,6 +169,15 @@ def test_a_proxy_key_is_found_beside_a_dummy(tmp_path, monkeypatch):
         assert upstream.got[-1].header("authorization") is None
 
 
+def test_beside_a_proxy_key_the_clients_own_goes_on_whichever_header_it_is_in(tmp_path):
+    with keyed(tmp_path) as (config, upstream, ring):
+        secret = ring.add("alice", now=1.0)
+        with serving(config) as url:
+            assert ask(url, body("hi"), key="sk-mine", x_api_key=secret).status_code == 200
+        assert upstream.got[-1].header("authorization") == "Bearer sk-mine"
+        assert upstream.got[-1].header("x-api-key") is None
+
+
 def test_the_upstreams_keys_differ_by_provider_and_may_be_files(tmp_path, monkeypatch):
     monkeypatch.setenv("ONE", "sk-openai")
     (tmp_path / "two").write_text("sk-ant\n")

@@ -557,7 +557,8 @@ def test_an_answer_with_half_a_character_is_archived(tmp_path, path):
     assert [each.message.text for each in kept[1:]] == [text]
 
 
-def test_an_import_that_went_on_is_known_after_a_restart(tmp_path):
+@pytest.mark.parametrize("ends", ["answered", "asked"])
+def test_an_import_that_went_on_is_known_after_a_restart(tmp_path, ends):
     """All of it was archived at one time."""
     said = []
     for n in range(10):
@@ -568,9 +569,9 @@ def test_an_import_that_went_on_is_known_after_a_restart(tmp_path):
         with serving(config) as url:
             ask(url, body("warm up"))
         with Lantern(config, user="sk-one") as lantern:
-            lantern.archive("chat1", said)
+            lantern.archive("chat1", [*said, {"role": "user", "content": "and?"}] if ends == "asked" else said)
         with serving(config) as url:
-            assert told(ask(url, body(*said, {"role": "user", "content": "which is the best?"})))["event"] == "turn"
+            assert told(ask(url, body(*said, {"role": "user", "content": "and?"})))["session"] == "chat1"
         with serving(config) as url:
             later = told(ask(url, body(*said[12:], {"role": "user", "content": "a question without the last one?"})))
     assert (later["event"], later["session"]) == ("window", "chat1")

@@ -83,7 +83,7 @@ def test_a_provider_never_gets_the_others_key(path, headers, monkeypatch):
     monkeypatch.setenv("ANTHROPICS", "sk-ant")
     key = ProxyKey(name="a", sha256="", tenant="a", upstream={"openai": "env:OPENAIS", "anthropic": "env:ANTHROPICS"})
     arrival = Arrival(method="POST", path=path, query=b"", headers=((b"x-api-key", b"lk_a"), *headers), body=b"")
-    swap(arrival, key)
+    swap(arrival, key, "lk_a")
     goes_to = where(DEFAULT, path, headers=arrival.headers)
     assert {v for _, v in arrival.headers if b"sk-" in v} == (
         {b"sk-ant"} if "anthropic" in goes_to else {b"Bearer sk-openai"}

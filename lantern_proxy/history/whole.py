@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 _DIRECT_CHARS = 4_096
 """In a text of so many signs one is looked for as it stands."""
-_DIRECT, _PLACES = 32, 16
+_DIRECT, _PLACES = 32, 100
 """So many texts are looked for as they stand, and more in a text of so many times as many places."""
 _GRAM, _FEW = 8, 4
 _NEAR_CHARS = 200

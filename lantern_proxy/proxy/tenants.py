@@ -60,7 +60,8 @@ class Tenants:
         self.own_wait_s = 1.0
         """Most seconds that a request waits for what the archive has of its own session."""
         self.recent_wait_s = 0.15
-        """Most seconds that a request waits for other sessions, to which only words or a summary could trace it."""
+        """Most seconds that a request waits until other sessions are read, to which only words or a summary could trace
+        it; until what was read is taken up it waits as for its own."""
         self._mine: OrderedDict[Key, _Mine] = OrderedDict()
 
     def forget_all(self) -> None:

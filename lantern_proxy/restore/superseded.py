@@ -164,7 +164,7 @@ def _is_whole(now: Compared, old: Compared) -> bool:
     gone, come = old.every - now.has, now.every - old.has
     changed = [before for before in old.told if before.text in gone]
     values = [new for new in now.told if new.text in come]
-    only = len(gone) <= 1 and all(_stands_for(new, before) for new in values for before in changed)
+    only = len(gone) <= bool(values) and all(_stands_for(new, before) for new in values for before in changed)
     return now.says_so and only and old.words - OWN <= now.words | now.every
 
 
