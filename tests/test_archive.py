@@ -212,7 +212,9 @@ def test_a_block_comes_back_exactly_and_survives_its_passages(archive: Archive) 
     mine, whole = archive.of(MINE), block(placed)
     archive.write([record(2, blocks=(whole,))])
     assert mine.blocks("s1") == [whole]
-    mine.prune(PruneRule(session="s2"), now=0.0)
+    mine.reinforce({gone.id: (0.1, 0.5, 1, 0.0)})
+    mine.prune(PruneRule(below_confidence=0.3), now=0.0)
+    assert gone.id not in mine.passages_by_id([gone.id])
     [left] = mine.blocks("s1")
     assert left.restored.text == whole.restored.text
     assert left.restored.placed[0] == placed[0]

@@ -236,6 +236,10 @@ def command(
     \b
     Example: lantern bench restore --data locomo10.json --query context --recipe lantern
     """
+    if model is None and "memgpt" in (recipe, other):
+        raise click.UsageError("recipe memgpt needs a model, which writes down what to keep; give --model, --model-url")
+    if merge and "trained" in (recipe, other):
+        raise click.UsageError("recipe trained learns from other chats; leave out --merge")
     try:
         cuts = [compacted(chat, int(at), shape) for chat in chats(data)]
         cuts = [merged(cuts)] if merge else cuts
@@ -245,10 +249,6 @@ def command(
             )
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    if model is None and "memgpt" in (recipe, other):
-        raise click.UsageError("recipe memgpt needs a model, which writes down what to keep; give --model, --model-url")
-    if merge and "trained" in (recipe, other):
-        raise click.UsageError("recipe trained learns from other chats; leave out --merge")
     config = configured(admission, half_life_days, Config() if settings is None else load(settings, os.environ))
     dense = available() and config.embed.enabled != "off" if dense is None else dense
     config = config if dense else replace(config, embed=EmbedConfig(enabled="off"))
