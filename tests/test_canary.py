@@ -222,7 +222,7 @@ def _remove(archive: Archive, mine) -> None:
     archive.forget(MINE, ForgetRule(match="text 0"), now=1.0, dry_run=True)
     for rule in (ForgetRule(match="text 1"), ForgetRule(session="s1"), ForgetRule(project="p"), ForgetRule()):
         archive.verify(archive.forget(MINE, rule, now=1.0))
-        archive.write([replace(record(1, "text 1"), came_at=2.0)])
+        archive.write([replace(record(1, "text 1"), came_at=2.0), replace(record(1, "text 1"), came_at=0.5)])
     archive.write([record(30, "pruned at last", session="s30")])
     rows = [(tenant, "s30", id_, np.ones(4, np.float32)) for tenant, id_, _ in archive.unembedded(50)]
     archive.add_vectors("m", 4, rows)

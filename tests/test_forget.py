@@ -437,33 +437,43 @@ def test_prune_applies_the_configured_retention(lantern, tmp_path):
         assert sorted(tenant.messages for tenant in archive.tenants()) == [4, 4]  # what came at once goes at once
 
 
+class HeldUp:
+    """A model that echoes, but for a message that holds `word`, which waits for go()."""
+
+    def __init__(self, word: str) -> None:
+        self._word, self._come, self._go = word, threading.Event(), threading.Event()
+
+    async def __call__(self, got, wire):
+        if self._word in got.data["messages"][-1]["content"]:
+            self._come.set()
+            await asyncio.to_thread(self._go.wait, 60)
+        await echo(got, wire)
+
+    def forget_meanwhile(self, url, asked, session: str, *rule: str) -> None:
+        """Ask, and `lantern forget` by this rule before the answer comes."""
+        asking = threading.Thread(target=ask, args=(url, asked), kwargs={"x_lantern_session": session})
+        asking.start()
+        assert self._come.wait(60)
+        ended = CliRunner().invoke(cli.cli, ["forget", *rule, "--yes"])
+        self._go.set()
+        asking.join()
+        assert ended.exit_code == 0, ended.output
+
+
 @pytest.mark.parametrize("kind", ["session", "tenant"])
 def test_what_was_under_way_when_it_was_forgotten_stays_out(tmp_path, kind):
     """Nobody finds it before its answer comes, and it comes again with the next request."""
-    come, go = threading.Event(), threading.Event()
-
-    async def answer(got, wire):
-        if "XYLOPHONE" in got.data["messages"][-1]["content"]:
-            come.set()
-            await asyncio.to_thread(go.wait, 60)
-        await echo(got, wire)
-
-    with Upstream(answer=answer) as upstream:
+    model = HeldUp("XYLOPHONE")
+    with Upstream(answer=model) as upstream:
         config = config_for(upstream, tmp_path)
         with serving(config) as url:
             first = ask(url, body("hello, let us begin"), x_lantern_session="s")
             said = ["hello, let us begin", first.json()["choices"][0]["message"]["content"], SECRET]
-            asking = threading.Thread(target=ask, args=(url, body(*said)), kwargs={"x_lantern_session": "s"})
-            asking.start()
-            assert come.wait(60)
             with Archive(config.archive.path) as archive:
                 [tenant] = [each.id for each in archive.tenants()]
             own = {"session": told(first)["session"], "tenant": tenant}
-            args = ["forget", f"--{kind}", own[kind], "--yes", "--archive", str(config.archive.path)]
-            ended = CliRunner().invoke(cli.cli, args)
-            assert ended.exit_code == 0, ended.output
-            go.set()
-            asking.join()
+            rule = (f"--{kind}", own[kind], "--archive", str(config.archive.path))
+            model.forget_meanwhile(url, body(*said), "s", *rule)
             again = ask(url, body(*said, "noted", f"what of {OTHER}?"), x_lantern_session="s")
             assert again.status_code == 200
         with Archive(config.archive.path, read_only=True) as archive:
@@ -480,31 +490,17 @@ PROMPT = {"role": "system", "content": "You are the assistant of a hardware stor
 @pytest.mark.parametrize("kind", ["match", "session"])
 def test_what_is_under_way_of_another_conversation_is_kept_when_something_is_forgotten(tmp_path, kind):
     """Both have one system prompt, and so has one that begins afterwards."""
-    come, go = threading.Event(), threading.Event()
-
-    async def answer(got, wire):
-        if "SLOW" in got.data["messages"][-1]["content"]:
-            come.set()
-            await asyncio.to_thread(go.wait, 60)
-        await echo(got, wire)
-
-    with Upstream(answer=answer) as upstream:
+    model = HeldUp("SLOW")
+    with Upstream(answer=model) as upstream:
         config = config_for(upstream, tmp_path)
         with serving(config) as url:
-            gone = told(ask(url, body(PROMPT, {"role": "user", "content": SECRET}), x_lantern_session="gone"))[
-                "session"
-            ]
+            secret = {"role": "user", "content": SECRET}
+            gone = told(ask(url, body(PROMPT, secret), x_lantern_session="gone"))["session"]
             said = [PROMPT, *({"role": "user", "content": f"shelf {n} holds the {n * 7} mm screws"} for n in range(4))]
             slow = {"role": "user", "content": "a SLOW one, please"}
-            asking = threading.Thread(target=ask, args=(url, body(*said, slow)), kwargs={"x_lantern_session": "kept"})
-            asking.start()
-            assert come.wait(60)
             own = {"match": "XYLOPHONE-42", "session": gone}
-            args = ["forget", f"--{kind}", own[kind], "--yes", "--archive", str(config.archive.path)]
-            ended = CliRunner().invoke(cli.cli, args)
-            assert ended.exit_code == 0, ended.output
-            go.set()
-            asking.join()
+            rule = (f"--{kind}", own[kind], "--archive", str(config.archive.path))
+            model.forget_meanwhile(url, body(*said, slow), "kept", *rule)
             later = {"role": "user", "content": "where are the tulips?"}
             ask(url, body(PROMPT, later), x_lantern_session="later")
         with Archive(config.archive.path, read_only=True) as archive:

@@ -29,6 +29,8 @@ _MARK = "INSERT INTO forgotten (tenant, mark) VALUES (?, ?) ON CONFLICT DO NOTHI
 _IS_MARKED = "SELECT 1 FROM forgotten WHERE tenant = ? AND mark = ?"
 _BEGUN = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', ?, ?)"
 _HAS_BEGUN = "SELECT 1 FROM settings WHERE tenant = '' AND name IN (?, ?, ?, ?) AND CAST(value AS REAL) > ?"
+_LAST_BEGUN = """SELECT max(CAST(value AS REAL)) FROM settings
+    WHERE tenant = '' AND name >= 'forgotten ' AND name < 'forgotten!'"""
 _ANY = "SELECT 1 FROM forgotten WHERE tenant = ? LIMIT 1"
 
 
@@ -128,9 +130,10 @@ def without_forgotten(db: Database, marks: Marks, records: Sequence[Record]) -> 
     """`records` without what was forgotten before, and without what is not to be kept, which is marked so that it stays
     out. Inside a transaction."""
     kept, marked = [], dict[str, bool]()
+    last = db.conn.execute(_LAST_BEGUN).fetchone()[0] or 0.0
     for each in records:
         tenant = name(each.tenant)
-        record = _unkept_of(each) if each.came_at and _is_overtaken(db, marks, tenant, each) else each
+        record = _unkept_of(each) if 0 < each.came_at < last and _is_overtaken(db, marks, tenant, each) else each
         if record.unkept:
             keep_out(db, tenant, _unkept(marks, record))
         if record.unkept or tenant not in marked:
