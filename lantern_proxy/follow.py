@@ -172,6 +172,9 @@ def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: 
         before=answers_of(entry_of[f.key] for f in sorted(filed, key=_position) if f.key not in abandoned),
         lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
     )  # fmt: skip
+    if not (names or session.system or session.tools):
+        called = frozenset(call.name for f in filed for call in f.message.calls)
+        session = replace(session, tools=called, imported=True)
     own = {value for f in filed for value in f.message.ids}
     remember(known, session, ids=names - own)  # all it ever held, so that every text of it is found
     entries = tuple(_as_shown(entry_of[key], altered.get(key)) for key in head.keys if key in by_key)

@@ -26,9 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from lantern_proxy.logs_opencode import NAME, exports, is_database
+from lantern_proxy.turn import Api
 
 _BEGINNING = 2
 """Messages that tell a conversation from others that began at another moment."""
+_APIS: Mapping[str, Api] = {"claude-code": "messages", "codex": "responses"}
 Wire = dict[str, Any]
 """A message as Chat Completions have it."""
 
@@ -55,6 +57,11 @@ class Log:
     def session(self) -> str:
         """The id that its session gets in the archive: the same at every import, so that nothing is written twice."""
         return f"{self.source}-{blake2b(self.id.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+
+    @property
+    def api(self) -> Api:
+        """What its program speaks. Of opencode, which speaks what its provider does, chat completions."""
+        return _APIS.get(self.source, "chat")
 
 
 @dataclass(frozen=True, slots=True)

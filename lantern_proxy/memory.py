@@ -21,7 +21,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import structs
 
@@ -38,7 +38,7 @@ from lantern_proxy.restore.present import text_of, told_in
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known, Link
 from lantern_proxy.session_rows import asked, session_of, session_row
-from lantern_proxy.turn import Filed, Identity, Passage, Request, Restored, blocks_in
+from lantern_proxy.turn import Api, Filed, Identity, Passage, Request, Restored, blocks_in
 from lantern_proxy.wire import chat
 from lantern_proxy.wire.headers import brief
 
@@ -103,30 +103,50 @@ class Lantern:
         self._known = Known()
 
     def archive(
-        self, session: str, messages: Sequence[Wire], *, times: Iterable[float] | None = None, title: str = ""
+        self,
+        session: str,
+        messages: Sequence[Wire],
+        *,
+        times: Iterable[float] | None = None,
+        title: str = "",
+        known_as: str = "",
+        api: Api = "chat",
     ) -> int:
         """Archive a conversation as it is now; returns how many of its messages were new. On disk when it returns.
 
-        times: Unix seconds, one a message, for what was said earlier (0: not known); by default all was said now
-        title: of a session that is new, up to 80 characters; by default the start of the user's last message of then
+        times:    Unix seconds, one a message, for what was said earlier (0: not known); by default all was said now
+        title:    of a session that is new, up to 80 characters; by default the start of the user's last message of then
+        known_as: the id of the conversation in the requests of a client, which goes on with it through the proxy. Once
+                  it did, the proxy archives what is said there, and a call that says `known_as` nothing more
+        api:      what that client speaks: chat (completions), responses or messages
 
         A message that went missing since the last call stays in the archive: that is what `restore` gives back.
         Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored, or brought to the
         disk. Then the same call may be made again.
         """
         request, title = _read(messages), _text("title", title)
+        if _text("known_as", known_as) and self._is_answered(self._own(session)):
+            return 0
+        if api not in get_args(Api):
+            raise ValueError(f"api is {api!r}; use {', '.join(get_args(Api))}")
         told = None if times is None else _times(times, len(request.messages))
         try:
-            return self._written(session, request, told, title)
+            return self._written(session, request, told, title, known_as, api)
         except BaseException:
             self._known = Known()  # what it takes for archived is not; what is will be recalled
             raise
 
-    def _written(self, session: str, request: Request, times: tuple[float, ...] | None, title: str) -> int:
+    def _written(
+        self, session: str, request: Request, times: tuple[float, ...] | None, title: str, known_as: str, api: Api
+    ) -> int:
         now, session = time.time(), self._own(session)
         self._recall(session)
+        held = self._known.sessions.get(session)
+        request = replace(request, api=held.api if held else api)
+        if held or self._archive.of(self.tenant).holders([known_as]):
+            known_as = ""  # another session has that id
         # the program says which conversation it is, so nobody guesses whether it may be a side call
-        named = Link(session=self._known.sessions.get(session), restart=True, why="named", family=session)
+        named = Link(session=held, restart=True, why="named", family=known_as or session)
         step = follow(self._known, request, Identity(), now=now, new_id=lambda: session, found=named)
         self._known.in_flight.clear()  # no answer is waited for here
         if title and step.event == "new":
@@ -250,6 +270,12 @@ class Lantern:
         held = mine.session(session)
         return session if held is None or held.project == self._project else apart
 
+    def _is_answered(self, session: str) -> bool:
+        """Did an upstream answer in it, through the proxy?"""
+        mine = self._archive.of(self.tenant)
+        row = mine.session(session)
+        return row is not None and not {row.id, row.family}.issuperset(mine.ids(row.id))
+
     def _covers(self, session: str) -> bool:
         """Is it a session of this project, or is none named?"""
         held = self._archive.of(self.tenant).session(session) if self._project else None
@@ -260,9 +286,7 @@ class Lantern:
         mine = self._archive.of(self.tenant)
         if session in self._known.sessions or (row := mine.session(session)) is None:
             return
-        whole = structs.replace(
-            session_of(row), api="chat", side=False, agent="", parent=row.parent
-        )  # whatever its name
+        whole = structs.replace(session_of(row), side=False, agent="", parent=row.parent)  # whatever its name
         recall(self._known, whole, mine.messages(row.id), mine.head(row.id), mine.ids(row.id))
 
     def _record(self, step: Step, request: Request, now: float) -> Record:
@@ -275,12 +299,13 @@ class Lantern:
             request=RequestRow(
                 id=f"mem_{secrets.token_hex(8)}",
                 at=now,
-                api="chat",
+                api=request.api,
                 path="",
                 event=step.event,
                 query=asked(request, self._cleaner.said),
             ),
             messages=filed,
+            ids=tuple(filter(None, (after.family, after.id))),
             head=head_of(after),
             passages=self._passages(after.id, filed),
         )

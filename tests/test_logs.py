@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import Upstream, ask, body, config_for, serving, told
+from scripted import Upstream, ask, body, config_for, http, say, serving, told
 
 from lantern_proxy import Lantern, logs
-from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 
 AT = 1_780_000_000.0
 
@@ -393,6 +393,54 @@ def test_an_agents_conversation_that_was_imported_goes_on_through_the_proxy(tmp_
             with serving(config) as url:
                 answer = told(ask(url, body(*shown, "Which port has file 1?")))
         assert (answer["event"], answer["session"]) == (event, "imported?1")
+
+
+def test_what_a_client_compacted_before_it_was_imported_comes_back_when_it_goes_on(tmp_path):
+    """`claude --continue` through the proxy, the first time: all that it compacted is in the log only."""
+
+    def row(role: str, text: object, second: int, **more: object) -> dict:
+        at = f"2026-05-28T20:26:{second:02d}.000Z"
+        return {"type": role, "sessionId": "5d1c", "timestamp": at, "message": {"role": role, "content": text}} | more
+
+    facts = [f"Depot {n} ships through gate GATE-{n * 7_919}." for n in range(8)]
+    said = [
+        row(role, text, n) for n, fact in enumerate(facts) for role, text in (("user", fact), ("assistant", f"{n}!"))
+    ]
+    summary = "Summary of the conversation so far: the user listed depots with their gates, and all of them were filed."
+    call: list = [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "date"}}]
+    done: list = [{"type": "tool_result", "tool_use_id": "t1", "content": "Thursday"}]
+    said += [row("assistant", call, 20), row("user", done, 21), row("assistant", "Done.", 22)]
+    log = lines(tmp_path / "logs" / "5d1c.jsonl", *said, row("user", summary, 30, isCompactSummary=True))
+    system, tools = "You are a coding agent.", [{"name": "Bash", "input_schema": {"type": "object"}}]
+
+    def send(url: str, *texts: str, **more: object) -> dict[str, str]:
+        headers = {"x-api-key": "sk-one", "x-claude-code-session-id": "5d1c"}
+        request = body(*texts, max_tokens=9, **({"system": system, "tools": tools} | more))
+        return told(http.post(f"{url}/v1/messages", json=request, headers=headers))
+
+    answer = json.dumps({"id": "msg_1", "role": "assistant", "content": [{"type": "text", "text": "Gladly."}]})
+    with Upstream(say(200, answer.encode())) as upstream:
+        config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=5_000))
+
+        def imported() -> int:
+            with Lantern(config, user="sk-one") as lantern:
+                (found,) = logs.read(log)
+                return lantern.archive(
+                    found.session, found.messages, times=found.times, known_as=found.id, api=found.api
+                )
+
+        first = imported()
+        with serving(config) as url:
+            talk = (summary, "Done.", "Let us go on. Which gate is it for depot 2?")
+            events = [send(url, "Write a title of five words.", system="You write titles.", tools=[])]
+            events.append(send(url, *talk))
+            sent = json.dumps(upstream.got[-1].data)
+            events.append(send(url, *talk, "Gladly.", "And now tell me about something else."))
+        again = imported()
+    assert (first, again) == (19, 0)
+    assert [each["event"] for each in events] == ["side", "compacted", "turn"]
+    assert {each["session"].removesuffix(".side") for each in events} == {found.session for found in logs.read(log)}
+    assert "GATE-15838" in sent
 
 
 def test_what_comes_before_the_first_time_has_that_one(tmp_path):

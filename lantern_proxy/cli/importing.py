@@ -65,7 +65,8 @@ def import_(
     where --from says which.
 
     Folders are searched. What was imported before is not written twice. They are found by questions when
-    restore.scope is `project` or `tenant`, by `lantern search` always.
+    restore.scope is `project` or `tenant`, by `lantern search` always. Claude Code, Codex and opencode go on with theirs
+    through the proxy, if they have the same key.
 
     \b
     Example: lantern import ~/.claude/projects --key-env ANTHROPIC_API_KEY
@@ -101,7 +102,9 @@ def _archive(settings: Settings, found: "Iterator[Log]", tenant: str | None, key
     with opened(config, tenant, key_env, project) as lantern:
         with render.counting("importing", quiet=settings.as_json) as advance:
             for log in found:
-                count = lantern.archive(log.session, log.messages, times=log.times, title=log.title)
+                count = lantern.archive(
+                    log.session, log.messages, times=log.times, title=log.title, known_as=log.id, api=log.api
+                )
                 done.append((replace(log, title=log.title[:_TITLE_CHARS], messages=(), times=()), count))
                 advance(1)
         for log, count in done:

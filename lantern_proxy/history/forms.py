@@ -58,7 +58,9 @@ def form_among(forms: Iterable[Form], request: Request) -> Form | None:
 
 
 def in_form(session: Session, request: Request) -> Session:
-    """The session in the form of `request`, where turns of it had that before; itself where none had."""
+    """The session in the form of `request`, where turns of it had that before or may have had it; else itself."""
+    if session.imported and (request.tools or not session.tools):
+        return replace(session, system=system_text(request), tools=request.tools)
     if not session.forms or has_form(form_of(session), request):
         return session
     form = form_among(session.forms, request)
@@ -68,7 +70,7 @@ def in_form(session: Session, request: Request) -> Session:
 def forms_with(session: Session, now: Form) -> tuple[Form, ...]:
     """Those before, once the session has another form."""
     last = form_of(session)
-    if not session.keys or _is_same(last, now):
+    if session.imported or not session.keys or _is_same(last, now):
         return session.forms
     return (last, *(f for f in session.forms if not _is_same(last, f)))[:_FORMS]
 
@@ -83,6 +85,6 @@ def base_of(session: Session, request: Request) -> str:
 
     A prompt that only the very first request had was a title call's, say.
     """
-    now, is_first = system_text(request), session.side or not session.keys
+    now, is_first = system_text(request), session.side or session.imported or not session.keys
     stays = session.system in now if now else request.delta or session.turn > 1
     return session.system if not is_first and stays else now

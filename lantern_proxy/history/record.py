@@ -59,6 +59,8 @@ class Session(Struct, frozen=True, kw_only=True, gc=False):
     answered: bool = False
     recalled: bool = False
     """The head is from an archive that does not say how its client shows it: any answer may be in another dress."""
+    imported: bool = False
+    """No request of its client is known, so of the form in which that asks no more than which tools were called."""
     opening: frozenset[bytes] = frozenset()
     """Fingerprints of the items of its first request, as its client shows them: many sessions share them, so they prove
     nothing."""
