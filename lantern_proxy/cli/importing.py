@@ -65,8 +65,8 @@ def import_(
     where --from says which.
 
     Folders are searched. What was imported before is not written twice. They are found by questions when
-    restore.scope is `project` or `tenant`, by `lantern search` always. Claude Code, Codex and opencode go on with theirs
-    through the proxy, if they have the same key.
+    restore.scope is `project` or `tenant`, by `lantern search` always. Claude Code, Codex and opencode go on with
+    theirs through the proxy, if they have the same key.
 
     \b
     Example: lantern import ~/.claude/projects --key-env ANTHROPIC_API_KEY
