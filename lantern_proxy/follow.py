@@ -1,7 +1,7 @@
 """One request joins what is known: link it to a session, compare, move the session on.
 
     step = follow(known, request, identity, now=..., new_id=...)      # when a request comes
-    filed = reply(known, step.session, answer, now=...)               # when its answer has come
+    session, filed = reply(known, step.session, answer, now=...)      # when its answer has come
 
 The two calls are the whole life of a turn in the core; the proxy adds the wire, the archive and the restore.
 """
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import advance, answered, begin
 from lantern_proxy.history.begun import as_begun
-from lantern_proxy.history.former import before_form, on_branch, with_branch, without_aside
+from lantern_proxy.history.former import before_form, on_branch, with_answered_branch, with_branch, without_aside
 from lantern_proxy.history.forms import system_text
 from lantern_proxy.history.record import Entry, Said, Session, answers_of, before_answer, chain_of, items_of
 from lantern_proxy.history.script import lines_of, parted
@@ -132,15 +132,23 @@ def _side(known: Known, request: Request, found: Link, now: float, new_id: Calla
     return Step(session=after, event="side", verdict=Verdict(event="side", kept=unseen), filed=filed, link=found)
 
 
-def reply(known: Known, session_id: str, answer: Answer, *, now: float) -> tuple[Session | None, tuple[Filed, ...]]:
-    """File the upstream's answer in the session as it is by now; nothing when the session was forgotten meanwhile."""
-    session = known.sessions.get(session_id)
+def reply(known: Known, asked: Session, answer: Answer, *, now: float) -> tuple[Session | None, tuple[Filed, ...]]:
+    """File the upstream's answer in the session as it is by now; nothing when the session was forgotten meanwhile.
+
+    asked: the session as the request left it that is answered. Another one may have come since
+    """
+    session = known.sessions.get(asked.id)
     if session is None:
         return None, ()
-    known.in_flight[session_id] = max(0, known.in_flight[session_id] - 1)
-    after, filed = answered(session, answer, now=now)
-    asked = known.asks.get(session_id, (b"",))[0] if session.answered else session.chain
-    remember(known, after, ids=answer.ids, asked=asked)
+    known.in_flight[asked.id] = max(0, known.in_flight[asked.id] - 1)
+    last_asked = known.asks.get(asked.id, (b"",))[0] if session.answered else session.chain
+    if last_asked == asked.chain:
+        after, filed = answered(session, answer, now=now)
+    else:  # it stands behind what it answers, and the head stays what it is
+        own, filed = answered(replace(asked, keys=session.keys, position=session.position), answer, now=now)
+        remember(known, own, ids=answer.ids, asked=asked.chain)
+        after = with_answered_branch(session, asked, own)
+    remember(known, after, ids=answer.ids, asked=last_asked)
     return after, filed
 
 

@@ -82,7 +82,7 @@ class Lab:
         answer: Answer = wire.read_answer(
             json.dumps(found, ensure_ascii=False).encode(), streamed=False, complete=complete
         )
-        session, filed = reply(self.known, step.session.id, answer, now=self.now)
+        session, filed = reply(self.known, step.session, answer, now=self.now)
         assert session is not None
         self._keep(session, filed)
         self.kept[session.id].names += [*answer.ids, *(value for f in filed for value in f.message.ids)]
@@ -90,7 +90,7 @@ class Lab:
 
     def fail(self, step: Step) -> None:
         """The upstream had no answer to the request of `step`."""
-        reply(self.known, step.session.id, Answer(messages=()), now=self.now)
+        reply(self.known, step.session, Answer(messages=()), now=self.now)
 
     def restart(self) -> None:
         """The process ends, and a new one reads what the archive has."""

@@ -227,6 +227,30 @@ def test_answers_that_a_client_always_shows_without_their_thoughts_are_no_loss_a
     assert (step.event, step.session.id) == ("turn", chat.session)
 
 
+# --- requests at once ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["the one that came first", "the one that came last"])
+@pytest.mark.parametrize("named", ["", "x"])
+def test_of_two_questions_at_once_each_answer_stands_behind_its_own(first, named):
+    chat = chat_of(Lab(), project="amber", named=named)
+    lab, history = chat.lab, list(chat.history)
+    asks = {word: f"What colour has the door of the {word} house?" for word in ("north", "south")}
+    steps = {word: chat.send([*history, user(said)]) for word, said in asks.items()}
+    assert {step.session.id for step in steps.values()} == {chat.session}
+    order = ("north", "south") if first == "the one that came first" else ("south", "north")
+    filed = {word: lab.answer(steps[word], assistant(f"It is {word}-green."))[0] for word in order}
+    for word, step in steps.items():
+        assert filed[word].turn == step.filed[-1].turn
+    for word in (*order, *order):
+        own = [*history, user(asks[word]), assistant(f"It is {word}-green."), user(f"And the windows of {word}?")]
+        step = chat.send(own)
+        assert (step.session.id, step.event in ("turn", "branch", "retry")) == (chat.session, True)
+        assert {f.message.text for f in step.filed} <= {own[-1]["content"]}
+        gone = [asks[other] for other in asks if other != word]
+        assert not {f.message.text for f in lab.kept[chat.session].filed if f.key in step.verdict.gone} & {*gone}
+
+
 # --- eviction ------------------------------------------------------------------------------------------------------
 
 
@@ -241,7 +265,7 @@ def test_forgotten_sessions_leave_nothing_behind_and_do_not_disturb_the_others()
     held = [sid for index in (lab.known.by_id, lab.known.by_answer, lab.known.by_user, lab.known.by_start) for
             holders in index.values() for sid in holders]  # fmt: skip
     assert set(held) <= {second.session}
-    assert reply(lab.known, first.session, Answer(messages=()), now=1.0) == (None, ())
+    assert reply(lab.known, step.link.session, Answer(messages=()), now=1.0) == (None, ())
     assert second.turn("still there?", "Still here.").session.id == second.session
     assert first.turn("and I?", "You are new to me.").event == "new"
 

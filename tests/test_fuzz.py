@@ -205,7 +205,7 @@ def test_conversations_side_by_side_in_changing_dress_are_never_split_and_never_
             request = protocol.read(dressed(protocol, marked, n, dresses[n]))
             step = follow(known, request, Identity(), now=float(n), new_id=lambda: f"s{next(ids)}")
             answered = protocol.read_answer(answer_of(protocol, f"answer {n}: {marked[n][1]}"), streamed=False)
-            reply(known, step.session.id, answered, now=float(n))
+            reply(known, step.session, answered, now=float(n))
             assert step.event == ("new" if n == 0 else "turn")
             assert seen.setdefault(which, step.session.id) == step.session.id
     assert len(set(seen.values())) == len(seen)

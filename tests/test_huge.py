@@ -154,7 +154,7 @@ def seconds_of(before, after):
     requests = read(before), read(after)
     answer = Answer(messages=(chat.read_message(json.dumps(assistant("Fine, and what else?")).encode()),))
     step = follow(known, requests[0], who, now=1.7e9, new_id=lambda: next(ids))
-    reply(known, step.session.id, answer, now=1.7e9)
+    reply(known, step.session, answer, now=1.7e9)
     began = time.process_time()
     follow(known, requests[1], who, now=1.7e9 + 9, new_id=lambda: next(ids))
     return time.process_time() - began
@@ -178,7 +178,7 @@ def asked_after(*before, ids=()):
         for n, (asked, told) in enumerate(before):
             step = follow(known, read(asked), who, now=1.7e9 + n, new_id=lambda: next(names))
             answer = Answer(messages=(chat.read_message(json.dumps(assistant(told)).encode()),))
-            reply(known, step.session.id, answer, now=1.7e9 + n)
+            reply(known, step.session, answer, now=1.7e9 + n)
         request = read(messages)
         began = time.process_time()
         follow(known, request, who, now=1.7e9 + 99, new_id=lambda: next(names))
@@ -237,7 +237,7 @@ def test_a_talk_of_one_phrase_is_looked_for_in_another_in_linear_time():
         for asked, told in ((opened[:1], opened[1]["content"]), ([*opened, *nods(count), user("go on")], "OK.")):
             step = follow(known, read(asked), Identity(), now=1.7e9, new_id=lambda: next(names))
             answer = Answer(messages=(chat.read_message(json.dumps(assistant(told)).encode()),))
-            reply(known, step.session.id, answer, now=1.7e9)
+            reply(known, step.session, answer, now=1.7e9)
         same = [m for _ in range(count) for m in (user("go on"), assistant("OK."))]
         request = read([user("x"), *opened[1:], user("aha"), *same, user("what now, my friend")])
         held = read([*opened, *same, user("go on"), assistant("OK.")])
@@ -310,8 +310,8 @@ def test_conversations_of_one_key_that_end_alike_are_told_apart_in_linear_time()
         known = Known()
         for n in range(count):
             asked = read([user(asks(n)), assistant(tells(n)), user(handbook)])
-            follow(known, asked, Identity(), now=1.7e9 + n, new_id=lambda n=n: f"ses_{n}")
-            reply(known, f"ses_{n}", answer, now=1.7e9 + n)
+            step = follow(known, asked, Identity(), now=1.7e9 + n, new_id=lambda n=n: f"ses_{n}")
+            reply(known, step.session, answer, now=1.7e9 + n)
         began = time.process_time()
         assert settled(known, known.sessions["ses_0"], request) is known.sessions["ses_0"]
         return time.process_time() - began

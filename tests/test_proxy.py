@@ -818,8 +818,8 @@ def test_tenants_seen_longest_ago_make_room(tmp_path):
         for n in range(200):
             request = chat.read(json.dumps(body(f"text {n}")).encode())
             known, _ = await tenants.known((f"t{n}", ""), request, Identity(), float(n))
-            follow(known, request, Identity(), now=float(n), new_id=lambda n=n: f"s{n}")
-            reply(known, f"s{n}", Answer(messages=()), now=float(n))
+            step = follow(known, request, Identity(), now=float(n), new_id=lambda n=n: f"s{n}")
+            reply(known, step.session, Answer(messages=()), now=float(n))
         return tenants.remembered(("t0", "")) is None, tenants.remembered(("t199", "")) is not None, len(tenants._mine)
 
     gone, kept, held = asyncio.run(through())

@@ -957,9 +957,7 @@ def test_results_of_tools_that_stand_in_messages_of_the_user_are_nothing_that_wa
 
     def answer(step, part):
         content = {"id": lab.call_id(), "role": "assistant", "content": [part]}
-        reply(
-            lab.known, step.session.id, messages.read_answer(json.dumps(content).encode(), streamed=False), now=lab.now
-        )
+        reply(lab.known, step.session, messages.read_answer(json.dumps(content).encode(), streamed=False), now=lab.now)
         history.append({"role": "assistant", "content": [part]})
 
     for n, (said, told) in enumerate(turns("zephyr", 4)):

@@ -173,7 +173,7 @@ def test_what_goes_on_from_a_stored_answer_had_that_answer():
         parts = [{"type": "output_text", "text": text}]
         message = {"type": "message", "id": lab.call_id(), "role": "assistant", "content": parts}
         body = {"id": f"resp_{message['id']}", "status": "completed", "output": [message]}
-        reply(lab.known, step.session.id, responses.read_answer(json.dumps(body).encode(), streamed=False), now=lab.now)
+        reply(lab.known, step.session, responses.read_answer(json.dumps(body).encode(), streamed=False), now=lab.now)
         return body["id"]
 
     answer(ask(asked[0][0], TOOLS), asked[0][1])

@@ -129,9 +129,7 @@ class Stored:
         content = [{"type": "output_text", "text": f"{said} That is noted."}]
         output = [{"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content}]
         data = {"id": f"resp_{number}", "status": "completed", "output": output}
-        reply(
-            self.lab.known, step.session.id, responses.read_answer(json.dumps(data).encode(), streamed=False), now=0.0
-        )
+        reply(self.lab.known, step.session, responses.read_answer(json.dumps(data).encode(), streamed=False), now=0.0)
         return step, f"resp_{number}"
 
     def talk(self, about: str, count: int, before: str = "") -> list[str]:

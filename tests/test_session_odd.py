@@ -67,7 +67,7 @@ def test_a_session_that_left_memory_before_its_side_call_holds_nothing_up():
         ):
             at = len(known.sessions)
             step = follow(known, request(*shown), Identity(), now=float(at), new_id=lambda at=at: f"ses_{at}")
-            reply(known, step.session.id, answer(got), now=float(at))
+            reply(known, step.session, answer(got), now=float(at))
             sessions.append(step.session.id)
     forget(known, sessions[0])
     goes_on = request(("system", system), ("user", f"{frame}the roses at the gate was told of, and no more\n\nGo on?"))

@@ -72,6 +72,16 @@ def with_branch(session: Session, before: Session) -> Session:
     return replace(session, forks=forks[:_BRANCHES])
 
 
+def with_answered_branch(session: Session, before: Session, after: Session) -> Session:
+    """The session with an answer that came on a branch it has left: that was `before` it, and is `after` it.
+
+    The names and places that were given to the answer are the session's.
+    """
+    branch = replace(after, forks=(), before_form=None)
+    forks = tuple(branch if each.chain == before.chain else each for each in session.forks)
+    return replace(session, keys=after.keys, position=after.position, forks=forks, last_seen_at=after.last_seen_at)
+
+
 def on_branch(session: Session, request: Request) -> Session:
     """The session as it was on the branch of which the request shows most, or behind the stored answer that it names;
     itself where that is its own."""

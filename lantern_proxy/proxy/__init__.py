@@ -260,7 +260,7 @@ class Proxy:
 
     def _submit(self, exchange: Exchange, step: Step, answer: Answer, status: int, error: str) -> "Future[bool]":
         known = self.tenants.remembered((exchange.tenant, exchange.project))
-        session, filed = reply(known, exchange.session, answer, now=time.time()) if known else (None, ())
+        session, filed = reply(known, step.session, answer, now=time.time()) if known else (None, ())
         if session is None:  # memory let go of it while the answer came, since something was forgotten
             session, filed = after_answer(step.session, answer, now=time.time())
         main = known.sessions.get(session.parent) if known and session is not None and session.side else session
