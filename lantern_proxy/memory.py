@@ -124,8 +124,8 @@ class Lantern:
         Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored, or brought to the
         disk. Then the same call may be made again.
         """
-        request, title = _read(messages), _text("title", title)
-        if _text("known_as", known_as) and self._is_answered(self._own(session)):
+        request, title, known_as = _read(messages), _text("title", title), brief(_text("known_as", known_as))
+        if known_as and self._is_answered(self._own(session)):
             return 0
         if api not in get_args(Api):
             raise ValueError(f"api is {api!r}; use {', '.join(get_args(Api))}")
@@ -143,8 +143,8 @@ class Lantern:
         self._recall(session)
         held = self._known.sessions.get(session)
         request = replace(request, api=held.api if held else api)
-        if held or self._archive.of(self.tenant).holders([known_as]):
-            known_as = ""  # another session has that id
+        if held or (known_as and self._archive.of(self.tenant).holders([known_as])):
+            known_as = ""  # a session has that id
         # the program says which conversation it is, so nobody guesses whether it may be a side call
         named = Link(session=held, restart=True, why="named", family=known_as or session)
         step = follow(self._known, request, Identity(), now=now, new_id=lambda: session, found=named)
