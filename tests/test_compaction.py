@@ -643,6 +643,46 @@ def test_media_for_which_a_placeholder_stands_were_cleared():
     assert chat.turn("thanks", "welcome").event == "cleared"
 
 
+@pytest.mark.parametrize("pictures", [1, 2])
+def test_pictures_that_have_another_address_with_every_request_are_the_same(pictures):
+    def seen(n: int, request: int) -> dict[str, object]:
+        address = f"https://pictures.example/{request}/{n}"
+        shown = [{"type": "image_url", "image_url": {"url": f"{address}-{k}.png"}} for k in range(pictures)]
+        return {"role": "user", "content": [{"type": "text", "text": f"What do you make of picture {n}?"}, *shown]}
+
+    chat, events = Chat(Lab()), list[str]()
+    for n in range(5):
+        chat.history.append(seen(n, n))
+        chat.history[: 2 * n : 2] = [seen(k, n) for k in range(n)]
+        step = chat.send()
+        events.append(step.event)
+        answer = assistant(f"Picture {n} shows a harbour at dusk, with {n} boats in it.")
+        chat.lab.answer(step, answer)
+        chat.history.append(answer)
+    assert events == ["new", *["turn"] * 4]
+    assert len(chat.lab.texts(step.session.id)) == 1 + 10, "the prompt, and each message once"
+    chat.history = chat.history[-4:]
+    assert chat.turn("go on", "going on").event == "window"
+
+
+def test_an_edit_behind_a_first_message_whose_long_note_is_another_one_has_lost_nothing():
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    said = chat.history[0]["content"]
+
+    def noted(n: int) -> dict[str, object]:
+        names = ("invoice", "ledger", "tariff", "harbour", "signal", "cedar")
+        files = "\n".join(f"file: {name}{n}.md" for name in names)
+        return user(f"<env>\ncwd: /srv/{n}\n{files}\n</env>\n\n{said}")
+
+    chat.history[0] = noted(1)
+    assert chat.turn("and now?", "It is done.").event == "turn"
+    chat.history = [noted(2), *chat.history[1:-2]]
+    step = chat.turn("or rather?", "That is done, too.")
+    assert (step.event, step.session.id) == ("branch", chat.session)
+
+
 def test_results_that_are_dropped_with_their_calls_are_a_window():
     chat = reading_chat(Lab())
     chat.history = [m for m in chat.history[:-4] if m["role"] != "tool" and not m.get("tool_calls")] + chat.history[-4:]

@@ -211,7 +211,10 @@ def _alike_in_gap(
     old: Sequence[Seat], new: Sequence[Seat], gap_old: range, gap_new: range, answer: int, pending: int,
     patience: _Patience,
 ) -> Iterator[tuple[int, int]]:  # fmt: skip
-    """All of a gap place by place, where that fits; else each new one with the first that is alike, in order."""
+    """All of a gap place by place, where that fits; else each new one with the first that is alike, in order.
+
+    A picture in the place of one is the same: it has a new address with every request, or was uploaded meanwhile.
+    """
     if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= pending:
         in_place = list(zip(gap_old, gap_new, strict=False))
         both = ((old[a].item, new[b].item) for a, b in in_place)
@@ -227,8 +230,9 @@ def _alike_in_gap(
         if b >= pending and len(plain(after.text)) > len(plain(before.text)):
             return False  # what was added to a text that waits for its answer is new
         redressed = a >= answers and after.role == "assistant" and says_same([before], [after])
-        likely = redressed or is_alike(before, after) or _is_patched(before, after)
-        return likely or (alone and b < pending and _is_mostly(before, after))
+        redrawn = b < pending and before.kind == after.kind == "media" and before.role == after.role
+        likely = redressed or redrawn or is_alike(before, after) or _is_patched(before, after)
+        return likely or (alone and b < pending and (_is_mostly(before, after) or _is_behind_note(before, after)))
 
     for b in gap_new:
         stop = min(gap_old.stop, at + _WINDOW)
@@ -287,6 +291,17 @@ def _is_patched(old: Item, new: Item) -> bool:
 def _is_mostly(old: Item, new: Item) -> bool:
     """A text in which something in the middle changed: a time, the open files."""
     return _are_texts(old, new) and mostly_equal(plain(old.text), plain(new.text))
+
+
+def _is_behind_note(old: Item, new: Item) -> bool:
+    """The same words behind another note, which may be far longer than they are."""
+    front, _, said = old.text.rpartition("\n\n")
+    return (
+        bool(front and plain(said))
+        and _are_texts(old, new)
+        and _ends(old) == _ends(new)
+        and (new.text.rpartition("\n\n")[2] == said)
+    )
 
 
 def _are_texts(old: Item, new: Item) -> bool:
@@ -388,8 +403,10 @@ def _ends(i: Item) -> tuple[str, str]:
 
 
 def _marks(i: Item) -> Set[str]:
-    """Two items that are alike (is_alike) share one of these at least, so that not each is compared with each. Texts of
-    two roles share none."""
+    """Two items that may be alike share one of these at least, so that not each is compared with each. Texts of two
+    roles share none."""
+    if i.kind == "media":
+        return {*i.ids, f"media {i.role}"}
     if i.kind != "text":
         return {*i.ids}
     text = _unstamped(i)
