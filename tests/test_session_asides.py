@@ -392,6 +392,22 @@ def test_a_conversation_whose_stages_have_prompts_and_tools_of_their_own_goes_on
     assert steps[-1].event == ("turn" if window > 20 else "window")
 
 
+def test_a_short_prompt_that_goes_on_otherwise_with_every_turn_is_the_conversations_behind_a_compaction_too():
+    def prompt(n: int) -> str:
+        state = f"cwd=/srv/{n}\nUptime {n * 7}s; nonce {n * 2654435761 % 2**48:x}"
+        return f"You are a helpful assistant.\nNow: 10:{n:02d} {state}"
+
+    chat = Chat(Lab(), named="x")
+    for n, (said, answer) in enumerate(turns("zephyr", 6)):
+        chat.system = prompt(n)
+        chat.turn(said, answer)
+    orders = {"role": "system", "content": "You are a helpful translator. Answer in French."}
+    assert chat.lab.ask([orders, user("How are you?")], headers=chat.headers).event == "side"
+    chat.system, chat.history = prompt(9), []
+    step = chat.turn(f"{summary_of('zephyr', 6)}\n\nAnd now?", "Now it is done.")
+    assert (step.event, step.session.id) == ("compacted", chat.session)
+
+
 @pytest.mark.parametrize("count", [8, 6])
 def test_what_reads_over_a_conversation_under_orders_of_its_own_is_no_turn_though_no_word_says_so(count):
     """In any language: nobody asks anything in a history that ends in an answer."""

@@ -1,16 +1,20 @@
 """What turns are asked for with: system prompts and tools. A client has modes, and agents hand over to each other."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from lantern_proxy.history.record import Form, Session
 from lantern_proxy.history.same import once
-from lantern_proxy.history.text import same_system
+from lantern_proxy.history.text import breadth, same_system, shared_front
 from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _FORMS = 8
 """Kept of a session, the last ones."""
+_VARIED, _FRONT_BREADTH = 2, 20
+"""So many prompts besides the last, with so much of their beginning in common, are one that changes with every turn."""
+_COMPARED_CHARS, _FIGURES = 1_000, re.compile(r"\d+")
 
 
 def system_text(request: Request) -> str:
@@ -33,7 +37,23 @@ def shows_system_of(session: Session, request: Request) -> bool:
     if opening and all(m.print in known for m in opening):
         return True
     now = system_text(request)
-    return same_system(session.system, now) or any(f.system and same_system(f.system, now) for f in session.forms)
+    known_as = (session.system, *(f.system for f in session.forms if f.system))
+    return any(same_system(system, now) for system in known_as) or _varies_as(session, now)
+
+
+def _varies_as(session: Session, now: str) -> bool:
+    """Does a prompt begin as all of the session's do, each of which goes on otherwise: a mood, a nonce, what is new?"""
+    others = [_without_figures(f.system) for f in session.forms if f.tools == session.tools]
+    if len(others) < _VARIED:
+        return False
+    last = _without_figures(session.system)
+    front = last[: min(shared_front(last, system) for system in others)]
+    return breadth(front) >= _FRONT_BREADTH and _without_figures(now).startswith(front)
+
+
+def _without_figures(system: str) -> str:
+    """The beginning of a prompt, whatever date or time is in it."""
+    return _FIGURES.sub("0", system[:_COMPARED_CHARS])
 
 
 def is_others(session: Session, request: Request) -> bool:
