@@ -193,6 +193,13 @@ SETTINGS = """{
   }
 }"""
 
+RECORD = """customer: 4724
+balance: 6487.76
+currency: EUR
+status: active
+opened: 2019-03-04
+branch: Ulm"""
+
 
 @pytest.mark.parametrize(
     ("printed", "question", "shown", "hidden"),
@@ -205,10 +212,11 @@ SETTINGS = """{
             "911",
         ),
         (SETTINGS, "Which limit does the queue for tracking have?", ['"tracking": {', "4402"], "7731"),
+        (RECORD, "What was the balance of customer 4724?", ["customer: 4724", "balance: 6487.76"], "branch"),
     ],
-    ids=["columns", "bars", "json"],
+    ids=["columns", "bars", "json", "record"],
 )
-def test_what_a_tool_printed_comes_with_the_header_or_the_key_that_it_stands_under(
+def test_what_a_tool_printed_comes_with_the_header_or_the_key_that_it_stands_under_or_beside(
     tmp_path, printed, question, shown, hidden
 ):
     steps = [*STEPS, ("user", "", "look around"), ("call", "Bash", "show"), ("tool", "Bash", printed)]

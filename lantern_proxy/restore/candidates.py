@@ -1,6 +1,7 @@
 """Passages that a request lacks, wholly or in part, as candidates for a block."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -137,7 +138,16 @@ def answering_rows(candidate: Candidate, mass: Mapping[str, float]) -> set[int]:
         if own and theirs and own + theirs >= PRINTED:
             held[row] = own + theirs
     most = max(held.values(), default=0.0)
-    return {row for row, each in held.items() if each >= 0.99 * most}
+    return {row for row, each in held.items() if each >= 0.99 * most} or _of_record(lines, mass)
+
+
+def _of_record(lines: Sequence[Line], mass: Mapping[str, float]) -> set[int]:
+    """The lines of a record that answer a question together, each with words of it that no other line has."""
+    shared = [line.words & mass.keys() for line in lines]
+    times = Counter(word for words in shared for word in words)
+    own = {i: {word for word in words if times[word] == 1} for i, words in enumerate(shared)}
+    told = frozenset().union(*own.values())
+    return {i for i, words in own.items() if words} if len(told) > 1 and coverage(mass, told) >= PRINTED else set()
 
 
 def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Choice:
