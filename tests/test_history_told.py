@@ -52,6 +52,10 @@ PROMPTS = {
     "documents behind": (
         "History:\n{history}\n\nContext:\n{documents}\n\nQuestion: {said}\nAnswer:", "Human: {}\nAI: {}",
     ),
+    "orders and documents behind": (
+        "History:\n{history}\n\nUse the pieces of context below to answer.\n\n{documents}\n\nQuestion: {said}\nAnswer:",
+        "Human: {}\nAI: {}",
+    ),
     "tags": (
         "<history>\n{history}\n</history>\n<documents>{documents}</documents>\n<question>{said}</question>",
         "<user>{}</user>\n<assistant>{}</assistant>",

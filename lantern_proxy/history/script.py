@@ -110,6 +110,7 @@ def teller_of(
         return None
     rivals = [each for each in told if each.length == best.length]
     is_one = _is_one_line(best.lines) or best.lines.messages[-1] is request.messages[-1]
+    is_one = is_one or _is_written_behind(best.session, best.lines)
     alone = len(rivals) == 1 and best.shows_end and best.length > _GREETING and is_one
     return best.session if alone or not any(_hides(each.session, each.lines) for each in rivals) else None
 
@@ -182,6 +183,13 @@ def _is_one_line(lines: Request) -> bool:
     """Is no more new than what one speaker says?"""
     named = SPEAKER.match(lines.messages[-1].text) or _HEADING.match(lines.messages[-1].text)
     return named is not None and f"\n{named[0].strip()}" not in lines.messages[-1].text
+
+
+def _is_written_behind(session: Session, lines: Request) -> bool:
+    """Does what is new begin with what its client wrote behind the history the last time, too: orders, documents?"""
+    written = squeezed(lines.messages[-1].text)[:LEAST_CHARS]
+    asked = next((line_in(e) for e in reversed(session.head) if not e.produced), "")
+    return len(written) == LEAST_CHARS and written in asked
 
 
 def script_of(request: Request) -> str:
