@@ -127,6 +127,29 @@ def test_a_summary_that_came_as_an_answer_links_the_message_that_is_left_and_no_
     assert (step.event, linked) == (("compacted", True) if pasted == "a summary" else ("new", False)), step.link.why
 
 
+@pytest.mark.parametrize("pasted", ["a summary", "the answer before it"])
+def test_a_summary_that_came_as_an_answer_links_what_is_left_where_articles_are_parts_of_words(pasted):
+    chat = Chat(Lab())
+    for said, answer in (
+        (
+            "اسم صاحب البيت السيد هشام ويريد الإيجار قبل اليوم الثالث.",
+            "فهمت، سأكتب له رسالة مهذبة وأذكر فيها التاريخ المطلوب.",
+        ),
+        ("الرقم التسلسلي للطابعة هو 48213.", "سأضيفه إلى طلب الضمان وأرسله إلى المورّد صباح الغد."),
+        ("سنطلب الكعكة من المخبز في شارع النور.", "من الأفضل أن نحجز قبل يومين لأن الطلبات كثيرة هذا الأسبوع."),
+        ("رقم تتبع الطرد هو 99172.", "سأتحقق منه صباح الغد مرة أخرى وأخبرك بالموعد الجديد للتسليم."),
+    ):
+        chat.turn(said, answer)
+    last = chat.history[-1]["content"]
+    if pasted == "a summary":
+        told = "الإيجار والطابعة والكعكة والطرد"
+        last = f"ينظم المستخدم مع المساعد أمورًا منزلية ومهنية: {told}. تم تدوين كل شيء ولا يوجد شيء معلق."
+        chat.turn("لخّص ما سبق.", last)
+    step = chat.send([user(f"{last}\n\nنتابع.")])  # noqa: RUF001
+    linked = step.session.id == chat.session
+    assert (step.event, linked) == (("compacted", True) if pasted == "a summary" else ("new", False)), step.link.why
+
+
 GOING_ON = (
     "Go on.",
     "Continue with the next step if there is one, and ask me when you are unsure how to go on with it.",

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
+from lantern_proxy import analyze
 from lantern_proxy.history.dress import strings_of
 from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.record import Session, items_of, shown, spoken
@@ -100,7 +101,13 @@ def _retold(session: Session, request: Request) -> list[str]:
 
 def speaks_of_half(text: str, before: Sequence[str]) -> bool:
     """Has each second of the texts said before a term of `text` that most of them have not?"""
-    said = [terms(each[:_RETOLD_CHARS]) for each in before]
+    said = [_terms(each[:_RETOLD_CHARS]) for each in before]
     often = {term for term, count in Counter(chain.from_iterable(said)).items() if 2 * count > len(said)}
-    own = terms(text) - often
+    own = _terms(text) - often
     return 2 * sum(not own.isdisjoint(each) for each in said) >= len(said)
+
+
+def _terms(text: str) -> set[str]:
+    """The terms of a text, and what they are without articles and endings: in Arabic these are parts of a word."""
+    found = terms(text)
+    return found.union(analyze.terms(" ".join(found)))
