@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def _children(pid: int) -> list[int]:
 
 
 @contextmanager
-def _running(
+def started(
     command: Sequence[str], environ: dict[str, str] | None = None, *, log: Path | None = None, spoken: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
     """A process that is ended with the block. Its stdin is open as long and its stdout can be read, or all that it says
@@ -68,28 +68,24 @@ def _running(
             command, text=True, env={**os.environ, **(environ or {})}, stdin=_PIPE if piped else subprocess.DEVNULL,
             stdout=_PIPE if piped else said, stderr=said,
         )  # fmt: skip
-        yield from _ended(process)
-
-
-def _ended(process: "subprocess.Popen[str]") -> Iterator["subprocess.Popen[str]"]:
-    try:
-        yield process
-    finally:
-        process.terminate()
         try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        for end in (process.stdin, process.stdout):
-            if end is not None:
-                end.close()
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            for end in (process.stdin, process.stdout):
+                if end is not None:
+                    end.close()
 
 
 @contextmanager
 def upstream(port: int = 0) -> Iterator[str]:
     """The scripted model: its URL."""
     command = [sys.executable, "-m", "lantern_proxy.bench.proxy_upstream", str(port)]
-    with _running(command) as process:
+    with started(command) as process:
         assert process.stdout is not None
         told = process.stdout.readline()
         if not told:
@@ -107,20 +103,9 @@ def lantern(upstream_url: str, folder: Path, settings: str = "", *arguments: str
         "LANTERN_ARCHIVE": str(folder / "lantern.db"), "LANTERN_OPENAI_UPSTREAM": f"{upstream_url}/v1",
         "LANTERN_ANTHROPIC_UPSTREAM": upstream_url,
     }  # fmt: skip
-    command = [
-        sys.executable,
-        "-m",
-        "lantern_proxy",
-        "serve",
-        "--port",
-        "0",
-        "--json",
-        "--config",
-        str(config),
-        *arguments,
-    ]
+    command = [sys.executable, "-m", "lantern_proxy", "serve", "--port", "0", "--json", "--config", str(config)]
     log = folder / "lantern.log"
-    with _running(command, environ, log=log, spoken=True) as process:
+    with started([*command, *arguments], environ, log=log, spoken=True) as process:
         assert process.stdout is not None
         banner = process.stdout.readline()
         if not banner:
@@ -128,15 +113,9 @@ def lantern(upstream_url: str, folder: Path, settings: str = "", *arguments: str
         yield Gateway("lantern", json.loads(banner)["url"], process.pid, archive=folder / "lantern.db")
 
 
-@contextmanager
-def litellm(upstream_url: str, folder: Path) -> Iterator[Gateway]:
+def litellm(upstream_url: str, folder: Path) -> AbstractContextManager[Gateway]:
     """LiteLLM's proxy, as its documentation starts it, with one wildcard model, nothing logged, and no key to check."""
-    command = os.environ.get("LANTERN_BENCH_LITELLM") or shutil.which("litellm")
-    if not command:
-        raise RuntimeError(
-            "litellm is not installed; pip install 'litellm[proxy]', or name it in LANTERN_BENCH_LITELLM"
-        )
-    port = _free_port()
+    command, port = _program("litellm", "litellm", how="pip install 'litellm[proxy]', or name it"), free_port()
     config = folder / "litellm.yaml"
     config.write_text(
         "model_list:\n  - model_name: '*'\n    litellm_params:\n"
@@ -149,27 +128,16 @@ def litellm(upstream_url: str, folder: Path) -> Iterator[Gateway]:
         "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # without a key it would not start
     }  # fmt: skip
     arguments = [command, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    log = folder / "litellm.log"
-    with _running(arguments, environ, log=log) as process:
-        _wait(port, process, log)
-        yield Gateway("litellm", f"http://127.0.0.1:{port}", process.pid)
+    return _listening("litellm", arguments, port, folder, environ)
 
 
-@contextmanager
-def portkey(upstream_url: str, folder: Path) -> Iterator[Gateway]:
+def portkey(upstream_url: str, folder: Path) -> AbstractContextManager[Gateway]:
     """Portkey's gateway (npm: @portkey-ai/gateway)."""
-    command = os.environ.get("LANTERN_BENCH_PORTKEY") or shutil.which("portkey-gateway") or shutil.which("gateway")
-    if not command:
-        raise RuntimeError("portkey is not installed; name its start-server.js in LANTERN_BENCH_PORTKEY")
-    port = _free_port()
-    start = ["node", command] if command.endswith(".js") else [command]
+    command = _program("portkey", "portkey-gateway", "gateway", how="name its start-server.js")
+    start, port = ["node", command] if command.endswith(".js") else [command], free_port()
     headers = ("x-portkey-provider: openai", f"x-portkey-custom-host: {upstream_url}/v1")
     environ = {"NODE_ENV": "production", "TRUSTED_CUSTOM_HOSTS": "127.0.0.1,localhost"}
-    arguments = [*start, "--headless", f"--port={port}"]
-    log = folder / "portkey.log"
-    with _running(arguments, environ, log=log) as process:
-        _wait(port, process, log)
-        yield Gateway("portkey", f"http://127.0.0.1:{port}", process.pid, headers)
+    return _listening("portkey", [*start, "--headless", f"--port={port}"], port, folder, environ, headers)
 
 
 _NGINX = """worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.log warn;
@@ -189,32 +157,21 @@ http {{
 """
 
 
-@contextmanager
-def nginx(upstream_url: str, folder: Path) -> Iterator[Gateway]:
+def nginx(upstream_url: str, folder: Path) -> AbstractContextManager[Gateway]:
     """nginx with one worker, which passes everything on: the least that a proxy can add."""
-    command = os.environ.get("LANTERN_BENCH_NGINX") or shutil.which("nginx")
-    if not command:
-        raise RuntimeError("nginx is not installed; name it in LANTERN_BENCH_NGINX")
-    port, config, log = _free_port(), folder / "nginx.conf", folder / "nginx.log"
+    command, port, config = _program("nginx", "nginx"), free_port(), folder / "nginx.conf"
     model = upstream_url.removeprefix("http://")
     config.write_text(_NGINX.format(folder=folder, model=model, port=port), encoding="utf-8")
-    with _running([command, "-p", str(folder), "-c", str(config), "-e", str(log)], log=log) as process:
-        _wait(port, process, log)
-        yield Gateway("nginx", f"http://127.0.0.1:{port}", process.pid)
+    arguments = [command, "-p", str(folder), "-c", str(config), "-e", str(folder / "nginx.log")]
+    return _listening("nginx", arguments, port, folder)
 
 
-@contextmanager
-def headroom(upstream_url: str, folder: Path) -> Iterator[Gateway]:
+def headroom(upstream_url: str, folder: Path) -> AbstractContextManager[Gateway]:
     """Headroom's proxy (PyPI: headroom-ai[proxy]), as it starts by itself."""
-    command = os.environ.get("LANTERN_BENCH_HEADROOM") or shutil.which("headroom")
-    if not command:
-        raise RuntimeError("headroom is not installed; name it in LANTERN_BENCH_HEADROOM")
-    port, log = _free_port(), folder / "headroom.log"
+    command, port = _program("headroom", "headroom"), free_port()
     environ = {"OPENAI_TARGET_API_URL": upstream_url, "HEADROOM_TELEMETRY": "off", "HOME": str(folder)}
     arguments = [command, "proxy", "--host", "127.0.0.1", "--port", str(port), "--no-telemetry", "--no-rate-limit"]
-    with _running(arguments, environ, log=log) as process:
-        _wait(port, process, log)
-        yield Gateway("headroom", f"http://127.0.0.1:{port}", process.pid)
+    return _listening("headroom", arguments, port, folder, environ)
 
 
 @contextmanager
@@ -225,9 +182,30 @@ def running(url: str) -> Iterator[Gateway]:
     yield Gateway(url, url.rstrip("/"))
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
+
+
+def _program(peer: str, *usual: str, how: str = "name it") -> str:
+    """What starts a peer: the program that LANTERN_BENCH_<PEER> names, else one of its `usual` names. RuntimeError."""
+    variable = f"LANTERN_BENCH_{peer.upper()}"
+    found = os.environ.get(variable) or next(filter(None, map(shutil.which, usual)), None)
+    if not found:
+        raise RuntimeError(f"{peer} is not installed; {how} in {variable}")
+    return found
+
+
+@contextmanager
+def _listening(
+    name: str, command: Sequence[str], port: int, folder: Path, environ: dict[str, str] | None = None,
+    headers: tuple[str, ...] = (),
+) -> Iterator[Gateway]:  # fmt: skip
+    """A peer that `command` has listen on `port`. RuntimeError with its last words when it does not."""
+    log = folder / f"{name}.log"
+    with started(command, environ, log=log) as process:
+        _wait(port, process, log)
+        yield Gateway(name, f"http://127.0.0.1:{port}", process.pid, headers)
 
 
 def _wait(port: int, process: "subprocess.Popen[str]", log: Path) -> None:

@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -23,6 +22,7 @@ import click
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.bench.numbers import Numbers
+from lantern_proxy.bench.proxy_process import free_port, started
 from lantern_proxy.bench.start import fill
 
 _MOST_S = 60.0
@@ -72,26 +72,16 @@ def _start(command: str, filled: Path | None, embed: str, settle_s: float) -> tu
             shutil.copy(filled, archive)
         config = Path(folder) / "lantern.yaml"
         config.write_text(json.dumps({"archive": {"path": str(archive)}, "embed": {"enabled": embed}}), "utf-8")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         begun = time.perf_counter()
-        with _process([command, "serve", "--config", str(config), "--port", str(port)]) as process:
+        serving = [command, "serve", "--config", str(config), "--port", str(port)]
+        with started(serving, log=Path(os.devnull)) as process:
             first_s = _first_answer(port, process) - begun
             time.sleep(settle_s)
             return first_s * 1e3, *_held(process.pid)
 
 
-@contextmanager
-def _process(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _first_answer(port: int, process: "subprocess.Popen[bytes]") -> float:
+def _first_answer(port: int, process: "subprocess.Popen[str]") -> float:
     """The moment, by time.perf_counter()."""
     until = time.perf_counter() + _MOST_S
     while time.perf_counter() < until and process.poll() is None:
