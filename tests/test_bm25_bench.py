@@ -12,7 +12,7 @@ from lantern_proxy.bench import bm25_ours
 from lantern_proxy.bench.bm25 import ASKED, command, queries, synthetic
 from lantern_proxy.bench.bm25_lucene import Lucene, jars
 from lantern_proxy.bench.bm25_peers import PEERS, release
-from lantern_proxy.bench.bm25_records import Synthetic
+from lantern_proxy.bench.bm25_records import Records
 
 
 def bench(*arguments):
@@ -91,7 +91,7 @@ def test_an_engine_with_the_same_formula_gives_the_same_scores():
 @pytest.mark.skipif(release("lucene") is None, reason="Lucene is not installed")
 def test_lucene_gives_the_same_scores_where_it_keeps_lengths_exactly_and_is_timed_by_itself():
     records = synthetic(300)
-    short = Synthetic(records.tokens[: 300 * 20], np.arange(301) * 20, records.words)  # it rounds lengths from 40 on
+    short = Records(records.tokens[: 300 * 20], np.arange(301) * 20, records.words)  # it rounds lengths from 40 on
     lucene = Lucene(short, warm_s=0)
     for question in queries(records, 5):
         ids, scores = lucene(question, 10)
@@ -99,7 +99,6 @@ def test_lucene_gives_the_same_scores_where_it_keeps_lengths_exactly_and_is_time
         assert len(ids) == len(best)
         assert scores == pytest.approx(best, rel=1e-4)
         assert lucene.timed_us(question, 10) > 0
-    lucene.close()
 
 
 @pytest.mark.skipif(release("pisa") is None, reason="PISA is not installed")

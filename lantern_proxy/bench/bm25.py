@@ -21,20 +21,20 @@ from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.bench import bm25_collections, bm25_ours
 from lantern_proxy.bench.bm25_lucene import Lucene
 from lantern_proxy.bench.bm25_peers import MOST_RECORDS, PEERS, how_to_install, release
-from lantern_proxy.bench.bm25_records import Search, Synthetic
+from lantern_proxy.bench.bm25_records import COMMON, K, Records, Search
 from lantern_proxy.bench.bm25_report import STATES, Figures, Measured, kept, merged, show
 from lantern_proxy.bench.datasets import DataError
 from lantern_proxy.bench.numbers import Numbers, without_nan
 
 T = TypeVar("T")
-WORDS, MEAN_LENGTH, COMMON, K = 200_000, 55, 0.04, 100
+WORDS, MEAN_LENGTH = 200_000, 55
 FEWEST = 100
 """Records of which some words are common, and others are not."""
 AT_ONCE = 1 << 22
 """Tokens drawn at a time: five million records have 275 million."""
 
 
-def synthetic(n: int) -> Synthetic:
+def synthetic(n: int) -> Records:
     draw = np.random.default_rng(0)
     weights = np.cumsum(1 / np.arange(1, WORDS + 1))
     lengths = np.clip(draw.normal(MEAN_LENGTH, 11, n), 5, None).astype(np.int64)
@@ -43,10 +43,10 @@ def synthetic(n: int) -> Synthetic:
     for at in range(0, len(tokens), AT_ONCE):
         some = tokens[at : at + AT_ONCE]
         some[:] = np.searchsorted(weights, draw.random(len(some)) * weights[-1])
-    return Synthetic(tokens, starts, [f"t{i:x}" for i in range(WORDS)])
+    return Records(tokens, starts, [f"t{i:x}" for i in range(WORDS)])
 
 
-def locomo(path: Path) -> tuple[Synthetic, list[list[str]]]:
+def locomo(path: Path) -> tuple[Records, list[list[str]]]:
     """The turns of a LoCoMo file, and its questions, analysed. click.BadParameter when it is no such file."""
     try:
         samples = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -56,16 +56,12 @@ def locomo(path: Path) -> tuple[Synthetic, list[list[str]]]:
         questions = [query_terms(item["question"]) for one in samples for item in one["qa"]]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise click.BadParameter(f"--locomo {path} is no LoCoMo file ({error!r}); give locomo10.json") from None
-    records, word_of = Synthetic.of(texts)
+    records, word_of = Records.of(texts)
     return records, [known for q in questions if (known := [word_of[term] for term in q if term in word_of])]
 
 
-def queries(records: Synthetic, n: int) -> list[list[str]]:
-    draw, size = np.random.default_rng(1), len(records)
-    sample = min(size, 20_000)
-    rows = np.repeat(np.arange(sample), np.diff(records.starts[: sample + 1]))
-    pairs = np.unique(rows * WORDS + records.tokens[: records.starts[sample]])
-    df = np.bincount(pairs % WORDS, minlength=WORDS) / sample
+def queries(records: Records, n: int) -> list[list[str]]:
+    draw, df = np.random.default_rng(1), records.shares()
     common, rest = np.flatnonzero(df > COMMON), np.flatnonzero((df > 0) & (df <= COMMON))
     return [
         [
@@ -76,7 +72,7 @@ def queries(records: Synthetic, n: int) -> list[list[str]]:
     ]
 
 
-def drawn(sizes: Sequence[int]) -> Iterator[tuple[Synthetic, list[list[str]]]]:
+def drawn(sizes: Sequence[int]) -> Iterator[tuple[Records, list[list[str]]]]:
     """Records of each size in turn, and their queries."""
     for n in sizes:
         yield (records := synthetic(n)), queries(records, 200)
@@ -88,7 +84,7 @@ def fitting(engines: Sequence[str], n: int) -> list[str]:
 
 
 def measure(
-    records: Synthetic, questions: Sequence[Sequence[str]], engines: Sequence[str], seconds: float
+    records: Records, questions: Sequence[Sequence[str]], engines: Sequence[str], seconds: float
 ) -> Iterator[Measured]:
     """seconds: most time the queries of one engine may take in each state"""
     n = len(records)

@@ -9,7 +9,7 @@ import numpy as np
 
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.bench.bm25_peers import PEERS, release
-from lantern_proxy.bench.bm25_records import Search, Synthetic
+from lantern_proxy.bench.bm25_records import Records
 from lantern_proxy.bench.datasets import DataError, ir
 from lantern_proxy.bench.metrics import ndcg
 
@@ -64,24 +64,18 @@ def read(folder: Path) -> Collection:
 def compare(folder: Path, engines: Sequence[str]) -> Iterator[Quality]:
     """The collection of a folder, by one engine after the other. Raises DataError."""
     collection = read(folder)
-    records, word_of = Synthetic.of(collection.texts)
+    records, word_of = Records.of(collection.texts)
     for engine in engines:
         search = PEERS[engine](records)
         values = []
         for query, grades in zip(collection.queries, collection.grades, strict=True):
             known = [word_of[term] for term in query if term in word_of]
-            best = places_of(engine, search, known)
-            values.append(ndcg([collection.ids[place] for place in best], grades, DEPTH))
+            best = np.asarray(search(known, DEPTH)[0]).ravel() if known else ()
+            values.append(ndcg([collection.ids[int(place)] for place in best], grades, DEPTH))
         yield Quality(
             collection.name, engine, release(engine) or "", len(collection.ids), len(values),
             round(float(np.mean(values)), 4),
         )  # fmt: skip
-
-
-def places_of(engine: str, search: Search, question: Sequence[str]) -> list[int]:
-    """The best documents, best first."""
-    found = search(question, DEPTH)[0] if question else []
-    return [int(place) for place in np.asarray(found).ravel()]
 
 
 def table(rows: Sequence[Quality]) -> str:

@@ -25,12 +25,10 @@ WARM_QUESTIONS, WARM_S, WARM_K = 500, 10.0, 100
 def jars() -> tuple[Path, ...]:
     """Lucene's core and the analyzers it has apart; empty when one is missing, or java is."""
     folder = Path(os.environ.get("LANTERN_LUCENE") or JARS)
-    newest = [max(folder.glob(f"{name}-[0-9]*.jar"), default=None) for name in ("lucene-core", *_APART)]
+    names = ("lucene-core", "lucene-analyzers-common")
+    newest = [max(folder.glob(f"{name}-[0-9]*.jar"), default=None) for name in names]
     found = tuple(jar for jar in newest if jar is not None)
     return found if len(found) == 2 and shutil.which("java") else ()
-
-
-_APART = ("lucene-analyzers-common",)
 
 
 def release() -> str | None:
@@ -51,7 +49,7 @@ class Lucene:
             [shutil.which("java") or "java", *flags, "-cp", path, str(SOURCE), folder, str(K1), str(B)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
         )  # fmt: skip
-        self._end = finalize(self, _stop, self._process, folder)
+        finalize(self, _stop, self._process, folder)
         self._fill(records, warm_s)
 
     def __call__(self, terms: Sequence[str], k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
@@ -62,9 +60,6 @@ class Lucene:
     def timed_us(self, terms: Sequence[str], k: int) -> float:
         """Microseconds of one search by the JVM's own clock: the query made of its terms, searched, hits there."""
         return self._ask(terms, k)[0]
-
-    def close(self) -> None:
-        self._end()
 
     def _fill(self, records: Records, warm_s: float) -> None:
         assert self._process.stdin is not None

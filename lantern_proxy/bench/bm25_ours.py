@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lantern_proxy.bench.bm25_peers import add_all
-from lantern_proxy.bench.bm25_records import K1, B, Records
+from lantern_proxy.bench.bm25_records import COMMON, K1, B, K, Records
 from lantern_proxy.bm25 import Index
 
-K, THREADS, BUFFER_BYTES = 100, 4, 64 << 20
+THREADS, BUFFER_BYTES = 4, 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,9 @@ def busy_adds(index: Index, records: Records, questions: Sequence[Sequence[str]]
 
 def bytes_of(records: Records, questions: Sequence[Sequence[str]]) -> float:
     """What a query reads on average: 4 bits a record of a common term, 5 bytes a posting of another."""
-    sample = min(len(records), 20_000)
-    rows = np.repeat(np.arange(sample), np.diff(records.starts[: sample + 1]))
-    pairs = np.unique(rows * len(records.words) + records.tokens[: records.starts[sample]])
-    share = np.bincount(pairs % len(records.words), minlength=len(records.words)) / sample
+    share = records.shares()
     place = {word: i for i, word in enumerate(records.words)}
-    read = [[0.5 if (df := share[place[term]]) > 0.04 else 5 * df for term in question] for question in questions]
+    read = [[0.5 if (df := share[place[term]]) > COMMON else 5 * df for term in question] for question in questions]
     return float(np.mean([sum(one) for one in read])) * len(records)
 
 

@@ -3,44 +3,30 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-K1, B = 0.9, 0.4
+K, K1, B = 100, 0.9, 0.4
+COMMON = 0.04
+"""Share of the records from which on a word that stands in them is common."""
+_SAMPLE = 20_000
+"""Records in which words are counted."""
 
-Tokens = npt.NDArray[np.int32]
 Search = Callable[[Sequence[str], int], Any]
 
 
-class Records(Protocol):
+@dataclass(frozen=True, slots=True)
+class Records:
     """tokens[starts[i] : starts[i + 1]] are record i, as places in `words`."""
 
-    @property
-    def tokens(self) -> Tokens: ...
-
-    @property
-    def starts(self) -> npt.NDArray[np.int64]: ...
-
-    @property
-    def words(self) -> Sequence[str]: ...
-
-    def __len__(self) -> int: ...
-
-    def terms(self, i: int) -> list[str]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Synthetic:
-    """Records held as one array; see Records."""
-
-    tokens: Tokens
+    tokens: npt.NDArray[np.int32]
     starts: npt.NDArray[np.int64]
     words: Sequence[str]
 
     @classmethod
-    def of(cls, texts: Iterable[Sequence[str]]) -> "tuple[Synthetic, dict[str, str]]":
+    def of(cls, texts: Iterable[Sequence[str]]) -> "tuple[Records, dict[str, str]]":
         """Analysed texts as records, and the word that stands for each term: a plain one, since some engines would
         take a path apart."""
         places: dict[str, int] = {}
@@ -56,3 +42,10 @@ class Synthetic:
     def terms(self, i: int) -> list[str]:
         words = self.words
         return [words[t] for t in self.tokens[self.starts[i] : self.starts[i + 1]].tolist()]
+
+    def shares(self) -> npt.NDArray[np.float64]:
+        """(words,) the share of the records that hold each word, counted in the first 20,000 of them."""
+        sample, n = min(len(self), _SAMPLE), len(self.words)
+        rows = np.repeat(np.arange(sample), np.diff(self.starts[: sample + 1]))
+        held = np.unique(rows * n + self.tokens[: self.starts[sample]])
+        return np.bincount(held % n, minlength=n) / sample
