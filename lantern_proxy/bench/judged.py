@@ -22,8 +22,8 @@ import numpy as np
 from lantern_proxy.bench import ask
 from lantern_proxy.bench import judged_prompts as prompts
 from lantern_proxy.bench.judged_prompts import Fact
-from lantern_proxy.bench.metrics import interval, paired, wilcoxon
-from lantern_proxy.bench.restore import folder, progress
+from lantern_proxy.bench.metrics import interval, tested
+from lantern_proxy.bench.restore import AT, DATA, DENSE, KEEP, folder, progress
 from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Said, Shape, chats, compacted
 from lantern_proxy.bench.restore_play import NOTHING, RECIPES, Recipe, Stage, stage
 from lantern_proxy.bench.restore_score import answered
@@ -218,21 +218,12 @@ def against(ours: Sequence[Graded], theirs: Sequence[Graded]) -> dict[str, Any]:
         if not both:
             continue
         a, b = (np.array([pair[side] for pair in both]) for side in (0, 1))
-        difference, low, high, p = paired(a, b)
-        told[measure] = {
-            "n": len(both),
-            "difference": round(difference, 4),
-            "ci": [round(low, 4), round(high, 4)],
-            "p_bootstrap": p,
-            "p_wilcoxon": wilcoxon(a, b)[1],
-        }
+        told[measure] = {"n": len(both)} | tested(a, b)
     return told
 
 
 @click.command("judged")
-@click.option(
-    "--data", required=True, type=click.Path(path_type=Path, exists=True), help="LoCoMo or BEAM: file or folder."
-)
+@DATA
 @ask.options(required=True)
 @click.option("--judge-model", default="", help="Model that extracts and judges. Default: --model.")
 @click.option(
@@ -255,14 +246,12 @@ def against(ours: Sequence[Graded], theirs: Sequence[Graded]) -> dict[str, Any]:
     "--question-budget", default=2_000, show_default=True, type=click.IntRange(0),
     help="Characters beside the question; 0: none, as in the paper.",
 )  # fmt: skip
-@click.option(
-    "--at", type=click.Choice(["30", "50", "70"]), default="50", show_default=True, help="Compacted at, in %."
-)
+@AT
 @click.option(
     "--shape", type=click.Choice(SHAPES), default="abstractive", show_default=True, help="What stands for it."
 )
-@click.option("--dense/--no-dense", default=None, help="With vectors; by default when the extra `dense` is installed.")
-@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the archives, vectors too, there.")
+@DENSE
+@KEEP
 @click.option("--threads", default=4, show_default=True, type=click.IntRange(1, 64), help="Calls at a time.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def command(

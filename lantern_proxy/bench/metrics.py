@@ -3,11 +3,11 @@
 import math
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from lantern_proxy.rank import Floats
 
 _PAIRED_ROUNDS = 10_000
 
@@ -62,6 +62,15 @@ def paired(a: Floats, b: Floats) -> tuple[float, float, float, float]:
     mean = float(difference.mean())
     beyond = (1 + min(int((means <= 0).sum()), int((means >= 0).sum()))) / (_PAIRED_ROUNDS + 1)
     return mean, float(np.percentile(means, 2.5)), float(np.percentile(means, 97.5)), min(1.0, 2 * beyond)
+
+
+def tested(a: Floats, b: Floats) -> dict[str, Any]:
+    """a less b over the same questions, by paired() and wilcoxon(), rounded as the benches tell it."""
+    difference, low, high, p = paired(a, b)
+    return {
+        "difference": round(difference, 4), "ci": [round(low, 4), round(high, 4)],
+        "p_bootstrap": p, "p_wilcoxon": wilcoxon(a, b)[1],
+    }  # fmt: skip
 
 
 EXACT = 25

@@ -19,7 +19,7 @@ import numpy as np
 from lantern_proxy.bench import ask, light
 from lantern_proxy.bench import restore_score as score
 from lantern_proxy.bench.datasets import Conversation
-from lantern_proxy.bench.metrics import interval, paired, wilcoxon
+from lantern_proxy.bench.metrics import interval, tested
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Shape, chats, compacted, conversations, merged
@@ -141,14 +141,7 @@ def summary(tried: Sequence[Tried]) -> dict[str, Any]:
 def against(ours: Sequence[Tried], theirs: Sequence[Tried]) -> dict[str, Any]:
     """Ours less theirs on the same questions: paired bootstrap and Wilcoxon's signed-rank test, as the paper does."""
     a, b = (np.array([each.found for each in tried], np.float64) for tried in (ours, theirs))
-    difference, low, high, p = paired(a, b)
-    return {
-        "evidence_recall": _mean(b.tolist()),
-        "difference": round(difference, 4),
-        "ci": [round(low, 4), round(high, 4)],
-        "p_bootstrap": p,
-        "p_wilcoxon": wilcoxon(a, b)[1],
-    }
+    return {"evidence_recall": _mean(b.tolist())} | tested(a, b)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -189,10 +182,22 @@ def trained(found: Sequence[Conversation], config: Config, path: Path) -> dict[s
     return files
 
 
-@click.command("restore")
-@click.option(
+DATA = click.option(
     "--data", required=True, type=click.Path(path_type=Path, exists=True), help="LoCoMo or BEAM: file or folder."
 )
+AT = click.option(
+    "--at", type=click.Choice(["30", "50", "70"]), default="50", show_default=True, help="Compacted at, in %."
+)
+DENSE = click.option(
+    "--dense/--no-dense", default=None, help="With vectors; by default when the extra `dense` is installed."
+)
+KEEP = click.option(
+    "--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the archives, vectors too, there."
+)
+
+
+@click.command("restore")
+@DATA
 @click.option("--budget", default=6_000, show_default=True, type=click.IntRange(0), help="Characters of a block.")
 @click.option(
     "--query", type=click.Choice(["question", "context", "both"]), default="question", show_default=True,
@@ -203,9 +208,7 @@ def trained(found: Sequence[Conversation], config: Config, path: Path) -> dict[s
     "--recipe", type=click.Choice(RECIPES), default="default", show_default=True,
     help="How to choose; trained: the default with a light reranker that was trained on the other chats.",
 )  # fmt: skip
-@click.option(
-    "--at", type=click.Choice(["30", "50", "70"]), default="50", show_default=True, help="Compacted at, in %."
-)
+@AT
 @click.option("--shape", type=click.Choice(SHAPES), default="window", show_default=True, help="What stands for it.")
 @click.option(
     "--measure", type=click.Choice(list(MEASURES)), default="evidence", show_default=True,
@@ -217,9 +220,9 @@ def trained(found: Sequence[Conversation], config: Config, path: Path) -> dict[s
     "--half-life", "half_life_days", type=click.FloatRange(0), metavar="DAYS",
     help="Decay of old passages in the recipe `lantern`; 0: none (the paper's ablation). Default: the configured one.",
 )  # fmt: skip
-@click.option("--dense/--no-dense", default=None, help="With vectors; by default when the extra `dense` is installed.")
+@DENSE
 @click.option("--merge", is_flag=True, help="All chats as one long session: how it fares, and how fast it is, there.")
-@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the archives, vectors too, there.")
+@KEEP
 @click.option(
     "--config", "settings", type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A settings file, as for `rerank.light`; default: none.",
