@@ -10,7 +10,7 @@ What they say is a feature of models that users train: raise VERSION in lantern_
 from dataclasses import replace
 from pathlib import Path
 
-from lantern_proxy.bench import light
+from lantern_proxy.bench import pipelines_light as light
 from lantern_proxy.bench.datasets import Conversation, labelled
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources

@@ -236,7 +236,7 @@ def test_bench_says_in_one_line_what_is_wrong_with_the_data(run, tmp_path):
 
 
 def test_ir_is_judged_by_its_grades():
-    ranked = judge.Ranked(["b", "a"], [])
+    ranked = judge.Rankings(["b", "a"], [])
     asked = Asked(text="", gold=frozenset({"a", "b"}), category="", grades={"a": 2.0, "b": 1.0})
     assert judge.ir(ranked, asked, frozenset())["ndcg@10"] < 1
 

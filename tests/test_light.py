@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from lantern_proxy.bench import light
+from lantern_proxy.bench import pipelines_light as light
 from lantern_proxy.bench.datasets import DataError, labelled
 from lantern_proxy.bench.pipelines import Query
 from lantern_proxy.bench.pipelines_product import Default
@@ -257,7 +257,7 @@ def test_what_the_evidence_reranker_cannot_do_with_is_told_before_anything_is_ra
     def ranked(*_):
         raise AssertionError
 
-    monkeypatch.setattr("lantern_proxy.bench.evidence.examples", ranked)
+    monkeypatch.setattr("lantern_proxy.bench.pipelines_evidence.examples", ranked)
     (tmp_path / "file").write_text("")
     ran = train_evidence(out=tmp_path / "file" / "model")
     assert (ran.exit_code, ran.stdout) == (1, "")

@@ -11,13 +11,12 @@ import pytest
 from test_light import THINGS, conversation
 
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
-from lantern_proxy.bench import light
+from lantern_proxy.bench import pipelines_light as light
 from lantern_proxy.bench.datasets import labelled
-from lantern_proxy.bench.evidence import MINILM
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.chunk import passages
-from lantern_proxy.compiled import ModelError
+from lantern_proxy.compiled import MINILM, ModelError
 from lantern_proxy.compiled_export import sources
 from lantern_proxy.config import Config, EmbedConfig, RerankConfig, RestoreConfig
 from lantern_proxy.embed import Embedder, available

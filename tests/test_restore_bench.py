@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 from test_bench_datasets import BEAM
 
-from lantern_proxy.bench import judged, light, restore, restore_score
+from lantern_proxy.bench import judged, restore, restore_score
+from lantern_proxy.bench import pipelines_light as light
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bench.restore_chats import (

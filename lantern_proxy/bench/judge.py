@@ -9,8 +9,8 @@ import numpy as np
 
 from lantern_proxy.bench import metrics
 from lantern_proxy.bench.datasets import Asked, Conversation
-from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Trainable
-from lantern_proxy.rank import Ints
+from lantern_proxy.bench.pipelines import Advance, Pipeline, Query, Trainable
+from lantern_proxy.rank import Floats, Ints
 
 SEEDS = (7, 11, 23, 31, 47)
 """Of the ConvMemory papers' splits."""
@@ -18,22 +18,20 @@ SEEDS = (7, 11, 23, 31, 47)
 SHARE = 0.2
 """How much of the score of its second best turn a session gains; of the third best SHARE squared, and so on."""
 
-Advance = Callable[[int], None]
-
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class Rankings:
     """The answer to one question: ids of candidates and of sessions, best first."""
 
     candidates: list[str]
     sessions: list[str]
 
 
-Measure = Callable[[Ranked, Asked, frozenset[str]], dict[str, float]]
+Measure = Callable[[Rankings, Asked, frozenset[str]], dict[str, float]]
 """(answer, question, sessions that hold gold) -> metric -> value."""
 
 
-def locomo(ranked: Ranked, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+def locomo(ranked: Rankings, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
     return {
         "turn.mrr": metrics.reciprocal_rank(ranked.candidates, asked.gold),
         "turn.hit@1": metrics.hit(ranked.candidates, asked.gold, 1),
@@ -46,21 +44,21 @@ def locomo(ranked: Ranked, asked: Asked, sessions: frozenset[str]) -> dict[str, 
     }
 
 
-def beam(ranked: Ranked, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+def beam(ranked: Rankings, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
     return {
         "recall@10": metrics.recall(ranked.candidates, asked.gold, 10),
         "ndcg@10": metrics.ndcg(ranked.candidates, _grades(asked), 10),
     }
 
 
-def longmemeval(ranked: Ranked, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+def longmemeval(ranked: Rankings, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
     return {
         "recall_all@5": metrics.recall_all(ranked.sessions, sessions, 5),
         "ndcg@5": metrics.ndcg(ranked.sessions, dict.fromkeys(sessions, 1.0), 5),
     }
 
 
-def ir(ranked: Ranked, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
+def ir(ranked: Rankings, asked: Asked, sessions: frozenset[str]) -> dict[str, float]:
     return {"ndcg@10": metrics.ndcg(ranked.candidates, _grades(asked), 10)}
 
 
@@ -98,7 +96,7 @@ def judge(
             begun = time.process_time()
             scores = score(Query(asked.text, asked.at))
             ms = (time.process_time() - begun) * 1e3
-            ranked = Ranked(
+            ranked = Rankings(
                 [ids[row] for row in _order(scores)], [names[s] for s in _order(by_group(scores, group, share=SHARE))]
             )
             sessions = frozenset(session_of[each] for each in asked.gold)

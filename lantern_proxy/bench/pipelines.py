@@ -13,13 +13,12 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
 from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.resources import Resources
+from lantern_proxy.rank import Floats
 
-Floats = npt.NDArray[np.float64]
+Advance = Callable[[int], None]
+"""Told how many more questions are done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,8 @@ FACTORIES: Mapping[str, str] = {
     "agentir": "pipelines_routed:AgentIr",
     "default": "pipelines_product:Default",
     "tuned": "pipelines_product:Tuned",
-    "evidence": "evidence:Evidence",
-    "trained": "light:Trained",
+    "evidence": "pipelines_evidence:Evidence",
+    "trained": "pipelines_light:Trained",
 }
 """Name -> module of this package and what makes the pipeline there; imported when it is asked for."""
 

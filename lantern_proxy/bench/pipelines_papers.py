@@ -7,10 +7,10 @@ import numpy as np
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.bench.datasets import Conversation
-from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer, refuse_unknown
+from lantern_proxy.bench.pipelines import Pipeline, Query, Scorer, refuse_unknown
 from lantern_proxy.bench.pipelines_single import Bm25, Dense, Fts5
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.rank import fuse_scores, importance
+from lantern_proxy.rank import Floats, fuse_scores, importance
 
 
 class Fused:

@@ -3,7 +3,7 @@
 import math
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +13,12 @@ import numpy as np
 from lantern_proxy import chunk, tune, tune_label
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.bench.datasets import Candidate, Conversation
-from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer, refuse_unknown
+from lantern_proxy.bench.pipelines import Advance, Pipeline, Query, Scorer, refuse_unknown
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.config.retrieval import RetrievalConfig
 from lantern_proxy.embed import available
-from lantern_proxy.rank import Ints
+from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Reorder
@@ -50,7 +50,7 @@ class Default:
         return Archived(conversation, self._resources, self._restore, self._retrieval, dense=self._dense)
 
     def labelled(
-        self, conversations: Sequence[Conversation], advance: Callable[[int], None] = lambda steps: None
+        self, conversations: Sequence[Conversation], advance: Advance = lambda steps: None
     ) -> list[tune.Labelled]:
         """Their questions, with what every signal says of every passage. advance: told of each"""
         config = replace(self._resources.config, restore=self._restore)

@@ -9,11 +9,11 @@ import numpy as np
 
 from lantern_proxy.analyze import query_terms, terms
 from lantern_proxy.bench.datasets import Conversation
-from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer, refuse_unknown
+from lantern_proxy.bench.pipelines import Pipeline, Query, Scorer, refuse_unknown
 from lantern_proxy.bench.pipelines_single import Bm25, Dense, Fts5
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bm25 import Index
-from lantern_proxy.rank import fuse_scores, recencies
+from lantern_proxy.rank import Floats, fuse_scores, recencies
 from lantern_proxy.route import margin
 from lantern_proxy.route_types import QueryType, query_type
 

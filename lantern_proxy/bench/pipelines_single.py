@@ -6,10 +6,11 @@ import numpy as np
 
 from lantern_proxy.analyze import STOP_WORDS, query_terms, terms
 from lantern_proxy.bench.datasets import Candidate, Conversation
-from lantern_proxy.bench.pipelines import Floats, Query, Scorer, refuse_unknown
+from lantern_proxy.bench.pipelines import Query, Scorer, refuse_unknown
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bm25 import Index
 from lantern_proxy.chunk import spoken_date
+from lantern_proxy.rank import Floats
 
 
 def indexed(candidate: Candidate) -> list[str]:

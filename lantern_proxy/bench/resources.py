@@ -19,7 +19,6 @@ from lantern_proxy.signals.late import DIM, Tokens
 
 Vectors = npt.NDArray[np.float32]
 Kept = TypeVar("Kept", bound=npt.NDArray[Any])
-Advance = Callable[[int], None]
 
 
 class Resources:

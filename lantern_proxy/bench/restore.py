@@ -16,7 +16,8 @@ from typing import Any
 import click
 import numpy as np
 
-from lantern_proxy.bench import ask, light
+from lantern_proxy.bench import ask
+from lantern_proxy.bench import pipelines_light as light
 from lantern_proxy.bench import restore_score as score
 from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.metrics import interval, tested

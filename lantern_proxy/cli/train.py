@@ -37,7 +37,7 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
     """
     import numpy as np
 
-    from lantern_proxy.bench import light
+    from lantern_proxy.bench import pipelines_light as light
     from lantern_proxy.bench.resources import Resources
     from lantern_proxy.rerank.light import save
 
@@ -173,7 +173,7 @@ def evidence_reranker(
     \b
     Example: lantern train evidence-reranker --data locomo10.json --out models/evidence
     """
-    from lantern_proxy.bench import evidence
+    from lantern_proxy.bench import pipelines_evidence as evidence
     from lantern_proxy.bench.datasets import DataError
     from lantern_proxy.bench.pipelines_product import Default
     from lantern_proxy.bench.resources import Resources
@@ -238,7 +238,7 @@ def _split(
 def _told(found: "Outcome") -> dict[str, Any]:
     import numpy as np
 
-    from lantern_proxy.bench.light import compared
+    from lantern_proxy.bench.pipelines_light import compared
 
     before, after = zip(found.mrr, found.hit_at_1, found.recall_at_10, strict=True)
     return compared(np.column_stack(before), np.column_stack(after))

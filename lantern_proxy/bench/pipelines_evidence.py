@@ -1,17 +1,18 @@
 """The evidence reranker on labelled conversations: examples for its training, and what it is worth."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
 import numpy as np
 
 from lantern_proxy.bench.datasets import Conversation
-from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer
+from lantern_proxy.bench.pipelines import Advance, Pipeline, Query, Scorer
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.compiled import MINILM
 from lantern_proxy.compiled_export import sources
+from lantern_proxy.rank import Floats
 from lantern_proxy.rerank.evidence import PROTECTED, Memory, corrections, reorder
 from lantern_proxy.rerank.match import PRIOR, Matching
 from lantern_proxy.rerank.train import Example, Settings, scorer, train
@@ -23,7 +24,7 @@ def base_of(model: str) -> str:
 
 
 def examples(
-    conversations: Sequence[Conversation], pipeline: Pipeline, advance: Callable[[int], None] = lambda steps: None
+    conversations: Sequence[Conversation], pipeline: Pipeline, advance: Advance = lambda steps: None
 ) -> tuple[list[Example], list[int]]:
     """One example a question, its ten candidates as `pipeline` ranks them; and how many golds each question has."""
     made, golds = [], []

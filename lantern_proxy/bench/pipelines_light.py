@@ -1,7 +1,8 @@
 """The light learned reranker: examples from conversations with known evidence, training, and the pipeline `trained`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -11,19 +12,17 @@ import numpy.typing as npt
 
 from lantern_proxy.bench import metrics
 from lantern_proxy.bench.datasets import Conversation
-from lantern_proxy.bench.pipelines import Floats, Pipeline, Query, Scorer
-from lantern_proxy.bench.pipelines_product import Archived, Default
+from lantern_proxy.bench.pipelines import Advance, Pipeline, Query, Scorer
+from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.compiled import ModelError
 from lantern_proxy.config import EmbedConfig
 from lantern_proxy.embed import name_of
-from lantern_proxy.rank import Ints
+from lantern_proxy.rank import Floats, Ints
 from lantern_proxy.rerank import light as rerank_light
 from lantern_proxy.rerank.light import LEARNED, LightError, Model
 from lantern_proxy.restore.features import LEXICAL, Ranked
 from lantern_proxy.restore.light import POOL, Light, examples, open_light
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class _Collector:
         return ranked.fused
 
 
-def collect(default: Default, conversation: Conversation, advance: Progress) -> Examples | None:
+def collect(default: Default, conversation: Conversation, advance: Advance) -> Examples | None:
     """What the product sees for each question of a conversation, and which of it is evidence; None: no question has a
     word to look for."""
     archived, seen = default.archived(conversation), _Collector()
@@ -101,7 +100,7 @@ class Lesson:
 
 
 def lesson(
-    resources: Resources, conversations: Sequence[Conversation], advance: Progress, *, without: frozenset[str]
+    resources: Resources, conversations: Sequence[Conversation], advance: Advance, *, without: frozenset[str]
 ) -> Lesson:
     """With the vectors that rank these very questions better: the configured embedder's, or those of what Lantern
     learned on top of it. What is learned from the better order is better, too.
@@ -190,27 +189,12 @@ class Trained:
         self._light = open_light(resources.config.rerank.light)
 
     def prepare(self, conversation: Conversation) -> Scorer:
-        return _prepared(self._default, conversation, self._light)
+        archived = self._default.archived(conversation)
+        archived.light = self._light
+        return archived.score
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
-        learned = lesson(self._resources, conversations, _ignore, without=self._without)
-        return _Learned(learned.default, Light((learned.learn(),)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Learned:
-    default: Default
-    light: Light
-
-    def prepare(self, conversation: Conversation) -> Scorer:
-        return _prepared(self.default, conversation, self.light)
-
-
-def _prepared(default: Default, conversation: Conversation, light: Light | None) -> Scorer:
-    archived: Archived = default.archived(conversation)
-    archived.light = light
-    return archived.score
-
-
-def _ignore(_: int) -> None:
-    return None
+        learned = lesson(self._resources, conversations, lambda _: None, without=self._without)
+        made = copy(self)
+        made._default, made._light = learned.default, Light((learned.learn(),))
+        return made
