@@ -16,12 +16,12 @@ from scripted import Upstream, completion, say
 from lantern_proxy import Lantern
 from lantern_proxy.bench import proxy_process as processes
 from lantern_proxy.bench import serve
-from lantern_proxy.bench.proxy import Case, cases, command, measure, said, wait_for_vectors
+from lantern_proxy.bench.proxy import Case, cases, command, measure, wait_for_vectors
 from lantern_proxy.bench.proxy_client import dial
 from lantern_proxy.bench.proxy_process import Gateway
 from lantern_proxy.bench.proxy_report import Row, merged, table, write_report
 from lantern_proxy.bench.proxy_talk import Talk
-from lantern_proxy.bench.proxy_upstream import script
+from lantern_proxy.bench.proxy_upstream import said, script
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 
 WAIT_S = 0.05

@@ -212,13 +212,9 @@ def keep(found: Figures, of_kind: list[Any], row: Any, merge: Path | None, *, as
 
 @click.command("bm25")
 @click.option(
-    "--records",
-    "sizes",
-    type=Numbers(FEWEST),
-    default="5000,10000,100000",
-    show_default=True,
+    "--records", "sizes", type=Numbers(FEWEST), default="5000,10000,100000", show_default=True,
     help="Sizes to measure at.",
-)
+)  # fmt: skip
 @click.option("--engines", default="", help=f"Of: {', '.join(PEERS)}. Default: all that are installed.")
 @click.option(
     "--seconds", default=2.0, show_default=True, type=click.FloatRange(0, min_open=True),
@@ -232,35 +228,22 @@ def keep(found: Figures, of_kind: list[Any], row: Any, merge: Path | None, *, as
     "--locomo", "turns", type=click.Path(path_type=Path, dir_okay=False), help="Also measure on a LoCoMo file."
 )
 @click.option(
-    "--part",
-    type=click.Choice(["both", "peers", "ours"]),
-    default="both",
-    show_default=True,
+    "--part", type=click.Choice(["both", "peers", "ours"]), default="both", show_default=True,
     help="The comparison, what is said of ours alone, or both.",
-)
+)  # fmt: skip
 @click.option(
-    "--merge",
-    type=click.Path(path_type=Path, dir_okay=False),
+    "--merge", type=click.Path(path_type=Path, dir_okay=False),
     help="Keep figures in this file, and show them with those that it has: for sizes that are run one by one.",
-)
+)  # fmt: skip
 @click.option(
-    "--collections",
-    "judged",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    "--collections", "judged", type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Only this: nDCG@10 on the collections of a folder (BEIR's form), beside Lucene and bm25s.",
-)
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
-    sizes: list[int],
-    engines: str,
-    seconds: float,
-    write: Path | None,
-    turns: Path | None,
-    part: str,
-    merge: Path | None,
-    judged: Path | None,
-    as_json: bool,
-) -> None:
+    sizes: list[int], engines: str, seconds: float, write: Path | None, turns: Path | None, part: str,
+    merge: Path | None, judged: Path | None, as_json: bool,
+) -> None:  # fmt: skip
     """Measure our BM25 index beside other engines.
 
     \b

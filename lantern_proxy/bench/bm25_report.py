@@ -12,8 +12,7 @@ from lantern_proxy import bm25
 from lantern_proxy.bench import bm25_ours
 from lantern_proxy.bench.bm25_peers import PEERS
 from lantern_proxy.bench.numbers import without_nan
-from lantern_proxy.bench.page import write_section
-from lantern_proxy.bench.plot import COLOURS, Line, lines
+from lantern_proxy.bench.plot import COLOURS, Line, lines, write_section
 
 STATES = {
     "in turn": "Twenty questions go to one engine, then to the next: each finds what others left of the caches.",

@@ -119,11 +119,7 @@ def beam(folder: Path) -> list[Conversation]:
 
     folder: with the chats, or the file of one
     """
-    files = (
-        [folder]
-        if folder.is_file()
-        else sorted(file for file in folder.glob("*") if file.name.endswith((".json", ".json.gz")))
-    )
+    files = [folder] if folder.is_file() else sorted([*folder.glob("*.json"), *folder.glob("*.json.gz")])
     if not files:
         raise DataError(f"{folder}: holds no .json or .json.gz file; name the folder with BEAM's chats")
     return unmixed((file, _beam_chat(file)) for file in files)
@@ -158,24 +154,17 @@ def _beam_messages(batches: Sequence[Mapping[str, Any]]) -> Iterator[Candidate]:
         for group in batch["turns"]:
             for each in group:
                 at = _time(each.get("time_anchor") or batch.get("time_anchor") or "", "%B-%d-%Y") or at
-                yield Candidate(
-                    id=str(each["id"]),
-                    session=f"session_{number}",
-                    speaker=_said(each, "role"),
-                    text=_TAG.sub("", _said(each, "content")),
-                    at=at,
-                )
+                text = _TAG.sub("", _said(each, "content"))
+                session, speaker = f"session_{number}", _said(each, "role")
+                yield Candidate(id=str(each["id"]), session=session, speaker=speaker, text=text, at=at)
 
 
 def longmemeval(path: Path) -> list[Conversation]:
     """Each question of LongMemEval with its haystack. Those that nothing answers (`..._abs`) are left out, as in the
     paper's retrieval results. Candidates are messages; gold are all those of the sessions that answer."""
     items = _json(path)
-    if (
-        not isinstance(items, list)
-        or not items
-        or not all(isinstance(i, dict) and "haystack_sessions" in i for i in items)
-    ):
+    known = isinstance(items, list) and all(isinstance(i, dict) and "haystack_sessions" in i for i in items)
+    if not (known and items):
         raise DataError(f"{path}: is not LongMemEval's list of questions; fetch longmemeval_s.json of its authors")
     answerable = [item for item in items if not str(item.get("question_id", "")).endswith("_abs")]
     return unmixed((path, _haystack(item, path)) for item in answerable)
@@ -185,16 +174,11 @@ def _haystack(item: Mapping[str, Any], path: Path) -> Conversation:
     try:
         sessions = zip(item["haystack_session_ids"], item["haystack_dates"], item["haystack_sessions"], strict=True)
         candidates = tuple(
-            Candidate(
-                id=f"{n}#{name}#{place}",
-                session=f"{n}#{name}",
-                speaker=_said(each, "role"),
-                text=_said(each, "content"),
-                at=_day(date),
-            )
+            Candidate(id=f"{n}#{name}#{place}", session=f"{n}#{name}", speaker=_said(each, "role"),
+                      text=_said(each, "content"), at=_day(date))
             for n, (name, date, said) in enumerate(sessions)
             for place, each in enumerate(said)
-        )
+        )  # fmt: skip
         answering = frozenset(item["answer_session_ids"])
         gold = frozenset(c.id for c in candidates if c.session.partition("#")[2] in answering)
         at = _day(item.get("question_date", ""))

@@ -37,14 +37,10 @@ def examples(
             held = frozenset(n for n, i in enumerate(first) if conversation.candidates[i].id in asked.gold)
             made.append(
                 Example(
-                    conversation=conversation.id,
-                    question=asked.text,
-                    max_pos=float(len(conversation.candidates)),
-                    memories=memories,
-                    gold=held,
-                    first=tuple(scores[first].tolist()),
+                    conversation=conversation.id, question=asked.text, max_pos=float(len(conversation.candidates)),
+                    memories=memories, gold=held, first=tuple(scores[first].tolist()),
                 )
-            )
+            )  # fmt: skip
             golds.append(len(asked.gold))
             advance(1)
     return made, golds

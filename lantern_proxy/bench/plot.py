@@ -1,8 +1,9 @@
-"""Small SVG plots: figures of pipelines as bars with their intervals, and times over sizes as lines."""
+"""What benches show: small SVG plots (bars with their intervals, lines over sizes), tables, a section of a page."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 COLOURS = ("#868e96", "#1971c2", "#2f9e44", "#d9480f", "#7048e8", "#c2255c", "#0b7285", "#e67700", "#495057", "#5f3dc4")
@@ -110,3 +111,17 @@ def table(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
         cells = [f"{_of(row, metric):.3f}" for metric in metrics]
         lines.append(f"| {row['pipeline']} | " + " | ".join(cells) + f" | {row['ms_per_query']:.2f} |")
     return "\n".join(lines)
+
+
+def write_section(page: Path, title: str, section: str) -> None:
+    """Put `section`, which begins with its `## heading`, where the page has one of that heading, else at its end. What
+    stands around it stays.
+
+    title: of a page that is not there yet
+    """
+    heading = section.partition("\n")[0]
+    old = page.read_text("utf-8") if page.exists() else f"# {title}\n"
+    above, _, rest = old.partition(f"\n{heading}\n")
+    _, following, below = rest.partition("\n## ")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(f"{above.rstrip()}\n\n{section.rstrip()}\n{following}{below}", "utf-8")

@@ -12,9 +12,10 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import quantiles
 
@@ -28,7 +29,7 @@ from lantern_proxy.bench.proxy_client import Connection, Reply, dial
 from lantern_proxy.bench.proxy_process import Gateway
 from lantern_proxy.bench.proxy_report import Row, merged, table, write_report
 from lantern_proxy.bench.proxy_talk import Talk, compacted, facts
-from lantern_proxy.bench.proxy_upstream import script
+from lantern_proxy.bench.proxy_upstream import said, script
 
 _PHASE_S = 0.3
 """With several requests at once, direct and proxied ones take turns of this length."""
@@ -78,7 +79,7 @@ class Route:
 # --- one request after another -------------------------------------------------------------------------------------
 
 
-class Speaker:
+class Client:
     """One client of one route: a connection, and the conversation it is in."""
 
     def __init__(self, case: Case, route: Route, connection: Connection) -> None:
@@ -113,60 +114,48 @@ class Speaker:
         self._connection.close()
 
 
-def said(body: bytes, *, streamed: bool) -> str:
-    """The text of an answer of the scripted model."""
-    try:
-        if not streamed:
-            return str(json.loads(body)["choices"][0]["message"]["content"])
-        events = [json.loads(line[6:]) for line in body.splitlines() if line.startswith(b"data: {")]
-        return "".join(str(event["choices"][0]["delta"].get("content") or "") for event in events)
-    except (ValueError, KeyError, IndexError, TypeError):
-        return ""
-
-
 async def _case(case: Case, routes: Sequence[Route]) -> None:
     """Fill `routes` with the replies of one case."""
-    speakers = [
-        [Speaker(case, route, await dial(route.gateway.url, route.gateway.headers)) for _ in range(case.concurrency)]
+    crowds = [
+        [Client(case, route, await dial(route.gateway.url, route.gateway.headers)) for _ in range(case.concurrency)]
         for route in routes
     ]
-    for route, crowd in zip(routes, speakers, strict=True):
-        await asyncio.gather(*(_repeat(speaker.ask, max(1, _WARM // case.concurrency)) for speaker in crowd))
+    for route, crowd in zip(routes, crowds, strict=True):
+        await asyncio.gather(*(_warm(client, max(1, _WARM // case.concurrency)) for client in crowd))
         route.errors = 0
     if case.concurrency == 1:
-        await _in_turn(case, routes, [crowd[0] for crowd in speakers])
+        await _in_turn(case, routes, [crowd[0] for crowd in crowds])
     else:
-        await _in_phases(case, routes, speakers)
-    for crowd in speakers:
-        for speaker in crowd:
-            speaker.close()
+        await _in_phases(case, routes, crowds)
+    for client in chain.from_iterable(crowds):
+        client.close()
 
 
-async def _repeat(ask: Callable[[bool], Awaitable[None]], times: int) -> None:
+async def _warm(client: Client, times: int) -> None:
     for _ in range(times):
-        await ask(False)
+        await client.ask(keep=False)
 
 
-async def _in_turn(case: Case, routes: Sequence[Route], speakers: Sequence[Speaker]) -> None:
+async def _in_turn(case: Case, routes: Sequence[Route], clients: Sequence[Client]) -> None:
     until, turn = time.monotonic() + case.seconds * len(routes), 0
     while time.monotonic() < until:
         for n in range(len(routes)):
             at = (n + turn) % len(routes)
             begun = time.monotonic()
-            await speakers[at].ask()
+            await clients[at].ask()
             routes[at].busy_s += time.monotonic() - begun
         turn += 1
 
 
-async def _in_phases(case: Case, routes: Sequence[Route], speakers: Sequence[Sequence[Speaker]]) -> None:
-    async def until(end: float, speaker: Speaker) -> None:
+async def _in_phases(case: Case, routes: Sequence[Route], crowds: Sequence[Sequence[Client]]) -> None:
+    async def until(end: float, client: Client) -> None:
         while time.monotonic() < end:
-            await speaker.ask()
+            await client.ask()
 
     for _ in range(max(1, round(case.seconds / _PHASE_S))):
-        for route, crowd in zip(routes, speakers, strict=True):
+        for route, crowd in zip(routes, crowds, strict=True):
             begun = time.monotonic()
-            await asyncio.gather(*(until(begun + _PHASE_S, speaker) for speaker in crowd))
+            await asyncio.gather(*(until(begun + _PHASE_S, client) for client in crowd))
             route.busy_s += time.monotonic() - begun
 
 
@@ -239,13 +228,10 @@ def _run(work: Coroutine[object, object, None]) -> None:
 
 
 def _row(case: Case, direct: Route, route: Route, cpu_s: float, rss_mb: float) -> Row:
-    plain, theirs = _quantiles([r.ms for r in direct.replies]), _quantiles([r.ms for r in route.replies])
-    first, their_first = (
-        _quantiles([r.first_ms for r in direct.replies]),
-        _quantiles([r.first_ms for r in route.replies]),
-    )
-    lag = _quantiles([each for r in direct.replies for each in r.delays_ms()])
-    their_lag = _quantiles([each for r in route.replies for each in r.delays_ms()])
+    both = (direct.replies, route.replies)
+    plain, theirs = (_quantiles([reply.ms for reply in replies]) for replies in both)
+    first, their_first = (_quantiles([reply.first_ms for reply in replies]) for replies in both)
+    lag, their_lag = (_quantiles([late for reply in replies for late in reply.delays_ms()]) for replies in both)
     asked = len(route.replies)
     cpu_ms = cpu_s * 1000 / asked if asked else math.nan
     return Row(
@@ -324,10 +310,9 @@ def cases(
     "--write", type=click.Path(path_type=Path, file_okay=False), help="Write latency.md and latency.svg there."
 )
 @click.option(
-    "--merge",
-    type=click.Path(path_type=Path, dir_okay=False),
+    "--merge", type=click.Path(path_type=Path, dir_okay=False),
     help="Keep the lines there, beside those of runs before.",
-)
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
     sizes: list[int], concurrency: list[int], memory: str, seconds: float, pause_s: float, dense: bool,
@@ -344,11 +329,7 @@ def command(
     plan = list(cases(sizes, concurrency, kinds, seconds, dense=dense, pause_s=pause_s))
     if not plan:
         raise click.UsageError("nothing to measure; give --sizes, --concurrency above 1, or --memory restore")
-    chosen = {} if dense else {"embed": {"enabled": "off"}}
-    try:
-        chosen.update(yaml.safe_load(settings) or {})
-    except (yaml.YAMLError, ValueError, TypeError):
-        raise click.BadParameter(f"--settings {settings!r}: write them as {{archive: {{synchronous: full}}}}") from None
+    chosen = _settings(settings, dense=dense)
     try:
         if merge is not None:  # before minutes are spent on what it cannot take
             merged(merge, [], _asked_for())
@@ -358,12 +339,12 @@ def command(
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         try:
             direct = stack.enter_context(processes.upstream(upstream_port))
-            gateways = [stack.enter_context(processes.lantern(direct, Path(folder), json.dumps(chosen)))]
+            gateways = [stack.enter_context(processes.lantern(direct, Path(folder), chosen))]
             gateways += [_peer(stack, peer, direct, Path(folder)) for peer in peers]
         except RuntimeError as error:
             raise click.ClickException(str(error)) from None
         if dense:
-            _wait_for_embedder(gateways[0])
+            processes.wait_for_embedder(gateways[0])
         for case in plan:
             for row in measure(case, direct, gateways):
                 rows.append(row)
@@ -380,6 +361,16 @@ def command(
         write_report(write, rows, asked_for)
     elif not as_json:
         click.echo(f"\n{table(rows)}")
+
+
+def _settings(text: str, *, dense: bool) -> str:
+    """Of Lantern, as JSON. click.BadParameter for what is no mapping."""
+    chosen = {} if dense else {"embed": {"enabled": "off"}}
+    try:
+        chosen.update(yaml.safe_load(text) or {})
+    except (yaml.YAMLError, ValueError, TypeError):
+        raise click.BadParameter(f"--settings {text!r}: write them as {{archive: {{synchronous: full}}}}") from None
+    return json.dumps(chosen)
 
 
 def _peer(stack: ExitStack, name: str, direct: str, folder: Path) -> Gateway:
@@ -405,13 +396,3 @@ def wait_for_vectors(archive: Path, within_s: float = 60.0) -> None:
                 told = f"passages got no vectors within {within_s:g} s; `lantern doctor` says what the embedder lacks"
                 raise click.ClickException(told)
             time.sleep(0.02)
-
-
-def _wait_for_embedder(gateway: Gateway) -> None:
-    import httpx
-
-    for _ in range(600):
-        health = httpx.get(f"{gateway.url}/lantern/health", timeout=10).json()
-        if health.get("embedder", {}).get("state") != "warming":
-            return
-        time.sleep(0.5)

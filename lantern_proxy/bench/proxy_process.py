@@ -182,6 +182,17 @@ def running(url: str) -> Iterator[Gateway]:
     yield Gateway(url, url.rstrip("/"))
 
 
+def wait_for_embedder(gateway: Gateway) -> None:
+    """Until Lantern's embedder is ready, or is not to be had."""
+    import httpx
+
+    for _ in range(600):
+        health = httpx.get(f"{gateway.url}/lantern/health", timeout=10).json()
+        if health.get("embedder", {}).get("state") != "warming":
+            return
+        time.sleep(0.5)
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])

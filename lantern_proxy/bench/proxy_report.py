@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lantern_proxy.bench.numbers import without_nan
-from lantern_proxy.bench.page import write_section
-from lantern_proxy.bench.plot import Line, lines
+from lantern_proxy.bench.plot import Line, lines, write_section
 
 _HEAD = (
     "gateway", "memory", "request", "at once", "added p50", "p95", "p99", "to first byte", "piece p99", "CPU ms",

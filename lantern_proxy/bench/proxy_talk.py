@@ -74,13 +74,8 @@ class Talk:
 def facts(serial: int, n: int) -> list[tuple[str, str, str]]:
     """(what a user says, what its value is, how it is asked for later)"""
     names = (
-        "staging port",
-        "release codename",
-        "backup bucket",
-        "retry budget",
-        "owner of the billing job",
-        "cache key",
-    )
+        "staging port", "release codename", "backup bucket", "retry budget", "owner of the billing job", "cache key",
+    )  # fmt: skip
     found = []
     for at in range(n):
         name, value = f"{names[at % len(names)]} of service {serial}-{at}", f"VAL-{serial}-{at * 37 + 11}"

@@ -7,6 +7,7 @@ the answer is one JSON body; with chunks an event stream, each event with the mo
 """
 
 import asyncio
+import json
 import re
 import sys
 import time
@@ -32,8 +33,19 @@ def text(chars: int, serial: int) -> str:
     return f"answer {serial}: {_WORDS * (chars // len(_WORDS) + 1)}"[: max(chars, 20)]
 
 
-class Speaker(asyncio.Protocol):
-    """One connection."""
+def said(body: bytes, *, streamed: bool) -> str:
+    """The text of an answer of the scripted model."""
+    try:
+        if not streamed:
+            return str(json.loads(body)["choices"][0]["message"]["content"])
+        events = [json.loads(line[6:]) for line in body.splitlines() if line.startswith(b"data: {")]
+        return "".join(str(event["choices"][0]["delta"].get("content") or "") for event in events)
+    except (ValueError, KeyError, IndexError, TypeError):
+        return ""
+
+
+class Connection(asyncio.Protocol):
+    """One that a client, or a proxy, made."""
 
     serial = 0
 
@@ -62,12 +74,12 @@ class Speaker(asyncio.Protocol):
     def on_message_complete(self) -> None:
         found = _SCRIPT.search(self._head) or _SCRIPT.search(self._tail)
         chars, chunks, gap_us = map(int, found.groups()) if found else (20, 0, 0)
-        Speaker.serial += 1
+        Connection.serial += 1
         if chunks:
-            asyncio.get_running_loop().create_task(self._stream(chars, chunks, gap_us / 1e6, Speaker.serial))
+            asyncio.get_running_loop().create_task(self._stream(chars, chunks, gap_us / 1e6, Connection.serial))
             return
-        choice = f'"message":{{"role":"assistant","content":"{text(chars, Speaker.serial)}"}},"finish_reason":"stop"'
-        body = (_FRAME % (Speaker.serial, "", choice, _USAGE)).encode()
+        choice = f'"message":{{"role":"assistant","content":"{text(chars, Connection.serial)}"}},"finish_reason":"stop"'
+        body = (_FRAME % (Connection.serial, "", choice, _USAGE)).encode()
         head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
         self._transport.write(head + body)
 
@@ -96,7 +108,7 @@ class Speaker(asyncio.Protocol):
 async def serve(port: int) -> None:
     """Until stdin ends, so that it never outlives whoever started it."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Speaker, "127.0.0.1", port, backlog=1024)
+    server = await loop.create_server(Connection, "127.0.0.1", port, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
     server.close()

@@ -107,12 +107,9 @@ def _held(pid: int) -> tuple[float, float, float]:
 
 @click.command("serve")
 @click.option(
-    "--passages",
-    type=Numbers(0),
-    default="0,100000",
-    show_default=True,
+    "--passages", type=Numbers(0), default="0,100000", show_default=True,
     help="How much the archive holds; 0: a new one.",
-)
+)  # fmt: skip
 @click.option(
     "--embed", type=click.Choice(["off", "auto", "on"]), default="off", show_default=True, help="As in config."
 )
