@@ -48,7 +48,7 @@ _DROP_QUOTES = (
     f"DELETE FROM blocks WHERE tenant = ? AND id IN (SELECT block FROM placed WHERE tenant = ? AND passage{_IN})"
 )
 
-Key = tuple[str, str]
+MessageKey = tuple[str, str]
 """(session, key) of a message."""
 
 
@@ -58,7 +58,7 @@ class _Gone:
 
     sessions: list[str] = field(default_factory=list)
     """Whole ones."""
-    messages: dict[Key, None] = field(default_factory=dict)
+    messages: dict[MessageKey, None] = field(default_factory=dict)
     turns: set[tuple[str, int]] = field(default_factory=set)
     """Of those messages; only of a match."""
     passages: dict[int, None] = field(default_factory=dict)
@@ -318,7 +318,7 @@ class _Removal:
         self.removed["blocks"] += db.conn.execute(_DROP_QUOTES, (tenant, tenant, listed)).rowcount
         self._drop(db, "passages", "id", ids)
 
-    def _drop_messages(self, db: Database, keys: Iterable[Key]) -> None:
+    def _drop_messages(self, db: Database, keys: Iterable[MessageKey]) -> None:
         rows = [(self._tenant, *key) for key in keys]
         self.removed["messages"] += max(0, db.conn.executemany(_DROP_MESSAGE, rows).rowcount)
         db.conn.executemany(_DROP_UNCUT, rows)

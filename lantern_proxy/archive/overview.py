@@ -90,7 +90,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TimelineStep:
     """A request on its session's timeline."""
 
     id: str
@@ -128,7 +128,7 @@ class Bridge:
 class Timeline:
     """The newest requests of a session, oldest first, and the passages restored into it."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TimelineStep, ...]
     bridges: tuple[Bridge, ...]
 
 
@@ -214,10 +214,12 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return float(values[min(len(values) - 1, int(share * len(values)))]) if values else 0.0
 
 
-def _step(row: Sequence[Any]) -> Step:
+def _step(row: Sequence[Any]) -> TimelineStep:
     (id_, at, event, size, restored, chars, ms, gone, lost, status) = row
-    return Step(id=id_, at=at, event=event, size=size, restored=restored, chars=chars, ms=ms, gone=gone, lost=lost,
-                status=status)  # fmt: skip
+    return TimelineStep(
+        id=id_, at=at, event=event, size=size, restored=restored, chars=chars, ms=ms, gone=gone, lost=lost,
+        status=status,
+    )  # fmt: skip
 
 
 def _bridge(row: Sequence[Any]) -> Bridge:

@@ -21,7 +21,7 @@ _KEPT, _KEPT_CHARS = 2_048, 4_000_000
 _ANSWERED_S, _MOST_CHARS = 600, 4 * _KEPT_CHARS
 """Seconds that an answer may take, and beyond how many characters it is not waited for."""
 
-Key = tuple[str, str]
+SessionKey = tuple[str, str]
 """(tenant, session)"""
 
 
@@ -36,13 +36,13 @@ class _Queue:
 class Ledgers:
     """The ledgers of the sessions seen last. read: the archived blocks of a session; called in a thread, may raise."""
 
-    def __init__(self, read: Callable[[Key], list[Block]], *, kept: int = _KEPT) -> None:
+    def __init__(self, read: Callable[[SessionKey], list[Block]], *, kept: int = _KEPT) -> None:
         self._read, self._kept = read, kept
-        self._ledgers: OrderedDict[Key, list[Block]] = OrderedDict()
-        self._chars: dict[Key, int] = {}
+        self._ledgers: OrderedDict[SessionKey, list[Block]] = OrderedDict()
+        self._chars: dict[SessionKey, int] = {}
         self.chars = 0
         """What the blocks in memory hold."""
-        self._queues: dict[Key, _Queue] = {}
+        self._queues: dict[SessionKey, _Queue] = {}
         self._forgets = 0
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class Ledgers:
         self._chars.clear()
         self.chars = 0
 
-    def is_empty(self, key: Key, *, new: bool = False) -> bool:
+    def is_empty(self, key: SessionKey, *, new: bool = False) -> bool:
         """Is a session's ledger here, with nothing in it and nobody at work on it? new: as in `of`."""
         if key in self._queues:
             return False
@@ -65,7 +65,7 @@ class Ledgers:
         return ledger is not None and not ledger
 
     @asynccontextmanager
-    async def of(self, key: Key, *, new: bool = False) -> AsyncIterator[list[Block]]:
+    async def of(self, key: SessionKey, *, new: bool = False) -> AsyncIterator[list[Block]]:
         """The ledger of a session, for one request at a time. new: a session that was made just now has none yet."""
         queue = self._queues.setdefault(key, _Queue())
         queue.length += 1
@@ -84,7 +84,7 @@ class Ledgers:
                 del self._queues[key]
             self._make_room()
 
-    async def _archived(self, key: Key) -> list[Block]:
+    async def _archived(self, key: SessionKey) -> list[Block]:
         """As they are now: what was read before all was forgotten may have been removed meanwhile."""
         while True:
             forgets = self._forgets
@@ -92,19 +92,19 @@ class Ledgers:
             if forgets == self._forgets:
                 return found
 
-    def _held(self, key: Key) -> list[Block] | None:
+    def _held(self, key: SessionKey) -> list[Block] | None:
         """A ledger that is in memory, which is used now."""
         ledger = self._ledgers.get(key)
         if ledger is not None:
             self._ledgers.move_to_end(key)
         return ledger
 
-    def _begin(self, key: Key, ledger: list[Block]) -> list[Block]:
+    def _begin(self, key: SessionKey, ledger: list[Block]) -> list[Block]:
         self._ledgers[key] = ledger
         self._count(key, ledger)
         return ledger
 
-    def _count(self, key: Key, ledger: Sequence[Block]) -> None:
+    def _count(self, key: SessionKey, ledger: Sequence[Block]) -> None:
         if self._ledgers.get(key) is ledger:
             chars = sum(map(_chars, ledger))
             self.chars += chars - self._chars.get(key, 0)
@@ -128,7 +128,7 @@ class Ledgers:
     def _is_full(self) -> bool:
         return len(self._ledgers) > self._kept or self.chars > _KEPT_CHARS
 
-    def strike(self, key: Key, blocks: Sequence[Block]) -> None:
+    def strike(self, key: SessionKey, blocks: Sequence[Block]) -> None:
         """Take blocks back that were entered and then refused by the upstream."""
         ledger = self._ledgers.get(key, [])
         ledger[:] = [block for block in ledger if block not in blocks]

@@ -24,7 +24,7 @@ from lantern_proxy.follow import Step
 from lantern_proxy.history.record import Session
 from lantern_proxy.history.script import script_of
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
-from lantern_proxy.proxy.ledger import Key, Ledgers, entry, replay
+from lantern_proxy.proxy.ledger import Ledgers, SessionKey, entry, replay
 from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.breaker import Breakers
 from lantern_proxy.restore.budget import budget_chars, sample_of
@@ -68,7 +68,7 @@ class _Need(Struct, frozen=True):
     """Is it a retry of a question to which the client wanted nothing added?"""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> SessionKey:
         return self.exchange.tenant, self.exchange.session
 
     @property
@@ -108,16 +108,16 @@ class Restoring:
         """One a session: what ails its texts, or their place in the archive, ails no other."""
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="lantern-restore")
         self._ledgers = Ledgers(self._read_ledger)
-        self._owed: dict[Key, int] = {}
+        self._owed: dict[SessionKey, int] = {}
         """Sessions whose loss block was late, failed, cut short or has no place: they get it, or its rest, with their
         next question -> characters of it that are there."""
-        self._refused: dict[Key, tuple[str, int, float]] = {}
+        self._refused: dict[SessionKey, tuple[str, int, float]] = {}
         """Sessions whose request was too long with its blocks -> its model, its bytes without them, and when."""
-        self._turned_off: dict[Key, None] = {}
+        self._turned_off: dict[SessionKey, None] = {}
         """Sessions whose last question came with `x-lantern-restore: off`."""
-        self._caught_up: dict[Key, None] = {}
+        self._caught_up: dict[SessionKey, None] = {}
         """Sessions all of whose lost turns are known to be cut into passages."""
-        self._warmed: dict[Key, int] = {}
+        self._warmed: dict[SessionKey, int] = {}
         """Session -> how many messages it had when its index was opened ahead."""
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class Restoring:
         is_new = exchange.at - at < _REFUSED_S
         return is_new and model == need.request.model and len(exchange.plain) >= size_bytes
 
-    def _read_ledger(self, key: Key) -> list[Block]:
+    def _read_ledger(self, key: SessionKey) -> list[Block]:
         archive = self._opened.archive
         return archive.of(key[0]).blocks(key[1]) if archive else []
 
@@ -260,7 +260,7 @@ class Restoring:
             room = room_for(request, self._config.restore.question_chars, self._config.restore)
             await self._add(need, "question", (anew, "inside"), self._ask(need, texts, room))
 
-    def _owe(self, key: Key, there_chars: int = 0) -> None:
+    def _owe(self, key: SessionKey, there_chars: int = 0) -> None:
         _remember(self._owed, key, there_chars)
 
     async def _texts_of(self, need: _Need) -> tuple[str, str] | None:
@@ -366,7 +366,7 @@ def room_for(request: Request, most_chars: int, restore: RestoreConfig) -> int:
     return budget_chars(most_chars, restore, request.model, sample)
 
 
-def _remember(keys: dict[Key, T], key: Key, value: T) -> None:
+def _remember(keys: dict[SessionKey, T], key: SessionKey, value: T) -> None:
     """Those named last are kept."""
     keys.pop(key, None)
     keys[key] = value

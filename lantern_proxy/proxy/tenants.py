@@ -30,7 +30,7 @@ _PROBED = 20
 _REFRESHED = ("eyJ", "sk-ant-oat")
 """How tokens begin that a client gets by signing in: JSON web tokens, and Anthropic's."""
 _Archived = tuple[Session, list[Filed], Head, list[str]]
-Key = tuple[str, str]
+Partition = tuple[str, str]
 """(tenant, project): nothing is ever linked across two of them."""
 
 
@@ -62,7 +62,7 @@ class Tenants:
         self.recent_wait_s = 0.15
         """Most seconds that a request waits until other sessions are read, to which only words or a summary could trace
         it; until what was read is taken up it waits as for its own."""
-        self._mine: OrderedDict[Key, _Mine] = OrderedDict()
+        self._mine: OrderedDict[Partition, _Mine] = OrderedDict()
 
     def forget_all(self) -> None:
         """Forget all sessions: another archive file does not hold them, so the next requests file them anew."""
@@ -94,12 +94,12 @@ class Tenants:
         bare = credential.encode("utf-8", "surrogatepass")
         return f"t_{hmac.digest(self._salt, bare, 'sha256').hex()[:24]}"
 
-    def remembered(self, key: Key) -> Known | None:
+    def remembered(self, key: Partition) -> Known | None:
         """What memory has of `key`; None when it was dropped."""
         mine = self._mine.get(key)
         return mine.known if mine else None
 
-    async def known(self, key: Key, request: Request, identity: Identity, now: float) -> tuple[Known, Link]:
+    async def known(self, key: Partition, request: Request, identity: Identity, now: float) -> tuple[Known, Link]:
         """Sessions of `key`, and which of them the request belongs to: for follow(), before anything else is awaited.
 
         The archive is asked when memory does not know the request's own session, or little speaks for the one it has:
@@ -120,7 +120,7 @@ class Tenants:
             return mine.known, found
         return mine.known, await self._brought(mine, key, request, identity, now, found)
 
-    async def _bring_named(self, mine: _Mine, key: Key, named: str) -> None:
+    async def _bring_named(self, mine: _Mine, key: Partition, named: str) -> None:
         """Bring the session of an explicit id that memory does not have."""
         if is_named(mine.known, named) or self._opened is None:
             return
@@ -129,7 +129,7 @@ class Tenants:
                 await _at_most(self.own_wait_s, asyncio.create_task(self._bring(mine, key, (named,))))
 
     async def _brought(
-        self, mine: _Mine, key: Key, request: Request, identity: Identity, now: float, found: Link
+        self, mine: _Mine, key: Partition, request: Request, identity: Identity, now: float, found: Link
     ) -> Link:
         """The same, after a look into the archive. Linked anew after each wait in which something came."""
         known, seen = mine.known, mine.known.changes
@@ -183,7 +183,7 @@ class Tenants:
             if not mine.known.sessions and not mine.lock.locked():
                 del self._mine[key]
 
-    async def _bring(self, mine: _Mine, key: Key, values: Sequence[str] | None) -> None:
+    async def _bring(self, mine: _Mine, key: Partition, values: Sequence[str] | None) -> None:
         held = frozenset(mine.known.sessions)
         found = await asyncio.to_thread(self._read, key, values, held)
         mine.is_read = mine.is_read or values is None
@@ -192,7 +192,7 @@ class Tenants:
                 recall(mine.known, session, filed, head, ids)
                 await asyncio.sleep(0)  # one after the other: streams go on in between
 
-    def _read(self, key: Key, values: Sequence[str] | None, held: Set[str]) -> list[_Archived]:
+    def _read(self, key: Partition, values: Sequence[str] | None, held: Set[str]) -> list[_Archived]:
         """The sessions that hold any of `values`, or those last seen, without those in `held`; oldest first."""
         tenant, project = key
         archive = self._opened.archive if self._opened else None
