@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lantern_proxy.admin.health import health
-from lantern_proxy.app_place import Place
+from lantern_proxy.app_place import WorkerPlace
 from lantern_proxy.app_workers import STREAMED_BYTES, Others
 from lantern_proxy.config import Config
 from lantern_proxy.doors import PASSED, AdminDoor, Doors
@@ -117,7 +117,7 @@ def _pages(config: Config, state: SimpleNamespace) -> ASGIApp:
 
 def create(
     config: Config, *, embedder: "Embedder | None" = None, make_restorer: MakeRestorer = make_restorer,
-    place: Place | None = None,
+    place: WorkerPlace | None = None,
 ) -> App:  # fmt: skip
     """The application; everything it owns lives from its start-up to its shutdown.
 

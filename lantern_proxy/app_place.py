@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerPlace:
     """One worker among its like."""
 
     number: int

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
 
-from lantern_proxy.app_place import Place
+from lantern_proxy.app_place import WorkerPlace
 from lantern_proxy.config import Config
 from lantern_proxy.doors import PASSED, Doors
 from lantern_proxy.proxy.relay import Relay, Upload, whole_body
@@ -36,7 +36,7 @@ STREAMED_BYTES = 1_048_576
 class Others:
     """The way to the other workers. Close it."""
 
-    def __init__(self, place: Place, config: Config) -> None:
+    def __init__(self, place: WorkerPlace, config: Config) -> None:
         self.number = place.number
         self._place = place
         self._http1 = Http1(

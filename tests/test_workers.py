@@ -18,7 +18,7 @@ from scripted import Upstream, ask, body, config_for, process, told, wait_for
 from test_durability import converse, texts_of
 
 from lantern_proxy.admin.metrics import merged
-from lantern_proxy.app_place import Place
+from lantern_proxy.app_place import WorkerPlace
 from lantern_proxy.app_workers import Others
 from lantern_proxy.config import Config
 
@@ -225,7 +225,7 @@ def test_a_missing_admin_token_is_told_once_and_before_anything_is_served(tmp_pa
 
 
 def test_a_workers_own_port_is_for_workers():
-    others = Others(Place(0, (4001, 4002), "secret"), Config())
+    others = Others(WorkerPlace(0, (4001, 4002), "secret"), Config())
     scope = {"server": ("127.0.0.1", 4001), "client": ("127.0.0.1", 9), "headers": [(b"host", b"x")]}
     assert others.entered(scope) is None
     assert others.entered({**scope, "headers": [(b"x-lantern-worker", b"guess")]}) is None

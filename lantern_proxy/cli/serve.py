@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from lantern_proxy.app import App
-    from lantern_proxy.app_place import Place
+    from lantern_proxy.app_place import WorkerPlace
 
 
 def serve(config: Config, host: str | None, port: int | None, workers: int | None, *, as_json: bool) -> None:
@@ -64,8 +64,8 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
 
 
 def run(
-    config: Config, listener: socket.socket, *, banner: Callable[[], None] | None = None, place: "Place | None" = None,
-    inner: socket.socket | None = None, link: "Connection | None" = None,
+    config: Config, listener: socket.socket, *, banner: Callable[[], None] | None = None,
+    place: "WorkerPlace | None" = None, inner: socket.socket | None = None, link: "Connection | None" = None,
 ) -> None:  # fmt: skip
     """Serve in this process until a signal. Raises what kept the app from starting.
 

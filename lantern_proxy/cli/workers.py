@@ -19,7 +19,7 @@ from multiprocessing.context import SpawnProcess
 
 import click
 
-from lantern_proxy.app_place import Place
+from lantern_proxy.app_place import WorkerPlace
 from lantern_proxy.cli import process as cli_process
 from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError
@@ -55,7 +55,7 @@ def supervise(config: Config, listener: socket.socket, banner: Callable[[], None
     def start(number: int, failures: int = 0) -> _Worker:
         context = multiprocessing.get_context("spawn")
         theirs, ours = context.Pipe()
-        place = Place(number, ports, secret)
+        place = WorkerPlace(number, ports, secret)
         arguments = (config, listener, inner[number], place, theirs)
         process = context.Process(target=_work, args=arguments, name=f"lantern-worker-{number}")
         process.start()
@@ -73,7 +73,7 @@ def supervise(config: Config, listener: socket.socket, banner: Callable[[], None
         _end(workers, config.server.drain_s + _LONGER_S)
 
 
-def _work(config: Config, listener: socket.socket, inner: socket.socket, place: Place, link: Connection) -> None:
+def _work(config: Config, listener: socket.socket, inner: socket.socket, place: WorkerPlace, link: Connection) -> None:
     """A worker's whole life."""
     from lantern_proxy.cli import serve
 
