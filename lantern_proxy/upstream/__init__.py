@@ -206,7 +206,7 @@ class Upstream:
     async def send(
         self, method: str, path: str, query: bytes, headers: Headers, body: Body, *, model: str = ""
     ) -> UpstreamAnswer:
-        """The answer's head; its body follows in `chunks()`. Raises UpstreamError when none comes.
+        """The answer's head; its body follows in `chunk()`. Raises UpstreamError when none comes.
 
         headers: names in lower case. A body that is still coming goes on as it comes, in chunks.
         model:   as the request names it, for `upstream.routes`; empty where it names none or was not read

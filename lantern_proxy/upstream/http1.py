@@ -225,9 +225,6 @@ class Http1:
         self._idle.clear()
 
 
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-
-
 def _head(
     origin: Origin, method: bytes, target: bytes, headers: Headers, body: Pieces | AsyncIterable[bytes], host: bytes
 ) -> bytes:

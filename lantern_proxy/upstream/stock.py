@@ -1,6 +1,6 @@
 """Requests that go out by httpx's own means: through a proxy, over HTTP/2, with credentials in the URL, to litellm."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -10,9 +10,8 @@ import httpx
 from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream import errors
 from lantern_proxy.upstream.dial import trusting
+from lantern_proxy.upstream.http1 import Headers
 from lantern_proxy.upstream.litellm import LitellmTransport
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 
 def client(config: UpstreamConfig) -> httpx.AsyncClient:
