@@ -54,11 +54,7 @@ def quantise(exported: Path, built: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(
-        exported,
-        built / "model.onnx",
-        weight_type=QuantType.QInt8,
-        per_channel=True,
-        reduce_range=not _has_vnni(),
+        exported, built / "model.onnx", weight_type=QuantType.QInt8, per_channel=True, reduce_range=not _has_vnni()
     )
 
 

@@ -25,21 +25,8 @@ from lantern_proxy.archive import check, words
 from lantern_proxy.archive import vectors as archive_vectors
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import VERDICTS, Edit, Marked, Verdict
-from lantern_proxy.archive.file import (
-    ArchiveError,
-    drop_snapshots_of,
-    occurrences,
-    secret_of,
-)
-from lantern_proxy.archive.forget import (
-    ForgetRule,
-    Marks,
-    Receipt,
-    Verified,
-    generation,
-    present,
-    without_forgotten,
-)
+from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of, occurrences, secret_of
+from lantern_proxy.archive.forget import ForgetRule, Marks, Receipt, Verified, generation, present, without_forgotten
 from lantern_proxy.archive.forget_rows import forget_in, would_forget
 from lantern_proxy.archive.prune import Advance, is_unwiped, told_at, wipe
 from lantern_proxy.archive.rows import name

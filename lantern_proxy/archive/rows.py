@@ -144,35 +144,16 @@ def from_request(tenant: str, session: str, row: RequestRow, passed: Sequence[Pa
     return (
         name(tenant), name(row.id), name(session), row.at, row.api, exact(row.path), exact(row.model), row.event,
         int(row.status), exact(row.query), int(row.restored), int(row.chars), finite(row.ms), dumps(row.degraded),
-        int(row.gone), exact(row.error), int(row.size),
-        dumps([_from_passed(each) for each in passed]),
+        int(row.gone), exact(row.error), int(row.size), dumps([_from_passed(each) for each in passed]),
     )  # fmt: skip
 
 
 def to_request(row: Row) -> RequestRow:
-    (
-        id_,
-        session,
-        at,
-        api,
-        path,
-        model,
-        event,
-        status,
-        query,
-        restored,
-        chars,
-        ms,
-        degraded,
-        gone,
-        error,
-        size,
-        lost,
-    ) = row
+    (id_, session, at, api, path, model, event, status, query, restored, chars, ms, degraded, gone, error, size,
+     lost) = row  # fmt: skip
     return RequestRow(
         id=id_, at=at, api=api, path=path, model=model, event=event, status=status, query=query, restored=restored,
-        chars=chars, ms=ms, degraded=texts(degraded), gone=gone, error=error, size=size, lost=lost,
-        session=session,
+        chars=chars, ms=ms, degraded=texts(degraded), gone=gone, error=error, size=size, lost=lost, session=session,
     )  # fmt: skip
 
 

@@ -109,11 +109,7 @@ def _messages(cut: Compacted) -> list[tuple[str, str]]:
 
 
 Measure = Callable[[Stage, Sequence[Compacted], Recipe, str, int], Iterator[Tried]]
-MEASURES: dict[str, Measure] = {
-    "evidence": evidence,
-    "facts": facts,
-    "admission": admission,
-}
+MEASURES: dict[str, Measure] = {"evidence": evidence, "facts": facts, "admission": admission}
 ASKED: dict[str, Callable[[Compacted, str], int]] = {
     "evidence": lambda cut, query: len(cut.probes),
     "facts": lambda cut, query: len(_facts(cut, query)),
