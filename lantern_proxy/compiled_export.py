@@ -49,6 +49,12 @@ def load_original(model: str, setting: str, load: Callable[[str, bool], Any]) ->
     raise ModelError(f"{model} cannot be loaded ({line(str(fault), first=True)}); {remedy}")
 
 
+AS_ONNX: dict[str, Any] = {
+    "backend": "onnx", "device": "cpu", "model_kwargs": {"export": True, "provider": "CPUExecutionProvider"},
+}  # fmt: skip
+"""How sentence-transformers loads a model so that it can be written as ONNX."""
+
+
 def quantise(exported: Path, built: Path) -> None:
     """Write model.onnx into `built`: int8 weights, one scale an output channel."""
     from onnxruntime.quantization import QuantType, quantize_dynamic

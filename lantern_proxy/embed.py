@@ -162,13 +162,9 @@ def _load(source: str, local: bool) -> Any:
     """The float model as a SentenceTransformer over ONNX."""
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(
-        source,
-        backend="onnx",
-        device="cpu",
-        local_files_only=local,
-        model_kwargs={"export": True, "provider": "CPUExecutionProvider"},
-    )
+    from lantern_proxy.compiled_export import AS_ONNX
+
+    return SentenceTransformer(source, local_files_only=local, **AS_ONNX)
 
 
 def _load_adapted(model: str, folder: Path, source: str, local: bool) -> Any:

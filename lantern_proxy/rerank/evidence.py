@@ -193,14 +193,9 @@ def _load(source: str, local: bool) -> Any:
     """The float model as a CrossEncoder over ONNX."""
     from sentence_transformers import CrossEncoder
 
-    return CrossEncoder(
-        source,
-        backend="onnx",
-        device="cpu",
-        local_files_only=local,
-        max_length=MAX_TOKENS,
-        model_kwargs={"export": True, "provider": "CPUExecutionProvider"},
-    )
+    from lantern_proxy.compiled_export import AS_ONNX
+
+    return CrossEncoder(source, local_files_only=local, max_length=MAX_TOKENS, **AS_ONNX)
 
 
 def _check_agreement(original: Any, model: str, built: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lantern_proxy.rerank import network as rerank_network
-from lantern_proxy.rerank.network import Network
+from lantern_proxy.rerank.network import Floats, Network, Table
 
 try:
     from lantern_proxy._bm25 import ffi, lib
@@ -27,7 +27,6 @@ else:
     BUILT = hasattr(lib, "trees_flatten")  # one that was built before lacks it
     _INTS, _FLOATS, _DOUBLES = map(ffi.typeof, ("int32_t[]", "float[]", "double[]"))
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
 VERSION = 5
@@ -69,7 +68,7 @@ class Trees:
     _native: list[tuple[Any, Any, Any]] = field(default_factory=list, init=False, repr=False, compare=False)
     """What C makes of them, from the first use on: a file is checked before."""
 
-    def scores(self, table: npt.NDArray[np.float32]) -> Floats:
+    def scores(self, table: Table) -> Floats:
         """(n,) sum over trees, first tree first. table: (n, features), no NaN"""
         if not BUILT:
             return self.scores_in_numpy(table)
@@ -92,7 +91,7 @@ class Trees:
         lib.trees_flatten(trees, flat)
         return trees, flat, (root, column, left, right, threshold, value)
 
-    def scores_in_numpy(self, table: npt.NDArray[np.float32]) -> Floats:
+    def scores_in_numpy(self, table: Table) -> Floats:
         """The same, bit for bit."""
         cells, first = np.ascontiguousarray(table).ravel(), (np.arange(len(table)) * table.shape[1])[:, None]
         column = self.column.astype(np.intp)
@@ -120,7 +119,7 @@ class Model:
     def features(self) -> tuple[str, ...]:
         return self.trees.features
 
-    def scores(self, table: npt.NDArray[np.float32]) -> Floats:
+    def scores(self, table: Table) -> Floats:
         """(n,) comparable within a question. table: (n, features), no NaN
 
         Both are logits from the same labels, so they add up as they are.
@@ -189,7 +188,7 @@ def _fits_together(network: Network, features: int) -> bool:
 
 def grow(
     features: Sequence[str],
-    table: npt.NDArray[np.float32],
+    table: Table,
     gold: npt.NDArray[np.bool_],
     groups: Sequence[int],
     *,
@@ -219,7 +218,7 @@ def grow(
     return Model(_flat(features, roots, 1 / len(seeds)), rerank_network.fit(table, gold, groups, start))
 
 
-def _unlearned(features: Sequence[str], table: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _unlearned(features: Sequence[str], table: Table) -> Table:
     """`table` with the same LEARNED of all candidates: trees err on others when they do not look at it."""
     return np.where(np.array([name == LEARNED for name in features]), np.float32(0), table)
 

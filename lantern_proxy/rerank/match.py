@@ -48,14 +48,7 @@ class Matching:
         import torch
 
         with torch.no_grad():
-            return [float(self.model(**self.features([pair])).logits[0, 0]) for pair in asked]
-
-    def features(self, asked: Sequence[tuple[str, str]]) -> Any:
-        questions, memories = [q for q, _ in asked], [m for _, m in asked]
-        return self.tokenizer(
-            questions, memories, padding=True, truncation="longest_first", max_length=self.max_length,
-            return_tensors="pt",
-        )  # fmt: skip
+            return [float(self.model(**features(self, [pair])).logits[0, 0]) for pair in asked]
 
     def save_pretrained(self, folder: str) -> None:
         from safetensors.torch import save_file
@@ -77,10 +70,10 @@ class Matching:
             def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
                 return self.held(input_ids, attention_mask, token_type_ids).logits
 
-        features = self.features([("which port is it?", "the port is 9443")])
+        example = features(self, [("which port is it?", "the port is 9443")])
         torch.onnx.export(
             Logits(self.model).eval(),
-            tuple(features[name] for name in INPUTS),
+            tuple(example[name] for name in INPUTS),
             str(path),
             input_names=list(INPUTS),
             output_names=["logits"],
@@ -88,6 +81,14 @@ class Matching:
             opset_version=17,
             dynamo=False,  # the other exporter needs one more package
         )
+
+
+def features(model: Any, asked: Sequence[tuple[str, str]]) -> Any:
+    """Pairs as `model`, a Matching or a CrossEncoder, takes them: padded to the longest."""
+    questions, memories = [q for q, _ in asked], [m for _, m in asked]
+    return model.tokenizer(
+        questions, memories, padding=True, truncation="longest_first", max_length=model.max_length, return_tensors="pt"
+    )
 
 
 def _module(folder: str, layers: int) -> Any:

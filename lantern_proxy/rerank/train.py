@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lantern_proxy.rerank.evidence import PROTECTED, TOKENS, Memory, corrections, pairs, reorder
-from lantern_proxy.rerank.match import PRIOR, Matching
+from lantern_proxy.rerank.match import PRIOR, Matching, features
 
 RATE, DECAY, BATCH, WARM_UP = 2e-5, 0.01, 8, 100
 SAMPLED = 6
@@ -238,11 +238,7 @@ def _logits(model: Any, asked: Sequence[tuple[str, str]]) -> Any:
     found: list[Any] = []
     for start in range(0, len(order), TOGETHER):
         some = [asked[i] for i in order[start : start + TOGETHER]]
-        features = model.tokenizer(
-            [q for q, _ in some], [m for _, m in some], padding=True, truncation="longest_first",
-            max_length=model.max_length, return_tensors="pt",
-        )  # fmt: skip
-        found.append(model.model(**features).logits[:, 0])
+        found.append(model.model(**features(model, some)).logits[:, 0])
     places = torch.tensor(order)
     return torch.cat(found)[torch.argsort(places)]
 
