@@ -1,11 +1,14 @@
 """What several test modules share."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from scripted import echo
+
+from lantern_proxy.archive import Archive
 
 # A busy machine is no fault of the code, and the same code is tested alike each time. HYPOTHESIS_PROFILE=explore looks
 # for more: run it again and again.
@@ -18,6 +21,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "lantern"))
 def cache_dir() -> Path:
     """Where the compiled embedding model is kept between runs: compiling it takes half a minute."""
     return Path(os.environ.get("LANTERN_TEST_CACHE") or Path(__file__).parent.parent / ".cache" / "embed")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    """An empty one, without vectors; modules that need another have a fixture of their own."""
+    with Archive(tmp_path / "a.db", synchronous="normal", vectors=False) as archive:
+        yield archive
 
 
 @pytest.fixture

@@ -199,18 +199,6 @@ class _Vectors(Dense):
         return Meaning(np.ones(len(scope)), None)
 
 
-def test_where_there_are_vectors_the_table_is_not_asked(archive):  # noqa: F811
-    ask = Ask(tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=math.inf)
-    question = read_question("What did the doctor say?")
-    found = {}
-    for kind in (Dense, _Vectors):
-        dense = kind(archive, None, wanted=False)
-        found[kind] = gather(opened(archive), question, ask, dense, RestoreConfig(), RetrievalConfig()).signals
-        dense.close()
-    assert "alike" in found[Dense]
-    assert "alike" not in found[_Vectors]
-
-
 class _Ready(Dense):
     """Vectors that could be asked."""
 
@@ -219,16 +207,18 @@ class _Ready(Dense):
         return True
 
 
-def test_where_words_are_so_sure_that_vectors_are_left_out_the_table_is_not_asked_either(archive):  # noqa: F811
+@pytest.mark.parametrize(
+    ("kind", "tau"), [(_Vectors, RetrievalConfig().tau), (_Ready, 0.0)], ids=["asked", "left out where words are sure"]
+)
+def test_where_there_are_vectors_the_table_is_not_asked(archive, kind, tau):  # noqa: F811
     ask = Ask(tenant="t", project="", session="s", present="", budget_chars=900, now=0.0, deadline=math.inf)
-    question, sure = read_question("What did the doctor say?"), RetrievalConfig(tau=0.0)
-    found = {}
-    for kind in (Dense, _Ready):
-        dense = kind(archive, None, wanted=False)
-        found[kind] = gather(opened(archive), question, ask, dense, RestoreConfig(), sure).signals
+    question, retrieval = read_question("What did the doctor say?"), RetrievalConfig(tau=tau)
+    found = []
+    for each in (Dense, kind):
+        dense = each(archive, None, wanted=False)
+        found.append(gather(opened(archive), question, ask, dense, RestoreConfig(), retrieval).signals)
         dense.close()
-    assert "alike" in found[Dense]
-    assert "alike" not in found[_Ready]
+    assert ["alike" in signals for signals in found] == [True, False]
 
 
 def test_pieces_are_kept_until_the_passage_changes_and_no_more_than_may_stay(archive, monkeypatch):  # noqa: F811

@@ -655,14 +655,15 @@ def test_a_history_that_is_handed_over_as_json_is_a_side_call_of_its_session(dum
         assert (step.event, step.session.parent) == ("side", chat.session), step.link.why
 
 
-def test_media_for_which_a_placeholder_stands_were_cleared():
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["behind the words", "in front of them"])
+def test_media_for_which_a_placeholder_stands_were_cleared(order):
     chat = reading_chat(Lab())
+    asked = {"type": "text", "text": "what is in this?"}
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-    chat.history.append({"role": "user", "content": [{"type": "text", "text": "what is in this?"}, image]})
+    chat.history.append({"role": "user", "content": [asked, image][order]})
     chat.lab.answer(chat.send(), assistant("A blue heron at a pond, in the rain."))
     chat.history.append(assistant("A blue heron at a pond, in the rain."))
-    text = [{"type": "text", "text": "what is in this?"}, {"type": "text", "text": "[image removed]"}]
-    chat.history[-2] = {"role": "user", "content": text}
+    chat.history[-2] = {"role": "user", "content": [asked, {"type": "text", "text": "[image removed]"}][order]}
     assert chat.turn("thanks", "welcome").event == "cleared"
 
 
@@ -940,17 +941,6 @@ def test_a_text_that_was_the_last_may_lose_what_its_client_put_behind_it():
     chat.turn(f"It says nothing.\n{LONG}", "Then all is well.")
     chat.history[2] = user("It says nothing.")
     assert chat.turn("thanks, go on", "going on").event == "turn"
-
-
-def test_a_placeholder_in_front_of_the_words_of_a_message_stands_for_its_image_too():
-    chat = reading_chat(Lab())
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-    chat.history.append({"role": "user", "content": [image, {"type": "text", "text": "what is in this?"}]})
-    chat.lab.answer(chat.send(), assistant("A blue heron at a pond, in the rain."))
-    chat.history.append(assistant("A blue heron at a pond, in the rain."))
-    text = [{"type": "text", "text": "[image removed]"}, {"type": "text", "text": "what is in this?"}]
-    chat.history[-2] = {"role": "user", "content": text}
-    assert chat.turn("thanks", "welcome").event == "cleared"
 
 
 def test_an_answer_that_stands_in_front_of_what_was_said_before_it_is_a_summary(chat):

@@ -6,7 +6,6 @@ import gc
 import json
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from chats import Chat, Lab, assistant, user
@@ -14,7 +13,6 @@ from scripted import Got, Upstream, Wire, ask, body, config_for, echo, filed, se
 from test_restore_scope import ALL, write
 
 from lantern_proxy import turn_memo
-from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.proxy import Proxy, idle
 from lantern_proxy.proxy import ledger as proxy_ledger
@@ -251,12 +249,6 @@ def test_a_memo_holds_what_fits_and_of_what_is_too_large_the_last():
     memo["long 0 " * 1_000]
     assert len(made) == 2
     assert (len(memo), memo.held_bytes) == (0, 0)
-
-
-@pytest.fixture
-def archive(tmp_path) -> Iterator[Archive]:
-    with Archive(tmp_path / "a.db", synchronous="normal", vectors=False) as archive:
-        yield archive
 
 
 def test_a_scope_keeps_the_passages_that_were_read_last(archive, monkeypatch):

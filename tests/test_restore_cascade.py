@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scripted import Upstream, ask, body, config_for, echo, serving
 from test_proxy_restore import blocks, talk
+from test_restore import CountedEmbedder
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.bench.datasets import Candidate
@@ -34,18 +35,8 @@ SAID = [
 SURE, UNSURE = "Where does the copper kettle stand?", "What was the weekly meeting about?"
 
 
-class Counted:
-    """An embedder that says of every question the same, and remembers which it was asked."""
-
-    adapted = False
-    name, state, detail, dim, recipe = "counted", "ready", "", 4, "counted/late-1"
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def embed_question(self, text: str) -> tuple[np.ndarray, None]:
-        self.asked.append(text)
-        return np.array([1, 0, 0, 0], np.float32), None
+class Counted(CountedEmbedder):
+    recipe = "counted/late-1"
 
 
 @contextmanager

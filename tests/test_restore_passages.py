@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_restore_scope import ALL, archive, opened, write  # noqa: F401 - a fixture
+from test_restore_scope import ALL, opened, write
 
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.restore import alike, passages
@@ -57,7 +57,7 @@ def test_what_is_asked_of_a_value_holds_for_all_passages_that_have_it():
     assert (nobody.values, nobody.each([]).tolist()) == ([], [])
 
 
-def test_what_is_told_stays_when_texts_are_let_go_of_and_none_are_kept_for_it(archive, monkeypatch):  # noqa: F811
+def test_what_is_told_stays_when_texts_are_let_go_of_and_none_are_kept_for_it(archive, monkeypatch):
     write(archive, 0, 60)
     scope = opened(archive)
     told = scope.passages.told(rows(10, 30))
@@ -67,7 +67,7 @@ def test_what_is_told_stays_when_texts_are_let_go_of_and_none_are_kept_for_it(ar
     assert (scope.passages.told(rows(10, 30)).forms == told.forms).all()
 
 
-def test_a_small_scope_is_read_whole_when_some_of_it_is_looked_at_and_a_large_one_is_not(archive, monkeypatch):  # noqa: F811
+def test_a_small_scope_is_read_whole_when_some_of_it_is_looked_at_and_a_large_one_is_not(archive, monkeypatch):
     write(archive, 0, 60)
     small, large = opened(archive), opened(archive)
     assert [each.passage.id for each in small.passages.of([7, 3])] == [8, 4]
@@ -77,7 +77,7 @@ def test_a_small_scope_is_read_whole_when_some_of_it_is_looked_at_and_a_large_on
     assert large.passages.read_count == 2
 
 
-def test_a_corrected_passage_is_told_anew(archive):  # noqa: F811
+def test_a_corrected_passage_is_told_anew(archive):
     write(archive, 0, 10)
     scope = opened(archive)
     scope.passages.tell_ahead(10)
@@ -88,7 +88,7 @@ def test_a_corrected_passage_is_told_anew(archive):  # noqa: F811
     assert [scope.passages.told(rows(n, n + 1)).voices.values[0].name for n in (3, 4, 5)] == ["", "gustav", ""]
 
 
-def test_no_more_is_told_than_may_stay(archive, monkeypatch):  # noqa: F811
+def test_no_more_is_told_than_may_stay(archive, monkeypatch):
     monkeypatch.setattr(passages, "MOST_TOLD", 40)
     write(archive, 0, 300)
     scope = opened(archive)
@@ -103,7 +103,7 @@ def test_no_more_is_told_than_may_stay(archive, monkeypatch):  # noqa: F811
     )  # that others took their place does not change what was told
 
 
-def test_scopes_share_what_may_be_told(archive, monkeypatch):  # noqa: F811
+def test_scopes_share_what_may_be_told(archive, monkeypatch):
     monkeypatch.setattr(restore_scopes, "MAX_TOLD", 100)
     scopes, used = Scopes(), []
     for n in range(12):
@@ -126,14 +126,14 @@ def ask(question: str) -> Ask:
     )  # fmt: skip
 
 
-def restorer_of(archive) -> Restorer:  # noqa: F811
+def restorer_of(archive) -> Restorer:
     return Restorer(archive, Config(embed=EmbedConfig(enabled="off")), None)
 
 
 QUESTIONS = [f"Which box has part P-{n} and gadget{n} since last week?" for n in range(12)]
 
 
-def test_a_warm_restorer_gives_the_same_question_blocks(archive):  # noqa: F811
+def test_a_warm_restorer_gives_the_same_question_blocks(archive):
     write(archive, 0, 400)
     blocks = []
     for warm in (False, True):
@@ -147,7 +147,7 @@ def test_a_warm_restorer_gives_the_same_question_blocks(archive):  # noqa: F811
     assert all(blocks[0])
 
 
-def test_a_warm_restorer_has_split_the_words_of_every_passage_before_the_first_question(archive, monkeypatch):  # noqa: F811
+def test_a_warm_restorer_has_split_the_words_of_every_passage_before_the_first_question(archive, monkeypatch):
     write(archive, 0, 20)
     split, spoken = [], Table.pieces
     monkeypatch.setattr(Table, "pieces", lambda table, text: (split.append(text), spoken(table, text))[1])
@@ -159,7 +159,7 @@ def test_a_warm_restorer_has_split_the_words_of_every_passage_before_the_first_q
     restorer.close()
 
 
-def test_a_warm_restorer_has_read_the_tables_that_a_question_may_need(archive):  # noqa: F811
+def test_a_warm_restorer_has_read_the_tables_that_a_question_may_need(archive):
     tables = (alike.shipped, alike.shipped_vectors)
     for table in tables:
         table.cache_clear()
@@ -169,7 +169,7 @@ def test_a_warm_restorer_has_read_the_tables_that_a_question_may_need(archive): 
     restorer.close()
 
 
-def _being_told(archive):  # noqa: F811
+def _being_told(archive):
     """Scopes, one of them in use, and the thread that tells its 200 passages."""
     write(archive, 0, 200)
     scopes = Scopes()
@@ -181,7 +181,7 @@ def _being_told(archive):  # noqa: F811
     return scopes, scope, telling
 
 
-def test_what_is_archived_while_it_is_told_in_the_background_is_told_too(archive):  # noqa: F811
+def test_what_is_archived_while_it_is_told_in_the_background_is_told_too(archive):
     scopes, scope, telling = _being_told(archive)
     assert scopes.tell(scope) is telling
     write(archive, 200, 300)
@@ -195,7 +195,7 @@ def test_what_is_archived_while_it_is_told_in_the_background_is_told_too(archive
 
 
 @pytest.mark.parametrize("closed", ["scope", "archive"])
-def test_what_is_closed_meanwhile_ends_the_background_without_a_word(archive, caplog, closed):  # noqa: F811
+def test_what_is_closed_meanwhile_ends_the_background_without_a_word(archive, caplog, closed):
     scopes, scope, telling = _being_told(archive)
     (scopes if closed == "scope" else archive).close()
     scope.release()
@@ -207,7 +207,7 @@ def test_what_is_closed_meanwhile_ends_the_background_without_a_word(archive, ca
     scopes.close()
 
 
-def test_questions_of_several_threads_get_their_blocks_while_it_is_told(archive):  # noqa: F811
+def test_questions_of_several_threads_get_their_blocks_while_it_is_told(archive):
     write(archive, 0, 400)
     restorer = restorer_of(archive)
     alone = [restorer.for_question(ask(question)).text for question in QUESTIONS]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Upstream, ask, body, completion, config_for, echo, say, serving, told
+from test_proxy_restore import blocks, talk
 
 from lantern_proxy import Lantern
 from lantern_proxy.config import ArchiveConfig, Config, ConfigError, EmbedConfig, RerankConfig, RestoreConfig
@@ -20,17 +21,7 @@ from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.turn import Passage
 from lantern_proxy.upstream.ask import ModelCall
 
-BLOCK = re.compile(r"<restored_context.*?</restored_context>", re.S)
 QUESTION = "Which keeper looks after which depot, and through which gate does it ship?"
-
-
-def talk(url: str, turns: int) -> list[dict]:
-    messages: list[dict] = []
-    for n in range(turns):
-        fact = f"Depot number {n} ships through gate GATE-{n * 7919:05d}, and its keeper is Keeper-{n * 104729:06d}."
-        messages.append({"role": "user", "content": fact})
-        messages.append(ask(url, body(*messages)).json()["choices"][0]["message"])
-    return messages
 
 
 def restored_with(tmp_path, rerank: RerankConfig) -> tuple[str, dict]:
@@ -41,8 +32,7 @@ def restored_with(tmp_path, rerank: RerankConfig) -> tuple[str, dict]:
         with serving(config) as url:
             messages = talk(url, 12)
             answer = ask(url, body(*messages[-4:], QUESTION))
-        found = BLOCK.findall("\n".join(str(m["content"]) for m in json.loads(upstream.got[-1].body)["messages"]))
-        return (found[0] if found else ""), told(answer)
+        return next(iter(blocks(upstream)), ""), told(answer)
 
 
 def favours(*named: int) -> Callable[[object, object], object]:

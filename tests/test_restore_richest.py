@@ -4,8 +4,6 @@ import math
 import random
 from dataclasses import replace
 
-import pytest
-
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
 from lantern_proxy.chunk import passages
 from lantern_proxy.config import Config, EmbedConfig
@@ -31,12 +29,6 @@ def write(archive: Archive, first: int, last: int) -> None:
     row = SessionRow(id="s", api="chat", created_at=1.0, last_seen_at=1.0)
     request = RequestRow(id=f"r{first}", at=1.0, api="chat", path="", event="new")
     archive.write([Record(tenant="t", session=row, request=request, passages=passages)])
-
-
-@pytest.fixture
-def archive(tmp_path):
-    with Archive(tmp_path / "a.db", synchronous="normal", vectors=False) as archive:
-        yield archive
 
 
 def by_hand(archive: Archive) -> list[int]:

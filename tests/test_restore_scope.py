@@ -45,12 +45,6 @@ def write(archive: Archive, first: int, last: int, *, session: str = "s", tenant
 
 
 @pytest.fixture
-def archive(tmp_path):
-    with Archive(tmp_path / "a.db", synchronous="normal", vectors=False) as archive:
-        yield archive
-
-
-@pytest.fixture
 def few(monkeypatch):
     """Snapshots from 100 passages on."""
     monkeypatch.setattr(snapshots, "LEAST", 100)

@@ -553,24 +553,17 @@ SUMMARISER = (
 )
 
 
-@pytest.mark.parametrize("left", [1, 3], ids=["without its last answer", "without the last turn"])
-def test_what_was_answered_before_under_the_prompt_of_one_who_sums_up_is_a_side_call_whatever_its_tools(chat, left):
-    messages = [{"role": "system", "content": SUMMARISER}, *chat.history[:-left]]
+@pytest.mark.parametrize(("shown", "kept", "turns"), [
+    (slice(-1), slice(-2, None), 4), (slice(-3), slice(-2, None), 4), (slice(1), slice(1, None), 2),
+    (slice(2), slice(2, None), 2),
+], ids=["without its last answer", "without the last turn", "what was said first", "and its answer"])  # fmt: skip
+def test_under_the_prompt_of_one_who_sums_up_a_part_of_a_conversation_is_a_side_call(chat, shown, kept, turns):
+    """Whatever its tools."""
+    messages = [{"role": "system", "content": SUMMARISER}, *chat.history[shown]]
     step = chat.lab.ask(messages, tools=chat.tools, headers=chat.headers)
     assert (step.event, step.session.parent) == ("side", chat.session), step.link.why
-    chat.lab.answer(step, assistant(summary_of("zephyr", 4)))
-    chat.history = [user(summary_of("zephyr", 4)), *chat.history[-2:]]
-    step = chat.turn("and what comes next?", "The review of it comes next.")
-    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
-
-
-@pytest.mark.parametrize("said", [1, 2], ids=["what was said first", "and its answer"])
-def test_a_summary_of_the_first_messages_alone_is_a_side_call_whatever_its_tools(chat, said):
-    messages = [{"role": "system", "content": SUMMARISER}, *chat.history[:said]]
-    step = chat.lab.ask(messages, tools=chat.tools, headers=chat.headers)
-    assert (step.event, step.session.parent) == ("side", chat.session), step.link.why
-    chat.lab.answer(step, assistant(summary_of("zephyr", 2)))
-    chat.history = [user(summary_of("zephyr", 2)), *chat.history[said:]]
+    chat.lab.answer(step, assistant(summary_of("zephyr", turns)))
+    chat.history = [user(summary_of("zephyr", turns)), *chat.history[kept]]
     step = chat.turn("and what comes next?", "The review of it comes next.")
     assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
 

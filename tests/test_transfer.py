@@ -128,6 +128,12 @@ def test_a_row_that_is_none_is_told_by_its_line(full, tmp_path, spoil, said):
         take_in(other, "alice", rows, now=1.0)
 
 
+def run(*arguments, code=0):
+    result = CliRunner().invoke(cli.cli, list(map(str, arguments)))
+    assert result.exit_code == code, result.output
+    return result
+
+
 def test_after_a_move_to_another_machine_a_conversation_goes_on_and_restores_work(tmp_path):
     said: list[str] = []
     with Upstream() as upstream:
@@ -135,11 +141,6 @@ def test_after_a_move_to_another_machine_a_conversation_goes_on_and_restores_wor
         with serving(config) as url:
             for text in ("The vault number is XYLOPHONE-42, keep it.", "thanks", "go on", "and on", "more"):
                 said += [text, ask(url, body(*said, text)).json()["choices"][0]["message"]["content"]]
-
-        def run(*arguments, code=0):
-            result = CliRunner().invoke(cli.cli, list(map(str, arguments)))
-            assert result.exit_code == code, result.output
-            return result
 
         run("export", "--output", tmp_path / "out.jsonl", "--archive", config.archive.path)
         (tmp_path / "new").mkdir()
@@ -159,11 +160,6 @@ def test_after_a_move_to_another_machine_a_conversation_goes_on_and_restores_wor
 def test_an_export_of_another_archive_is_for_the_client_whose_key_is_named_and_else_that_is_said(tmp_path, monkeypatch):
     """Tenants are named under each archive's own secret: under the names of another one no client finds anything."""
     monkeypatch.setenv("MY_KEY", "sk-one")
-
-    def run(*arguments, code=0):
-        result = CliRunner().invoke(cli.cli, list(map(str, arguments)))
-        assert result.exit_code == code, result.output
-        return result
 
     with Archive(tmp_path / "one.db") as archive:
         theirs = archive.tenant_of("sk-one")

@@ -231,32 +231,17 @@ def test_what_a_new_connection_refuses_is_not_sent_again():
     assert len(upstream.got) == 1
 
 
-def test_a_post_that_its_server_may_have_worked_on_is_not_sent_again():
-    count = []
-
-    async def late(got, wire):
-        count.append(got)
-        if len(count) == 2:
-            await asyncio.sleep(1.2)
-            wire.writer.close()
-        else:
-            await say(200, b"{}")(got, wire)
-
-    async def work(ask, *_):
-        await ask()
-        await ask()
-
-    with Upstream(answer=late) as upstream, pytest.raises(errors.RemoteProtocolError):
-        run(upstream, work)
-    assert len(count) == 2
-
-
-def test_a_post_to_a_server_that_closes_no_idle_connection_is_never_sent_again():
+@pytest.mark.parametrize(
+    ("worked_s", "settings"), [(1.2, {}), (0.0, {"stale_s": 0.0})],
+    ids=["that may have worked on it", "that closes no idle connection"],
+)  # fmt: skip
+def test_a_post_to_a_server_that_closes_is_not_sent_again(worked_s, settings):
     count = []
 
     async def dies(got, wire):
         count.append(got)
         if len(count) == 2:
+            await asyncio.sleep(worked_s)
             wire.writer.close()
         else:
             await say(200, b"{}")(got, wire)
@@ -266,7 +251,7 @@ def test_a_post_to_a_server_that_closes_no_idle_connection_is_never_sent_again()
         await ask()
 
     with Upstream(answer=dies) as upstream, pytest.raises(errors.RemoteProtocolError):
-        run(upstream, work, stale_s=0.0)
+        run(upstream, work, **settings)
     assert len(count) == 2
 
 
