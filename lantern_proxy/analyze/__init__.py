@@ -8,15 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-import Stemmer
-
 from lantern_proxy.analyze import native
 from lantern_proxy.analyze.languages import function_words
 from lantern_proxy.analyze.letters import MARKS, fold, light, of_apostrophe
 
 MAX_TERM_CHARS = 96
 _MAX_PARTS = 12
-_stem = Stemmer.Stemmer("english", 0).stemWord  # its own cache takes a lock and is slower than lru_cache below
+_stem = native.stem_word
 
 _RUN = re.compile(
     r"https?://[^\s<>\"'`)\]]+|--?[a-zA-Z][\w-]*|~?\.{0,2}/?\w(?:[\w./:@+'\u2019\\"

@@ -31,8 +31,8 @@ _TELLING = {"dying": "die", "evening": "evening", "geologist": "geolog", "intern
 _KNOWN = 0x20000
 """Code points below this are looked up; a text with others is left to the reference."""
 
-_stem = Stemmer.Stemmer("english", 0).stemWord
-SERVES = _BUILT and all(_stem(word) == stem for word, stem in _TELLING.items())
+stem_word = Stemmer.Stemmer("english", 0).stemWord  # its own cache takes a lock and is slower than an lru_cache
+SERVES = _BUILT and all(stem_word(word) == stem for word, stem in _TELLING.items())
 """False: the reference serves everything."""
 
 
