@@ -30,7 +30,7 @@ INVISIBLE = (
 CLIENT = "client"
 """Speaker of what a client writes around its user's words: the state of a workspace, a file, a reminder."""
 Kind = Literal["text", "call", "result", "media", "reasoning", "compaction", "ref"]
-_READ = ("text", "result", "compaction")
+READ = ("text", "result", "compaction")
 """Kinds whose text a person would read."""
 BlockKind = Literal["loss", "question"]
 """What a block is for: what a compaction took, or a question that asks for some of it."""
@@ -195,8 +195,8 @@ class Message:
     def text(self) -> str:
         """What a person would read of it: prose and results, media left out."""
         if len(self.items) == 1:  # as most have
-            return self.items[0].text if self.items[0].kind in _READ else ""
-        return "\n".join([i.text for i in self.items if i.kind in _READ and i.text])
+            return self.items[0].text if self.items[0].kind in READ else ""
+        return "\n".join([i.text for i in self.items if i.kind in READ and i.text])
 
     @property
     def calls(self) -> tuple[Item, ...]:

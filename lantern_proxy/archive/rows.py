@@ -12,6 +12,7 @@ from typing import Any
 
 from lantern_proxy.archive.values import RequestRow, SessionRow
 from lantern_proxy.turn import (
+    READ,
     Block,
     Filed,
     Head,
@@ -35,8 +36,6 @@ PASSAGE = (
     )
 )
 """The columns that to_passage reads, of `passages p`: its own, and what somebody said of its text."""
-_SHOWN = ("text", "result", "compaction")
-"""Item kinds whose text stands in the message's own text, in order: see turn.Message.text."""
 
 
 def exact(text: str) -> str | bytes:
@@ -167,8 +166,8 @@ def from_filed(tenant: str, session: str, filed: Filed) -> Row:
 
 
 def _from_item(item: Item) -> list[Any]:
-    """Text that the message's own text holds too is kept as its length, not twice."""
-    text: str | int = len(item.text) if item.kind in _SHOWN else item.text
+    """Text that the message's own text (turn.Message.text) holds too is kept as its length, not twice."""
+    text: str | int = len(item.text) if item.kind in READ else item.text
     return [item.role, item.kind, text, item.name, item.ids, item.print.hex()]
 
 
