@@ -19,6 +19,7 @@ from lantern_proxy.archive.rows import HEAD, dumps, from_head, name, to_filed, t
 from lantern_proxy.archive.scope import newest
 from lantern_proxy.archive.values import QUERY_CHARS, TITLE_CHARS
 from lantern_proxy.archive.vectors import remove
+from lantern_proxy.archive.writes import CROSS_OUT
 from lantern_proxy.turn import SYSTEM, Filed
 
 _MARKS_AT_ONCE = 5 * ROWS
@@ -40,7 +41,6 @@ _MESSAGES = """SELECT session, print, key, position, turn, role, text, items, CA
 _PASSAGES = "SELECT id, session, message, turn, unit, hash, text FROM passages WHERE tenant = ? AND id > ?"
 _QUOTING = f"SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, '$.session'){_IN}"
 _DROP_MESSAGE = "DELETE FROM messages WHERE tenant = ? AND session = ? AND key = ?"
-_DROP_UNCUT = "DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ?"
 _DROP_ID = "DELETE FROM ids WHERE tenant = ? AND value = ? AND session = ?"
 _DROP_VERDICTS = f"""DELETE FROM marks WHERE tenant = ? AND (passage{_IN}
     OR hash IN (SELECT p.hash FROM passages p WHERE p.tenant = ? AND p.id{_IN}))"""
@@ -321,7 +321,7 @@ class _Removal:
     def _drop_messages(self, db: Database, keys: Iterable[MessageKey]) -> None:
         rows = [(self._tenant, *key) for key in keys]
         self.removed["messages"] += max(0, db.conn.executemany(_DROP_MESSAGE, rows).rowcount)
-        db.conn.executemany(_DROP_UNCUT, rows)
+        db.conn.executemany(CROSS_OUT, rows)
 
     def _drop_ids(self, db: Database, ids: Iterable[tuple[str, str]]) -> None:
         db.conn.executemany(_DROP_ID, [(self._tenant, *id_) for id_ in ids])

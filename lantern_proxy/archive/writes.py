@@ -27,7 +27,7 @@ from lantern_proxy.archive.vectors import embedding_model
 from lantern_proxy.turn import Block, Filed, Passage, fingerprint
 
 _UNCUT = "INSERT INTO uncut (tenant, project, session, key) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_CUT = "DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ?"
+CROSS_OUT = "DELETE FROM uncut WHERE tenant = ? AND session = ? AND key = ?"
 _LEFT = """SELECT u.tenant, u.project, m.session, m.key, m.position, m.turn, m.role, m.text, m.items, m.raw, m.print,
         m.side, m.partial, m.created_at
     FROM uncut u JOIN messages m ON m.tenant = u.tenant AND m.session = u.session AND m.key = u.key
@@ -109,7 +109,7 @@ def left_uncut(db: Database, limit: int) -> list[Uncut]:
 def cross_out(db: Database, cuts: Sequence[Uncut]) -> None:
     """None of their messages is uncut from now on."""
     keys = [(name(cut.tenant), name(cut.session), name(filed.key)) for cut in cuts for filed in cut.messages]
-    db.conn.executemany(_CUT, keys)
+    db.conn.executemany(CROSS_OUT, keys)
 
 
 def add_cuts(db: Database, cuts: Sequence[tuple[Uncut, Sequence[Passage]]]) -> list[int]:
