@@ -16,8 +16,9 @@ from lantern_proxy.rank import Floats, fuse_scores, importance
 class Fused:
     """Reciprocal rank fusion (k = 60) of named pipelines, all alike in weight."""
 
-    def __init__(self, parts: Mapping[str, Pipeline]) -> None:
-        self._parts = parts
+    def __init__(self, name: str, parts: Mapping[str, Pipeline], without: frozenset[str]) -> None:
+        refuse_unknown(name, without, list(parts))
+        self._parts = {signal: part for signal, part in parts.items() if signal not in without}
 
     def prepare(self, conversation: Conversation) -> Scorer:
         scorers = {name: part.prepare(conversation) for name, part in self._parts.items()}
@@ -49,21 +50,12 @@ class Importance:
 
 def rrf(resources: Resources, without: frozenset[str] = frozenset()) -> Pipeline:
     """BM25 and MiniLM, fused."""
-    parts: dict[str, Pipeline] = {"bm25": Bm25(resources), "vector": Dense(resources)}
-    return _fused("rrf", parts, without)
+    return Fused("rrf", {"bm25": Bm25(resources), "vector": Dense(resources)}, without)
 
 
 def lantern(resources: Resources, without: frozenset[str] = frozenset()) -> Pipeline:
     """The four signals of the LANTERN paper, section 3: vector, full text, keywords, importance."""
     parts: dict[str, Pipeline] = {
-        "vector": Dense(resources),
-        "fts": Fts5(resources),
-        "keywords": Keywords(),
-        "importance": Importance(),
-    }
-    return _fused("lantern", parts, without)
-
-
-def _fused(name: str, parts: dict[str, Pipeline], without: frozenset[str]) -> Fused:
-    refuse_unknown(name, without, list(parts))
-    return Fused({signal: part for signal, part in parts.items() if signal not in without})
+        "vector": Dense(resources), "fts": Fts5(resources), "keywords": Keywords(), "importance": Importance(),
+    }  # fmt: skip
+    return Fused("lantern", parts, without)

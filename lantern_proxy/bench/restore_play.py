@@ -21,6 +21,7 @@ from lantern_proxy.chunk import passages, turn_passage
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.embed import Embedder
 from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.rerank import AskModel
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.vectors import embed_some
 from lantern_proxy.turn import Filed, Passage, Placed, canonical, item, message
@@ -31,8 +32,6 @@ RECIPES: tuple[Recipe, ...] = ("default", "trained", "lantern", "newest", "dense
 OWN: tuple[Recipe, ...] = ("default", "trained", "lantern")
 """What the product's Restorer does."""
 BATCH = 64
-AskModel = Callable[[str, str], str]
-"""(system, user) -> the model's answer."""
 HISTORY_CHARS = 400_000
 """Most of a history that goes into the call, its newest part: about 100,000 tokens."""
 _TASK = (
