@@ -343,7 +343,7 @@ def own_names(config: Config) -> frozenset[str]:
 
 def names_us(host: str, own: frozenset[str], *, loopback: bool = False) -> bool:
     """Does `host` name this machine? Rebinding needs a name; loopback: of addresses only this machine's own count."""
-    return host.lower() in own or (is_loopback(host) if loopback else _is_address(host))
+    return host.lower() in own or (is_loopback(host) if loopback else _address(host.strip("[]")) is not None)
 
 
 def _host(value: bytes) -> str:
@@ -361,20 +361,15 @@ def _parts(url: str) -> SplitResult:
 
 def is_loopback(host: str) -> bool:
     """Is this address one of this machine's own? An IPv4 address within IPv6 counts as itself."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
+    address = _address(host)
+    return address is not None and (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def _is_address(host: str) -> bool:
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(host.strip("[]"))
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def reachable_from_elsewhere(host: str) -> bool:
