@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": {"config", "doors", "proxy", "admin", "trace", "embed", "restore", "upstream", "wire"},
     "admin": {"turn", "wire", "chunk", "reinforce", "config", "doors", "archive", "restore"},
     "bench": CORE | {"bm25", "compiled", "embed", "rerank", "archive", "restore", "config", "tune"},
-    "tune": CORE | EDGES | {"restore", "bench"},
+    "tune": {"rank", "route", "embed", "archive", "config", "restore", "bench"},
     "logs": set(),
     "demo": {"turn", "config", "app", "archive"},
     "memory": CORE | {"config", "redact", "session_rows", "archive", "embed", "restore", "upstream"},
