@@ -17,11 +17,6 @@ static const uint32_t folded[] = {0xC9, 0xDF, 0x301}, folds[] = {'E', 0, 's', 's
 static lexicon endings;
 static const analyze_unicode unicode = {KNOWN, kind, 2, upper, lower_of, 3, folded, folds, &endings};
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 static void classify(void) {
     for (int c = 0; c < KNOWN; c++) {
         const int letter = c < 0x80 ? is_letter((uint8_t)c) : c >= 0xC0 && c < 0x2000;

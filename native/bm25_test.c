@@ -65,11 +65,6 @@ static void check_gone(const core *c, const void *p) {
 
 enum { KERNELS = BM25_AVX512 + 1, VOCABULARY = 400, WORDS = 40, K = 20, TEXT = WORDS * 24, THREADS = 3 };
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 /* n words, the first of the vocabulary most often, as one text. */
 static size_t write_text(uint64_t *seed, uint32_t n, uint32_t vocabulary, char *text) {
     size_t at = 0;

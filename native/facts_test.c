@@ -15,11 +15,6 @@ static lexicon endings;
 static const analyze_unicode unicode = {KNOWN, kind, 1, upper, lower_of, 0, NULL, NULL, &endings};
 static lexicon words;
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 static void classify(void) {
     for (int c = 1; c < KNOWN; c++) {
         const int letter = c < 0x80 ? is_letter((uint8_t)c) : c >= 0xC0 && c < 0x2000;

@@ -4,11 +4,6 @@
 
 #include "check.h"
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 static void draw(uint64_t *seed, size_t n, uint8_t *text) {
     static const char letters[] = "aab1 ,._\n\xc3\xa9\xe2";
     for (size_t i = 0; i < n; i++) text[i] = (uint8_t)letters[drawn(seed) % (sizeof letters - 1)];

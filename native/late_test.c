@@ -7,11 +7,6 @@
 
 #include "check.h"
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 static void by_table(uint64_t *seed, size_t n_asked, int extreme) {
     enum { PASSAGES = 5, MOST = 9, MOST_ASKED = 26, APART = 128, PIECES = 40 * APART };
     int8_t *vectors = malloc(PIECES * LATE_TABLE_DIM);

@@ -6,11 +6,6 @@
 
 #include "check.h"
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 int main(void) {
     enum { ROUNDS = 2000, MOST = 40, SIGNALS = 2 };
     uint64_t seed = 1;

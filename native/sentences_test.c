@@ -8,11 +8,6 @@ enum { KNOWN = 0x10000, TEXT = 1000 };
 static uint8_t kind[KNOWN];
 static const analyze_unicode unicode = {KNOWN, kind, 0, NULL, NULL, 0, NULL, NULL, NULL};
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 static void classify(void) {
     for (int c = 1; c < KNOWN; c++) {
         const int letter = ((c | 32) >= 'a' && (c | 32) <= 'z') || (c >= 0xC0 && c < 0x2000);

@@ -27,11 +27,6 @@
 
 #include "check.h"
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 static bm25 *some_index(uint64_t seed, int n_documents) {
     bm25 *q = bm25_new(bm25_best_kernel(), 0.9, 0.4);
     for (int i = 0; i < n_documents; i++) {

@@ -10,11 +10,6 @@ static uint8_t kind[KNOWN];
 static const analyze_unicode unicode = {KNOWN, kind, 0, NULL, NULL, 0, NULL, NULL, NULL};
 static lexicon words;
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 static void classify(void) {
     static const struct {
         const char *word;

@@ -8,11 +8,6 @@
 
 enum { ROUNDS = 20000, MOST = 120, SIGNS = 5, PARTS = 4, LOG_BITS = 10 };
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 static int begins(const uint8_t *text, size_t at) {
     return at == 0 || !goes_on_behind(text[at - 1]);
 }

@@ -8,11 +8,6 @@ enum { NODES = 200, COLUMNS = 4, ROWS = 40 };
 static int32_t root[8], column[NODES], left[NODES], right[NODES];
 static double threshold[NODES], value[NODES];
 
-static uint32_t drawn(uint64_t *seed) {
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(*seed >> 33);
-}
-
 /* Nodes from `first` on that point at later ones or at themselves; with `circles`, anywhere. */
 static void draw(uint64_t *seed, int circles) {
     for (int32_t i = 0; i < NODES; i++) {
