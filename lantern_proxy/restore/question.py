@@ -151,6 +151,9 @@ def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Seq
 
     Two ways to be good: to hold most of the question's words, or to lie near it in meaning. Both count; a message that
     asks for nothing needs much more of them than a question, and one word alone proves nothing.
+
+    No script fits the numbers of this and of what it calls: they were chosen by how many ordinary messages and how many
+    questions for what was lost get a block, in BEAM and LoCoMo (docs/restore.md, "Who gets a question block").
     """
     mass = masses(scope, question)
     plain = question.asks and len(question.text) <= PLAIN_CHARS and not question.reacts
