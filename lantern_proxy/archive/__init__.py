@@ -24,7 +24,7 @@ from sqlite_utils.db import Database
 from lantern_proxy.archive import check, words
 from lantern_proxy.archive import vectors as archive_vectors
 from lantern_proxy.archive.connections import Connections
-from lantern_proxy.archive.feedback import VERDICTS, Edit, Marked, Verdict
+from lantern_proxy.archive.feedback import Edit, Marked
 from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of, occurrences, secret_of
 from lantern_proxy.archive.forget import ForgetRule, Marks, Receipt, Verified, generation, present, without_forgotten
 from lantern_proxy.archive.forget_rows import forget_in, would_forget
@@ -32,11 +32,9 @@ from lantern_proxy.archive.prune import Advance, is_unwiped, told_at, wipe
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.scope import large, newest
 from lantern_proxy.archive.tenant import TenantArchive
-from lantern_proxy.archive.together import write_all
 from lantern_proxy.archive.values import (
     Finding,
     Hit,
-    Mark,
     PruneReport,
     PruneRule,
     Record,
@@ -46,7 +44,7 @@ from lantern_proxy.archive.values import (
     Why,
 )
 from lantern_proxy.archive.vectors import add_tokens, embedding_model
-from lantern_proxy.archive.writes import Uncut, add_cuts, add_records, cross_out, left_uncut
+from lantern_proxy.archive.writes import Uncut, add_cuts, add_records, cross_out, left_uncut, write_all
 from lantern_proxy.migrations.archive import migrations
 from lantern_proxy.turn import Passage
 
@@ -54,9 +52,8 @@ if TYPE_CHECKING:
     from lantern_proxy.archive.vectors import Tokens, Vector
 
 __all__ = [
-    "VERDICTS", "Archive", "ArchiveError", "Edit", "Finding", "ForgetRule", "Hit", "Mark", "Marked", "PruneReport",
-    "PruneRule", "Receipt", "Record", "RequestRow", "SessionRow", "TenantArchive", "TenantSummary", "Uncut", "Verdict",
-    "Verified", "Why",
+    "Archive", "ArchiveError", "Edit", "ForgetRule", "Hit", "Marked", "PruneReport", "PruneRule", "Receipt", "Record",
+    "RequestRow", "SessionRow", "TenantArchive", "TenantSummary", "Uncut", "Why",
 ]  # fmt: skip
 
 log = logging.getLogger("lantern.archive")
