@@ -75,7 +75,8 @@ def queries(records: Records, n: int) -> list[list[str]]:
 def drawn(sizes: Sequence[int]) -> Iterator[tuple[Records, list[list[str]]]]:
     """Records of each size in turn, and their queries."""
     for n in sizes:
-        yield (records := synthetic(n)), queries(records, 200)
+        records = synthetic(n)
+        yield records, queries(records, 200)
 
 
 def fitting(engines: Sequence[str], n: int) -> list[str]:
@@ -273,7 +274,7 @@ def command(
             if not as_json:
                 click.echo("\n".join(row.line() for row in found.peers[-rows:]))
     if part == "ours" or (part == "both" and not as_json):
-        of_ours = (bm25_ours.ours(made := synthetic(n), queries(made, 100)) for n in sizes)
+        of_ours = (bm25_ours.ours(records, asked[:100]) for records, asked in drawn(sizes))
         with counted(of_ours, "ours alone", len(sizes), quiet=as_json) as measured_alone:
             for alone in measured_alone:
                 keep(found, found.alone, alone, merge, as_json=as_json)

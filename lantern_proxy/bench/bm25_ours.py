@@ -37,12 +37,15 @@ class Ours:
 
 
 def ours(records: Records, questions: Sequence[Sequence[str]], adds: int = 2000) -> Ours:
-    n = len(records)
+    n, before = len(records), max(0, len(records) - adds)
     with Index(K1, B) as index:
-        add_all(index, records, before := max(0, n - adds))
+        add_all(index, records, before)
         alone = [timed_add(index, i, records.terms(i)) for i in range(before, n)]
         bytes_a_record = index.size_bytes / n
-        hot = [(search(index, question), search(index, question))[1] for question in questions]
+        hot = []
+        for question in questions:
+            search(index, question)
+            hot.append(search(index, question))
         cold = cold_times(index, questions[:50])
         noise = np.percentile([spin(float(np.median(hot))) for _ in range(500)], [50, 99])
         busy = busy_adds(index, records, questions, min(adds, n))
