@@ -122,7 +122,9 @@ def summary(tried: Sequence[Tried]) -> dict[str, Any]:
     """The figures of one run, which tried something. ci: of resampled questions"""
     found = [each.found for each in tried]
     with_answer = [each.answered for each in tried if each.answered is not None]
-    kinds = sorted({each.kind for each in tried})
+    kinds: dict[str, list[float]] = {}
+    for each in tried:
+        kinds.setdefault(each.kind, []).append(each.found)
     return {
         "evidence_recall": _mean(found),
         "all_evidence": _mean([each.all_found for each in tried]),
@@ -131,7 +133,7 @@ def summary(tried: Sequence[Tried]) -> dict[str, Any]:
         "chars": round(_mean([each.chars for each in tried])),
         "ms": {f"p{p}": round(float(np.percentile([t.ms for t in tried], p)), 1) for p in (50, 95)},
         "ci": [round(bound, 4) for bound in interval(np.asarray(found))],
-        "kinds": {k: [_mean(v := [t.found for t in tried if t.kind == k]), len(v)] for k in kinds},
+        "kinds": {kind: [_mean(shares), len(shares)] for kind, shares in sorted(kinds.items())},
     }
 
 
