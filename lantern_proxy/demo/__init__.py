@@ -84,17 +84,16 @@ class Story:
     """Details that a second credential got out of the same requests. Must be 0."""
 
 
+_WAIT_S = 60.0
+"""Most seconds to wait for the embedder, and then for the vectors of what was said."""
 Tell = Callable[[str, int, int], None]
 """(what is being done, steps done, steps in all)"""
 
 
-def play(
-    script: Chat, shape: str, words: Words, config: Config, *, wait_s: float = 60.0, tell: Tell = lambda *_: None
-) -> Story:
+def play(script: Chat, shape: str, words: Words, config: Config, *, tell: Tell = lambda *_: None) -> Story:
     """Play the chat through a proxy of `config`, compact it in `shape`, ask for every detail with and without Lantern.
 
     config: its archive is used as it is; its upstream is replaced by the scripted one
-    wait_s: most seconds to wait for the embedder, and then for the vectors of what was said
     """
     from lantern_proxy.app import create  # the script, the shapes and the upstream need no proxy
 
@@ -109,7 +108,7 @@ def play(
             played_s = time.monotonic() - started
             if shape in SUMMARISED:
                 through.ask([*script.history, say("user", SUMMARISE)], stream=False)
-            state = _await_vectors(http, url, config.archive, wait_s, tell)
+            state = _await_vectors(http, url, config.archive, tell)
             asked = _interrogate(script, shape, words, straight, through, model.state.received, tell)
             stranger = _Caller(http, url, "sk-somebody-else")
             overheard = sum(
@@ -207,9 +206,9 @@ def _outcome(detail: Detail, question: str, without: str, reply: _Reply, sent: S
     )
 
 
-def _await_vectors(http: httpx.Client, url: str, kept: ArchiveConfig, wait_s: float, tell: Tell) -> str:
+def _await_vectors(http: httpx.Client, url: str, kept: ArchiveConfig, tell: Tell) -> str:
     """Wait while the embedder compiles its model or has passages to embed; its state at the end."""
-    deadline = time.monotonic() + wait_s
+    deadline = time.monotonic() + _WAIT_S
     with Archive(kept.path, read_only=True, key=kept.key()) as archive:
         while True:
             embedder = http.get(f"{url}/lantern/health").json().get("embedder") or {}

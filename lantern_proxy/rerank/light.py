@@ -37,6 +37,8 @@ _ARRAYS = {
     "roots": np.int32, "column": np.int32, "left": np.int32, "right": np.int32,
     "threshold": np.float64, "value": np.float64,
 }  # fmt: skip
+_SEEDS = (1, 2, 3)
+"""Of three forests, which count a third each."""
 _OF_NETWORK = ("mean", "spread", "inner", "bias", "outer", "direct")
 BEFORE = "fused"
 """The feature that is the order before anything is learned; it counts as it is."""
@@ -193,7 +195,6 @@ def grow(
     groups: Sequence[int],
     *,
     rounds: int = 150,
-    seeds: Sequence[int] = (1, 2, 3),
 ) -> Model:
     """Train on candidates, question after question, listwise (LambdaMART, Burges 2010; and networks). Needs lightgbm.
 
@@ -211,11 +212,11 @@ def grow(
     data = lightgbm.Dataset(
         _unlearned(features, table), gold.astype(np.float32), group=list(groups), free_raw_data=False
     )
-    grown = [lightgbm.train(order | {"seed": seed}, data, rounds).dump_model() for seed in seeds]
+    grown = [lightgbm.train(order | {"seed": seed}, data, rounds).dump_model() for seed in _SEEDS]
     roots = [tree["tree_structure"] for model in grown for tree in model["tree_info"]]
     first = LEARNED if LEARNED in features else BEFORE
     start = [float(name == first) for name in features]
-    return Model(_flat(features, roots, 1 / len(seeds)), rerank_network.fit(table, gold, groups, start))
+    return Model(_flat(features, roots, 1 / len(_SEEDS)), rerank_network.fit(table, gold, groups, start))
 
 
 def _unlearned(features: Sequence[str], table: Table) -> Table:
