@@ -9,7 +9,7 @@ With the data set's own questions instead (`--questions data`) no fact has to be
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ from lantern_proxy.bench import ask
 from lantern_proxy.bench import judged_prompts as prompts
 from lantern_proxy.bench.judged_prompts import Fact
 from lantern_proxy.bench.metrics import interval, tested
+from lantern_proxy.bench.pipelines import Advance
 from lantern_proxy.bench.restore import AT, DATA, DENSE, KEEP, folder, progress
 from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Said, Shape, chats, compacted
 from lantern_proxy.bench.restore_play import NOTHING, RECIPES, Recipe, Stage, stage
@@ -126,9 +127,7 @@ def put_back(trial: Trial, cut: Compacted, question: str, arm: Arm) -> str:
     return "\n\n".join(block.text for block in (first, second) if block.text)
 
 
-def grade_all(
-    trial: Trial, asked: Sequence[tuple[Compacted, Fact]], arm: Arm, advance: Callable[[int], None]
-) -> list[Graded]:
+def grade_all(trial: Trial, asked: Sequence[tuple[Compacted, Fact]], arm: Arm, advance: Advance) -> list[Graded]:
     """In the order of `asked`."""
     with ThreadPoolExecutor(trial.threads) as pool:
         tasks = [pool.submit(graded, trial, cut, fact, arm) for cut, fact in asked]

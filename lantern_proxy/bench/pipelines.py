@@ -18,7 +18,7 @@ from lantern_proxy.bench.resources import Resources
 from lantern_proxy.rank import Floats
 
 Advance = Callable[[int], None]
-"""Told how many more questions are done."""
+"""Told how much further the work is: of questions, mostly."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from lantern_proxy.bench import pipelines_light as light
 from lantern_proxy.bench import restore_score as score
 from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.bench.metrics import interval, tested
+from lantern_proxy.bench.pipelines import Advance
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Shape, chats, compacted, conversations, merged
@@ -159,7 +160,7 @@ def folder(keep: Path | None, at: int) -> Iterator[Path]:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(label: str, total: int) -> Iterator[Advance]:
     """A bar on stderr; the block gets a function that moves it on."""
     bar: Any = click.progressbar(length=total, label=label, file=sys.stderr)
     with bar:

@@ -15,6 +15,7 @@ from typing import Literal
 from lantern_proxy import pack
 from lantern_proxy.analyze import query_terms
 from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
+from lantern_proxy.bench.pipelines import Advance
 from lantern_proxy.bench.restore_chats import Compacted, Said
 from lantern_proxy.bench.restore_score import flat
 from lantern_proxy.chunk import passages, turn_passage
@@ -171,7 +172,7 @@ def stage(
     config: Config,
     *,
     dense: bool,
-    advance: Callable[[int], None],
+    advance: Advance,
     ask_model: AskModel | None = None,
 ) -> Iterator[Stage]:
     """Archive what each client sent until its compaction, and wait for the vectors; what `folder` holds is used again.
@@ -213,7 +214,7 @@ def _refuse_another(archive: Archive, cut: Compacted) -> None:
         )
 
 
-def _embed(archive: Archive, embedder: Embedder, advance: Callable[[int], None]) -> None:
+def _embed(archive: Archive, embedder: Embedder, advance: Advance) -> None:
     """As `lantern reindex` does: vectors for every passage that has none."""
     while embed_some(archive, embedder, BATCH) is not None:
         advance(0)
