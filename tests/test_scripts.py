@@ -1,9 +1,12 @@
 """scripts/: real bash, real venv and real pip, on a small project of the same name that needs no network."""
 
 import os
+import re
+import runpy
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -138,3 +141,9 @@ def test_a_script_tells_what_it_does(name):
     purpose = path.read_text("utf-8").partition('"""')[2].partition("\n")[0]
     assert purpose in told.stdout
     assert told.stdout.startswith(f"usage: {name}")
+
+
+def test_each_list_that_the_ablation_switches_off_is_where_it_says():
+    lists = runpy.run_path(str(ROOT / "scripts" / "ablation"))["LISTS"]
+    found = [getattr(import_module(f"lantern_proxy.{module}"), name, None) for name, module in lists.items() if module]
+    assert [type(each) for each in found] == [re.Pattern] * (len(lists) - 1)
