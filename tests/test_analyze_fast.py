@@ -63,10 +63,7 @@ def texts(request) -> list[str]:
 def test_rules_and_preferences_are_found_where_their_patterns_find_them(texts):
     found = 0
     for text in texts:
-        for is_one, pattern in (
-            (standing.is_rule, standing._RULE),
-            (standing.is_preference, standing._PREFERENCE),
-        ):
+        for is_one, pattern in ((standing.is_rule, standing._RULE), (standing.is_preference, standing._PREFERENCE)):
             assert is_one(text) == bool(pattern.search(text)), text
             found += is_one(text)
             assert standing.may_lay_down(f"It is so. {text}") or not is_one(text)

@@ -264,8 +264,7 @@ def test_doctor_does_not_call_a_proxy_old_that_keeps_its_version_for_the_admin(l
 
 
 @pytest.mark.parametrize(
-    "command",
-    [["status"], ["sessions"], ["show", "chat-one", "--passages"], ["search", "listener"]],
+    "command", [["status"], ["sessions"], ["show", "chat-one", "--passages"], ["search", "listener"]]
 )
 def test_the_output_fits_a_terminal_of_eighty_columns(made, tmp_path, command):
     """Tables and what is told beside them; only what was said, and paths, are as long as they are."""
@@ -848,10 +847,7 @@ def served(tmp_path, *arguments, upstream):
 def test_serve_answers_requests_at_the_address_that_it_prints(lantern, tmp_path):
     said, answered = SCRIPT.turns[0]
     body = {"model": "m", "messages": [{"role": "user", "content": said}]}
-    with (
-        demo.serving(demo.upstream(SCRIPT)) as upstream,
-        served(tmp_path, "--json", upstream=upstream) as process,
-    ):
+    with demo.serving(demo.upstream(SCRIPT)) as upstream, served(tmp_path, "--json", upstream=upstream) as process:
         url = json.loads(process.stdout.readline())["url"]
         page = httpx.get(f"{url}/lantern", follow_redirects=True)
         assert (page.url.path, page.headers["content-type"]) == ("/lantern/ui", "text/html; charset=utf-8")

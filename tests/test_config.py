@@ -105,10 +105,7 @@ def test_every_field_has_its_reason_under_it():
         ("hello", "holds 'hello'; use sections"),
         ("restore: {a: [}", "is not YAML: "),
         ("log:\n  level: [info", "is not YAML: expected ',' or ']', but got '<stream end>' (line 2, column 15)"),
-        (
-            "log:\n\tlevel: info",
-            "is not YAML: found character '\\t' that cannot start any token (line 2, ",
-        ),
+        ("log:\n\tlevel: info", "is not YAML: found character '\\t' that cannot start any token (line 2, "),
         ("server: {}\nserver: {}", "line 2: server is set twice; keep one of them"),
         ("server:\n  port: 1\n  port: 2", "line 3: port is set twice; keep one of them"),
     ],

@@ -19,21 +19,7 @@ from dataclasses import replace
 import httpx
 import numpy as np
 import pytest
-from scripted import (
-    CHUNKED,
-    SSE,
-    Upstream,
-    ask,
-    body,
-    config_for,
-    echo,
-    events,
-    http,
-    process,
-    serving,
-    told,
-    wait_for,
-)
+from scripted import CHUNKED, SSE, Upstream, ask, body, config_for, echo, events, http, process, serving, told, wait_for
 
 from lantern_proxy.archive import Archive
 from lantern_proxy.cli.doctor import examine

@@ -320,8 +320,7 @@ def full(path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "fault"),
-    [({"times": [1.0]}, ValueError), ({"times": ["soon", "later"]}, ValueError), ({}, ArchiveError)],
+    ("wrong", "fault"), [({"times": [1.0]}, ValueError), ({"times": ["soon", "later"]}, ValueError), ({}, ArchiveError)]
 )
 def test_what_could_not_be_archived_is_archived_by_the_next_call(config, wrong, fault):
     said = [{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "Staging listens on 9443."}]

@@ -36,10 +36,7 @@ def test_passages_stand_oldest_first_with_date_speaker_and_turn():
     text = render(
         choose(passage("Second.", at=1.7e9 + 60, position=4, speaker="assistant"), passage("First.", position=2))
     )
-    assert text.split("\n")[2:-1] == [
-        "[2023-11-14 user #3] First.",
-        "[assistant #5] Second.",
-    ]
+    assert text.split("\n")[2:-1] == ["[2023-11-14 user #3] First.", "[assistant #5] Second."]
 
 
 def test_an_entry_of_another_day_has_its_date():

@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 
 from lantern_proxy.compiled import ModelError, available
 from lantern_proxy.compiled_export import sources
-from lantern_proxy.rerank.evidence import (
-    PROTECTED,
-    EvidenceReranker,
-    Memory,
-    corrections,
-    pairs,
-    reorder,
-)
+from lantern_proxy.rerank.evidence import PROTECTED, EvidenceReranker, Memory, corrections, pairs, reorder
 from lantern_proxy.rerank.match import PRIOR
 from lantern_proxy.rerank.train import ARMS, Example, Settings, Stopped, destroyed, evaluate, scorer, taught, train
 
@@ -31,7 +24,7 @@ dense = pytest.mark.skipif(not available(), reason="the extra `dense` is not ins
 def test_what_the_model_reads_is_text_and_time_only() -> None:
     assert [field.name for field in fields(Memory)] == ["text", "position"]
     assert pairs("which port?", 41.0, [Memory("the port is 7461", 3.4)]) == [
-        ("QUERY_TIME: 41. which port?", "MEMORY_TIME: 3. the port is 7461"),
+        ("QUERY_TIME: 41. which port?", "MEMORY_TIME: 3. the port is 7461")
     ]
 
 

@@ -34,10 +34,7 @@ CHAT = [
     ("We use PostgreSQL 15.4 and the database is named ledger_main.", "Noted: ledger_main on PostgreSQL 15.4."),
     ("Please always write commit messages in the imperative mood.", "Sure, I will do that."),
     ("Our launch is on 2026-03-14, and Priya Raman signs off on releases.", "ACK. I have taken note of that."),
-    (
-        "Can you explain how pooling works?",
-        "A pool keeps connections open for later requests. It lends them out.",
-    ),
+    ("Can you explain how pooling works?", "A pool keeps connections open for later requests. It lends them out."),
     ("I ran the migration and got error LF-2047 in 0007_invoices.sql.", "The file was edited. Run `flyway repair`."),
     ("flyway repair fixed it, thanks!", "Wonderful! Happy to help."),
     ("The rate limit for Acme Corp is 250 requests per minute.", "Okay, 250 requests per minute for Acme Corp."),
@@ -191,10 +188,7 @@ def test_short_wishes_of_a_message_stay_with_it_where_there_is_room(tmp_path, bu
 
 
 def test_of_a_group_chat_a_question_block_tells_who_said_it(tmp_path):
-    said = [
-        "Ana: Hey Ben! Where does your sister live?",
-        "Ben: Cool! My sister Ilse moved to Trondheim last spring.",
-    ]
+    said = ["Ana: Hey Ben! Where does your sister live?", "Ben: Cool! My sister Ilse moved to Trondheim last spring."]
     with Archive(tmp_path / "group.db", synchronous="normal") as archive:
         write(archive, filed([*((text,) for text in said), *TAIL]))
         restorer = Restorer(archive, Config(embed=LEXICAL), None)

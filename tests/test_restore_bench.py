@@ -13,16 +13,7 @@ from lantern_proxy.bench import judged, restore, restore_score
 from lantern_proxy.bench import pipelines_light as light
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
-from lantern_proxy.bench.restore_chats import (
-    KEPT_TURNS,
-    SHAPES,
-    Probe,
-    Said,
-    chats,
-    compacted,
-    conversations,
-    merged,
-)
+from lantern_proxy.bench.restore_chats import KEPT_TURNS, SHAPES, Probe, Said, chats, compacted, conversations, merged
 from lantern_proxy.bench.restore_play import stage
 from lantern_proxy.config import Config, EmbedConfig
 from lantern_proxy.rerank.light import load

@@ -13,10 +13,7 @@ from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.superseded import Changes, Statement, of_request, superseded
 
 REPLACED = [
-    (
-        "The API listens on port 8443 in staging.",
-        "Actually, use port 9443 for staging instead, 8443 is taken.",
-    ),
+    ("The API listens on port 8443 in staging.", "Actually, use port 9443 for staging instead, 8443 is taken."),
     ("Our launch is on 2026-03-14.", "The launch has moved to 2026-04-01."),
     ("We use PostgreSQL 15.4 for the ledger.", "We switched the ledger to PostgreSQL 16.1."),
     ("Store uploads under /var/lib/a/uploads.", "Store uploads under /srv/uploads instead of /var/lib/a/uploads."),
@@ -107,10 +104,7 @@ def test_what_an_assistant_says_replaces_nothing():
 
 
 def test_the_newest_of_three_values_wins():
-    assert turns(said("The deadline is May 3.", "The deadline is May 10.", "The deadline is May 17.")) == {
-        0: 3,
-        1: 3,
-    }
+    assert turns(said("The deadline is May 3.", "The deadline is May 10.", "The deadline is May 17.")) == {0: 3, 1: 3}
 
 
 def test_what_comes_too_late_replaces_nothing():

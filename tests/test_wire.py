@@ -28,16 +28,7 @@ from lantern_proxy.wire import (
 from lantern_proxy.wire import http as http_module
 from lantern_proxy.wire.headers import identity, user_id_session
 from lantern_proxy.wire.http import MAX_DECODED_BYTES, Arrival, TooLarge, accept_readable, decoded, outgoing, returning
-from lantern_proxy.wire.json import (
-    WireError,
-    canonical_json,
-    elements,
-    media_digest,
-    members,
-    parse,
-    span,
-    splice,
-)
+from lantern_proxy.wire.json import WireError, canonical_json, elements, media_digest, members, parse, span, splice
 from lantern_proxy.wire.sse import Ending, payloads
 
 # parts

@@ -72,8 +72,7 @@ def test_every_block_type_is_read_as_what_it_is():
 
 
 @pytest.mark.parametrize(
-    "user_id",
-    ['{"device_id":"d","session_id":"19941170-655e-48b7"}', "user_abc_account__session_19941170-655e-48b7"],
+    "user_id", ['{"device_id":"d","session_id":"19941170-655e-48b7"}', "user_abc_account__session_19941170-655e-48b7"]
 )
 def test_the_session_in_a_user_id_is_found_in_both_of_its_forms(user_id):
     assert read({"messages": [], "metadata": {"user_id": user_id}}).ids == (("user_id", "19941170-655e-48b7"),)

@@ -189,12 +189,7 @@ def _fits_together(network: Network, features: int) -> bool:
 
 
 def grow(
-    features: Sequence[str],
-    table: Table,
-    gold: npt.NDArray[np.bool_],
-    groups: Sequence[int],
-    *,
-    rounds: int = 150,
+    features: Sequence[str], table: Table, gold: npt.NDArray[np.bool_], groups: Sequence[int], *, rounds: int = 150
 ) -> Model:
     """Train on candidates, question after question, listwise (LambdaMART, Burges 2010; and networks). Needs lightgbm.
 

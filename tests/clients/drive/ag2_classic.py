@@ -20,9 +20,7 @@ def shell(command: str) -> str:
 def main():
     endpoint = {"model": "gpt-5-mini", "base_url": JOB["url"] + "/v1", "api_key": "sk-dummy-ag2"}
     assistant = AssistantAgent(
-        "assistant",
-        system_message="You help a small team.",
-        llm_config={"config_list": [endpoint], "cache_seed": None},
+        "assistant", system_message="You help a small team.", llm_config={"config_list": [endpoint], "cache_seed": None}
     )
     user = UserProxyAgent(
         "user",

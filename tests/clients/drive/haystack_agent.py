@@ -28,10 +28,7 @@ def main():
     )  # fmt: skip
     hook = CompactionHook(ToolResultPruningCompactor(min_tokens=10), context_window=330)
     agent = Agent(
-        chat_generator=generator,
-        tools=[shell],
-        system_prompt="You help a small team.",
-        hooks={"before_llm": [hook]},
+        chat_generator=generator, tools=[shell], system_prompt="You help a small team.", hooks={"before_llm": [hook]}
     )
     messages, answers = [], []
     for line in JOB["lines"]:

@@ -9,11 +9,7 @@ import sys
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from pydantic_ai_summarization.capability import (
-    LimitWarnerCapability,
-    SlidingWindowCapability,
-    SummarizationCapability,
-)
+from pydantic_ai_summarization.capability import LimitWarnerCapability, SlidingWindowCapability, SummarizationCapability
 
 JOB = json.load(sys.stdin)
 PROVIDER = OpenAIProvider(base_url=JOB["url"] + "/v1", api_key="sk-dummy-pydantic-2")
@@ -22,9 +18,7 @@ SUMMARY = SummarizationCapability(model=MODEL, trigger=("messages", 8), keep=("m
 FORGETS = {
     "summary": [SUMMARY],
     "warner": [LimitWarnerCapability(max_context_tokens=120, warning_threshold=0.1), SUMMARY],
-    "window": [
-        SlidingWindowCapability(trigger=("messages", 8), keep=("messages", 4), keep_head=("messages", 1)),
-    ],
+    "window": [SlidingWindowCapability(trigger=("messages", 8), keep=("messages", 4), keep_head=("messages", 1))],
 }
 
 
