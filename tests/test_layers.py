@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "admin": {"turn", "wire", "chunk", "reinforce", "config", "doors", "archive", "restore"},
     "bench": CORE | {"bm25", "compiled", "embed", "rerank", "archive", "restore", "config", "tune"},
     "tune": {"rank", "route", "embed", "archive", "config", "restore", "bench"},
-    "logs": set(),
+    "logs": {"turn"},
     "demo": {"turn", "config", "app", "archive"},
     "memory": CORE | {"config", "redact", "session_rows", "archive", "embed", "restore", "upstream"},
     "cli": CORE | EDGES | SURFACES | {"app"},
