@@ -715,6 +715,17 @@ def test_results_that_are_dropped_with_their_calls_are_a_window():
     assert len(step.verdict.gone) == 6
 
 
+@pytest.mark.parametrize(
+    ("marks", "event"), [(("[answer left out]",) * 4, "cleared"), (("Yes.", "No.", "Sure.", "Well."), "turn")]
+)
+def test_answers_for_which_one_and_the_same_mark_stands_were_cleared(marks, event):
+    chat = Chat(Lab())
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    chat.history[1:8:2] = map(assistant, marks)
+    assert chat.turn("go on", "going on").event == event
+
+
 def test_a_long_text_cut_to_a_placeholder_is_cleared():
     chat = Chat(Lab())
     chat.turn("Look at this log:\n" + file_of("zephyr", 1), "It shows that the worker restarts every hour.")

@@ -1,5 +1,6 @@
 """What of a session's head is still there, but shorter, or only as a placeholder?"""
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 from lantern_proxy.compaction.align import Pairs, bare, has_ellipsis_for, is_alike
@@ -31,9 +32,14 @@ def find_cleared(seen: Seen) -> Pairs:
     """(old, new): results and arguments that are short now, texts that were cut, placeholders for texts and media."""
     old, new = seen.old, seen.new
     replaced = [(a, b) for a, b in seen.replaced if _may_stand_for(old[a].item, new[b].item)]
+    times = Counter(new[b].item.print for _, b in replaced)
     return [
         *((a, b) for a, b in seen.shown if _is_cleared(old[a].item, new[b].item) or _is_cut(seen, a, b)),
-        *((a, b) for a, b in replaced if _is_emptied(seen, a, b) or _is_cut(seen, a, b)),
+        *(
+            (a, b)
+            for a, b in replaced
+            if _is_emptied(seen, a, b, often=times[new[b].item.print] > 1) or _is_cut(seen, a, b)
+        ),
         *_media(seen),
     ]
 
@@ -70,10 +76,11 @@ def _is_placeholder(seen: Seen, b: int) -> bool:
     return item.kind == "text" and beside and len(item.text) < _PLACEHOLDER_CHARS
 
 
-def _is_emptied(seen: Seen, a: int, b: int) -> bool:
-    """Stands hardly anything for a long text now, or for any result or call of which what followed is kept?"""
+def _is_emptied(seen: Seen, a: int, b: int, *, often: bool) -> bool:
+    """Stands hardly anything for a long text now, or for any result or call of which what followed is kept, or for a
+    text in whose place the same stands as for others?"""
     old = seen.old[a].item
-    is_past = old.kind != "text" and any(after > a for after, _ in seen.pairs)
+    is_past = (often or old.kind != "text") and any(after > a for after, _ in seen.pairs)
     return (is_past or len(old.text) >= _CLEARED_TEXT_CHARS) and _is_cleared(old, seen.new[b].item)
 
 
