@@ -289,6 +289,21 @@ def test_an_archive_deleted_under_us_is_told_and_not_written_into_the_void(archi
     assert not archive.check()[0].ok
 
 
+def test_an_archive_that_takes_the_place_of_an_open_one_is_not_written_over(tmp_path: Path) -> None:
+    """Neither loses anything: the log of the old one, which lies beside the new one, goes into the old file."""
+    path, moved = tmp_path / "lantern.db", tmp_path / "moved.db"
+    with Archive(tmp_path / "other.db") as other:
+        other.write([record(n, tenant="t_other") for n in range(30)])
+    with Archive(path) as old:
+        old.write([record(n) for n in range(20)])
+        path.rename(moved)
+        (tmp_path / "other.db").rename(path)
+    for where, tenant, count in ((path, "t_other", 30), (moved, MINE, 20)):
+        with Archive(where) as found:
+            assert {finding.name for finding in found.check() if not finding.ok} == set()
+            assert [(each.id, each.messages) for each in found.tenants()] == [(tenant, count)]
+
+
 def test_a_new_archive_beside_a_deleted_one_shares_nothing_with_it(tmp_path: Path) -> None:
     path = tmp_path / "lantern.db"
     with Archive(path) as old:

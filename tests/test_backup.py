@@ -3,13 +3,17 @@
 import json
 import os
 import random
+import shutil
 import sqlite3
 import stat
+import tempfile
 import threading
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from test_archive import run as in_python
 
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive, ArchiveError
@@ -205,6 +209,56 @@ def test_copies_of_an_encrypted_archive_are_encrypted(tmp_path):
         with Archive(tmp_path / name, key=key) as copy:
             (tenant,) = copy.tenants()
             assert copy.of(tenant.id).search("GATE-1003")
+
+
+def test_a_copy_is_not_read_with_the_log_of_what_was_in_its_place(archive, tmp_path):
+    """As `mv saved.db lantern.db` after a crash, which left a log."""
+    backup(archive, tmp_path / "saved.db")
+    kept = content(tmp_path / "saved.db")
+    with Lantern(config_of(archive)) as lantern:
+        for n in range(12, 24):
+            lantern.archive(f"chat-{n}", chat(n))
+        log = (tmp_path / "lantern.db-wal").read_bytes()
+    (tmp_path / "saved.db").replace(archive)
+    (tmp_path / "lantern.db-wal").write_bytes(log)
+    for opens in (
+        lambda: Archive(archive).close(),
+        lambda: Archive(archive, read_only=True).close(),
+        lambda: backup(archive, tmp_path / "again.db"),
+        lambda: recover(archive, tmp_path / "again.db"),
+    ):
+        with pytest.raises(ArchiveError, match=r"whose log is still there; move .*lantern\.db-wal and .*-shm away"):
+            opens()
+    (tmp_path / "lantern.db-wal").unlink()
+    assert content(archive) == kept
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_of_an_archive_in_a_folder_that_cannot_be_written_copies_are_made():
+    """As a disk at fault is mounted again. With a log, which a crash left, it is saved by `recover`."""
+    with tempfile.TemporaryDirectory() as shut, tempfile.TemporaryDirectory() as free:
+        path = Path(shut, "lantern.db")
+        with Lantern(config_of(path)) as lantern:
+            lantern.archive("chat", chat(0))
+            for part in (path, Path(f"{path}-wal")):
+                shutil.copy(part, Path(shut, part.name.replace("lantern", "crashed")))
+        for each in Path(shut).iterdir():
+            each.chmod(0o444)
+        Path(shut).chmod(0o555)
+        Path(free).chmod(0o777)
+        code = """
+            import os, sqlite_vec
+            from pathlib import Path
+            from lantern_proxy.archive.backup import backup, recover
+            os.setuid(65534)  # nobody
+            shut, free = Path(sys.argv[1]), Path(sys.argv[2])
+            backup(shut / "lantern.db", free / "copy.db")
+            for name in ("lantern.db", "crashed.db"):
+                print({each.table: each.rows for each in recover(shut / name, free / name)}["messages"])
+            """
+        done = in_python(code, shut, free)
+        assert done.stdout.splitlines() == ["40", "40"], done.stderr
+        assert len(content(Path(free, "copy.db"))) == len(content(Path(free, "crashed.db")))
 
 
 def test_the_commands_say_what_they_did(archive, tmp_path):

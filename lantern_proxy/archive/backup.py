@@ -23,8 +23,10 @@ from lantern_proxy.archive.file import (
     Telling,
     companions,
     connect,
+    is_shut,
     prepare,
     refuse_newer,
+    refuse_strange_log,
     refuse_strangers,
     secret_of,
     sqlite_faults,
@@ -60,6 +62,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
     key: of an encrypted archive (64 hex digits); the copy has the same
     The copy is checked before it gets its name. Raises ArchiveError.
     """
+    refuse_strange_log(path)
     with Telling(path), _appearing(target) as partial, contextlib.closing(_open(path, "ro", key)) as source:
         refuse_strangers(source, path)
         with contextlib.closing(_open(partial, "rw", key)) as copy:
@@ -82,6 +85,7 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
     whose list of tables is damaged gives nothing.
     key: of an encrypted archive (64 hex digits); the new one has the same
     """
+    refuse_strange_log(path)
     with (
         _appearing(target) as partial,
         Telling(path),
@@ -108,13 +112,15 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
 def _whole(path: Path, beside: Path) -> Iterator[Path]:
     """`path`; where it was cut short, a copy of it with zeros for what is missing.
 
-    SQLite reads nothing of a file that is shorter than its header says (its file format, sections 1.3.2 and 1.3.8).
+    SQLite reads nothing of a file that is shorter than its header says (its file format, sections 1.3.2 and 1.3.8). Nor
+    of one with a log in a folder that cannot be written, as that of a disk at fault is: a copy of that, too.
     """
     head = b""
     with contextlib.suppress(OSError), path.open("rb") as file:  # what cannot be read is told where it is opened
         head = file.read(32)
     size = int.from_bytes(head[16:18], "big") * int.from_bytes(head[28:32], "big")
-    if not head.startswith(b"SQLite format 3\0") or path.stat().st_size >= size:
+    is_cut = head.startswith(b"SQLite format 3\0") and path.stat().st_size < size
+    if not is_cut and os.access(path.resolve().parent, os.W_OK):
         yield path
         return
     copy = beside.with_suffix(".whole")
@@ -124,7 +130,8 @@ def _whole(path: Path, beside: Path) -> Iterator[Path]:
                 descriptor = os.open(f"{copy}{end}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with open(descriptor, "wb") as written:
                     shutil.copyfileobj(part, written)
-        os.truncate(copy, size)
+        if is_cut:
+            os.truncate(copy, size)
         yield copy
     finally:
         for left in companions(copy):
@@ -132,7 +139,11 @@ def _whole(path: Path, beside: Path) -> Iterator[Path]:
 
 
 def _open(path: Path, access: Literal["ro", "rw"], key: str, *, vectors: bool = False) -> Database:
-    return connect(path, access, vectors=vectors, busy_s=5.0, key=key)[0]
+    db = connect(path, access, vectors=vectors, busy_s=5.0, key=key)[0]
+    if access == "ro" and is_shut(db, path):
+        db.close()
+        return connect(path, access, vectors=vectors, busy_s=5.0, immutable=True, key=key)[0]
+    return db
 
 
 @contextlib.contextmanager

@@ -18,8 +18,10 @@ from lantern_proxy.archive.file import (
     OlderError,
     Telling,
     connect,
+    is_shut,
     make,
     prepare,
+    refuse_strange_log,
     refuse_strangers,
     secure,
     sqlite_faults,
@@ -77,6 +79,7 @@ class Connections:
         """Did one fail? Linux takes what it could not write for written, and says so when asked again."""
         self._syncing = threading.RLock()
         """Taken before `_lock`: the log is not closed under who brings it to the disk."""
+        refuse_strange_log(path)
         with Telling(path):
             self.lacking = self._open()
         self._inode, self._where = path.stat().st_ino, os.fspath(path)
@@ -105,15 +108,8 @@ class Connections:
         )
 
     def _open_read_only(self) -> str:
-        """A folder that may not be written holds no WAL index; then the file is read as it stands, if no WAL waits."""
         db, lacking = self._connect("ro")
-        wal = Path(f"{self.path}-wal")
-        try:
-            db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        except sqlite_faults() as error:
-            blocked = str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
-            if not blocked or (wal.exists() and wal.stat().st_size):
-                raise
+        if is_shut(db, self.path):
             db.close()
             self._immutable = True
             db, lacking = self._connect("ro")
@@ -329,6 +325,8 @@ class Connections:
                 if not self._closed:
                     self.sync()
             finally:
+                if not self._closed and not self.is_there():
+                    self._take_log_along()
                 with self._gate:
                     # held, so that none whose thread ends now is closed by two threads at once: SQLite crashes
                     idle = [] if self._closed else [reader for reader in self._readers if not reader.uses]
@@ -338,3 +336,18 @@ class Connections:
                     self._log = None
                 for db in [*(reader.db for reader in idle), *([self._writer] if self._writer else [])]:
                     db.close()
+
+    def _take_log_along(self) -> None:
+        """Of a file that was renamed or replaced: its log goes into it, and none stays for what has its name now.
+
+        SQLite takes a log for that of the file beside it, whichever it is, and would write old pages over new ones.
+        """
+        if self._writer is None or self._log is None:
+            return
+        with contextlib.suppress(*sqlite_faults()):
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        beside = os.path.realpath(self.path)
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(f"{beside}-wal"), os.fstat(self._log)):
+                os.unlink(f"{beside}-wal")
+                os.unlink(f"{beside}-shm")

@@ -161,6 +161,20 @@ def connect(
     return Database(conn, execute_plugins=False), lacking
 
 
+def is_shut(db: Database, path: Path) -> bool:
+    """Must the file be opened as immutable? A folder that may not be written holds no WAL index, which SQLite wants.
+
+    False where a log waits: read as it stands, the file would lack what is in there.
+    """
+    try:
+        db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite_faults() as error:
+        blocked = str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
+        log = Path(f"{path}-wal")
+        return blocked and not (log.exists() and log.stat().st_size)
+    return False
+
+
 def _library(key: str) -> Any:
     """The SQLite that opens such a file."""
     if not key:
@@ -278,6 +292,29 @@ def refuse_strangers(db: Database, path: Path) -> None:
     ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
     if tables and not (ours and applied):
         raise ArchiveError(f"archive {path} is another program's database; set archive.path to another file")
+
+
+def refuse_strange_log(path: Path) -> None:
+    """ArchiveError where a log lies beside a file that has none of its own. Reads only.
+
+    A backup and what `recover` wrote say in their header (bytes 18 and 19, file format, section 1.3) that they have no
+    log. SQLite reads one all the same, and would write the pages of the file that was here before over theirs.
+    """
+    beside = path.resolve()
+    try:
+        is_left = Path(f"{beside}-wal").stat().st_size > 0  # first: a file that gets a log says so before it has one
+        if not is_left:
+            return
+        with _bytes_of(path) as file:
+            head = file.read(20)
+    except OSError:  # no log; or what cannot be read, which is told where it is opened
+        return
+    if head.startswith(_PLAIN) and head[18:] == b"\1\1":
+        raise ArchiveError(
+            f"archive {path} was put where another one was, whose log is still there; move {beside}-wal and "
+            f"{beside}-shm away",
+            retry=True,
+        )
 
 
 def refuse_newer(db: Database, path: Path) -> tuple[set[str], list[str]]:

@@ -85,7 +85,10 @@ def recover(settings: Settings, target: Path) -> None:
     for each in saved:
         faults = f", {each.faults} places could not be read" if each.faults else ""
         click.echo(f"{each.table:<10} {each.rows:>9,} rows{faults}")
-    click.echo(f"written to {target}; put it in the place of the archive, then run `lantern reindex`")
+    click.echo(
+        f"written to {target}; move {archive.path} away, with {archive.path.name}-wal and -shm where they are, put the "
+        "new one in its place, then run `lantern reindex`"
+    )
 
 
 @contextmanager
