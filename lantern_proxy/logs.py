@@ -100,7 +100,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 def _file(path: Path) -> Iterator[Log]:
     try:
-        text = path.read_text("utf-8", "replace")
+        text = path.read_text("utf-8-sig", "replace")  # Windows begins a file with the mark
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror}") from None
     rows = _rows(text)

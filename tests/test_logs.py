@@ -294,6 +294,13 @@ def test_an_id_that_is_a_path_leads_nowhere(tmp_path):
     assert list(logs.read(tmp_path / "storage")) == []
 
 
+def test_a_byte_order_mark_as_windows_writes_it_is_no_part_of_a_log(tmp_path):
+    path = jsonl(tmp_path)
+    plain = list(logs.read(path))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert list(logs.read(path)) == plain
+
+
 def test_a_line_that_was_cut_off_costs_that_line_only(tmp_path):
     path = claude_code(tmp_path)
     path.write_text(path.read_text() + '{"type": "user", "sessionId": "s1", "mess')
