@@ -815,6 +815,18 @@ def test_doctor_tells_an_upstream_that_cannot_be_reached(lantern):
     assert (found["anthropic"]["state"], bool(found["anthropic"]["remedy"])) == ("warn", True)
 
 
+@pytest.mark.parametrize(
+    ("host", "upstream"), [("127.0.0.1", "localhost"), ("localhost", "127.0.0.1"), ("0.0.0.0", "localhost")]
+)
+def test_serve_does_not_take_itself_for_its_upstream(lantern, tmp_path, host, upstream):
+    with refusing() as port:
+        pass
+    (tmp_path / "l.yaml").write_text(f"server: {{host: {host}, port: {port}}}\naccess: {{keys: 'off'}}\n")
+    url = f"http://{upstream}:{port}/v1"
+    refused = lantern("serve", "--config", "l.yaml", env={"LANTERN_OPENAI_UPSTREAM": url}, code=2)
+    assert refused.stderr.startswith(f"lantern: upstream.openai is {url}, which is this lantern itself;")
+
+
 def test_certificates_that_cannot_be_used_are_told_by_doctor_and_at_the_start(lantern, monkeypatch, tmp_path):
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
     found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json", code=1))}

@@ -12,7 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -52,6 +54,7 @@ def serve(config: Config, host: str | None, port: int | None, workers: int | Non
     process.raise_limits()
     listener = process.listen(server.host, server.port, "--port or LANTERN_PORT")
     config = replace(config, server=replace(server, port=listener.getsockname()[1]))  # 0 asks for any
+    _refuse_itself(config, listener.getsockname()[0])
     url = _url(config, listener)
     banner = partial(_banner, config, url, as_json=as_json)
     with process.claimed(config.archive.path, url):
@@ -167,6 +170,26 @@ def _check_tls(cert: str, key: str) -> None:
     except (OSError, ssl.SSLError) as error:
         told = f"is {cert}, which cannot be used ({error.strerror or error}); use PEM files that this user may read"
         raise ConfigError("server.tls_cert", told) from None
+
+
+def _refuse_itself(config: Config, address: str) -> None:
+    """ConfigError where an upstream is this very server: a request would go round until no connection is left.
+
+    address: where it listens
+    """
+    ours = {config.server.host, address}
+    if ip_address(address).is_unspecified:
+        ours |= {"localhost", "127.0.0.1", "::1"}
+    elif ip_address(address).is_loopback:
+        ours.add("localhost")
+    upstream = config.upstream
+    urls = {"upstream.openai": upstream.openai, "upstream.anthropic": upstream.anthropic}
+    urls |= {f"upstream.routes[{at}].url": route.url for at, route in enumerate(upstream.routes) if route.url}
+    for name, url in urls.items():
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if parts.hostname in ours and port == config.server.port:
+            raise ConfigError(name, f"is {url}, which is this lantern itself; name the provider's address")
 
 
 def _check_trust(config: Config) -> None:
