@@ -90,7 +90,7 @@ class Lantern:
             self._archive.close()
             raise ArchiveError(
                 f"tenant {tenant} has nothing in {self._archive.path}, and the config names none so; `lantern status` "
-                "lists the tenants, and a key says who is new (user, --key-env)"
+                "lists the tenants, and a key says who is new (--key-env; in Python, user)"
             )
         self._restorer = Restorer(self._archive, self._config, embedder)
         self._ask_model = _model_call(self._config.rerank)

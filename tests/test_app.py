@@ -663,6 +663,7 @@ def test_an_upstream_that_is_silent_is_told_as_504(tmp_path):
         with serving(config_for(upstream, tmp_path, upstream=settings)) as url:
             response = ask(url, body("hello?"))
     assert (response.status_code, response.json()["error"]["type"]) == (504, "upstream_error")
+    assert "upstream.read_timeout_s is 1" in response.json()["error"]["message"]
     assert told(response)["event"] == "new"
 
 

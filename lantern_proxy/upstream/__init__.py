@@ -23,7 +23,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from lantern_proxy.config import RouteConfig, UpstreamConfig
 from lantern_proxy.upstream.connection import without_void_length
-from lantern_proxy.upstream.errors import RemoteProtocolError, TimeoutException, TransportError
+from lantern_proxy.upstream.errors import ConnectTimeout, RemoteProtocolError, TimeoutException, TransportError
 from lantern_proxy.upstream.http1 import Answer, Body, Http1, Origin, host_of
 from lantern_proxy.wire.http import first_segment, is_anthropics
 
@@ -225,7 +225,9 @@ class Upstream:
                 sent = await self._http1.ask(base.origin, method.encode(), target, headers, body, host=base.host)
                 answer = UpstreamAnswer(sent.status, sent.headers, sent.read, sent.close, sent)
         except TimeoutException as error:
-            raise UpstreamError(f"upstream {host} did not answer in time: {type(error).__name__}", 504) from error
+            limit = "connect_timeout_s" if isinstance(error, ConnectTimeout) else "read_timeout_s"
+            why = f"{type(error).__name__}, upstream.{limit} is {getattr(self._config, limit):g}"
+            raise UpstreamError(f"upstream {host} did not answer in time ({why})", 504) from error
         except TransportError as error:
             what = "failed" if isinstance(error, RemoteProtocolError) else "cannot be reached"
             raise UpstreamError(f"upstream {host} {what}: {error or type(error).__name__}", 502) from error
