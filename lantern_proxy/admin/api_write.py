@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from lantern_proxy import chunk, reinforce
+from lantern_proxy.admin.openapi import BODY
 from lantern_proxy.admin.shape import Endpoint, of_archive
 from lantern_proxy.archive import Archive, PruneReport, PruneRule, TenantArchive
 from lantern_proxy.archive.forget import ForgetRule
@@ -50,10 +51,14 @@ def _endpoint(change: Change) -> Endpoint:
         body = await _body(request)
         found = await run_in_threadpool(change, request.app.state.proxy.config, archive, body)
         if not body.get("dry_run", False) and body.get("confirm", True):
-            request.app.state.events.tell("change", {"what": request.url.path.rsplit("/", 1)[-1]})
+            request.app.state.events.tell("change", {"what": _verb(request)})
         return found
 
     return of_archive(find)
+
+
+def _verb(request: Request) -> str:
+    return request.url.path.rsplit("/", 1)[-1]
 
 
 async def _body(request: Request) -> Body:
@@ -70,6 +75,9 @@ async def _body(request: Request) -> Body:
         raise _Bad("the body is not JSON") from None
     if not isinstance(body, dict):
         raise _Bad("the body is not a JSON object")
+    known = BODY[f"/api/{_verb(request)}"]["properties"]
+    if unknown := [name for name in body if name not in known]:
+        raise _Bad(f"{json.dumps(unknown[0])[:80]} is not known here; use {', '.join(known)}")
     return body
 
 

@@ -52,8 +52,9 @@ QUERY: dict[str, tuple[dict[str, Any], ...]] = {
 
 
 def _object(*required: str, **properties: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object; `tenant` may always be named."""
-    return {"type": "object", "properties": {**properties, "tenant": _STRING}, "required": list(required)}
+    """A JSON object with nothing else in it; `tenant` may always be named."""
+    known = {**properties, "tenant": _STRING}
+    return {"type": "object", "properties": known, "required": list(required), "additionalProperties": False}
 
 
 _STRING: dict[str, Any] = {"type": "string"}
