@@ -21,4 +21,8 @@ class BuildWhatCanBeBuilt(build_ext):
             raise
 
 
-setup(cffi_modules=["native/build.py:ffi"], cmdclass={"build_ext": BuildWhatCanBeBuilt})
+setup(
+    cffi_modules=["native/build.py:ffi"],
+    cmdclass={"build_ext": BuildWhatCanBeBuilt},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},  # as native/build.py builds it
+)

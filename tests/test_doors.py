@@ -103,6 +103,16 @@ def test_serve_refuses_an_open_door_in_one_line(tmp_path):
     assert "lantern keys add NAME" in done.stderr
 
 
+def test_who_starts_it_is_told_that_other_machines_reach_it(tmp_path):
+    command = [sys.executable, "-m", "lantern_proxy", "serve", "--host", "0.0.0.0", "--port", "0"]
+    environ = os.environ | {"LANTERN_ARCHIVE": str(tmp_path / "a.db")}
+    subprocess.run([*command[:3], "keys", "add", "alice"], capture_output=True, env=environ, timeout=60, check=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as served:
+        assert served.stdout is not None
+        assert "server.host is 0.0.0.0: other machines reach it, too" in served.stdout.readline()
+        served.terminate()
+
+
 # proxy keys
 
 

@@ -22,7 +22,7 @@ from lantern_proxy import trace
 from lantern_proxy.cli import opening, process
 from lantern_proxy.config import Config, ServerConfig
 from lantern_proxy.config.check import ConfigError
-from lantern_proxy.doors import admin_token, refuse_open_door
+from lantern_proxy.doors import admin_token, reachable_from_elsewhere, refuse_open_door
 from lantern_proxy.doors_keys import Keyring, keys_file
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _banner(config: Config, url: str, *, as_json: bool) -> None:
         click.echo(json.dumps({"url": url, "archive": str(archive), "embedder": _embedder(config)}))
     else:
         click.echo(
-            f"lantern listens on {url}\n"
+            f"lantern listens on {url}{_open_to(config)}\n"
             f"  archive   {archive}\n"
             f"  upstream  {config.upstream.openai}  {config.upstream.anthropic}\n"
             f"  embedder  {_embedder(config)}\n"
@@ -235,6 +235,11 @@ def _banner(config: Config, url: str, *, as_json: bool) -> None:
             f"Ctrl-C stops the proxy."
         )
     sys.stdout.flush()
+
+
+def _open_to(config: Config) -> str:
+    host = config.server.host
+    return f" (server.host is {host}: other machines reach it, too)" if reachable_from_elsewhere(host) else ""
 
 
 def _locked(config: Config) -> str:
