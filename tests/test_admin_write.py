@@ -211,7 +211,11 @@ def test_a_session_that_two_tenants_have_goes_for_the_one_that_is_named(tmp_path
     ("path", "content", "message"),
     [
         ("feedback", {"verdict": "wrong"}, "passage is missing"),
-        ("prune", {"older_than_s": 0, "sesion": "ses_1", "dry_run": False}, '"sesion" is not known here; use older_than_s'),
+        (
+            "prune",
+            {"older_than_s": 0, "sesion": "ses_1", "dry_run": False},
+            '"sesion" is not known here; use older_than_s',
+        ),
         ("feedback", {"passage": "7", "verdict": "wrong"}, 'passage is "7"; use a whole number'),
         ("feedback", {"passage": True, "verdict": "wrong"}, "passage is true; use a whole number"),
         ("feedback", {"passage": 10**9, "verdict": "wrong"}, "there is no passage 1000000000"),
