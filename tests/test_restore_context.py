@@ -283,6 +283,54 @@ def test_where_room_is_left_a_number_that_stands_nowhere_else_is_there_though_th
     assert "Yes, it is Friday" not in block
 
 
+def test_a_decision_that_opens_with_ok_comes_back_and_an_ok_alone_does_not(restorer_of):
+    turns = [
+        ("The gasket is torn.", "A courier can come on Monday the 13th or on Tuesday the 14th."),
+        ("ok take the 14th", "Done!"),
+        ("sure, Camp Beringia then", "Good choice."),
+        ("ok great", "Anything else?"),
+        ("thanks a lot", "You're welcome!"),
+    ]
+    block = loss_of(restorer_of(turns))
+    for said, is_there in (
+        ("ok take the 14th", True), ("sure, Camp Beringia then", True), ("ok great", False), ("thanks a lot", False),
+    ):  # fmt: skip
+        assert (said in block) == is_there
+
+
+def test_where_room_is_left_short_answers_are_there_whole_but_for_what_one_message_said(restorer_of):
+    turns = [
+        ("do I have to pack the old kettle?", "No, you don't. The courier brings a box. Only empty it."),
+        ("I ask the abbot who wrote the letter", 'He whispers: "Isolde. Not his sister. Careful."'),
+        ("the key is under the blue pot", "Understood, the key is under the blue pot."),
+    ]
+    block = loss_of(restorer_of(turns))
+    assert "No, you don't. The courier brings a box. Only empty it." in block
+    assert 'He whispers: "Isolde. Not his sister. Careful."' in block
+    assert "Understood" not in block
+
+
+def test_a_plan_that_says_the_same_words_in_another_order_is_no_repeat(restorer_of):
+    turns = [
+        ("When do we salt and braise the meat?", "On Friday: salt it in the morning, braise it in the evening."),
+        ("I have choir on Friday evening", "Then salt it on Thursday evening and braise it on Friday morning."),
+        ("Thursday is fine with the butcher", "Good."),
+    ]
+    assert "Then salt it on Thursday evening and braise it on Friday morning." in loss_of(restorer_of(turns))
+
+
+def test_where_room_is_left_people_are_heard_to_the_end(restorer_of):
+    said = [
+        "Ana: I do Saturday dinner, my chili", "Ben: Sunday: noodles, with the mushrooms that I bring",
+        "Ana: I arrive late because of a race, can someone swap?", "Ben: I can do saturday, then you do sunday",
+        "Ana: great, chili on sunday", "Cleo: what time do we have to be out?", "Ben: 10:30", "Ana: haha",
+    ]  # fmt: skip
+    block = loss_of(restorer_of([(each, "") for each in said]))
+    for each in said[:7]:
+        assert each in block
+    assert "haha" not in block
+
+
 def test_a_question_block_does_not_ask_of_other_things_behind_what_the_loss_block_shows(restorer_of):
     turns = [
         ("She found a crack in the sump seal.", "The sump seal is part 88-2013, and covered. Which day suits you?"),

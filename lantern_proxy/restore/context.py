@@ -81,8 +81,9 @@ class Contexts:
         return self._known[row]
 
     def _read(self, row: int) -> Context | None:
-        passage = self._scope.passages[row].passage
-        if not is_short(passage) or is_filler(passage.text):
+        read = self._scope.passages[row]
+        passage = read.passage
+        if not is_short(passage) or all(is_filler(line, passage.speaker) for line in read.lines):
             return None
         own = own_terms(passage.text)
         if not own:

@@ -320,7 +320,9 @@ def completed(chosen: Sequence[Chosen], candidates: Sequence[Candidate], cost: C
         told = {i for part in some for i in part.lines}
         lines = candidate.lines
         rest = [
-            i for i in candidate.lost if i not in told and lines[i].sort not in UNASKED and not is_filler(lines[i].flat)
+            i
+            for i in candidate.lost
+            if i not in told and lines[i].sort not in UNASKED and not is_filler(lines[i], first.speaker)
         ]
         part = Part(c, tuple(rest), first.speaker, {}, 0.0, first.opens)
         if rest and (chars := cost(part, opened)) <= room_chars:

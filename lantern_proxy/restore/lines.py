@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from lantern_proxy.analyze import CHAT_WORDS, STOP_WORDS, ends_asking, length_in_words, sentences, terms
@@ -240,9 +241,17 @@ def greets(text: str) -> bool:
     return len(text) < GREETING_CHARS and _GREETING.fullmatch(text) is not None
 
 
-def is_filler(text: str) -> bool:
-    """Does a sentence greet, thank, agree or promise to remember, and say nothing else?"""
-    return greets(text) or (len(text) < GREETING_CHARS and _FILLER.match(text) is not None)
+def is_filler(line: Line, speaker: str) -> bool:
+    """Does a sentence greet, thank, agree or promise to remember, and say nothing else? "ok take the 14th" does."""
+    if greets(line.flat):
+        return True
+    says_more = speaker in TELLS and (line.digits or bool(line.keys) or _tells(line.words, speaker))
+    return len(line.flat) < GREETING_CHARS and _FILLER.match(line.flat) is not None and not says_more
+
+
+def _tells(words: frozenset[str], speaker: str) -> bool:
+    """Are these content words enough to say something, however the sentence opens?"""
+    return sum([len(word) > 2 for word in words]) >= TELLS.get(speaker, inf)
 
 
 _TAKES_BACK = re.compile(
@@ -308,12 +317,8 @@ def salience(text: str, facts: Facts, speaker: str, *, specific: bool) -> float:
         return 0.02  # encoded data, minified code
     if says_little and not specific and len(text) < 40:
         return 0.05
-    if (
-        len(text) < 160
-        and _FILLER.match(text)
-        and sum([len(word) > 2 for word in facts.words]) < TELLS.get(speaker, 99)
-    ):
-        return 0.3 if specific else 0.05
+    if len(text) < 160 and _FILLER.match(text) and not _tells(facts.words, speaker):
+        return 0.3 if specific or (speaker in TELLS and facts.flags & DIGIT) else 0.05
     value = _SPEAKERS.get(speaker, 1.0)
     if facts.pieces >= 4 and not facts.is_prose(0.35):
         value *= _FIGURES.get(speaker, 0.3)

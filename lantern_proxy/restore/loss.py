@@ -15,6 +15,7 @@ from lantern_proxy.restore.candidates import Source, candidate_of, choice_of, lo
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.cover import (
     GROUP_CHARS,
+    LEAST_CHARS,
     UNASKED,
     Candidate,
     Chosen,
@@ -30,7 +31,9 @@ from lantern_proxy.restore.lines import Line, above, beside_rows, heads, is_fill
 from lantern_proxy.restore.offers import PINNED, place_of
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
+from lantern_proxy.restore.salience import SAYS, content
 from lantern_proxy.restore.scope import Scope
+from lantern_proxy.restore.weak import echoes
 from lantern_proxy.turn import CLIENT
 
 POOL_TIMES = 8
@@ -68,8 +71,8 @@ def cover_lost(
         beside = Beside(source, scope, present, {}, soon, contexts)
         later_rows = {at: candidates[c].row for at, c in later.items() if candidates[c].lost}
         news = _News(candidates, beside, {candidate.row: c for c, candidate in enumerate(candidates)}, later_rows)
-        chosen = _filled(candidates, news.with_(chosen, cost, room), cost, room, present)
-    return candidates, chosen, n_looked_at
+        chosen = news.with_(chosen, cost, room)
+    return candidates, _filled(candidates, chosen, cost, room, present, scope), n_looked_at
 
 
 def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[list[int], int]:
@@ -247,11 +250,11 @@ class _News:
 
 
 def _filled(
-    candidates: Sequence[Candidate], chosen: Sequence[Chosen], cost: Cost, room: int, present: Present
+    candidates: Sequence[Candidate], chosen: Sequence[Chosen], cost: Cost, room: int, present: Present, scope: Scope
 ) -> list[Chosen]:
-    """`chosen`, and where room is left what else users said, the newest first, what stands between the chosen sentences
-    of an answer, and sentences of other answers with a number that stands nowhere else. What greets, agrees or only
-    asks is not missed."""
+    """`chosen`, and where room is left, the newest first, what else users said; then sentences of answers with a number
+    that stands nowhere else, of short ones all; then short answers that say again no message of the block. What greets,
+    agrees or only asks is not missed."""
     opened, found = set[str](), [*chosen]
     for each in chosen:
         room -= cost(each.part, opened)
@@ -264,12 +267,26 @@ def _filled(
     known.update(number for term in held for number in _NUMBER.findall(term))
     order = sorted(range(len(candidates)), key=lambda c: -candidates[c].passage.position)
     agent = is_agents([candidate.passage for candidate in candidates])
-    for speaker in ("user",) if agent else ("user", "assistant"):
+
+    def has_number(c: int, some: Sequence[int]) -> bool:
+        return any(not _numbers(candidates[c].lines[i]) <= known for i in some)
+
+    def says_more(c: int, some: Sequence[int]) -> bool:
+        said = [candidates[c].lines[i] for i in some]
+        shown = [scope.passages[candidates[each].row].words for each in {each for each, _ in told}]
+        return len(content(said)[0]) >= SAYS and not all(echoes(line, shown, scope) for line in said)
+
+    passes = ("user", None), ("assistant", has_number), ("assistant", says_more)
+    for speaker, is_new in passes[: 1 if agent else None]:
         for c in (c for c in order if candidates[c].passage.speaker == speaker and not candidates[c].passage.tools):
+            if room < LEAST_CHARS:
+                return found
             candidate = candidates[c]
-            rest = tuple(i for i in candidate.lost if (c, i) not in told and _is_missed(candidate.lines[i]))
-            if speaker == "assistant" and (c not in begun or len(candidate.passage.text) > GROUP_CHARS["user"]):
-                rest = tuple(i for i in rest if _numbers(candidate.lines[i]) - known)
+            rest = tuple(i for i in candidate.lost if (c, i) not in told and _is_missed(candidate.lines[i], speaker))
+            if is_new and len(candidate.passage.text) > GROUP_CHARS["user"]:
+                rest = tuple(i for i in rest if has_number(c, (i,)))
+            elif is_new and c not in begun and not is_new(c, rest):
+                continue
             opens = frozenset((pack.entry_of(candidate.passage), pack.day(candidate.passage)))
             part = Part(c, rest, speaker, {}, 0.0, opens)
             if rest and (chars := cost(part, opened)) <= room:
@@ -277,6 +294,7 @@ def _filled(
                 opened |= opens
                 found.append(Chosen(part, 0.0))
                 known |= {number for i in rest for number in _numbers(candidate.lines[i])}
+                told.update((c, i) for i in rest)
     return found
 
 
@@ -286,9 +304,10 @@ def _numbers(line: Line) -> set[str]:
     return {number for key in line.keys for number in _NUMBER.findall(key)}
 
 
-def _is_missed(line: Line) -> bool:
-    told = line.sort not in UNASKED and line.sort != "code" and (line.digits or bool(line.words))
-    return told and not is_filler(line.flat) and not ends_asking(line.flat)
+def _is_missed(line: Line, speaker: str) -> bool:
+    told = line.digits or bool(line.words) or speaker == "assistant"  # "No, you don't." at the head of an answer
+    said = told and line.sort not in UNASKED and line.sort != "code"
+    return said and not is_filler(line, speaker) and not ends_asking(line.flat)
 
 
 def _chars(chosen: Sequence[Chosen], cost: Cost) -> int:

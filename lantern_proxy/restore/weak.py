@@ -1,6 +1,6 @@
 """Which of the lost passages say too little of what is asked to stand in a question block."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lantern_proxy.analyze import ends_asking, terms
@@ -60,7 +60,7 @@ def _without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> 
     found = []
     for candidate in candidates:
         said = _replied_to(candidate, scope, ask)
-        lost = tuple(i for i in candidate.lost if said is None or not _echoes(candidate.lines[i], said, scope))
+        lost = tuple(i for i in candidate.lost if not echoes(candidate.lines[i], said, scope))
         if lost and not _only_asks_on(candidate, lost):
             found.append(candidate if lost == candidate.lost else replace(candidate, lost=lost))
         else:
@@ -74,23 +74,27 @@ def _only_asks_on(candidate: Candidate, lost: Sequence[int]) -> bool:
     return rest and all(ends_asking(candidate.lines[i].flat) for i in lost)
 
 
-def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> frozenset[str] | None:
+def _replied_to(candidate: Candidate, scope: Scope, ask: Ask) -> list[frozenset[str]]:
     """The words of the user's message that the assistant replies to, if a block in the request shows it."""
     passage = candidate.passage
     at = candidate.row - passage.part - 1
     if passage.speaker != "assistant" or passage.tools or at < 0:
-        return None
+        return []
     before = scope.passages[at]
     shown = before.passage.id in ask.shown and before.passage.speaker == "user" and before.passage.turn == passage.turn
-    return before.words if shown else None
+    return [before.words] if shown else []
 
 
-def _echoes(line: Line, said: frozenset[str], scope: Scope) -> bool:
-    """Is little of a sentence new beside these words, and no figure?"""
-    words = frozenset(terms(line.flat))
-    new = sum([scope.idf(word) for word in line.words - said])
-    figures = any(any(map(str.isdigit, word)) and word not in said for word in words)
-    return not figures and new < ECHO * sum([scope.idf(word) for word in line.words])
+def echoes(line: Line, messages: Iterable[frozenset[str]], scope: Scope) -> bool:
+    """Is little of a sentence new beside the words of one of these messages, and no figure?"""
+    figures = {word for word in terms(line.flat) if any(map(str.isdigit, word))}
+    rarities = {word: scope.idf(word) for word in line.words}
+    least = ECHO * sum(rarities.values())
+
+    def has(said: frozenset[str]) -> bool:
+        return figures <= said and sum([rarity for word, rarity in rarities.items() if word not in said]) < least
+
+    return any(map(has, messages))
 
 
 def _strong_of_agents(
