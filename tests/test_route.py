@@ -54,6 +54,26 @@ def test_questions_and_requests_to_tell_ask(text):
     assert asks(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ana: who drives on Friday",
+        "Oma Hilde: wer kommt",
+        "wann ist die Abnahme",
+        "cu\u00e1ndo sale el tren",
+        "quand part le camion",
+        "\u5408\u540c\u7f16\u53f7\u662f\u591a\u5c11",  # "the number of the contract is how much"
+    ],
+)
+def test_a_question_needs_no_question_mark_in_other_languages_and_behind_a_name(text):
+    assert asks(text)
+
+
+@pytest.mark.parametrize("text", ["Ana: me too", "Note: the port is 80", "danke dir", "merci", "\u8c22\u8c22\u4f60"])
+def test_who_agrees_or_thanks_does_not_ask(text):
+    assert not asks(text)
+
+
 @pytest.mark.parametrize("text", ["Write a function that sorts a list.", "Add type hints to this file."])
 def test_instructions_do_not_ask_and_do_not_look_back(text):
     assert not asks(text)
