@@ -331,6 +331,19 @@ def test_where_room_is_left_people_are_heard_to_the_end(restorer_of):
     assert "haha" not in block
 
 
+@pytest.mark.parametrize(
+    ("said", "reply", "question"),
+    [
+        ("For the rollback criterion .5 is too strict, says Raj. 0.8%", "Noted.", "What is the rollback criterion?"),
+        ("I look up.", "The twins are Ilse and Ileana, heirs of the Doge. Not dead.", "Who are the twins of the Doge?"),
+    ],
+)
+def test_a_question_block_does_not_cut_the_few_words_behind_a_sentence(restorer_of, said, reply, question):
+    restorer = restorer_of([*OTHERS[:8], (said, reply), *OTHERS[8:16]])
+    text = restorer.for_question(ask(question, present="Nothing.")).text
+    assert (said if len(reply) < 10 else reply) in text
+
+
 def test_a_question_block_does_not_ask_of_other_things_behind_what_the_loss_block_shows(restorer_of):
     turns = [
         ("She found a crack in the sump seal.", "The sump seal is part 88-2013, and covered. Which day suits you?"),

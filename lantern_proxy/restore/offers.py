@@ -11,7 +11,7 @@ from lantern_proxy.analyze import ends_asking
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Replaced, answering_rows, name_chars, replaced, tells
 from lantern_proxy.restore.cover import Candidate, term_weight
-from lantern_proxy.restore.lines import FILLER, above, heads, tables
+from lantern_proxy.restore.lines import FILLER, above, heads, is_filler, tables
 from lantern_proxy.restore.question import Evidence, coverage, sentence_worth
 from lantern_proxy.restore.salience import Place, likelihood
 from lantern_proxy.restore.scope import Scope
@@ -25,6 +25,8 @@ PINNED = 4.0
 """Times the worth of a passage that somebody pinned."""
 BELOW_CHARS = 300
 """Most of what goes in below a head that a question is about."""
+FEW_CHARS = 20
+"""Most of a sentence that goes in with the one before it: what a gap costs and more would hardly be saved."""
 _ATTACHED = re.compile(r" \[[^\]]*\]$")
 """What a message shows may follow in brackets behind its text."""
 
@@ -117,6 +119,19 @@ def _with_heads(
     return found.intersection(lost)
 
 
+def _with_few_words(candidate: Candidate, shown: AbstractSet[int], lost: Sequence[int]) -> AbstractSet[int]:
+    """`shown`, and the few words right behind each: "It is too strict. 0.8%", "Heirs of the Doge. Not dead.". Where
+    people talk these cheer, unless they have a figure."""
+    found, people = set(shown), name_chars(candidate.passage) > 0
+    for i in lost:
+        line = candidate.lines[i]
+        is_said = line.sort == "plain" and not is_filler(line, candidate.passage.speaker)
+        is_said = is_said and (line.digits or not people)
+        if i - 1 in found and len(line.flat) <= FEW_CHARS and is_said and not ends_asking(line.flat):
+            found.add(i)
+    return found
+
+
 def _offer(
     candidate: Candidate, scope: Scope, evidence: Evidence, mass: Mapping[str, float], old: Mapping[int, Replaced]
 ) -> pack.Offer:
@@ -131,6 +146,7 @@ def _offer(
     }
     telling |= answering_rows(candidate, mass).intersection(lost)
     shown = _with_heads(candidate, _with_tables(candidate, telling, bears, lost), bears, lost)
+    shown = _with_few_words(candidate, shown, lost)
     told = [candidate.lines[i] for i in sorted(shown or lost)]
     newer = max((old[i] for i in shown or lost if i in old), default=None, key=lambda each: each.turn or math.inf)
     likely = math.exp(SHARPNESS * (evidence.score(candidate.row) - (newer is not None and newer.whole)))
