@@ -50,6 +50,8 @@ _MOST = 2**63 - 1
 """The largest number that SQLite takes."""
 _MOMENT_S = 1e-6
 """As little as a time can tell."""
+_MOST_GIVEN = 1_000
+"""Blocks of which it stays in memory what they show: about 6 MB."""
 _LATEST = 1e12
 """Seconds; a time is none beyond that."""
 
@@ -101,6 +103,8 @@ class Lantern:
         """The user, as `lantern sessions --tenant` knows them."""
         self._project = project
         self._known = Known()
+        self._given: dict[str, frozenset[int]] = {}
+        """The blocks given last -> the passages in them."""
 
     def archive(
         self,
@@ -185,6 +189,7 @@ class Lantern:
             project=self._project,
             session=self._own(session),
             present="\n".join([text_of(request), *(" ".join(block.split()) for block in held)]),
+            shown=frozenset().union(*(self._given.get(block, ()) for block in held)),
             told=told_in(request),
             question=question,
             summary=summary,
@@ -196,7 +201,11 @@ class Lantern:
         if loss is not None:
             ask = ask.beside([loss])
         evidence = self._restorer.for_question(replace(ask, budget_chars=settings.question_chars)) if question else None
-        return tuple(block for block in (loss, evidence) if block is not None)
+        blocks = tuple(block for block in (loss, evidence) if block is not None)
+        self._given |= {block.text: frozenset(placed.passage.id for placed in block.placed) for block in blocks}
+        for oldest in [*self._given][:-_MOST_GIVEN]:
+            del self._given[oldest]
+        return blocks
 
     def recall(self, question: str, *, session: str = "", budget_chars: int | None = None) -> Restored | None:
         """The best evidence for a question in all that restore.scope covers, as one block; None when nothing is good.

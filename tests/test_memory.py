@@ -150,6 +150,26 @@ def test_blocks_that_the_messages_hold_are_not_put_in_again(config):
     assert sum(m["content"].count("Agent-07919") for m in messages) == 1
 
 
+def test_a_later_call_knows_what_the_block_in_its_messages_shows(config):
+    said, again = (
+        "The deploy window for V85 is tonight at 23:30.",
+        "Noted: the deploy window for V85 is tonight at 23:30.",
+    )
+    turns = [(said, again), *((f"Tell me about lake {n}.", f"Lake {n} is deep and blue.") for n in range(8))]
+    history = [{"role": role, "content": each[n]} for each in turns for n, role in enumerate(("user", "assistant"))]
+    small = replace(config, restore=replace(PATIENT, budget_chars=500))
+    with Lantern(small) as lantern:
+        lantern.archive("chat", history)
+        (loss,) = lantern.restore("chat", history[-2:], question="")
+        assert said in loss.text
+        assert again not in loss.text
+        asked = {"role": "user", "content": "When is the deploy window for V85?"}
+        compacted = [{"role": "user", "content": f"Go on.\n\n{loss.text}"}, *history[-2:], asked]
+        assert not any(again in block.text for block in lantern.restore("chat", compacted))
+    with Lantern(small) as lantern:  # another run does not know it
+        assert any(again in block.text for block in lantern.restore("chat", compacted))
+
+
 def test_a_message_that_is_said_again_has_its_own_time(config):
     said = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": "I did step one."}]
     with Lantern(config) as lantern:
