@@ -358,6 +358,16 @@ def test_a_question_block_does_not_ask_of_other_things_behind_what_the_loss_bloc
     assert "Which day suits you?" in restored.text
 
 
+def test_what_says_nothing_beside_a_sentence_that_the_request_holds_is_no_block(restorer_of):
+    told = "I refund 14.90 euros for the descaler."
+    turns = [("I paid twice for the descaler.", f"I'm truly sorry about that. {told}"), *OTHERS]
+    question, shown = "Where does my refund for the descaler go?", "I paid twice for the descaler."
+    restorer = restorer_of(turns)
+    assert told in restorer.for_question(ask(question, present=shown)).text
+    restored = restorer.for_question(ask(question, present=f"{shown} {told}"))
+    assert "sorry" not in (restored.text if restored else "")
+
+
 def test_what_only_says_again_what_the_loss_block_shows_is_not_said_twice(restorer_of):
     turns = [
         ("Emergency contact is my daughter Signe Olufsen, 073-902 11 56.", "Noted: Signe Olufsen, 073-902 11 56."),

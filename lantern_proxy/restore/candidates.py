@@ -16,6 +16,7 @@ from lantern_proxy.restore.lines import FILLER, Line, above, heads, lost, tables
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import coverage
+from lantern_proxy.restore.salience import says_something
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import MOST_CHARS, Statement, of_request, superseded
 from lantern_proxy.signals import name_before
@@ -104,12 +105,13 @@ def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Can
 
 
 def _bearing(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
-    """Its lost lines; of a message that the request holds for the rest without what is asked in it of other things:
-    "Which day suits you?" behind the sentence that answers."""
+    """Its lost lines; of a message that the request holds for the rest without what says nothing, or is asked, of other
+    things: "I'm sorry about that." before the sentence that answers, "Which day suits you?" behind it."""
     lines, lost = candidate.lines, candidate.lost
     if len(lost) == len(lines):
         return [*lost]
-    return [i for i in lost if not ends_asking(lines[i].flat) or coverage(mass, lines[i].words)]
+    tells_on = (i for i in lost if says_something(lines[i]) and not ends_asking(lines[i].flat))
+    return sorted({*tells_on, *(i for i in lost if coverage(mass, lines[i].words))})
 
 
 def tells(line: Line, mass: Mapping[str, float]) -> bool:
