@@ -72,7 +72,7 @@ def cover_lost(
         later_rows = {at: candidates[c].row for at, c in later.items() if candidates[c].lost}
         news = _News(candidates, beside, {candidate.row: c for c, candidate in enumerate(candidates)}, later_rows)
         chosen = news.with_(chosen, cost, room)
-    return candidates, _filled(candidates, chosen, cost, room, present, scope), n_looked_at
+    return candidates, _filled(candidates, chosen, cost, room, present, scope, ask), n_looked_at
 
 
 def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[list[int], int]:
@@ -250,10 +250,11 @@ class _News:
 
 
 def _filled(
-    candidates: Sequence[Candidate], chosen: Sequence[Chosen], cost: Cost, room: int, present: Present, scope: Scope
-) -> list[Chosen]:
+    candidates: Sequence[Candidate], chosen: Sequence[Chosen], cost: Cost, room: int, present: Present, scope: Scope,
+    ask: Ask,
+) -> list[Chosen]:  # fmt: skip
     """`chosen`, and where room is left, the newest first, what else users said; then sentences of answers with a number
-    that stands nowhere else, of short ones all; then short answers that say again no message of the block. What greets,
+    that stands nowhere else, of short ones all; then short answers that say again no message of a block. What greets,
     agrees or only asks is not missed."""
     opened, found = set[str](), [*chosen]
     for each in chosen:
@@ -267,19 +268,21 @@ def _filled(
     known.update(number for term in held for number in _NUMBER.findall(term))
     order = sorted(range(len(candidates)), key=lambda c: -candidates[c].passage.position)
     agent = is_agents([candidate.passage for candidate in candidates])
+    in_blocks = scope.rows(sorted(ask.shown))
 
     def has_number(c: int, some: Sequence[int]) -> bool:
         return any(not _numbers(candidates[c].lines[i]) <= known for i in some)
 
     def says_more(c: int, some: Sequence[int]) -> bool:
         said = [candidates[c].lines[i] for i in some]
-        shown = [scope.passages[candidates[each].row].words for each in {each for each, _ in told}]
+        rows = {candidates[each].row for each, _ in told}.union(in_blocks)
+        shown = [scope.passages[row].words for row in rows]
         return len(content(said)[0]) >= SAYS and not all(echoes(line, shown, scope) for line in said)
 
     passes = ("user", None), ("assistant", has_number), ("assistant", says_more)
     for speaker, is_new in passes[: 1 if agent else None]:
         for c in (c for c in order if candidates[c].passage.speaker == speaker and not candidates[c].passage.tools):
-            if room < LEAST_CHARS:
+            if room < LEAST_CHARS or (is_new and ask.late()):
                 return found
             candidate = candidates[c]
             rest = tuple(i for i in candidate.lost if (c, i) not in told and _is_missed(candidate.lines[i], speaker))
