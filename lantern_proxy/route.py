@@ -8,7 +8,7 @@ _ASKS_ELSEWHERE = (
     "|qui|quoi|quel(?:le)?s?|quand|o\u00f9|pourquoi|comment|combien|qu['\u2019]est-ce|est-ce"
     "|qu\u00e9|qui\u00e9n(?:es)?|cu\u00e1l(?:es)?|cu\u00e1ndo|d\u00f3nde|c\u00f3mo|cu\u00e1nt[oa]s?|por qu\u00e9"
     "|chi|cosa|qual[ei]?|quant[aeio]|dove|perch\u00e9|quem|quais|quant[oa]s|onde|quando"
-    "|wat|welke?|wanneer|waar(?:om|heen)?|hoe|hoeveel|kto|kiedy|gdzie|dlaczego|jak|ile|kim|nerede|nas\u0131l|ka\u00e7"
+    "|wat|welke?|wanneer|waar(?:om|heen)?|hoe|hoeveel|kto|kiedy|gdzie|dlaczego|jak|ile|nerede|nas\u0131l|ka\u00e7"
     "|\u043a\u0442\u043e|\u043a\u043e\u0433\u0434\u0430|\u0433\u0434\u0435|\u043a\u0443\u0434\u0430|\u043f\u043e\u0447\u0435\u043c\u0443|\u043a\u0430\u043a(?:\u043e\u0439|\u0430\u044f|\u043e\u0435|\u0438\u0435)?|\u0441\u043a\u043e\u043b\u044c\u043a\u043e"
 )
 """What a question begins with in other languages."""
