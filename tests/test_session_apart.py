@@ -400,6 +400,43 @@ def test_runs_of_one_task_whose_calls_have_the_same_ids_stay_apart_when_results_
     assert len({*sessions}) == 3
 
 
+HELLO = ("Hi.", "Good morning, what can I do for you?")
+HOURS = ("When are you open on weekdays?", "We are open from 9 to 18, on Saturdays until noon.")
+FRONT = user("Until now the customer was told what our web page says about contracts and about opening hours.")
+LOOKED_UP = [called("call_hours", "run", of="hours"), result("call_hours", "weekdays 9-18, saturdays 9-12")]
+"""What a client looks up itself, for all its users under one id."""
+
+
+def with_look_ups(lab: Lab, window: int, told: list[tuple[str, str]], front: list[Wire], looked_up: int) -> list[Step]:
+    """One customer's turns in a window of so many messages, behind `front` once some are left out; the client looks
+    something up in front of the answer of this number."""
+    history: list[Wire] = []
+    steps = []
+    for n, (said, answer) in enumerate(told):
+        history += [user(said), *(LOOKED_UP if n == looked_up else [])]
+        shown = [*front, *history[-window:]] if len(history) > window else history
+        steps.append(step := lab.ask([{"role": "system", "content": SYSTEM}, *shown], tools=TOOLS))
+        lab.answer(step, assistant(answer))
+        history.append(assistant(answer))
+    return steps
+
+
+@pytest.mark.parametrize("looked_up", [-1, 2])
+def test_a_request_is_of_who_got_the_answer_that_it_shows_last_though_another_has_all_of_it(looked_up: int) -> None:
+    """That one went on since; what all clients put in front, or look up behind the answer, is no evidence."""
+    lab, window = Lab(), 2 if looked_up < 0 else 5
+    told = [
+        HELLO,
+        ("Thanks, I will wait.", WAIT),
+        HOURS,
+        ("My contract is 48213377.", "Noted."),
+        ("Which is it?", ELSE),
+    ]
+    with_look_ups(lab, window, told, [FRONT], looked_up)
+    for step in with_look_ups(lab, window, [HELLO, *told[1:3], ("Which is my contract?", ELSE)], [FRONT], looked_up):
+        assert not any("48213377" in text for text in lab.texts(step.session.id)), step.link.why
+
+
 @pytest.mark.parametrize("how", ["instruction at the end", "as a turn"])
 @pytest.mark.parametrize("words", ["", "Summary of the conversation so far: "])
 def test_the_same_summary_of_two_conversations_goes_on_in_each_with_its_own(words: str, how: str) -> None:

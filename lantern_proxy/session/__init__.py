@@ -43,7 +43,7 @@ from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.read import is_spoken_to, read_of, texts_of
 from lantern_proxy.session.retold import is_retold, is_told_whole
-from lantern_proxy.session.rivals import FIRST, is_anothers, settled
+from lantern_proxy.session.rivals import FIRST, is_anothers, is_contested, settled
 from lantern_proxy.session.script import is_own, script_use
 from lantern_proxy.session.side import held_count, held_share, holds_answer, is_side_of, is_told_by_names
 from lantern_proxy.session.wishes import (
@@ -101,7 +101,8 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
     strong = [value for name, value in ids if name not in WEAK_IDS]
     weak = [value for name, value in ids if name in WEAK_IDS]
     found = _stored(known, ids) or _by_family(known, request, identity, strong) if ids or identity.agent else None
-    if found is None and (told := _by_content(known, request, weak, now)):
+    told = _by_content(known, request, weak, now) if found is None else None
+    if told and (told.side or told.session is None or not is_contested(known, told.session, request, weak)):
         found = replace(told, by_content=True)
     if found and found.why == _BY_ID and _begins_in_run(known, request, ids):
         found = Link(why="another conversation of its run")

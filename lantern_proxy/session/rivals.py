@@ -6,11 +6,11 @@ since the one must not get what the other said.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 
 from lantern_proxy.history.dress import is_asked_with
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
-from lantern_proxy.history.record import Entry, Session, before_answer, items_of, spoken
+from lantern_proxy.history.record import Entry, Session, before_answer, goes_on, items_of, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth, mostly_equal
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, ids_of, is_said_once, quoted, side_of
@@ -197,6 +197,62 @@ def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[
     return ending if is_ones else [*ending, session]
 
 
+def is_contested(known: Known, session: Session, request: Request, weak: Collection[str]) -> bool:
+    """Does another session end in as much of what a request shows last? Then it is not guessed whose that is: content
+    leads to all that hold what a bot says to many, and to those whose client looked the same thing up.
+
+    weak: ids that may stand for many conversations
+    """
+    if session.side or (not session.lost and goes_on(session, request)):
+        return False  # it holds no more than is shown
+    messages, got = request.messages, list[Session]()
+    end = len(messages)
+    while end and not got:
+        end -= 1
+        got = _got(known, messages[end], request) if messages[end].role == "assistant" else []
+    shown, asked = _said(messages[: end + 1]), _said(messages)
+    got = [s for s in got if s.keys != session.keys and any(_may_end(each, shown, asked) for each in (s, *s.forks))]
+    if not got:
+        return False
+
+    def rank(s: Session) -> tuple[bool, tuple[int, ...]]:
+        """Does it end in some of that? And how well it fits, the best is the largest."""
+        left, said = _without_summary(known, s, shown, asked)
+        is_told = is_summed_up(known, s, request)
+        lacks, ends = max(_place_in(state, left, said, is_told) for state in (s, *s.forks))
+        return ends, (lacks, ends, is_told, held_ids(known, s, request), s.family in weak)
+
+    _, own = rank(session)
+    ranks = [(s, fit) for s in got for ends, fit in [rank(s)] if ends]
+    alike = [s for s, fit in ranks if fit == own]
+    return any(fit > own for _, fit in ranks) or under_prompt(known, [session, *alike], request) != [session]
+
+
+def _got(known: Known, answer: Message, request: Request) -> list[Session]:
+    """Conversations that got an answer, in words or as a call, but for other people's."""
+    named = (known.by_id.get(value, ()) for call in answer.calls for value in call.ids)
+    holders = {sid for sids in (*(known.by_answer.get(i.print, ()) for i in answer.items), *named) for sid in sids}
+    got = map(known.sessions.__getitem__, holders)
+    return [s for s in got if s.api == request.api and not s.side and not is_others(s, request)]
+
+
+def _place_in(session: Session, shown: list[Message], asked: list[Message], is_told: bool) -> tuple[int, bool]:
+    """How much of what is shown a session's head does not end in or begin with, as a negative number; and does it end
+    in some of it, or was it asked the very same?
+
+    is_told: it ends in a summary, which is shown in front; the rest came before that
+    """
+    head = _said(e.message for e in session.head)
+    held = {m.print for m in head}
+    rest = [*dropwhile(lambda m: m.print not in held, shown)] if is_told else []
+    if _fit(session, shown, asked) == _ENDS or _fit(session, rest, asked) == _STANDS:
+        return 0, True
+    if _prints(head[: len(shown)]) == _prints(shown):
+        return 0, False  # its user is back there
+    run = max(_shared_end(head, shown), _shared_end(_without_documents(head), shown))
+    return run - len(shown), run > 0
+
+
 def _run_in(session: Session, shown: Sequence[Message]) -> int:
     """How many of the messages that are shown last stand together in a session's head."""
     held, sought = _prints(_said_back(session.head)), _prints(reversed(shown))
@@ -372,12 +428,18 @@ def _is_end(shown: Sequence[Message], head: Sequence[Message]) -> bool:
 
 
 def _is_tail(head: Sequence[Message], shown: Sequence[Message]) -> bool:
-    tail = head[-len(shown) :]
+    return _shared_end(head, shown) == len(shown)
+
+
+def _shared_end(head: Sequence[Message], shown: Sequence[Message]) -> int:
+    """How many messages two have in common at their ends; what was asked last may have come with more."""
     last = next((at for at in range(len(shown) - 1, -1, -1) if shown[at].role == "user"), -1)
-    return len(tail) == len(shown) and all(
-        a.print == b.print or (at == last and a.role == b.role and is_asked_with(plain(b.text), plain(a.text)))
-        for at, a, b in zip(range(len(shown) - 1, -1, -1), reversed(tail), reversed(shown), strict=True)
-    )  # from the end: conversations that begin alike part there
+
+    def is_same(at: int, a: Message, b: Message) -> bool:
+        return a.print == b.print or (at == last and a.role == b.role and is_asked_with(plain(b.text), plain(a.text)))
+
+    both = zip(range(len(shown) - 1, -1, -1), reversed(head), reversed(shown), strict=False)
+    return sum(1 for _ in takewhile(lambda each: is_same(*each), both))
 
 
 def _without_documents(head: Sequence[Message]) -> list[Message]:
