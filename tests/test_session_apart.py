@@ -437,6 +437,16 @@ def test_a_request_is_of_who_got_the_answer_that_it_shows_last_though_another_ha
         assert not any("48213377" in text for text in lab.texts(step.session.id)), step.link.why
 
 
+def test_what_a_client_looks_up_for_words_that_are_said_again_is_no_answer() -> None:
+    """It stands where the answer to the first ones would."""
+    lab, system = Lab(), {"role": "system", "content": SYSTEM}
+    for shown in ([user("OK")], [user("OK"), *LOOKED_UP]):
+        step = lab.ask([system, *shown], tools=TOOLS, headers={"x-session-id": "rosa"})
+        lab.answer(step, assistant(WAIT))
+    other = lab.ask([system, user(HOURS[0]), *LOOKED_UP], tools=TOOLS)
+    assert other.session.id != step.session.id, other.link.why
+
+
 @pytest.mark.parametrize("how", ["instruction at the end", "as a turn"])
 @pytest.mark.parametrize("words", ["", "Summary of the conversation so far: "])
 def test_the_same_summary_of_two_conversations_goes_on_in_each_with_its_own(words: str, how: str) -> None:

@@ -116,12 +116,16 @@ def advance(
 
 
 def _versions(session: Session, request: Request, kept: Sequence[str | None]) -> range:
-    """Where the request shows a version of its client's own in place of the last answer."""
+    """Where the request shows a version of its client's own in place of the last answer. A call where the model made
+    none is no version: who asks the same again may have had something looked up for that by the client."""
     asked = before_answer(session)
     if not asked or len(asked) == len(session.head) or any(e.key in kept for e in session.head[len(asked) :]):
         return range(0)
     start = end = kept.index(asked[-1].key) + 1 if asked[-1].key in kept else len(kept)
+    called = any(e.message.calls for e in session.head[len(asked) :])
     while end < len(kept) and kept[end] is None and request.messages[end].role == "assistant":
+        if request.messages[end].calls and not called:
+            break
         end += 1
     return range(start, end)
 
