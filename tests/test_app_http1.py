@@ -537,8 +537,9 @@ def talk(loop, app, work, certificate=None):
         finally:
             writer.transport.abort()
             server.close()
-            await asyncio.sleep(0.05)
-            assert not state.connections
+            async with asyncio.timeout(30):
+                while state.connections:  # noqa: ASYNC110  there is no event for it
+                    await asyncio.sleep(0.005)
 
     with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(main())
