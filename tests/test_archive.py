@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -11,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +35,7 @@ from lantern_proxy.archive import (
     TenantArchive,
 )
 from lantern_proxy.archive import tenant as archive_tenant
+from lantern_proxy.archive.backup import backup
 from lantern_proxy.archive.prune import _LOG_WAIT_S, ROWS, prune_dry
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.archive.tenant import _HOLDERS
@@ -294,14 +297,37 @@ def test_an_archive_that_takes_the_place_of_an_open_one_is_not_written_over(tmp_
     path, moved = tmp_path / "lantern.db", tmp_path / "moved.db"
     with Archive(tmp_path / "other.db") as other:
         other.write([record(n, tenant="t_other") for n in range(30)])
+    backup(tmp_path / "other.db", tmp_path / "copy.db")
     with Archive(path) as old:
         old.write([record(n) for n in range(20)])
         path.rename(moved)
-        (tmp_path / "other.db").rename(path)
+        (tmp_path / "copy.db").rename(path)
     for where, tenant, count in ((path, "t_other", 30), (moved, MINE, 20)):
         with Archive(where) as found:
             assert {finding.name for finding in found.check() if not finding.ok} == set()
             assert [(each.id, each.messages) for each in found.tenants()] == [(tenant, count)]
+
+
+@pytest.mark.parametrize("why", ["somebody reads it", "another has it by now"])
+def test_the_log_of_a_renamed_archive_stays_where_it_is_not_known_to_be_in_the_file(tmp_path: Path, why: str) -> None:
+    path, moved = tmp_path / "lantern.db", tmp_path / "moved.db"
+    with Archive(path) as first:
+        first.write([record(0)])
+    shutil.copy(path, tmp_path / "copy.db")
+    with closing(utils.sqlite3.connect(path, isolation_level=None)) as reader:
+        with Archive(path) as old:
+            if why == "somebody reads it":
+                reader.execute("BEGIN").execute("SELECT count(*) FROM messages").fetchone()
+            old.write([record(n) for n in range(1, 20)])
+            path.rename(moved)
+            if why == "another has it by now":
+                (tmp_path / "copy.db").rename(path)
+        log = tmp_path / "lantern.db-wal"
+        assert log.stat().st_size > 0
+    path.unlink(missing_ok=True)
+    log.rename(tmp_path / "moved.db-wal")
+    with Archive(moved) as found:
+        assert found.tenants()[0].messages == 20
 
 
 def test_a_new_archive_beside_a_deleted_one_shares_nothing_with_it(tmp_path: Path) -> None:

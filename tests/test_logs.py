@@ -402,7 +402,16 @@ def test_an_agents_conversation_that_was_imported_goes_on_through_the_proxy(tmp_
         assert (answer["event"], answer["session"]) == (event, "imported?1")
 
 
-def test_what_a_client_compacted_before_it_was_imported_comes_back_when_it_goes_on(tmp_path):
+BEFORE = {
+    "a title": ("Write a title of five words.", {"system": "You write titles.", "tools": []}),
+    "a probe": ("quota", {"system": "", "tools": []}),
+    "a warm-up": ("Warmup", {}),
+}
+"""What a client may ask under the id of a conversation before it goes on with that."""
+
+
+@pytest.mark.parametrize("before", [*BEFORE])
+def test_what_a_client_compacted_before_it_was_imported_comes_back_when_it_goes_on(tmp_path, before):
     """`claude --continue` through the proxy, the first time: all that it compacted is in the log only."""
 
     def row(role: str, text: object, second: int, **more: object) -> dict:
@@ -439,7 +448,7 @@ def test_what_a_client_compacted_before_it_was_imported_comes_back_when_it_goes_
         first = imported()
         with serving(config) as url:
             talk = (summary, "Done.", "Let us go on. Which gate is it for depot 2?")
-            events = [send(url, "Write a title of five words.", system="You write titles.", tools=[])]
+            events = [send(url, BEFORE[before][0], **BEFORE[before][1])]
             events.append(send(url, *talk))
             sent = json.dumps(upstream.got[-1].data)
             events.append(send(url, *talk, "Gladly.", "And now tell me about something else."))

@@ -201,7 +201,7 @@ def learned(rounds: int = 20) -> tuple[Model, np.ndarray, np.ndarray]:
     gold = np.zeros(len(table), bool)
     for start in range(0, len(table), 40):
         gold[start + np.argmax(table[start : start + 40, :2].sum(axis=1))] = True
-    return rerank_light.grow(("a", "b", "noise"), table, gold, [40] * 60, rounds=rounds, seeds=(1,)), table, gold
+    return rerank_light.grow(("a", "b", "noise"), table, gold, [40] * 60, rounds=rounds), table, gold
 
 
 def forest(leaves: int, trees: int = 40, columns: int = 5) -> Trees:

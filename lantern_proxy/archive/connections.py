@@ -20,6 +20,7 @@ from lantern_proxy.archive.file import (
     connect,
     is_shut,
     make,
+    may_be_no_ones,
     prepare,
     refuse_strange_log,
     refuse_strangers,
@@ -338,14 +339,18 @@ class Connections:
                     db.close()
 
     def _take_log_along(self) -> None:
-        """Of a file that was renamed or replaced: its log goes into it, and none stays for what has its name now.
+        """Of a file that was renamed, or replaced by a copy: its log goes into it, and none stays beside the other.
 
-        SQLite takes a log for that of the file beside it, whichever it is, and would write old pages over new ones.
+        SQLite takes a log for that of the file beside it, whichever it is, and would write old pages over new ones. A
+        log that did not go in whole stays, as does one that another process may have by now.
         """
-        if self._writer is None or self._log is None:
+        if self._writer is None or self._log is None or not may_be_no_ones(self.path):
             return
+        is_in = False
         with contextlib.suppress(*sqlite_faults()):
-            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            is_in = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        if not is_in:
+            return
         beside = os.path.realpath(self.path)
         with contextlib.suppress(OSError):
             if os.path.samestat(os.stat(f"{beside}-wal"), os.fstat(self._log)):

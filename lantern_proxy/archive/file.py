@@ -170,7 +170,7 @@ def is_shut(db: Database, path: Path) -> bool:
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite_faults() as error:
         blocked = str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
-        log = Path(f"{path}-wal")
+        log = Path(f"{path.resolve()}-wal")
         return blocked and not (log.exists() and log.stat().st_size)
     return False
 
@@ -303,18 +303,32 @@ def refuse_strange_log(path: Path) -> None:
     beside = path.resolve()
     try:
         is_left = Path(f"{beside}-wal").stat().st_size > 0  # first: a file that gets a log says so before it has one
-        if not is_left:
-            return
-        with _bytes_of(path) as file:
-            head = file.read(20)
+        is_strange = is_left and _has_no_log(path)
     except OSError:  # no log; or what cannot be read, which is told where it is opened
         return
-    if head.startswith(_PLAIN) and head[18:] == b"\1\1":
+    if is_strange:
         raise ArchiveError(
             f"archive {path} was put where another one was, whose log is still there; move {beside}-wal and "
             f"{beside}-shm away",
             retry=True,
         )
+
+
+def may_be_no_ones(path: Path) -> bool:
+    """Is there no file, or one that nobody has opened yet, as far as its header says? Then a log beside it is none of
+    its own."""
+    try:
+        return _has_no_log(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _has_no_log(path: Path) -> bool:
+    with _bytes_of(path) as file:
+        head = file.read(20)
+    return head.startswith(_PLAIN) and head[18:] == b"\1\1"
 
 
 def refuse_newer(db: Database, path: Path) -> tuple[set[str], list[str]]:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -175,12 +174,11 @@ def _check_tls(cert: str, key: str) -> None:
 def _refuse_itself(config: Config, address: str) -> None:
     """ConfigError where an upstream is this very server: a request would go round until no connection is left.
 
-    address: where it listens
+    address: where it listens, in one family of addresses: on :: not at 127.0.0.1
     """
-    ours = {config.server.host, address}
-    if ip_address(address).is_unspecified:
-        ours |= {"localhost", "127.0.0.1", "::1"}
-    elif ip_address(address).is_loopback:
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+    ours = {config.server.host.lower(), address, reached}
+    if reached == "127.0.0.1":
         ours.add("localhost")
     upstream = config.upstream
     urls = {"upstream.openai": upstream.openai, "upstream.anthropic": upstream.anthropic}

@@ -102,7 +102,8 @@ def advance(
     system = base_of(session, request)
     tools = session.tools if request.delta and not request.tools else request.tools
     after = replace(
-        session, head=tuple(head), answered=False, recalled=False, imported=False, last_seen_at=now,
+        session, head=tuple(head), answered=False, recalled=False, last_seen_at=now,
+        imported=session.imported and not any(kept),
         person="" if is_others(session, request) else session.person,
         keys=_keys_with(session, filed), position=session.position + len(filed),
         turn=filed[-1].turn if filed else session.turn,

@@ -50,7 +50,9 @@ def before_form(session: Session, request: Request) -> Session | None:
     """
     if session.before_form is not None:
         return session.before_form
-    return session if session.answered and not request.delta and not has_form(form_of(session), request) else None
+    if not session.answered or request.delta:
+        return None
+    return session if session.imported or not has_form(form_of(session), request) else None
 
 
 def is_aside(session: Session, request: Request) -> bool:

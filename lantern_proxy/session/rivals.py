@@ -214,13 +214,15 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
     got = [s for s in got if s.keys != session.keys and any(_may_end(each, shown, asked) for each in (s, *s.forks))]
     if not got:
         return False
+    told = {m.print for m in shown if m.role == "user"}
 
     def rank(s: Session) -> tuple[bool, tuple[int, ...]]:
         """Does it end in some of that? And how well it fits, the best is the largest."""
         left, said = _without_summary(known, s, shown, asked)
         is_told = is_summed_up(known, s, request)
         lacks, ends = max(_place_in(state, left, said, is_told) for state in (s, *s.forks))
-        return ends, (lacks, ends, is_told, held_ids(known, s, request), s.family in weak)
+        held = len(told.intersection(_prints(e.message for e in s.head)))
+        return ends, (lacks, ends, is_told, held_ids(known, s, request), s.family in weak, held)
 
     _, own = rank(session)
     ranks = [(s, fit) for s in got for ends, fit in [rank(s)] if ends]

@@ -89,8 +89,10 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
     """Does this request use the session's content for something else than going on with it?"""
     if is_aside(session, request):
         return True
-    session = in_form(session, request)
     said = known.said.get(session.id, {})
+    if session.imported and _is_no_turn_of(session, request, said):
+        return True
+    session = in_form(session, request)
     if use := script_use(known, session, request, named=True):
         return use == "side"
     other = not shows_system_of(session, request)
@@ -115,6 +117,15 @@ def is_side_of(known: Known, session: Session, request: Request) -> bool:
     if is_summary_call(request, session, said) or _is_read_over(session, request):
         return True
     return is_wished_of_head(session, request) and not _is_summed_up_in_system(known, session, request)
+
+
+def _is_no_turn_of(session: Session, request: Request, said: Mapping[str, str]) -> bool:
+    """Of an import, whose form is not known: does a request show nothing of it, and say too little for a summary of it?
+    Or is something made of what it shows?"""
+    if held_share(session, request):
+        is_wished = is_summary_call(request, session, said) or is_wished_of_head(session, request)
+        return is_wished or _is_read_over(session, request)
+    return all(len(plain(m.text)) < SUMMARY_CHARS for m in spoken(request.messages))
 
 
 def _goes_on_behind_summary(known: Known, session: Session, request: Request) -> bool:
