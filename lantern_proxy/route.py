@@ -4,23 +4,31 @@ import re
 from collections.abc import Sequence
 
 _ASKS_ELSEWHERE = (
-    "wer|wen|wem|wessen|welche[mnrs]?|wann|wo(?:hin|her|f\u00fcr|mit|von|zu)?|warum|wieso|weshalb|wie|wieviele?"
-    "|qui|quoi|quel(?:le)?s?|quand|o\u00f9|pourquoi|comment|combien|qu['\u2019]est-ce|est-ce"
-    "|qu\u00e9|qui\u00e9n(?:es)?|cu\u00e1l(?:es)?|cu\u00e1ndo|d\u00f3nde|c\u00f3mo|cu\u00e1nt[oa]s?|por qu\u00e9"
-    "|chi|cosa|qual[ei]?|quant[aeio]|dove|perch\u00e9|quem|quais|quant[oa]s|onde|quando"
-    "|wat|welke?|wanneer|waar(?:om|heen)?|hoe|hoeveel|kto|kiedy|gdzie|dlaczego|jak|ile|nerede|nas\u0131l|ka\u00e7"
-    "|\u043a\u0442\u043e|\u043a\u043e\u0433\u0434\u0430|\u0433\u0434\u0435|\u043a\u0443\u0434\u0430|\u043f\u043e\u0447\u0435\u043c\u0443|\u043a\u0430\u043a(?:\u043e\u0439|\u0430\u044f|\u043e\u0435|\u0438\u0435)?|\u0441\u043a\u043e\u043b\u044c\u043a\u043e"
+    # German, without "wie besprochen"
+    "wer|wem|wessen|welche[mnrs]?|wann|wo(?:hin|her|f\u00fcr|mit|von|zu)?|warum|wieso|weshalb|wieviele?"
+    "|wie(?! (?:besprochen|gesagt|immer|vereinbart|abgemacht|versprochen|gew\u00fcnscht|\u00fcblich|sch\u00f6n)\\b)"
+    # French, Spanish, without "qui plus est" and "qu\u00e9 bien"
+    "|qui(?! plus)|quoi|quand|o\u00f9|pourquoi|combien|qu['\u2019]est-ce|est-ce|quels?(?= )"
+    "|quelles?(?= (?:est|sont|a|ont)\\b)"
+    "|qu\u00e9(?! (?:bien|bonit|va|pena|alegr))|qui\u00e9n(?:es)?|cu\u00e1l(?:es)?|cu\u00e1ndo"
+    "|d\u00f3nde|c\u00f3mo|cu\u00e1nt[oa]s?|por qu\u00e9"
+    # Italian, Portuguese, Dutch, Polish, Turkish: what is no word or name of English
+    "|qual[ei]?|quanto|quanti|quante|perch\u00e9|quem|quais|quantos|quando|welke?|wanneer|waar(?:om|heen)?|hoeveel"
+    "|kto|kiedy|gdzie|dlaczego|nerede|nas\u0131l|ka\u00e7"
+    "|\u043a\u0442\u043e|\u043a\u043e\u0433\u0434\u0430|\u0433\u0434\u0435|\u043a\u0443\u0434\u0430|\u043f\u043e\u0447\u0435\u043c\u0443|\u043a\u0430\u043a(?:\u043e\u0439|\u0430\u044f|\u043e\u0435|\u0438\u0435)|\u0441\u043a\u043e\u043b\u044c\u043a\u043e"
 )
-"""What a question begins with in other languages."""
+"""What a question begins with in other languages. Words that begin as many statements are left out."""
 _ASKS = re.compile(
     r"[?\uff1f\u061f\u037e]|[\u0370-\u03ff\u1f00-\u1fff][\"')]?;\s*$"  # Greek asks with a semicolon
-    # "what was the port", "remind me of it", "Ana: who drives"
-    r"|^\W*(?:\w[\w.-]*(?: \w[\w.-]*)?: \W*)?(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is"
-    r"|are|has|have|can|could|remind|recall|tell me|give me|show me|list|name|repeat"
-    rf"|{_ASKS_ELSEWHERE})(?!\w)"
+    # "what was the port", "remind me of it"
+    r"|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
+    r"|tell me|give me|show me|list|name|repeat)(?!\w)"
+    # "wann ist es", "Ana: who drives"
+    r"|^\W*(?:\w[\w.-]*(?: \w[\w.-]*)?: \W*(?:what|which|who|whom|whose|when|where|why|how)(?!\w)"
+    rf"|(?:\w[\w.-]*(?: \w[\w.-]*)?: \W*)?(?:{_ASKS_ELSEWHERE})(?!\w))"
     # without spaces a word that asks stands anywhere, or at the end
-    r"|\u4ec0\u4e48|\u54ea|\u8c01|\u591a\u5c11|\u600e\u4e48|[\u5417\u5462]\W*$"
-    r"|\u3044\u3064|\u3069\u3053|\u8ab0|\u306a\u305c|\u3044\u304f\u3089|\u307e?\u3059\u304b\W*$",
+    r"|(?<!\u6ca1)\u4ec0\u4e48|\u54ea(?!\u6015)|\u8c01|(?<!\u6ca1)\u591a\u5c11|\u600e\u4e48|[\u5417\u5462]\W*$"
+    r"|(?<![\u306a\u3057\u304a\u3044])\u3044\u3064(?![\u3082\u304b\u304d\u3044])|\u3069\u3053(?![\u3082\u3067\u304b])|\u8ab0(?![\u3082\u3067\u304b])|\u306a\u305c|\u3044\u304f\u3089|\u307e?\u3059\u304b\W*$",
     re.I,
 )
 _ORDER = re.compile(

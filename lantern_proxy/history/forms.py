@@ -42,9 +42,10 @@ def shows_system_of(session: Session, request: Request) -> bool:
 
 
 def _varies_as(session: Session, now: str) -> bool:
-    """Does a prompt begin as all of the session's do, each of which goes on otherwise: a mood, a nonce, what is new?"""
+    """Does a prompt begin as all of the session's do, each of which goes on otherwise: a mood, a nonce, what is new?
+    Modes, which come again, do not: nearly each turn had another prompt."""
     others = [_without_figures(f.system) for f in session.forms if f.tools == session.tools]
-    if len(others) < _VARIED:
+    if len(others) < max(_VARIED, min(session.turn, _FORMS) - 1):
         return False
     last = _without_figures(session.system)
     front = last[: min(shared_front(last, system) for system in others)]

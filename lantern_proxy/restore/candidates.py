@@ -106,11 +106,13 @@ def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Can
 
 def _bearing(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
     """Its lost lines; of a message that the request holds for the rest without what says nothing, or is asked, of other
-    things: "I'm sorry about that." before the sentence that answers, "Which day suits you?" behind it."""
+    things: "I'm sorry about that." before the sentence that answers, "Which day suits you?" behind it. "It is green."
+    behind one that bears on the question says what was asked."""
     lines, lost = candidate.lines, candidate.lost
     if len(lost) == len(lines):
         return [*lost]
-    tells_on = (i for i in lost if says_something(lines[i]) and not ends_asking(lines[i].flat))
+    behind = {i for i in lost if i and i - 1 not in lost and coverage(mass, lines[i - 1].words)}
+    tells_on = (i for i in lost if (i in behind or says_something(lines[i])) and not ends_asking(lines[i].flat))
     return sorted({*tells_on, *(i for i in lost if coverage(mass, lines[i].words))})
 
 

@@ -127,7 +127,7 @@ def _with_few_words(candidate: Candidate, shown: AbstractSet[int], lost: Sequenc
         line = candidate.lines[i]
         is_said = line.sort == "plain" and not is_filler(line, candidate.passage.speaker)
         is_said = is_said and (line.digits or not people)
-        if i - 1 in found and len(line.flat) <= FEW_CHARS and is_said and not ends_asking(line.flat):
+        if i - 1 in shown and len(line.flat) <= FEW_CHARS and is_said and not ends_asking(line.flat):
             found.add(i)
     return found
 
