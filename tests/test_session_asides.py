@@ -366,33 +366,6 @@ def test_what_is_asked_of_a_transcript_of_short_lines_under_the_id_of_their_conv
         assert (beside.event, beside.session.parent) == ("side", step.session.id), (n, beside.link.why)
 
 
-SHORT_NOTES = [
-    ("测试数据库在端口48213上。", "好的,我会改连接。"), ("房东叫木兰先生。", "明白了,写进信里。"),
-    ("打印机的序号是HK-719。", "收到,填进申请。"), ("快递单号是99172。", "明天再查物流。"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("orders", ["", "总结以下对话,只输出总结。"], ids=["", "system prompt"])
-def test_a_transcript_of_lines_too_short_to_be_found_is_an_aside_of_the_only_chat_that_said_them(orders, several):
-    lab = Lab()
-    chats = [Chat(lab) for _ in range(1 + several)]
-    for chat in chats:
-        for n, (said, answer) in enumerate(SHORT_NOTES):
-            chat.turn(said if n else f"{said}{'再见'[: chats.index(chat)]}", answer)
-    assert len({chat.session for chat in chats}) == len(chats)
-    told = "\n".join(f"{m['role']}: {m['content']}" for m in chats[0].history)
-    prompt = [{"role": "system", "content": orders}] if orders else []
-    step = lab.ask([*prompt, user(f"总结以下对话:\n{told}")])
-    done = "测试数据库、房东和房租、打印机的保修申请以及快递的物流查询"
-    summary = f"用户与助手处理了几件事:{done},全部已经记录,目前没有未决的问题,接下来继续处理其他事项。"
-    lab.answer(step, assistant(summary))
-    assert (step.event, step.session.parent) == (("new", "") if several else ("side", chats[0].session)), step.link.why
-    chats[0].history = []
-    step = chats[0].turn(f"{summary}\n\n房东叫什么?", "木兰。")
-    assert (step.event == "compacted", step.session.id == chats[0].session) == (not several, not several)
-
-
 def test_who_quotes_two_lines_of_the_conversation_in_a_question_goes_on_with_it():
     lab, headers = Lab(), {"x-openwebui-chat-id": "chat-1"}
     history: list = []

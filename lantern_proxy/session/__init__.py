@@ -18,10 +18,10 @@ A client names its session, or it does not; then content decides. Evidence, stro
 Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct
@@ -45,7 +45,7 @@ from lantern_proxy.session.read import is_spoken_to, read_of, texts_of
 from lantern_proxy.session.retold import is_retold, is_told_whole
 from lantern_proxy.session.rivals import FIRST, is_anothers, is_contested, settled
 from lantern_proxy.session.script import is_own, script_use
-from lantern_proxy.session.side import held_count, held_share, holds_answer, is_side_of, is_told_by_names
+from lantern_proxy.session.side import held_count, held_share, holds_answer, is_side_of
 from lantern_proxy.session.wishes import (
     is_result_to_shorten,
     is_task_about,
@@ -347,9 +347,7 @@ def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) ->
         shared = shared or found
     if shared:  # of phrases that were said in several
         return Link(side=True, why=_PASTED)
-    recent = [s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side]
-    if told := _told_by_names(known, recent, read):
-        return Link(session=told, side=True, why=_PASTED)
+    recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
     if waiting := waits_for_result(recent, request):
         return Link(session=waiting, side=True, why="a result that it waits for")
     if claimed := by_words(known, request, weak, now):
@@ -383,19 +381,6 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     if is_delegated(known, session, request):
         return Link(session=session, side=True, agent=_DELEGATED, why="its model wrote this prompt")
     return None
-
-
-def _told_by_names(known: Known, recent: Iterable[Session], read: _Read) -> Session | None:
-    """The only one of `recent` whose last exchanges, too short to be found by themselves, stand in a request of another
-    form."""
-    request, last = read.request, islice(reversed([*recent]), CANDIDATES)
-    alike = [s for s in last if s.api == request.api and is_told_by_names(s, read.texts)]
-    if len(alike) != 1 or not _quotes_own(known, alike[0], read.whole):
-        return None
-    session = alike[0]
-    bare = not (session.system or session.tools)
-    other = not shows_system_of(session, request) or request.tools != session.tools
-    return session if bare or other else None
 
 
 def _quotes_own(known: Known, session: Session, whole: str | Whole) -> bool:

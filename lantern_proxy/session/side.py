@@ -4,7 +4,7 @@ Their form decides: another system prompt, no tools, the conversation's texts pa
 that the conversation's model wrote. Words only break ties, where a summarising call and a turn have the same form.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise, takewhile
 
 from lantern_proxy.history.dress import parts_of
@@ -72,13 +72,6 @@ def _last_exchanges(session: Session) -> list[tuple[str, str]]:
     """What a user said and what was answered, canonical, the last ones: a transcript in another text ends in them."""
     pairs = pairwise(spoken(shown(session))[-_TOLD:])
     return [(plain(a.text), plain(b.text)) for a, b in pairs if (a.role, b.role) == ("user", "assistant")]
-
-
-def is_told_by_names(session: Session, texts: Sequence[str]) -> bool:
-    """Do the session's last exchanges, two and more, stand in one of `texts`, each behind a name, be they as short as
-    they may?"""
-    exchanges = _last_exchanges(session)
-    return len(exchanges) > 1 and all(is_told([each], texts) for each in exchanges)
 
 
 def _is_named(i: Item, names: set[bytes | str]) -> bool:
