@@ -1,6 +1,7 @@
 """Only what pyproject.toml cannot say: the C index is built through cffi, and is not required."""
 
 import sys
+import sysconfig
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -10,6 +11,8 @@ lantern: the C index could not be built ({error}).
 lantern: the install goes on; BM25 is served by its numpy twin, with the same results but slower.
 lantern: for the fast one install a C compiler, then lantern-proxy again; `lantern doctor` shows which one serves.
 """
+WITHOUT_GIL = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+"""Such a Python has no limited API."""
 
 
 class BuildWhatCanBeBuilt(build_ext):
@@ -24,5 +27,5 @@ class BuildWhatCanBeBuilt(build_ext):
 setup(
     cffi_modules=["native/build.py:ffi"],
     cmdclass={"build_ext": BuildWhatCanBeBuilt},
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},  # as native/build.py builds it
+    options={} if WITHOUT_GIL else {"bdist_wheel": {"py_limited_api": "cp311"}},  # as cffi builds it
 )

@@ -147,7 +147,7 @@ class UpstreamConfig(Section):
     max_connections: Annotated[int, Within(1, 100_000)] = 1_000
     """Most calls to upstreams at once; more wait their turn."""
     http2: bool = False
-    """HTTP/1.1 has the lower latency here; needs the package `h2` when true."""
+    """HTTP/1.1 has the lower latency here."""
     routes: Sequence[RouteConfig] = ()
     """Requests that go elsewhere by model or path; the first that fits is taken. None: all go to the two above."""
 
