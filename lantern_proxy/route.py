@@ -15,7 +15,10 @@ _ASKS_ELSEWHERE = (
     # Italian, Portuguese, Dutch, Polish, Turkish: what is no word or name of English
     "|qual[ei]?|quanto|quanti|quante|perch\u00e9|quem|quais|quantos|quando|welke?|wanneer|waar(?:om|heen)?|hoeveel"
     "|kto|kiedy|gdzie|dlaczego|nerede|nas\u0131l|ka\u00e7"
-    "|\u043a\u0442\u043e|\u043a\u043e\u0433\u0434\u0430|\u0433\u0434\u0435|\u043a\u0443\u0434\u0430|\u043f\u043e\u0447\u0435\u043c\u0443|\u043a\u0430\u043a(?:\u043e\u0439|\u0430\u044f|\u043e\u0435|\u0438\u0435)|\u0441\u043a\u043e\u043b\u044c\u043a\u043e"
+    # Russian, without "kak obychno"
+    "|\u043a\u0442\u043e|\u043a\u043e\u0433\u0434\u0430|\u0433\u0434\u0435|\u043a\u0443\u0434\u0430|\u043f\u043e\u0447\u0435\u043c\u0443|\u0441\u043a\u043e\u043b\u044c\u043a\u043e"
+    "|\u043a\u0430\u043a(?:\u043e\u0439|\u0430\u044f|\u043e\u0435|\u0438\u0435|"
+    "(?! (?:\u043e\u0431\u044b\u0447\u043d\u043e|\u0432\u0441\u0435\u0433\u0434\u0430|\u0440\u0430\u0437)))"
 )
 """What a question begins with in other languages. Words that begin as many statements are left out."""
 _ASKS = re.compile(
@@ -24,11 +27,14 @@ _ASKS = re.compile(
     r"|^\W*(?:what|which|who|whom|whose|when|where|why|how|did|do|does|was|were|is|are|has|have|can|could|remind|recall"
     r"|tell me|give me|show me|list|name|repeat)(?!\w)"
     # "wann ist es", "Ana: who drives"
-    r"|^\W*(?:\w[\w.-]*(?: \w[\w.-]*)?: \W*(?:what|which|who|whom|whose|when|where|why|how)(?!\w)"
+    r"|^\W*(?:\w[\w.-]*(?: \w[\w.-]*)?: \W*(?:what(?! an?\b)|which|who|whom|whose|when|where|why"
+    r"|how(?! (?:lovely|nice|cool|sweet|sad|funny|great|beautiful)\b))(?!\w)"
     rf"|(?:\w[\w.-]*(?: \w[\w.-]*)?: \W*)?(?:{_ASKS_ELSEWHERE})(?!\w))"
     # without spaces a word that asks stands anywhere, or at the end
     r"|(?<!\u6ca1)\u4ec0\u4e48|\u54ea(?!\u6015)|\u8c01|(?<!\u6ca1)\u591a\u5c11|\u600e\u4e48|[\u5417\u5462]\W*$"
-    r"|(?<![\u306a\u3057\u304a\u3044])\u3044\u3064(?![\u3082\u304b\u304d\u3044])|\u3069\u3053(?![\u3082\u3067\u304b])|\u8ab0(?![\u3082\u3067\u304b])|\u306a\u305c|\u3044\u304f\u3089|\u307e?\u3059\u304b\W*$",
+    r"|(?<![\u306a\u3057\u304a\u3044])\u3044\u3064(?![\u3082\u304b\u304d\u3044])"
+    r"|\u3069\u3053(?!\u3067\u3082|\u3082|\u304b)|\u8ab0(?!\u3067\u3082|\u3082|\u304b)"
+    r"|\u306a\u305c|\u3044\u304f\u3089|\u307e?\u3059\u304b\W*$",
     re.I,
 )
 _ORDER = re.compile(
