@@ -242,6 +242,8 @@ def test_of_two_questions_at_once_each_answer_stands_behind_its_own(first, named
     filed = {word: lab.answer(steps[word], assistant(f"It is {word}-green."))[0] for word in order}
     for word, step in steps.items():
         assert filed[word].turn == step.filed[-1].turn
+    held = lab.known.sessions[chat.session]
+    assert (filed["north"].key in held.abandoned, filed["south"].key in held.abandoned) == (True, False)
     for word in (*order, *order):
         own = [*history, user(asks[word]), assistant(f"It is {word}-green."), user(f"And the windows of {word}?")]
         step = chat.send(own)

@@ -81,7 +81,12 @@ def with_answered_branch(session: Session, before: Session, after: Session) -> S
     """
     branch = replace(after, forks=(), before_form=None)
     forks = tuple(branch if each.chain == before.chain else each for each in session.forks)
-    return replace(session, keys=after.keys, position=after.position, forks=forks, last_seen_at=after.last_seen_at)
+    is_left = any(each is branch for each in forks)
+    left = {e.key: e.message.print for e in after.head if is_left and e.key not in session.keys}
+    return replace(
+        session, keys=after.keys, position=after.position, forks=forks, last_seen_at=after.last_seen_at,
+        abandoned={**session.abandoned, **left},
+    )  # fmt: skip
 
 
 def on_branch(session: Session, request: Request) -> Session:
