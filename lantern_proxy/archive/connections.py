@@ -19,8 +19,8 @@ from lantern_proxy.archive.file import (
     Telling,
     connect,
     is_shut,
+    is_unopened,
     make,
-    may_be_no_ones,
     prepare,
     refuse_strange_log,
     refuse_strangers,
@@ -344,7 +344,7 @@ class Connections:
         SQLite takes a log for that of the file beside it, whichever it is, and would write old pages over new ones. A
         log that did not go in whole stays, as does one that another process may have by now.
         """
-        if self._writer is None or self._log is None or not may_be_no_ones(self.path):
+        if self._writer is None or self._log is None or not is_unopened(self.path):
             return
         is_in = False
         with contextlib.suppress(*sqlite_faults()):

@@ -314,7 +314,7 @@ def refuse_strange_log(path: Path) -> None:
         )
 
 
-def may_be_no_ones(path: Path) -> bool:
+def is_unopened(path: Path) -> bool:
     """Is there no file, or one that nobody has opened yet, as far as its header says? Then a log beside it is none of
     its own."""
     try:

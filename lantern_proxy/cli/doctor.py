@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from lantern_proxy.cli import process
 from lantern_proxy.config import Config
@@ -182,10 +181,11 @@ def _writable(path: Path) -> bool:
 
 def _upstream(name: str, url: str) -> Diagnosis:
     """Does a TCP connection come about? Nothing is sent."""
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    from lantern_proxy.upstream.http1 import Origin
+
+    there = Origin.of(url)
     try:
-        socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_S).close()
+        socket.create_connection((there.host, there.port), timeout=_CONNECT_S).close()
     except OSError as error:
         wrong = f"{url} cannot be reached: {error.strerror or error}"
         return Diagnosis(name, "warn", wrong, f"check the network, or set upstream.{name}")

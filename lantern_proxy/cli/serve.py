@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 
@@ -176,6 +175,8 @@ def _refuse_itself(config: Config, address: str) -> None:
 
     address: where it listens, in one family of addresses: on :: not at 127.0.0.1
     """
+    from lantern_proxy.upstream.http1 import Origin
+
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     ours = {config.server.host.lower(), address, reached}
     if reached == "127.0.0.1":
@@ -184,9 +185,8 @@ def _refuse_itself(config: Config, address: str) -> None:
     urls = {"upstream.openai": upstream.openai, "upstream.anthropic": upstream.anthropic}
     urls |= {f"upstream.routes[{at}].url": route.url for at, route in enumerate(upstream.routes) if route.url}
     for name, url in urls.items():
-        parts = urlsplit(url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        if parts.hostname in ours and port == config.server.port:
+        there = Origin.of(url)
+        if there.host in ours and there.port == config.server.port:
             raise ConfigError(name, f"is {url}, which is this lantern itself; name the provider's address")
 
 

@@ -6,7 +6,7 @@ since the one must not get what the other said.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, starmap, takewhile
 
 from lantern_proxy.history.dress import is_asked_with
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
@@ -441,7 +441,7 @@ def _shared_end(head: Sequence[Message], shown: Sequence[Message]) -> int:
         return a.print == b.print or (at == last and a.role == b.role and is_asked_with(plain(b.text), plain(a.text)))
 
     both = zip(range(len(shown) - 1, -1, -1), reversed(head), reversed(shown), strict=False)
-    return sum(1 for _ in takewhile(lambda each: is_same(*each), both))
+    return sum(takewhile(bool, starmap(is_same, both)))
 
 
 def _without_documents(head: Sequence[Message]) -> list[Message]:
