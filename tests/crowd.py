@@ -2,6 +2,7 @@
 
     scripts/crowd                  3,000 bots with 2 to 6 chats each
     scripts/crowd --bots 17 --story
+    scripts/crowd --restarts        and each request comes to a process that has just read the archive
 
 No id tells the chats of a bot apart, and a canned answer is no evidence. Each user says numbers that nobody else says:
 a request that is taken for another user's conversation may get those back. tests/test_session_crowd.py plays some.
@@ -110,9 +111,10 @@ class Found:
     story: list[str] = field(default_factory=list)
 
 
-def play(bot: Bot) -> Found:
-    """All its chats, from beginning to end."""
+def play(bot: Bot, *, restarts: bool = False) -> Found:
+    """All its chats, from beginning to end. restarts: before each request"""
     rng, lab, found = random.Random(f"{bot.number} talk"), Lab(), Found()
+    lab.restarts = restarts
     talks = [Talk() for _ in range(bot.chats)]
     order = [talk for talk in talks for _ in range(bot.turns)]
     if bot.at_once:
@@ -174,13 +176,14 @@ def total(found: Iterable[Found]) -> Counter[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/crowd", description=__doc__)
     parser.add_argument("--bots", default="0:3000", metavar="A:B", help="from A to before B, or one number; 0:3000")
+    parser.add_argument("--restarts", action="store_true", help="restart before each request")
     parser.add_argument("--faults", action="store_true", help="name the bots of which a request met a stranger")
     parser.add_argument("--story", action="store_true", help="tell every request of every bot")
     args = parser.parse_args()
     first, _, end = args.bots.partition(":")
     bots = [draw(number) for number in range(int(first), int(end) if end else int(first) + 1)]
     console = Console(width=100, stderr=True)
-    found = [play(bot) for bot in track(bots, "bots", console=console, transient=True)]
+    found = [play(bot, restarts=args.restarts) for bot in track(bots, "bots", console=console, transient=True)]
     for bot, each in zip(bots, found, strict=True):
         if args.story or (args.faults and each.counts["strangers"]):
             print(f"\n{bot}")

@@ -447,6 +447,19 @@ def test_what_a_client_looks_up_for_words_that_are_said_again_is_no_answer() -> 
     assert other.session.id != step.session.id, other.link.why
 
 
+def test_after_a_restart_what_a_client_looked_up_twice_is_no_answer() -> None:
+    """A window showed the result of the first look-up longer than its call: of the second, the call alone is new."""
+    lab, history = Lab(), list[Wire]()
+    for n, said in enumerate((HOURS[0], "Fine.", "Thanks a lot.", "And on Sundays?", "My contract is 48213377.")):
+        history += [user(said), *(LOOKED_UP if n in (0, 3) else [])]
+        step = lab.ask([{"role": "system", "content": SYSTEM}, *history[-5:]], tools=TOOLS)
+        lab.answer(step, assistant(WAIT))
+        history.append(assistant(WAIT))
+    lab.restart()
+    other = lab.ask([{"role": "system", "content": SYSTEM}, user("Hello?"), *LOOKED_UP], tools=TOOLS)
+    assert not any("48213377" in text for text in lab.texts(other.session.id)), other.link.why
+
+
 @pytest.mark.parametrize("how", ["instruction at the end", "as a turn"])
 @pytest.mark.parametrize("words", ["", "Summary of the conversation so far: "])
 def test_the_same_summary_of_two_conversations_goes_on_in_each_with_its_own(words: str, how: str) -> None:

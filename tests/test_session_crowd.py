@@ -8,11 +8,12 @@ import lantern_proxy.session
 BOTS = range(150)
 
 
-def test_no_user_of_a_bot_gets_what_another_one_said_and_most_get_what_they_said_themselves() -> None:
-    found = {bot: play(draw(bot)) for bot in BOTS}
-    counts = total(found.values())
+@pytest.mark.parametrize("restarts", [False, True])
+def test_no_user_of_a_bot_gets_what_another_one_said_and_most_get_what_they_said_themselves(restarts: bool) -> None:
+    found = {bot: play(draw(bot), restarts=restarts) for bot in BOTS}
+    counts, more = total(found.values()), " --restarts" if restarts else ""
     assert {draw(bot).view for bot in BOTS} == {*VIEWS}
-    assert [f"scripts/crowd --bots {bot} --story" for bot in BOTS if found[bot].counts["strangers"]] == []
+    assert [f"scripts/crowd --story{more} --bots {bot}" for bot in BOTS if found[bot].counts["strangers"]] == []
     assert counts["found"] >= 0.45 * counts["lost"] > 0
 
 
