@@ -1288,6 +1288,18 @@ def test_a_summary_that_came_as_an_answer_links_what_only_users_say_if_the_clien
     assert ((step.event, step.session.id) == ("compacted", chat.session)) is not later, step.link.why
 
 
+@pytest.mark.parametrize(("heading", "event"), [
+    ("Earlier in this conversation:", "compacted"), ("# Was vorher geschah", "compacted"), ("# Context", "compacted"),
+    ("I got this mail today, the second one:", "new"), ("# What do you think of this text, and of its end:", "new"),
+])  # fmt: skip
+def test_a_summary_that_came_as_an_answer_may_stand_below_a_heading_but_not_below_what_people_say(heading, event):
+    chat = talk(Lab(), "en", named=False, tools=False, others=1)
+    summary = summary_of("zephyr", 8)
+    chat.turn("Write it all down.", summary)
+    step = chat.send([user(f"{heading}\n{summary}\n\n{turns('omega', 1)[0][0]}")])
+    assert (step.event, step.session.id == chat.session) == (event, event != "new"), step.link.why
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_a_transcript_that_ends_in_what_tells_of_all_is_no_compaction(named):
     chat = Chat(Lab(), named="one" if named else "")

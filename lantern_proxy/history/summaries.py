@@ -13,7 +13,8 @@ _QUESTION_CHARS, _ASKS = 300, re.compile(r"(?:[^.!?\u3002\uff1f\u061f\u037e]|[.!
 """A shorter answer that is one sentence, and ends in such a sign, asks something."""
 
 MARKER = re.compile(
-    r"previous conversation|conversation (?:history )?(?:so far|to date|before this point)"
+    r"(?:previous|earlier|prior) conversation|earlier in (?:the|this|our) (?:conversation|session|chat)"
+    r"|conversation (?:history )?(?:so far|to date|before this point)"
     r"|(?:context|conversation|session|chat) summary|summary of (?:\w+ ){0,3}(?:conversation|session|chat)",
     re.I,
 )
