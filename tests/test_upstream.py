@@ -130,6 +130,24 @@ def test_an_upstream_that_no_proxy_names_is_asked_straight_and_by_our_own_transp
     assert got == ((b"straight", True) if straight else (b"by the proxy", False))
 
 
+@pytest.mark.parametrize(
+    ("scheme", "asked"),
+    [("http", "GET http://model.example/v1/models/a%2Fb?c={d}"), ("https", "CONNECT model.example:443")],
+)
+def test_a_proxy_of_the_environment_is_asked_as_proxies_are(monkeypatch, scheme, asked):
+    async def send():
+        async with Client(UpstreamConfig(openai=f"{scheme}://model.example/v1")) as client:
+            with contextlib.suppress(UpstreamError):  # a tunnel that is refused
+                await (await client.send("GET", "/v1/models/a%2Fb", b"c={d}", [], b"")).read()
+
+    with Upstream(answer=say(502, b"")) as proxy:
+        for name in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.setenv("no_proxy", "")
+        asyncio.run(send())
+    assert [f"{got.method} {got.target}" for got in proxy.got] == [asked]
+
+
 @pytest.mark.parametrize("http2", [False, True], ids=["ours", "httpx"])
 def test_of_a_length_and_chunks_the_client_hears_the_chunks(http2):
     async def mixed(got, wire):

@@ -47,10 +47,26 @@ async def ask(
 
     target: path and query as they are asked, instead of the URL's
     """
-    extensions = {} if target is None else {"target": target}
     with _errors_as_ours():
-        request = httpx.Request(method, url, headers=[*headers], content=body or None, extensions=extensions)
+        request = httpx.Request(method, url, headers=[*headers], content=body or None)
+        if target is not None:
+            request.url = _Asked(url, target)
         return await client.send(request, stream=True)
+
+
+class _Asked(httpx.URL):
+    """A URL whose path and query go out as they were asked, without httpx's own quoting.
+
+    The extension `target` of httpcore does the same, but for what a proxy is asked, too: CONNECT would name a path.
+    """
+
+    def __init__(self, url: str, target: bytes) -> None:
+        super().__init__(url)
+        self._target = target
+
+    @property
+    def raw_path(self) -> bytes:
+        return self._target
 
 
 def reader(response: httpx.Response) -> Callable[[], Awaitable[bytes]]:
