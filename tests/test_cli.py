@@ -206,6 +206,7 @@ def test_the_shapes_that_the_demo_offers_are_those_it_can_play():
             2,
             "invalid value for '--below-confidence': 'half' is not a number from 0 to 1; see `lantern prune --help`",
         ),
+        (["prune", "--below-confidence", "nan"], 2, "invalid value for '--below-confidence': 'nan' is not a number"),
     ],
 )
 def test_an_error_is_one_lower_case_line_with_its_exit_code(lantern, arguments, code, told):
@@ -559,7 +560,9 @@ def test_prune_by_size_removes_the_oldest_first(lantern, tmp_path):
     assert preview[0]["passages"] > 100
     assert rows(lantern("status", "--json"))[0]["size_bytes"] < before
     assert rows(lantern("search", "listener", "--json")), "the newest went, too"
-    assert "no more than --keep-mb" in lantern("prune", "--keep-mb", "900", "--yes", code=1).output
+    for condition in (["--keep-mb", "900"], ["--keep-mb", "900", "--older-than", "1d"], ["--older-than", "9000d"]):
+        done = rows(lantern("prune", *condition, "--yes", "--json"))
+        assert {each["passages"] for each in done} == {0}, "there was nothing to do"
 
 
 def test_status_counts_what_stands_in_the_log_of_a_running_proxy(lantern, tmp_path):

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Settings, limit_option, plain, removing, settled, tenant_option, tenants
+from lantern_proxy.cli.frame import (
+    NAME,
+    Number,
+    Settings,
+    limit_option,
+    plain,
+    removing,
+    settled,
+    tenant_option,
+    tenants,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, PruneReport, TenantArchive
@@ -148,7 +158,7 @@ def search(
 @settled
 @tenant_option
 @click.option("--older-than", help="Passages and messages older than this: 90d, 12h, 30m, 2w.")
-@click.option("--below-confidence", type=click.FloatRange(0, 1), help="Passages with less confidence than this.")
+@click.option("--below-confidence", type=Number(0, 1), help="Passages with less confidence than this.")
 @click.option("--session", type=NAME, help="Only this session; alone: all of it.")
 @click.option("--keep-mb", type=click.IntRange(1), help="The oldest, until about so many megabytes are left.")
 @click.option("--retention", is_flag=True, help="What privacy.keep_days, keep_mb and keep_messages no longer want.")
@@ -248,14 +258,16 @@ def _tell_all(settings: Settings, report: "PruneReport", verb: str) -> None:
 
 
 def _age_beyond(archive: "Archive", keep_mb: int, age_s: float | None) -> float:
-    """The age beyond which passages go so that about `keep_mb` are left; the larger of it and `age_s`."""
+    """The age beyond which passages go so that about `keep_mb` are left; the larger of it and `age_s`. Endless where no
+    more are there."""
+    import math
     import time
 
     from lantern_proxy.archive.retention import cutoff_of_size
 
     cutoff = cutoff_of_size(archive, keep_mb)
     if cutoff is None:
-        raise click.ClickException(f"{archive.path} holds {archive.used_bytes / 1e6:,.1f} MB, no more than --keep-mb")
+        return math.inf
     return max(age_s or 0.0, time.time() - cutoff, 0.0)
 
 

@@ -238,6 +238,16 @@ class NewFile(Place):
         return path
 
 
+class Number(click.FloatRange):
+    """A number within a range: not NaN, which no comparison keeps out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a valid number", param, ctx)
+        return number
+
+
 class Name(click.types.StringParamType):
     """Text that is not empty."""
 

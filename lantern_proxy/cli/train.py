@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NEW_FILE, Place, Settings, configured
+from lantern_proxy.cli.frame import NEW_FILE, Number, Place, Settings, configured
 from lantern_proxy.cli.render import counting, reaching
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def read(path: Path) -> "list[Conversation]":
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Number(0, 1, min_open=True),
     default=2e-5,
     show_default=True,
     help="Learning rate; the default is for a base that scores pairs already, 1e-4 suits MiniLM, which starts anew.",
@@ -156,7 +156,7 @@ def read(path: Path) -> "list[Conversation]":
 )
 @click.option(
     "--teacher-weight",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     default=0.5,
     show_default=True,
     help="Weight of what the teacher says beside what the labels say.",
