@@ -818,6 +818,50 @@ def test_doctor_tells_an_upstream_that_cannot_be_reached(lantern):
     assert (found["anthropic"]["state"], bool(found["anthropic"]["remedy"])) == ("warn", True)
 
 
+def test_doctor_tries_the_proxy_that_stands_before_an_upstream(lantern, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as listening, refusing() as closed_port:
+        for name, port in ("http_proxy", listening.getsockname()[1]), ("https_proxy", closed_port):
+            monkeypatch.setenv(name, f"http://me:secret@127.0.0.1:{port}")
+        environ = {
+            "LANTERN_OPENAI_UPSTREAM": "http://model.invalid/v1",
+            "LANTERN_ANTHROPIC_UPSTREAM": "https://model.invalid",
+        }
+        found = {row["name"]: row for row in rows(lantern("doctor", "--json", env=environ))}
+    assert (found["openai"]["state"], found["anthropic"]["state"]) == ("ok", "warn")
+    assert f"http://127.0.0.1:{closed_port}, the environment's proxy" in found["anthropic"]["detail"]
+    assert "HTTPS_PROXY" in found["anthropic"]["remedy"]
+
+
+def test_doctor_goes_on_where_an_archive_cannot_be_looked_at(lantern, tmp_path):
+    (tmp_path / "l.yaml").write_text("archive: {key_file: none}")
+    found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml", code=1))}
+    assert (found["archive"]["state"], found["proxy"]["state"]) == ("bad", "ok")
+    assert found["archive"]["detail"].startswith("archive.key_file none cannot be read")
+
+
+@pytest.mark.parametrize(("folder", "file"), [(0o000, 0o600), (0o700, 0o000)])
+def test_doctor_goes_on_where_an_archive_is_another_users(lantern, tmp_path, folder, file):
+    (tmp_path / "shut").mkdir()
+    Path(shutil.copy(tmp_path / "lantern.db", tmp_path / "shut")).chmod(file)
+    (tmp_path / "shut").chmod(folder)
+    if os.geteuid() == 0:
+        pytest.skip("root may read anything")
+    found = rows(lantern("doctor", "--offline", "--json", "--archive", "shut/lantern.db", code=1))
+    (tmp_path / "shut").chmod(0o700)
+    assert [row["state"] for row in found if row["name"] in ("archive", "proxy")] == ["bad", "ok"]
+
+
+def test_doctor_tells_why_the_proxy_keeps_nothing(lantern, tmp_path):
+    (tmp_path / "other").mkdir()
+    path = tmp_path / "other/lantern.db"
+    path.write_text("no archive")
+    with Upstream() as upstream, process(config_for(upstream, tmp_path / "other")):
+        found = rows(lantern("doctor", "--offline", "--json", "--archive", str(path), code=1))
+    (told,) = [row["detail"] for row in found if row["name"] == "proxy" and row["state"] == "bad"]
+    assert told.startswith(f"answers pass, but nothing is kept; archive {path} is not a lantern archive")
+
+
 @pytest.mark.parametrize(
     ("host", "upstream"), [("127.0.0.1", "localhost"), ("localhost", "127.0.0.1"), ("0.0.0.0", "localhost")]
 )

@@ -12,7 +12,7 @@ from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, PruneReport
 from lantern_proxy.archive.file import encrypt
 from lantern_proxy.archive.retention import retain
 from lantern_proxy.cli import main as cli
-from lantern_proxy.config import ArchiveConfig, PrivacyConfig
+from lantern_proxy.config import ArchiveConfig, PrivacyConfig, load
 from lantern_proxy.config.check import ConfigError
 
 pytest.importorskip("sqlcipher3")
@@ -68,6 +68,9 @@ def test_a_key_that_is_none_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"archive\.key_env THE_KEY holds no key") as caught:
         ArchiveConfig(key_env="THE_KEY").key()
     assert "hunter2" not in str(caught.value)
+    (tmp_path / "c.yaml").write_text("archive: {key_env: THE_KEY, key_file: key}")
+    with pytest.raises(ConfigError, match=r"archive\.key_file is set beside archive\.key_env"):
+        load(tmp_path / "c.yaml", {})
 
 
 def test_the_proxy_serves_with_a_key_and_answers_with_a_wrong_one(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from lantern_proxy.cli import process
 from lantern_proxy.config import Config
+from lantern_proxy.config.check import ConfigError
 
 State = Literal["ok", "warn", "bad"]
 _CONNECT_S = 3.0
@@ -131,10 +132,10 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
     from lantern_proxy.archive import Archive, ArchiveError
 
     path = config.archive.path
-    if not path.exists():
-        yield _to_come(path)
-        return
     try:
+        if not path.exists():
+            yield _to_come(path)
+            return
         with Archive(
             path, synchronous=config.archive.synchronous, read_only=not deep, key=config.archive.key()
         ) as archive:
@@ -143,9 +144,12 @@ def _archive(config: Config, *, deep: bool) -> Iterator[Diagnosis]:
             for found in archive.check():
                 state: State = "ok" if found.ok else "warn" if found.name in ("vectors", "mode", "disk") else "bad"
                 yield Diagnosis(found.name, state, found.detail, found.remedy)
-    except ArchiveError as error:
+    except (ArchiveError, ConfigError) as error:  # ConfigError: its key
         wrong, _, remedy = str(error).rpartition("; ")
         yield Diagnosis("archive", "bad", wrong or remedy, remedy if wrong else "")
+    except PermissionError as error:
+        wrong = f"{error.filename or path} may not be looked at by this user"
+        yield Diagnosis("archive", "bad", wrong, "run this as the user that serves, or as root")
 
 
 def _clock(newest: float) -> Diagnosis:
@@ -180,16 +184,20 @@ def _writable(path: Path) -> bool:
 
 
 def _upstream(name: str, url: str) -> Diagnosis:
-    """Does a TCP connection come about? Nothing is sent."""
+    """Does a TCP connection come about, or one to the proxy that stands between? Nothing is sent."""
+    from lantern_proxy.upstream import proxy_of
     from lantern_proxy.upstream.http1 import Origin
 
-    there = Origin.of(url)
+    proxy = proxy_of(Origin.of(url))
+    remedy = "correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY" if proxy else f"set upstream.{name}"
+    first = f"{proxy}, the environment's proxy for {url}," if proxy else url
     try:
+        there = Origin.of(proxy or url)
         socket.create_connection((there.host, there.port), timeout=_CONNECT_S).close()
-    except OSError as error:
-        wrong = f"{url} cannot be reached: {error.strerror or error}"
-        return Diagnosis(name, "warn", wrong, f"check the network, or set upstream.{name}")
-    return Diagnosis(name, "ok", f"{url} can be reached")
+    except (OSError, ValueError) as error:  # ValueError: a proxy whose port is no number
+        reason = getattr(error, "strerror", None) or error
+        return Diagnosis(name, "warn", f"{first} cannot be reached: {reason}", f"check the network, or {remedy}")
+    return Diagnosis(name, "ok", f"{first} can be reached")
 
 
 def _trust() -> Iterator[Diagnosis]:
@@ -269,8 +277,10 @@ def _proxy(config: Config) -> Iterator[Diagnosis]:
     yield Diagnosis("proxy", "ok", f"{running}: {told['status']}")
     if (ours := _installed()) != told["version"]:
         yield Diagnosis("proxy", "warn", f"the installed version is {ours}", "restart the proxy")
-    if not (told.get("archive") or {}).get("ok", True):
-        yield Diagnosis("proxy", "bad", "it cannot use its archive; answers pass, nothing is kept", "see its log")
+    archive = told.get("archive") or {}
+    if not archive.get("ok", True):
+        why = f"; {archive['problem']}" if archive.get("problem") else ""
+        yield Diagnosis("proxy", "bad", f"answers pass, but nothing is kept{why}", "see its log")
     if (embedder := told.get("embedder") or {}).get("state") == "failed":
         yield Diagnosis("embedder", "warn", f"the proxy has none: {embedder['detail']}", "mend that, restart the proxy")
     for reason, count in (told.get("degraded") or {}).items():

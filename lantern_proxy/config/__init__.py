@@ -91,6 +91,11 @@ class ArchiveConfig(Section):
     backups: Sequence[str] = ()
     """Copies of the archive, * for anything in their names, from which `lantern forget` takes what it forgets, too."""
 
+    def __post_init__(self) -> None:
+        Section.__post_init__(self)
+        if self.key_env and self.key_file:
+            raise ConfigError("key_file", "is set beside archive.key_env; keep the one that holds the key")
+
     def key(self, environ: Mapping[str, str] = os.environ) -> str:
         """The key of the archive, read now; "" for a plain one. ConfigError when it is named and not there."""
         if not (self.key_env or self.key_file):

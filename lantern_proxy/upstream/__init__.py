@@ -135,13 +135,15 @@ class _Base:
     def of(cls, url: str) -> "_Base":
         parts, origin = urlsplit(url), Origin.of(url)
         name = parts.netloc.rpartition("@")[2]  # without credentials
+        if proxy := proxy_of(origin):
+            name += f" (by the proxy {proxy.partition('://')[2]} of the environment)"
         prefix = quote(f"{parts.path}?{parts.query}" if parts.query else parts.path, safe=_SAFE).rstrip("/")
-        return cls(url, name + _by_proxy(origin), origin, host_of(origin), prefix, prefix.removesuffix("/v1"))
+        return cls(url, name, origin, host_of(origin), prefix, prefix.removesuffix("/v1"))
 
     @property
     def is_plain(self) -> bool:
         """Can our own transport go there?"""
-        return not ("@" in urlsplit(self.url).netloc or _by_proxy(self.origin))
+        return not ("@" in urlsplit(self.url).netloc or proxy_of(self.origin))
 
 
 class Upstream:
@@ -265,16 +267,17 @@ def _proxies() -> dict[str, str]:
     return getproxies()
 
 
-def _by_proxy(origin: Origin) -> str:
-    """How a request to `origin` goes, where it is not straight there. Without the proxy's user and password."""
+def proxy_of(origin: Origin) -> str:
+    """URL of the proxy by which requests go to `origin`, without its user and password; "" where they go straight."""
     proxies = _proxies()
     proxy = proxies.get(origin.scheme) or proxies.get("all")
     if not proxy:
         return ""
     from urllib.request import proxy_bypass
 
-    by = urlsplit(proxy if "://" in proxy else f"//{proxy}").netloc.rpartition("@")[2]
-    return "" if proxy_bypass(f"{origin.host}:{origin.port}") else f" (by the proxy {by} of the environment)"
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    by = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return "" if proxy_bypass(f"{origin.host}:{origin.port}") else by
 
 
 async def _through(
