@@ -80,7 +80,7 @@ class Doors:
             )
         self._keyring.refresh()
         key: ProxyKey | None = None
-        if self._needs_key:
+        if self._needs_key and not _is_preflight(arrival, headers):
             key, presented = self._key_of(arrival)
             if key is None:
                 return Refusal(401, "authentication_error", _NO_KEY, ((b"www-authenticate", b"Bearer"),))
@@ -145,6 +145,12 @@ class Doors:
             return receive, send
         meter = _Meter(self._most, self._too_long(), receive, send)
         return meter.receive, meter.send
+
+
+def _is_preflight(arrival: Arrival, headers: Mapping[bytes, bytes]) -> bool:
+    """Does a browser ask whether a page may send a request? It brings no key with that (Fetch, CORS-preflight fetch)."""
+    asks = b"origin" in headers and b"access-control-request-method" in headers
+    return asks and arrival.method == "OPTIONS" and headers.get(b"content-length", b"0") == b"0"
 
 
 def _is_chunked(arrival: Arrival) -> bool:

@@ -455,6 +455,24 @@ def test_a_page_of_another_origin_needs_a_credential_of_its_user(running):
     assert http.post(f"{url}/v1/chat/completions", json=body("x"), headers=own).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("origin", "more", "status"),
+    [
+        ("https://chat.example", {"access-control-request-method": "POST"}, 200),
+        ("http://localhost:3000", {"access-control-request-method": "POST"}, 200),
+        ("https://other.example", {"access-control-request-method": "POST"}, 403),
+        ("https://chat.example", {}, 401),
+    ],
+)
+def test_a_browser_asks_without_a_key_whether_a_known_page_may_send_one(tmp_path, origin, more, status):
+    origins = ("https://chat.example",)
+    with keyed(tmp_path, keys="required", origins=origins) as (config, upstream, _), serving(config) as url:
+        upstream.answer, asked = say(200, b"{}"), f"{url}/v1/chat/completions"
+        assert http.options(asked, headers={"origin": origin} | more).status_code == status
+        assert len(upstream.got) == (status == 200)
+        assert http.post(asked, json=body("x"), headers={"origin": origin} | more).status_code in (401, 403)
+
+
 @pytest.mark.parametrize("origin", ["http://[::1", "http://[x]"])
 @pytest.mark.parametrize("path", ["/v1/models", "/lantern/api/feedback"])
 def test_an_origin_that_is_no_url_is_a_stranger(running, origin, path):

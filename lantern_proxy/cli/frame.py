@@ -258,8 +258,8 @@ class Name(click.types.StringParamType):
 FILE, FOLDER, NEW_FILE, NAME = Place(dir_okay=False), Place(file_okay=False), NewFile(), Name()
 
 _CONFIG = click.option("--config", type=FILE, envvar="LANTERN_CONFIG", help="A settings file; see config.example.yaml.")
-_MAYBE_SHUT = Place(dir_okay=False, readable=False)  # whoever opens it says more of what may not be read
-_ARCHIVE = click.option("--archive", type=_MAYBE_SHUT, help="The archive, instead of the configured one (./lantern.db).")
+_SHUT_TOO = Place(dir_okay=False, readable=False)  # who opens it says more of what may not be read
+_ARCHIVE = click.option("--archive", type=_SHUT_TOO, help="The archive, instead of the configured one (./lantern.db).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 
 
