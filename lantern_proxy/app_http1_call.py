@@ -41,7 +41,8 @@ class Call:
 
     def __init__(self, connection: "ClientConnection", scope: Scope, keep_alive: bool) -> None:
         self._connection, self._scope, self.keep_alive = connection, scope, keep_alive
-        self._expects = dict(scope["headers"]).get(b"expect", b"").lower() == b"100-continue"
+        asks = dict(scope["headers"]).get(b"expect", b"").lower() == b"100-continue"
+        self._expects = asks and self.version != "1.0"  # which has no interim answers (RFC 9110, section 10.1.1)
         self._pieces: deque[bytes] = deque()
         """What came of the body and was not asked for yet."""
         self._size = 0

@@ -148,7 +148,7 @@ class Doors:
 
 
 def _is_preflight(arrival: Arrival, headers: Mapping[bytes, bytes]) -> bool:
-    """Does a browser ask whether a page may send a request? It brings no key with that (Fetch, CORS-preflight fetch)."""
+    """Does a browser ask whether a page may send a request? It brings no key with that (Fetch: CORS-preflight)."""
     asks = b"origin" in headers and b"access-control-request-method" in headers
     return asks and arrival.method == "OPTIONS" and headers.get(b"content-length", b"0") == b"0"
 

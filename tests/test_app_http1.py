@@ -190,6 +190,11 @@ def test_the_bytes_are_those_of_uvicorns_own_protocol(app, name):
     assert played(app, *REQUESTS[name]) == played(app, *REQUESTS[name], protocol=HttpToolsProtocol)
 
 
+def test_an_old_client_hears_no_interim_answer():
+    old = REQUESTS["expects and sends"][0].replace(b"HTTP/1.1", b"HTTP/1.0")
+    assert played(tells, old)[0].startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 WISH = b"connection: upgrade\r\nupgrade: h2c\r\n"
 TOLD = {
     "a length": b"content-length: 40\r\n\r\n%b",
