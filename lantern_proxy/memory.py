@@ -21,7 +21,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import structs
 
@@ -227,12 +227,19 @@ class Lantern:
         return self._restorer.for_question(ask)
 
     def why(self, request: str) -> Why | None:
-        """What was restored into a request of the proxy, and why; None when the archive does not know it."""
-        told = self._archive.of(self.tenant).why(_text("request", request))
+        """What was restored into a request of the proxy, and why; None when the archive does not know it.
+
+        request: its id, or `last` for the newest of this tenant that got a block
+        """
+        mine, request = self._archive.of(self.tenant), _text("request", request)
+        if request == "last":
+            request = (mine.last_restored() or ("", 0.0))[0]
+        told = mine.why(request)
         return told if told is not None and self._covers(told.request.session) else None
 
-    def feedback(self, passage: int, verdict: Verdict, *, request: str = "") -> Passage:
-        """A verdict on a passage, that `request` restored if one is named; what is wrong is not restored again."""
+    def feedback(self, passage: int, verdict: Verdict | Literal[""], *, request: str = "") -> Passage:
+        """A verdict on a passage, that `request` restored if one is named; what is wrong is not restored again. ""
+        takes it back."""
         request = _text("request", request)
         if _count("passage", passage) != passage:
             raise ArchiveError(f"there is no passage {passage}; `lantern search` and `lantern why` give numbers")

@@ -1040,6 +1040,10 @@ def test_why_last_finds_the_last_block_however_much_was_asked_since(lantern):
         ]
         archive.write([Record(tenant=tenant, session=session, request=each) for each in later])
     assert json.loads(lantern("why", "last", "--json").stdout)["request"]["id"] == "req_1"
+    with Lantern(Config(embed=EmbedConfig(enabled="off")), tenant=tenant) as mine:
+        assert mine.why("last").request.id == "req_1"
+    with Lantern(Config(embed=EmbedConfig(enabled="off")), user="somebody else") as other:
+        assert other.why("last") is None
 
 
 def test_why_tells_what_a_person_asked_not_what_the_client_wrote_around_it(lantern):

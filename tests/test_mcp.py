@@ -98,6 +98,10 @@ def test_an_agent_recalls_searches_and_judges(archive, reached):
             assert judged["verdict"] == "wrong"
             _, again = await call(client, "recall", question="Which port does the ingest listener bind to on staging?")
             assert first["passage"] not in {passage["passage"] for passage in again["passages"]}
+            _, judged = await call(client, "feedback", passage=first["passage"], verdict="none")
+            assert judged["verdict"] == ""
+            _, again = await call(client, "recall", question="Which port does the ingest listener bind to on staging?")
+            assert first["passage"] in {passage["passage"] for passage in again["passages"]}
             failed, told = await call(client, "why", request="req_nothing")
             assert failed
             assert "not in the archive" in told

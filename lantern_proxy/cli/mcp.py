@@ -111,17 +111,22 @@ def build(lantern: "Lantern") -> Any:
 
     @server.tool()
     def why(request: str) -> dict[str, Any]:
-        """What was restored into a request (x-lantern-request), on which evidence, and what was left out and why."""
+        """What was restored into a request (x-lantern-request), on which evidence, and what was left out and why.
+
+        `last` is the newest request that got something.
+        """
         told = lantern.why(request)
         if told is None:
             raise ToolError(f"request {request} is not in the archive")
         return _why(told)
 
     @server.tool()
-    def feedback(passage: int, verdict: Literal["useful", "wrong", "outdated"], request: str = "") -> dict[str, Any]:
-        """Judge a passage by its number. What is wrong or outdated is not restored again."""
+    def feedback(
+        passage: int, verdict: Literal["useful", "wrong", "outdated", "none"], request: str = ""
+    ) -> dict[str, Any]:
+        """Judge a passage by its number. What is wrong or outdated is not restored again; `none` takes it back."""
         try:
-            judged = lantern.feedback(passage, verdict, request=request)
+            judged = lantern.feedback(passage, "" if verdict == "none" else verdict, request=request)
         except ArchiveError as error:
             raise ToolError(str(error)) from None
         return {"passage": judged.id, "verdict": judged.verdict, "confidence": round(judged.confidence, 3)}
