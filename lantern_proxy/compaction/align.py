@@ -3,7 +3,6 @@
 An item of the head that finds no partner is gone; an item of the request that finds none is new.
 """
 
-import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -13,18 +12,20 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from lantern_proxy.analyze.spoken import STAMP
+from lantern_proxy.compaction.alike import (
+    MARK_CHARS,
+    bare,
+    ends_of,
+    is_alike,
+    is_behind_note,
+    is_mostly,
+    is_patched,
+    unstamped,
+)
 from lantern_proxy.history.dress import says_same
 from lantern_proxy.history.record import is_empty
-from lantern_proxy.history.text import mostly_equal, shared_front
 from lantern_proxy.turn import SYSTEM, Item, Message, plain
-from lantern_proxy.turn_memo import Memo
 
-_ELLIPSIS = re.compile(r"\.{3}|…|(?<![./\\])\.\.(?![./\\])")  # two points are one, too, but not those of a path
-_ELLIPSIS_CHARS = 40
-"""What stands for something in the middle of a text: an ellipsis, which may say how much that was."""
-_MARK_CHARS, _MIN_ALIKE = 8, 8
-"""By how much of its beginning and its end a text is found, and the shortest that is taken for one in another dress."""
 _BARE_CHARS = 20_000
 """Longer ones are found by their beginning and their end alone."""
 _COMPARED_CHARS, _PAIR_CHARS, _GATHER_CHARS = 20_000_000, 100, 10
@@ -38,24 +39,6 @@ _FEW = 8
 """So many are compared as they are."""
 _WINDOW = 400
 """How far behind the last one that was found an alike item is looked for."""
-_NO_WORD, _STAMP = re.compile(r"\W+"), re.compile(rf"\A{STAMP}")
-_CLOSED, _CLOSED_CHARS = re.compile(r"(?:\s*</[\w:.-]+>)+\Z"), 200
-_NO_WORD_ASCII = bytes(code for code in range(128) if _NO_WORD.match(chr(code)))
-
-
-def _words(text: str) -> str:
-    if text.isascii():  # a twentieth of the time
-        return text.encode().translate(None, _NO_WORD_ASCII).decode()
-    return "".join(_NO_WORD.split(text))
-
-
-def _without_stamp(text: str) -> str:
-    return _STAMP.sub("", text, count=1)
-
-
-_behind_stamp = Memo(_without_stamp, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
-bare = Memo(_words, most_bytes=4 << 20, bytes_of=lambda text: 2 * len(text)).__getitem__
-"""A text without what stands between its words. Remembered, as in history/dress.py."""
 
 Pairs = list[tuple[int, int]]
 """(index in old, index in new)"""
@@ -218,7 +201,7 @@ def _alike_in_gap(
     if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= pending:
         in_place = list(zip(gap_old, gap_new, strict=False))
         both = ((old[a].item, new[b].item) for a, b in in_place)
-        if all(is_alike(before, after) or _is_mostly(before, after) for before, after in both):
+        if all(is_alike(before, after) or is_mostly(before, after) for before, after in both):
             yield from in_place  # times in each of them
             return
     at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
@@ -231,8 +214,8 @@ def _alike_in_gap(
             return False  # what was added to a text that waits for its answer is new
         redressed = a >= answers and after.role == "assistant" and says_same([before], [after])
         redrawn = b < pending and before.kind == after.kind == "media" and before.role == after.role
-        likely = redressed or redrawn or is_alike(before, after) or _is_patched(before, after)
-        return likely or (alone and b < pending and (_is_mostly(before, after) or _is_behind_note(before, after)))
+        likely = redressed or redrawn or is_alike(before, after) or is_patched(before, after)
+        return likely or (alone and b < pending and (is_mostly(before, after) or is_behind_note(before, after)))
 
     for b in gap_new:
         stop = min(gap_old.stop, at + _WINDOW)
@@ -245,78 +228,6 @@ def _alike_in_gap(
             at = found + 1
         elif patience.is_over:
             return
-
-
-def is_alike(a: Item, b: Item) -> bool:
-    """The same item in another dress: same minted id, or text that lost or gained a suffix, or was tidied up.
-
-    Editors put open files in front of what their user says, and tags around both, while it is the last.
-    """
-    if b.kind != "ref" and (a.kind != b.kind or a.role != b.role):
-        return False
-    if b.kind != "text":
-        return not {*a.ids}.isdisjoint(b.ids)
-    short, long = _unstamped(a), _unstamped(b)
-    if len(short) > len(long):
-        short, long = long, short
-    if len(short) < _MIN_ALIKE:
-        return False
-    if long.startswith(short) or long.endswith(short) or (long[-1] == ">" and _unclosed(long).endswith(short)):
-        return True
-    return len(long) < 2 * len(short) and bare(short) == bare(long)
-
-
-def _unclosed(text: str) -> str:
-    """Without the tags that are closed at its end."""
-    closed = _CLOSED.search(text, max(0, len(text) - _CLOSED_CHARS))
-    return text[: closed.start()] if closed else text
-
-
-def _unstamped(i: Item) -> str:
-    """A text without the time that its client writes in front of what its user says, with every request anew."""
-    text = plain(i.text)
-    return text if i.role != "user" or text[:1] not in ("[", "(") else _behind_stamp(text)
-
-
-def _is_patched(old: Item, new: Item) -> bool:
-    """Is a text what it was, but for what its client put into it, or an ellipsis for something in its middle?"""
-    if not _are_texts(old, new):
-        return False
-    if _ends(old) != _ends(new):
-        return False  # as nearly all of thousands that begin with one date: both look for no less
-    before, after = plain(old.text), plain(new.text)
-    return _holds_insertion(before, after) or has_ellipsis_for(before, after)
-
-
-def _is_mostly(old: Item, new: Item) -> bool:
-    """A text in which something in the middle changed: a time, the open files."""
-    return _are_texts(old, new) and mostly_equal(plain(old.text), plain(new.text))
-
-
-def _is_behind_note(old: Item, new: Item) -> bool:
-    """The same words behind another note, which may be far longer than they are."""
-    front, _, said = old.text.rpartition("\n\n")
-    return (
-        bool(front and plain(said))
-        and _are_texts(old, new)
-        and _ends(old) == _ends(new)
-        and (new.text.rpartition("\n\n")[2] == said)
-    )
-
-
-def _are_texts(old: Item, new: Item) -> bool:
-    return old.kind == new.kind == "text" and old.role == new.role
-
-
-def _holds_insertion(before: str, after: str) -> bool:
-    """Has a client put something into a text, behind its words and before a note?"""
-    half = len(before) // 2
-    if len(after) <= len(before) or not (after.startswith(before[:half]) or after.endswith(before[half:])):
-        return False
-    front = shared_front(before, after)
-    if not _MARK_CHARS <= front <= len(before) - _MARK_CHARS:
-        return False
-    return after.endswith(before[front:])
 
 
 def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int) -> Pairs:
@@ -352,12 +263,12 @@ class _Marked:
 
     def __init__(self, of: Sequence[Seat], some: Iterable[int], patience: _Patience) -> None:
         self._patience = patience
-        self._texts = {at: _unstamped(of[at].item) for at in some}
+        self._texts = {at: unstamped(of[at].item) for at in some}
         self._costs = {at: _PAIR_CHARS + len(of[at].item.text) for at in self._texts}
         self._places: dict[object, list[int]] = {}
         """Marks, and what texts begin and end with -> the seats that have them, in order."""
         for at in self._texts:
-            for mark in (*_marks(of[at].item), _ends(of[at].item)):
+            for mark in (*_marks(of[at].item), ends_of(of[at].item)):
                 self._places.setdefault(mark, []).append(at)
         self._long = {at for at, text in self._texts.items() if len(text) > _BARE_CHARS}
 
@@ -385,21 +296,16 @@ class _Marked:
 
     def _likely(self, i: Item, near: Sequence[int], closely: int) -> Iterable[int]:
         """Those that are worth a look: of thousands that have one template few are."""
-        text, texts, back = _unstamped(i), self._texts, (_unstamped(i), ">")
+        text, texts, back = unstamped(i), self._texts, (unstamped(i), ">")
         if len(near) < _FEW or i.kind != "text" or len(text) > _BARE_CHARS or text.endswith(">"):
             return near
-        sure = self._long.union(*(self._places.get(mark, ()) for mark in (*i.ids, _bare_mark(i, text), _ends(i))))
+        sure = self._long.union(*(self._places.get(mark, ()) for mark in (*i.ids, _bare_mark(i, text), ends_of(i))))
         return (
             at
             for at in near
             if (other := texts[at]).startswith(text) or text.startswith(other) or other.endswith(back)
             or text.endswith(other) or at in sure or at >= closely
         )  # fmt: skip
-
-
-def _ends(i: Item) -> tuple[str, str]:
-    text = plain(i.text)
-    return text[:_MARK_CHARS], text[-_MARK_CHARS:]
 
 
 def _marks(i: Item) -> Set[str]:
@@ -409,8 +315,8 @@ def _marks(i: Item) -> Set[str]:
         return {*i.ids, f"media {i.role}"}
     if i.kind != "text":
         return {*i.ids}
-    text = _unstamped(i)
-    marks = {*i.ids, f"front {i.role} {text[:_MARK_CHARS]}", f"back {i.role} {text[-_MARK_CHARS:]}"}
+    text = unstamped(i)
+    marks = {*i.ids, f"front {i.role} {text[:MARK_CHARS]}", f"back {i.role} {text[-MARK_CHARS:]}"}
     return marks if len(text) > _BARE_CHARS else {*marks, _bare_mark(i, text)}
 
 
@@ -427,16 +333,3 @@ def alike_among(some: Sequence[Item], others: Sequence[Item]) -> bool:
         return is_alike(of[at].item, i)
 
     return any(marked.first(i, [*marked.near(i)], partial(fits, i)) is not None for i in others)
-
-
-def has_ellipsis_for(before: str, after: str) -> bool:
-    """Is `after` the beginning and the end of `before`, with an ellipsis and little else for what stood between?"""
-    if ".." not in after and "…" not in after:  # as in nearly all
-        return False
-    front = shared_front(before, after)
-    back = shared_front(before[front:][::-1], after[front:][::-1])
-    start, end = max(0, front - 2), len(after) - back + 2  # a text may go on with a point where the ellipsis stands
-    lost = before[front : len(before) - back]
-    own = min(front, back) >= _MARK_CHARS and end - start <= _ELLIPSIS_CHARS
-    marked = any(found.end() <= end for found in _ELLIPSIS.finditer(after, start, end + 1))
-    return own and marked and not _ELLIPSIS.search(lost)

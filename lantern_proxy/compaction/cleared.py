@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from lantern_proxy.compaction.align import Pairs, bare, has_ellipsis_for, is_alike
+from lantern_proxy.compaction.align import Pairs
+from lantern_proxy.compaction.alike import bare, has_ellipsis_for, is_alike
 from lantern_proxy.compaction.seen import Seen
 from lantern_proxy.history.record import before_answer
 from lantern_proxy.history.text import shared_ends, terms
