@@ -19,43 +19,30 @@ Nothing is ever linked across two APIs, and a `Known` holds one tenant only.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.former import begins_behind, is_let_go
-from lantern_proxy.history.forms import is_others, shows_system_of, system_text
-from lantern_proxy.history.record import Session, goes_on, items_of, spoken
+from lantern_proxy.history.forms import shows_system_of
+from lantern_proxy.history.record import Session, goes_on
 from lantern_proxy.history.script import teller_of
-from lantern_proxy.history.steps import is_again, shows_steps, told_steps
 from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.text import mostly_equal
-from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.examples import are_examples_behind
-from lantern_proxy.session.known import Known, forget, is_said_once, main_of, named, quoted, remember, searched, side_of
+from lantern_proxy.session.known import Known, forget, main_of, named, remember, side_of
+from lantern_proxy.session.linked import DELEGATED, Link
 from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
-from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.read import is_spoken_to, read_of, texts_of
+from lantern_proxy.session.read import is_spoken_to
 from lantern_proxy.session.retold import is_retold, is_told_whole
 from lantern_proxy.session.rivals import FIRST, is_anothers, is_contested, settled
-from lantern_proxy.session.script import is_own, script_use
 from lantern_proxy.session.side import held_count, held_share, holds_answer, is_side_of
-from lantern_proxy.session.wishes import (
-    is_result_to_shorten,
-    is_task_about,
-    is_task_about_line,
-    is_title_call,
-    is_wished_of_head,
-    waits_for_result,
-)
-from lantern_proxy.session.words import CANDIDATES, RECENT_S, begins_anew, by_words, spoken_of
-from lantern_proxy.turn import SYSTEM, Identity, Message, Request, plain
+from lantern_proxy.session.wishes import is_title_call
+from lantern_proxy.session.within import by_text, is_step, stepped, steps_told
+from lantern_proxy.session.words import CANDIDATES, RECENT_S, begins_anew, spoken_of
+from lantern_proxy.turn import Identity, Message, Request, plain
 
 __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]
 
@@ -67,32 +54,6 @@ RUN_IDS = frozenset({"x-litellm-session-id"})
 STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversation"})
 """Ids of what the upstream holds: a request that names one says only what is new."""
 _BY_ID = "explicit id"
-_DELEGATED = "delegated"
-"""The agent of a task that a session's model wrote, where its client does not say so."""
-_QUOTED_CHARS = 8
-"""Shorter texts stand in many others."""
-_PASTED = "its texts stand together in one message"
-_AT_ONCE_S = 15 * 60.0
-"""A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
-
-
-class Link(Struct, frozen=True, kw_only=True):
-    """Where a request belongs."""
-
-    session: Session | None = None
-    """None: one that was never seen. With `side` the conversation that the side call is about, or a sub-agent's own."""
-    side: bool = False
-    agent: str = ""
-    restart: bool = False
-    """Linked by an id, a summary or words alone: nothing that the session held needs to be in the request."""
-    scanty: bool = False
-    """Little speaks for it: a text of the user, some words. Of a session that is not in memory there may be more."""
-    by_content: bool = False
-    """No id named it."""
-    why: str = ""
-    family: str = ""
-    parent: str = ""
-    """The session that a new side session belongs to."""
 
 
 def link(known: Known, request: Request, identity: Identity, now: float) -> Link:
@@ -143,7 +104,7 @@ def _is_copy(known: Known, session: Session | None, request: Request) -> bool:
 def _passed_on_from(known: Known, request: Request, found: Link, ids: Sequence[str]) -> str:
     """The session whose model wrote what a user begins a conversation of their own with, be it found to be that of an
     agent; empty where none did."""
-    parent = known.sessions.get(main_of(found.session)) if found.session and found.agent == _DELEGATED else None
+    parent = known.sessions.get(main_of(found.session)) if found.session and found.agent == DELEGATED else None
     if parent is None:
         return ""
     is_parents = parent.family in ids or parent.id in ids
@@ -184,9 +145,9 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     session = _likeliest(known, alike or mains, request)
     if told := teller_of(reversed(mains), request):
         return Link(session=told, why="its history in one text")
-    if _is_step(known, session, request):
+    if is_step(known, session, request):
         return Link(session=session, why="its steps in one text")
-    if _steps_told(known, session, request) > 1:
+    if steps_told(known, session, request) > 1:
         return Link(session=session, side=True, why="its steps in one text, another use of them")
     held = held_share(session, request)
     told_whole = not held and is_told_whole(session, request)
@@ -195,7 +156,7 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
     if not held and is_retold(known.said.get(session.id, {}), session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
     if not held and is_delegated(known, session, request):
-        return Link(session=session, side=True, agent=_DELEGATED, why="its model wrote this prompt")
+        return Link(session=session, side=True, agent=DELEGATED, why="its model wrote this prompt")
     if _is_taken_up(known, request, session):
         if (held or told_whole) and (not _is_stub(session) or holds_answer(session, request)):
             return Link(session=session, why="a side call that goes on", restart=True)
@@ -275,10 +236,10 @@ def _by_content(known: Known, request: Request, weak: Sequence[str], now: float)
 
 
 def _by_evidence(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    if stepped := _stepped(known, request):
-        return stepped
+    if told := stepped(known, request):
+        return told
     session, is_sure = scored(known, request, weak)
-    told = None if is_sure else _by_text(known, request, weak, now)
+    told = None if is_sure else by_text(known, request, weak, now)
     if session is None or (told and told.restart and not told.scanty):
         return told
     return replace(_used(known, request, session, goes_on=False), scanty=is_scanty(known, request, session))
@@ -288,7 +249,7 @@ def _used(known: Known, request: Request, session: Session, *, goes_on: bool) ->
     """What is `session` to a request that holds some of its content, or goes on with its head?"""
     if session.side and session.agent:
         parent = known.sessions.get(session.parent)
-        if parent and session.agent == _DELEGATED and is_taken_over(known, parent, request):
+        if parent and session.agent == DELEGATED and is_taken_over(known, parent, request):
             return Link(session=parent, restart=True, why="a thread that its model opened, and its user took over")
         return Link(session=session, side=True, agent=session.agent, why="continues a sub-agent")
     if session.side:  # a side call that is continued was none, or belongs to what it was taken from
@@ -305,149 +266,3 @@ def _used(known: Known, request: Request, session: Session, *, goes_on: bool) ->
     if is_side_of(known, session, request):
         return Link(session=session, side=True, why="its content, another use of it")
     return Link(session=session, why="content")
-
-
-# --- texts within texts --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Read:
-    """A request whose texts are looked through for those of sessions; made ready when first asked for."""
-
-    request: Request
-
-    @cached_property
-    def texts(self) -> Sequence[str]:
-        return read_of(self.request, system=True)
-
-    @cached_property
-    def whole(self) -> str | Whole:
-        return whole_of("\n".join(self.texts))
-
-    @cached_property
-    def first(self) -> str | Whole:
-        """That of what is said, without the system's."""
-        return whole_of(plain(spoken(self.request.messages)[0].text))
-
-
-def _by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
-    """No item of the request was seen before: texts within texts, then words."""
-    texts = searched([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
-    alike = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
-    candidates = [session for session in alike if session.api == request.api and not session.side]
-    if teller := teller_of(candidates, request, known.said):
-        return Link(session=teller, why="its history in one text")
-    if answered := _last_answered(known, request, now):
-        return Link(session=answered, scanty=True, why="begins with its last answer")
-    read, shared = _Read(request), None
-    for session in candidates:
-        found = _by_texts_of(known, session, read, now)
-        if found and (found.why != _PASTED or _quotes_own(known, session, read.whole)):
-            return found
-        shared = shared or found
-    if shared:  # of phrases that were said in several
-        return Link(side=True, why=_PASTED)
-    recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
-    if waiting := waits_for_result(recent, request):
-        return Link(session=waiting, side=True, why="a result that it waits for")
-    if claimed := by_words(known, request, weak, now):
-        return Link(session=claimed, restart=True, scanty=True, why="the words of one session")
-    return None
-
-
-def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Link | None:
-    """What is `session` to a request that holds texts which begin like some of its own? None: nothing."""
-    request, said = read.request, known.said.get(session.id, {})
-    at_once = now - session.last_seen_at < _AT_ONCE_S
-    bare = not (session.system or session.tools)
-    if not bare and is_told_whole(session, request) and _quotes_own(known, session, read.first):
-        return Link(session=session, why="its history in one text, and more")
-    if use := script_use(known, session, request, named=False):
-        side = use == "side"
-        return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
-    other = not shows_system_of(session, request) or request.tools != session.tools
-    pasted = (other or bare) and is_pasted(said, read.texts, labelled=other)
-    pasted = pasted or is_task_about(said, session, request) or is_result_to_shorten(said, session, request)
-    of_head = at_once and other and is_wished_of_head(session, request)
-    pasted = pasted or of_head or (other and is_task_about_line(said, request))
-    told = [t for t in told_aside(said.items()) if t in read.whole and is_own(known, session, t, of=request)]
-    if told:
-        side = pasted or _is_other_use(session, request, told)
-        return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
-    if at_once and is_retold(said, session, request) and _is_answer_own(known, session, request):
-        return Link(session=session, restart=True, why="its last answer told what was said")
-    if pasted:
-        return Link(session=session, side=True, why=_PASTED)
-    if is_delegated(known, session, request):
-        return Link(session=session, side=True, agent=_DELEGATED, why="its model wrote this prompt")
-    return None
-
-
-def _quotes_own(known: Known, session: Session, whole: str | Whole) -> bool:
-    """Does a text hold something that was said in this session only?"""
-    said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
-    return any(is_said_once(known, text) for text in said)
-
-
-def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
-    """Did no other session get the texts of the last answer, or say them? A bot may say them to all."""
-    texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
-    return all(is_own(known, session, text, of=request) for text in texts)
-
-
-def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
-    """Were the session's tools taken away for a text with its summary, or other orders given?
-
-    told: its summaries that stand in the request
-    """
-    if session.tools and not request.tools:
-        return True
-    if session.system:
-        return not shows_system_of(session, request)
-    orders = system_text(request)
-    whole = whole_of(orders)
-    return bool(orders) and not any(text in whole for text in told)
-
-
-def _stepped(known: Known, request: Request) -> Link | None:
-    """The session whose last answers, field by field, stand in a request in which only the user speaks: of several the
-    one with most of them. Where two are as like, it is none's: they may be runs of one task."""
-    if request.delta or any(m.role not in (*SYSTEM, "user") for m in request.messages):
-        return None
-    candidates = [known.sessions[sid] for sid in quoted(known, searched(texts_of(request)))[:CANDIDATES]]
-    told = [(_steps_told(known, s, request), s) for s in candidates if s.api == request.api]
-    turns = [(count, s) for count, s in told if _is_step(known, s, request)]
-    found = turns or [(count, s) for count, s in told if count > 1]
-    most = max((count for count, _ in found), default=0)
-    best = [s for count, s in found if count == most]
-    if len(best) != 1:
-        return None
-    return Link(session=best[0], side=not turns, why="its steps in one text")
-
-
-def _is_step(known: Known, session: Session, request: Request) -> bool:
-    said = known.said.get(session.id, {}).items()
-    told = shows_steps(session, request) and _steps_told(known, session, request) > 0
-    return told or is_again(session, request, said)
-
-
-def _steps_told(known: Known, session: Session, request: Request) -> int:
-    return told_steps(session.head, request, known.said.get(session.id, {}).items())
-
-
-def _last_answered(known: Known, request: Request, now: float) -> Session | None:
-    """The only session that got the answer with which the request begins, just now, when no more is left of it.
-
-    A word or two: a window may leave no more. Under the same system prompt and tools nobody begins a chat with that.
-    """
-    said = spoken(request.messages)
-    if len(said) != 2:
-        return None
-    holders = {sid for i in said[0].items for sid in known.by_answer.get(i.print, ())}
-    if len(holders) != 1:
-        return None
-    s = known.sessions[holders.pop()]
-    same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
-    known_as = (s.system or s.tools) and s.turn > 1 and not is_others(s, request)
-    last = bool(s.head) and s.head[-1].message.print == said[0].print
-    return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None

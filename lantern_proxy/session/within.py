@@ -1,0 +1,182 @@
+"""Texts within texts: what is a session to a request whose texts hold some of its own?
+
+No item of such a request was seen before. Its client writes the history into one text, or step by step, puts a summary
+or the last answer in front, or uses what was said for something else: a side call, an agent's task.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from lantern_proxy.history.dress import unescaped
+from lantern_proxy.history.forms import is_others, shows_system_of, system_text
+from lantern_proxy.history.record import Session, items_of, spoken
+from lantern_proxy.history.script import teller_of
+from lantern_proxy.history.steps import is_again, shows_steps, told_steps
+from lantern_proxy.history.summaries import told_aside
+from lantern_proxy.history.whole import Whole, whole_of
+from lantern_proxy.session.known import Known, is_said_once, quoted, searched
+from lantern_proxy.session.linked import DELEGATED, Link
+from lantern_proxy.session.passed_on import is_delegated
+from lantern_proxy.session.pasted import is_pasted
+from lantern_proxy.session.read import read_of, texts_of
+from lantern_proxy.session.retold import is_retold, is_told_whole
+from lantern_proxy.session.script import is_own, script_use
+from lantern_proxy.session.wishes import (
+    is_result_to_shorten,
+    is_task_about,
+    is_task_about_line,
+    is_wished_of_head,
+    waits_for_result,
+)
+from lantern_proxy.session.words import CANDIDATES, by_words
+from lantern_proxy.turn import SYSTEM, Request, plain
+
+_QUOTED_CHARS = 8
+"""Shorter texts stand in many others."""
+_PASTED = "its texts stand together in one message"
+_AT_ONCE_S = 15 * 60.0
+"""A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A request whose texts are looked through for those of sessions; made ready when first asked for."""
+
+    request: Request
+
+    @cached_property
+    def texts(self) -> Sequence[str]:
+        return read_of(self.request, system=True)
+
+    @cached_property
+    def whole(self) -> str | Whole:
+        return whole_of("\n".join(self.texts))
+
+    @cached_property
+    def first(self) -> str | Whole:
+        """That of what is said, without the system's."""
+        return whole_of(plain(spoken(self.request.messages)[0].text))
+
+
+def by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
+    """No item of the request was seen before: texts within texts, then words."""
+    texts = searched([i.text for i in items_of(request.messages, system=True) if i.kind == "text"])
+    alike = [known.sessions[sid] for sid in quoted(known, [*map(unescaped, texts)])[:CANDIDATES]]
+    candidates = [session for session in alike if session.api == request.api and not session.side]
+    if teller := teller_of(candidates, request, known.said):
+        return Link(session=teller, why="its history in one text")
+    if answered := _last_answered(known, request, now):
+        return Link(session=answered, scanty=True, why="begins with its last answer")
+    read, shared = _Read(request), None
+    for session in candidates:
+        found = _by_texts_of(known, session, read, now)
+        if found and (found.why != _PASTED or _quotes_own(known, session, read.whole)):
+            return found
+        shared = shared or found
+    if shared:  # of phrases that were said in several
+        return Link(side=True, why=_PASTED)
+    recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
+    if waiting := waits_for_result(recent, request):
+        return Link(session=waiting, side=True, why="a result that it waits for")
+    if claimed := by_words(known, request, weak, now):
+        return Link(session=claimed, restart=True, scanty=True, why="the words of one session")
+    return None
+
+
+def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Link | None:
+    """What is `session` to a request that holds texts which begin like some of its own? None: nothing."""
+    request, said = read.request, known.said.get(session.id, {})
+    at_once = now - session.last_seen_at < _AT_ONCE_S
+    bare = not (session.system or session.tools)
+    if not bare and is_told_whole(session, request) and _quotes_own(known, session, read.first):
+        return Link(session=session, why="its history in one text, and more")
+    if use := script_use(known, session, request, named=False):
+        side = use == "side"
+        return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
+    other = not shows_system_of(session, request) or request.tools != session.tools
+    pasted = (other or bare) and is_pasted(said, read.texts, labelled=other)
+    pasted = pasted or is_task_about(said, session, request) or is_result_to_shorten(said, session, request)
+    of_head = at_once and other and is_wished_of_head(session, request)
+    pasted = pasted or of_head or (other and is_task_about_line(said, request))
+    told = [t for t in told_aside(said.items()) if t in read.whole and is_own(known, session, t, of=request)]
+    if told:
+        side = pasted or _is_other_use(session, request, told)
+        return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
+    if at_once and is_retold(said, session, request) and _is_answer_own(known, session, request):
+        return Link(session=session, restart=True, why="its last answer told what was said")
+    if pasted:
+        return Link(session=session, side=True, why=_PASTED)
+    if is_delegated(known, session, request):
+        return Link(session=session, side=True, agent=DELEGATED, why="its model wrote this prompt")
+    return None
+
+
+def _quotes_own(known: Known, session: Session, whole: str | Whole) -> bool:
+    """Does a text hold something that was said in this session only?"""
+    said = (text for text in known.said.get(session.id, ()) if len(text) >= _QUOTED_CHARS and text in whole)
+    return any(is_said_once(known, text) for text in said)
+
+
+def _is_answer_own(known: Known, session: Session, request: Request) -> bool:
+    """Did no other session get the texts of the last answer, or say them? A bot may say them to all."""
+    texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
+    return all(is_own(known, session, text, of=request) for text in texts)
+
+
+def _is_other_use(session: Session, request: Request, told: Sequence[str]) -> bool:
+    """Were the session's tools taken away for a text with its summary, or other orders given?
+
+    told: its summaries that stand in the request
+    """
+    if session.tools and not request.tools:
+        return True
+    if session.system:
+        return not shows_system_of(session, request)
+    orders = system_text(request)
+    whole = whole_of(orders)
+    return bool(orders) and not any(text in whole for text in told)
+
+
+def stepped(known: Known, request: Request) -> Link | None:
+    """The session whose last answers, field by field, stand in a request in which only the user speaks: of several the
+    one with most of them. Where two are as like, it is none's: they may be runs of one task."""
+    if request.delta or any(m.role not in (*SYSTEM, "user") for m in request.messages):
+        return None
+    candidates = [known.sessions[sid] for sid in quoted(known, searched(texts_of(request)))[:CANDIDATES]]
+    told = [(steps_told(known, s, request), s) for s in candidates if s.api == request.api]
+    turns = [(count, s) for count, s in told if is_step(known, s, request)]
+    found = turns or [(count, s) for count, s in told if count > 1]
+    most = max((count for count, _ in found), default=0)
+    best = [s for count, s in found if count == most]
+    if len(best) != 1:
+        return None
+    return Link(session=best[0], side=not turns, why="its steps in one text")
+
+
+def is_step(known: Known, session: Session, request: Request) -> bool:
+    said = known.said.get(session.id, {}).items()
+    told = shows_steps(session, request) and steps_told(known, session, request) > 0
+    return told or is_again(session, request, said)
+
+
+def steps_told(known: Known, session: Session, request: Request) -> int:
+    return told_steps(session.head, request, known.said.get(session.id, {}).items())
+
+
+def _last_answered(known: Known, request: Request, now: float) -> Session | None:
+    """The only session that got the answer with which the request begins, just now, when no more is left of it.
+
+    A word or two: a window may leave no more. Under the same system prompt and tools nobody begins a chat with that.
+    """
+    said = spoken(request.messages)
+    if len(said) != 2:
+        return None
+    holders = {sid for i in said[0].items for sid in known.by_answer.get(i.print, ())}
+    if len(holders) != 1:
+        return None
+    s = known.sessions[holders.pop()]
+    same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
+    known_as = (s.system or s.tools) and s.turn > 1 and not is_others(s, request)
+    last = bool(s.head) and s.head[-1].message.print == said[0].print
+    return s if same and known_as and last and now - s.last_seen_at < _AT_ONCE_S else None
