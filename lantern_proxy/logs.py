@@ -25,7 +25,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from lantern_proxy.logs_opencode import NAME, exports, is_database
+from lantern_proxy.logs_opencode import NAME, exports, files, is_database, json_object, storage_of, stored
 from lantern_proxy.turn import Api
 
 _BEGINNING = 2
@@ -79,23 +79,16 @@ def read(path: Path) -> Iterator[Log]:
         raise LogError(f"{path}: no such file or folder")
     if (database := next(filter(is_database, (path, path / NAME)), None)) is not None:
         yield from _database(database)
-    elif (storage := _opencode_storage(path)) is not None:
-        yield from _understood(path, _opencode_folder(storage))
+    elif (storage := storage_of(path)) is not None:
+        yield from _understood(path, (log for export in stored(storage) for log in _opencode([export], path)))
     elif path.is_dir():
-        for file in _files(path, "**/*.json*"):
+        for file in files(path, "**/*.json*"):
             try:
                 yield from _file(file)
             except LogError:
                 continue
     else:
         yield from _file(path)
-
-
-def _files(folder: Path, pattern: str) -> list[Path]:
-    """The files of a folder, sorted; no links, which may lead anywhere."""
-    if folder.is_symlink():
-        return []
-    return sorted(each for each in folder.glob(pattern) if each.is_file() and not each.is_symlink())
 
 
 def _file(path: Path) -> Iterator[Log]:
@@ -134,17 +127,9 @@ def _rows(text: str) -> list[Wire]:
         whole = json.loads(text)
     except (ValueError, RecursionError):
         # not splitlines, which breaks at U+2028 as well, and JSON.stringify leaves that as it is
-        return [row for line in text.split("\n") if (row := _object(line))]
+        return [row for line in text.split("\n") if (row := json_object(line))]
     rows = whole if isinstance(whole, list) else [whole]
     return [row for row in rows if isinstance(row, dict)]
-
-
-def _object(line: str) -> Wire:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return row if isinstance(row, dict) else {}
 
 
 def _log(source: str, id: str, title: str, said: Iterable[_Said]) -> Log:
@@ -285,38 +270,6 @@ def _opencode_said(info: Wire, parts: Iterable[Any]) -> Iterator[_Said]:
             id = str(part.get("callID"))
             yield _Said(at, _message(role, "") | {"tool_calls": [_call(id, part.get("tool"), state.get("input"))]})
             yield _Said(at, {"role": "tool", "tool_call_id": id, "content": _text(state.get("output"))})
-
-
-def _opencode_storage(path: Path) -> Path | None:
-    """opencode's folder `storage`, when `path` is it or holds it."""
-    for folder in (path, path / "storage"):
-        if (folder / "message").is_dir() and (folder / "part").is_dir() and (folder / "session").is_dir():
-            return folder
-    return None
-
-
-def _opencode_folder(storage: Path) -> Iterator[Log]:
-    for file in _files(storage / "session", "**/*.json"):
-        info = _object(file.read_text("utf-8", "replace"))
-        id = str(info.get("id") or file.stem)
-        if info.get("parentID") or not _is_name(id):  # a sub-agent, or none of opencode's files
-            continue
-        messages = [_object(m.read_text("utf-8", "replace")) for m in _files(storage / "message" / id, "*.json")]
-        messages.sort(key=lambda m: ((m.get("time") or {}).get("created") or 0, str(m.get("id"))))
-        said = [each for m in messages for each in _opencode_said(m, _parts(storage, str(m.get("id"))))]
-        if said:
-            yield _log("opencode", id, str(info.get("title") or _title(said)), said)
-
-
-def _is_name(id: str) -> bool:
-    """May `id` name a file of a folder? A path leads out of it."""
-    return id not in ("", ".", "..") and not set(id) & set("/\\\0")
-
-
-def _parts(storage: Path, message: str) -> list[Wire]:
-    if not _is_name(message):
-        return []
-    return [_object(p.read_text("utf-8", "replace")) for p in _files(storage / "part" / message, "*.json")]
 
 
 # ChatGPT and Claude

@@ -1,9 +1,9 @@
-"""opencode's database, read as what `opencode export` writes of each session. Reads the file, changes nothing in it.
+"""What opencode keeps, read as what `opencode export` writes of each session. Reads files, changes nothing in them.
 
-    for export in exports(Path("~/.local/share/opencode/opencode.db").expanduser()):
-        export["info"], [(message["info"], message["parts"]) for message in export["messages"]]
+for export in exports(Path("~/.local/share/opencode/opencode.db").expanduser()):
+    export["info"], [(message["info"], message["parts"]) for message in export["messages"]]
 
-Versions before 1.2 kept a folder storage/ instead; logs.py reads that.
+stored(Path("~/.local/share/opencode/storage").expanduser())     # the same of versions before 1.2
 """
 
 import json
@@ -40,3 +40,53 @@ def exports(path: Path) -> Iterator[dict[str, Any]]:
                 for message, data in db.execute(_MESSAGES, (id,)).fetchall()
             ]
             yield {"info": {"id": id, "title": title}, "messages": messages}
+
+
+def storage_of(path: Path) -> Path | None:
+    """opencode's folder `storage`, when `path` is it or holds it."""
+    for folder in (path, path / "storage"):
+        if (folder / "message").is_dir() and (folder / "part").is_dir() and (folder / "session").is_dir():
+            return folder
+    return None
+
+
+def stored(storage: Path) -> Iterator[dict[str, Any]]:
+    """The sessions of a folder `storage` but for those of sub-agents, by the names of their files."""
+    for file in files(storage / "session", "**/*.json"):
+        info = _read(file)
+        id = str(info.get("id") or file.stem)
+        if info.get("parentID") or not _is_name(id):  # a sub-agent, or none of opencode's files
+            continue
+        messages = [_read(each) for each in files(storage / "message" / id, "*.json")]
+        messages.sort(key=lambda m: ((m.get("time") or {}).get("created") or 0, str(m.get("id"))))
+        said = [{"info": m, "parts": _parts(storage, str(m.get("id")))} for m in messages]
+        yield {"info": {**info, "id": id}, "messages": said}
+
+
+def _parts(storage: Path, message: str) -> list[dict[str, Any]]:
+    return [_read(each) for each in files(storage / "part" / message, "*.json")] if _is_name(message) else []
+
+
+def _is_name(id: str) -> bool:
+    """May `id` name a file of a folder? A path leads out of it."""
+    return id not in ("", ".", "..") and not set(id) & set("/\\\0")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return json_object(file.read_text("utf-8", "replace"))
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The object that a text is in JSON; {} where it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def files(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder, sorted; no links, which may lead anywhere."""
+    if folder.is_symlink():
+        return []
+    return sorted(each for each in folder.glob(pattern) if each.is_file() and not each.is_symlink())
