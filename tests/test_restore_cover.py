@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lantern_proxy.restore.cover import Candidate, Part, cover, parts, value
 from lantern_proxy.restore.lines import Present, greets, lines, takes_back
 from lantern_proxy.restore.loss import _cost_of
-from lantern_proxy.restore.salience import Place, likelihood
+from lantern_proxy.restore.salience import Around, likelihood
 from lantern_proxy.turn import Passage
 
 SMALL = st.lists(
@@ -71,7 +71,7 @@ def test_a_speaker_takes_no_more_than_its_share():
 
 def rated(text, *, speaker="user", answers=False, reports=False):
     passage = Passage(session="s", message="m", position=0, part=0, turn=1, speaker=speaker, text=text)
-    return likelihood(lines(passage), lambda key: 1.0, lambda term: 0.8, Place(answers=answers, reports=reports))
+    return likelihood(lines(passage), lambda key: 1.0, lambda term: 0.8, Around(answers=answers, reports=reports))
 
 
 def worth(text, *, speaker="user"):
@@ -79,7 +79,7 @@ def worth(text, *, speaker="user"):
     passage = Passage(session="s", message="m", position=0, part=0, turn=1, speaker=speaker, text=text)
     told = lines(passage)
     (made,) = parts([Candidate(passage, told, (0,))], Present(""), lambda term: 0.8, [1.0])
-    return made.alone / likelihood(told, lambda key: 1.0, lambda term: 0.8, Place(answers=False))
+    return made.alone / likelihood(told, lambda key: 1.0, lambda term: 0.8, Around(answers=False))
 
 
 def test_what_a_part_costs_is_its_own_also_where_another_one_that_is_gone_had_its_place_in_memory():

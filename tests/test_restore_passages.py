@@ -15,7 +15,7 @@ from lantern_proxy.restore import scopes as restore_scopes
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.kept import Kept
 from lantern_proxy.restore.lines import lines
-from lantern_proxy.restore.passages import Known, Shared, Told, tell
+from lantern_proxy.restore.passages import Common, Shared, Told, tell
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.restore.scope import Key
 from lantern_proxy.restore.scopes import Scopes
@@ -37,8 +37,8 @@ def rows(start: int, stop: int) -> np.ndarray:
 
 def test_a_passage_is_told_by_its_speaker_days_form_and_tags():
     texts = [said("Caroline: I met you yesterday?", tags=("port 9443",), tools=("read_file",)), said("Ok"), said("Oh")]
-    known = Known()
-    told = Told(np.array(tell(texts, known)), known)
+    common = Common()
+    told = Told(np.array(tell(texts, common)), common)
     assert told.created_at.tolist() == [1.7e9] * 3
     assert [Form(*each).ends_asking for each in told.forms] == [1, 0, 0]
     assert told.voices.values == [("user", "carolin"), ("user", "")]

@@ -25,7 +25,7 @@ from lantern_proxy.bench.pipelines import Advance
 from lantern_proxy.bench.pipelines_product import Default
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.bench.restore_chats import SHAPES, Compacted, Shape, chats, compacted, conversations, merged
-from lantern_proxy.bench.restore_play import RECIPES, Block, Recipe, Stage, stage
+from lantern_proxy.bench.restore_play import RECIPES, Given, Recipe, Stage, stage
 from lantern_proxy.config import Config, EmbedConfig, load
 from lantern_proxy.embed import available
 from lantern_proxy.rerank.light import save
@@ -50,7 +50,7 @@ class Tried:
     ms: float
 
 
-Blocks = Callable[[str], tuple[Block, ...]]
+Blocks = Callable[[str], tuple[Given, ...]]
 """Question -> the blocks that its request holds, its own last."""
 
 
@@ -86,7 +86,7 @@ def facts(played: Stage, cuts: Sequence[Compacted], recipe: Recipe, query: str, 
             yield Tried(f"{fact.speaker} {fact.kind}", float(found), found, None, len(last.text), last.ms)
 
 
-def _read(held: Sequence[Block]) -> tuple[list[str], Block]:
+def _read(held: Sequence[Given]) -> tuple[list[str], Given]:
     return [text for block in held for text in block.texts], held[-1]
 
 

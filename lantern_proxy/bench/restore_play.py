@@ -1,7 +1,7 @@
 """Compacted chats in a real archive, and what each recipe puts back into the request that follows.
 
 with stage(cuts, folder, config, dense=True, advance=bar) as played:
-    played.restored(cut, "default", question="Which port?", budget_chars=6_000) -> Block
+    played.restored(cut, "default", question="Which port?", budget_chars=6_000) -> Given
 """
 
 import math
@@ -44,7 +44,7 @@ _TASK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Given:
     """What a restore gave. texts: what of each passage is in it."""
 
     text: str
@@ -53,7 +53,7 @@ class Block:
     placed: tuple[Placed, ...] = ()
 
 
-NOTHING = Block("", (), 0.0)
+NOTHING = Given("", (), 0.0)
 
 
 @dataclass
@@ -71,8 +71,8 @@ class Stage:
     _warm: set[tuple[str, str]] = field(default_factory=set)
 
     def restored(
-        self, cut: Compacted, recipe: Recipe, question: str, budget_chars: int, shown: "Block | None" = None
-    ) -> Block:
+        self, cut: Compacted, recipe: Recipe, question: str, budget_chars: int, shown: "Given | None" = None
+    ) -> Given:
         """The block that `recipe` makes. question: empty when none is known, as at the compaction itself.
 
         shown: a block that the request has already
@@ -89,14 +89,14 @@ class Stage:
             at_once = recipe == "lantern" or not question
             found = (restorer.at_compaction if at_once else restorer.for_question)(ask)
             ms = (time.perf_counter() - began) * 1_000
-            return Block(found.text, tuple(p.text for p in found.placed), ms, found.placed) if found else NOTHING
+            return Given(found.text, tuple(p.text for p in found.placed), ms, found.placed) if found else NOTHING
         order = _ORDERS[recipe](self, cut, question or ask.summary or ask.question)
         order = [p for p in order if not shown or flat(p.text) not in ask.present]
         choices = pack.whole(order, budget_chars, ask.session)
         text, kept = pack.fit(choices, budget_chars, ask.session)
-        return Block(text, tuple(c.text for c in kept), (time.perf_counter() - began) * 1_000)
+        return Given(text, tuple(c.text for c in kept), (time.perf_counter() - began) * 1_000)
 
-    def _written_down(self, cut: Compacted, budget_chars: int) -> Block:
+    def _written_down(self, cut: Compacted, budget_chars: int) -> Given:
         """The notes of a model, the same whatever is asked later."""
         if self.ask_model is None:
             raise ValueError(
@@ -104,9 +104,9 @@ class Stage:
             )
         began = time.perf_counter()
         notes = extract(self.ask_model, cut.lost, budget_chars)
-        return Block(notes, (notes,) if notes else (), (time.perf_counter() - began) * 1_000)
+        return Given(notes, (notes,) if notes else (), (time.perf_counter() - began) * 1_000)
 
-    def ask(self, cut: Compacted, question: str, budget_chars: int, shown: "Block") -> Ask:
+    def ask(self, cut: Compacted, question: str, budget_chars: int, shown: "Given") -> Ask:
         """The request after the compaction: the summary, the turns that were kept, and a question if there is one."""
         held = [cut.summary, shown.text, *(said.text for said in cut.kept), question]
         last = next((said.text for said in reversed(cut.kept) if said.role == "user"), "")

@@ -16,7 +16,7 @@ from functools import lru_cache
 from lantern_proxy.pack import day, entry_of
 from lantern_proxy.restore.lines import FILLER, Line, heads, is_filler, takes_back
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.salience import Place, content, likelihood, says_something
+from lantern_proxy.restore.salience import Around, content, likelihood, says_something
 from lantern_proxy.signals import name_before, named
 from lantern_proxy.turn import CLIENT, Passage
 
@@ -55,7 +55,7 @@ class Candidate:
     lost: tuple[int, ...]
     row: int = -1
     """Of its scope."""
-    place: Place = field(default_factory=lambda: Place(answers=False))
+    around: Around = field(default_factory=lambda: Around(answers=False))
     within: frozenset[str] = frozenset()
     """Words of what a short message belongs to, which goes in with it: see restore/context.py."""
 
@@ -146,7 +146,7 @@ def parts(
         for group in _groups(candidate, unasked):
             said = [candidate.lines[i] for i in group]
             terms, within = weights.lost_terms.__getitem__, candidate.within
-            value = prior[c] * likelihood(said, terms, weights.idf, candidate.place, within)
+            value = prior[c] * likelihood(said, terms, weights.idf, candidate.around, within)
             value *= 1.0 if within else _wholeness(said, candidate.passage.speaker)
             brought = _worth(said, value, weights)
             if brought:

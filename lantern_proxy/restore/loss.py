@@ -28,7 +28,7 @@ from lantern_proxy.restore.cover import (
     parts,
 )
 from lantern_proxy.restore.lines import Line, above, beside_rows, heads, is_filler, tables
-from lantern_proxy.restore.offers import PINNED, place_of
+from lantern_proxy.restore.offers import PINNED, around
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.salience import SAYS, content
@@ -105,7 +105,7 @@ def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Pres
             break
         candidate = _going_on(scope, candidate_of(row, scope.passages[row], present, ask))
         if candidate.lost:
-            found.append(replace(candidate, place=place_of(scope, row)))
+            found.append(replace(candidate, around=around(scope, row)))
     return source.alive(ask, found)
 
 

@@ -13,7 +13,7 @@ from lantern_proxy.restore.candidates import Replaced, answering_rows, name_char
 from lantern_proxy.restore.cover import Candidate, term_weight
 from lantern_proxy.restore.lines import FILLER, above, heads, is_filler, tables
 from lantern_proxy.restore.question import Evidence, coverage, sentence_worth
-from lantern_proxy.restore.salience import Place, likelihood
+from lantern_proxy.restore.salience import Around, likelihood
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.turn import CLIENT
 
@@ -54,12 +54,12 @@ def _salience(candidate: Candidate, scope: Scope) -> float:
     said = [line for i in candidate.lost if (line := candidate.lines[i]).salience > FILLER or line.keys]
     said = said or [candidate.lines[i] for i in candidate.lost]
     return math.log(
-        likelihood(said, term_weight, scope.rarities.__getitem__, Place(answers=_answers(scope, candidate.row)))
+        likelihood(said, term_weight, scope.rarities.__getitem__, Around(answers=_answers(scope, candidate.row)))
     )
 
 
-def place_of(scope: Scope, row: int) -> Place:
-    return Place(answers=_answers(scope, row), reports=_reports(scope, row))
+def around(scope: Scope, row: int) -> Around:
+    return Around(answers=_answers(scope, row), reports=_reports(scope, row))
 
 
 def _reports(scope: Scope, row: int) -> bool:

@@ -29,7 +29,7 @@ MOST_TURNS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedTurns:
     """Rows of a scope of turns, best first, and why."""
 
     order: list[int]
@@ -42,7 +42,7 @@ class Ranked:
         return {name: float(values[row]) for name, values in self.signals.items()}
 
 
-def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config: Config) -> Ranked:
+def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config: Config) -> RankedTurns:
     """The turns that the request lacks, in the order of the paper."""
     question = read_question(f"{ask.summary}\n{ask.question}", most_terms=MOST_TERMS)
     rows = [row for row, read in enumerate(scope.passages) if _lost(read, present)]
@@ -55,7 +55,7 @@ def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config:
         return overlap(passages[a].words, passages[b].words)
 
     order = diversify(fused, similarity, lam=config.restore.mmr_lambda, limit=MOST_TURNS)
-    return Ranked(order, fused, signals, len(rows))
+    return RankedTurns(order, fused, signals, len(rows))
 
 
 def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config: Config) -> dict[str, Floats]:

@@ -139,7 +139,7 @@ class Shared(Generic[T]):
         return found[self._numbers]
 
 
-class Known:
+class Common:
     """What passages have in common, as it was told of them."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Told:
 
     _numbers: Floats
     """(n, TOLD) by `tell`"""
-    _known: Known
+    _common: Common
 
     @property
     def forms(self) -> Floats:
@@ -166,30 +166,30 @@ class Told:
 
     @property
     def voices(self) -> Shared[Voice]:
-        return self._known.voices.of(self._numbers[:, 1])
+        return self._common.voices.of(self._numbers[:, 1])
 
     @property
     def days(self) -> Shared[Days]:
-        return self._known.days.of(self._numbers[:, 2])
+        return self._common.days.of(self._numbers[:, 2])
 
     @property
     def tags(self) -> Shared[Tags]:
-        return self._known.tags.of(self._numbers[:, 3])
+        return self._common.tags.of(self._numbers[:, 3])
 
 
 TOLD = 4 + len(Form._fields)
 
 
-def tell(passages: Sequence[Passage], known: Known) -> list[tuple[float, ...]]:
-    """TOLD numbers of each. Costs 0.06 ms a passage of 650 characters: keep it. known: grows"""
+def tell(passages: Sequence[Passage], common: Common) -> list[tuple[float, ...]]:
+    """TOLD numbers of each. Costs 0.06 ms a passage of 650 characters: keep it. common: grows"""
     tagged = terms_of_parts([" ".join((*p.tags, *p.tools)) for p in passages])
     counted = count([p.text for p in passages])
     return [
         (
             p.created_at,
-            known.voices.number(Voice(sys.intern(p.speaker), speaker_name(p.text))),
-            known.days.number(Days(tuple(spans(p.text, p.created_at, counts)), day_of(p.created_at))),
-            known.tags.number(tuple(dict.fromkeys(map(sys.intern, of_tags)))),
+            common.voices.number(Voice(sys.intern(p.speaker), speaker_name(p.text))),
+            common.days.number(Days(tuple(spans(p.text, p.created_at, counts)), day_of(p.created_at))),
+            common.tags.number(tuple(dict.fromkeys(map(sys.intern, of_tags)))),
             *form_of(p.text, p.speaker, counts),
         )
         for p, of_tags, counts in zip(passages, tagged, counted, strict=True)
@@ -209,7 +209,7 @@ class Passages(Sequence[ReadPassage]):
         self._read: dict[int, ReadPassage] = {}
         self._pieces, self._parts = KeptPieces(1), KeptPieces(2)
         self._traits = Kept(len(TRAITS))
-        self._told, self._known = Kept(TOLD, self.forget_told), Known()
+        self._told, self._common = Kept(TOLD, self.forget_told), Common()
         self._told_to = 0
 
     def __len__(self) -> int:
@@ -250,8 +250,8 @@ class Passages(Sequence[ReadPassage]):
 
     def told(self, rows: Ints) -> Told:
         """What questions ask of those at `rows`, in their order. Their texts do not stay."""
-        numbers = self._told.of(rows, lambda missing: tell(self._passages(missing), self._known), most=MOST_TOLD)
-        return Told(numbers, self._known)
+        numbers = self._told.of(rows, lambda missing: tell(self._passages(missing), self._common), most=MOST_TOLD)
+        return Told(numbers, self._common)
 
     def pieces(self, rows: Ints, split: Split) -> Lists:
         """The word pieces of those at `rows`, as `split` makes them of a text. Costs 0.05 ms a passage of 650
@@ -314,7 +314,7 @@ class Passages(Sequence[ReadPassage]):
         """Tell it anew of all of them."""
         for kept in (self._told, self._pieces, self._parts, self._traits):
             kept.clear()
-        self._known, self._told_to = Known(), 0
+        self._common, self._told_to = Common(), 0
 
     def read(self, rows: Iterable[int]) -> None:
         """Read all of `rows` at once: a tenth of what they cost one by one."""

@@ -22,7 +22,7 @@ SAYS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Around:
     """What stands around a passage."""
 
     answers: bool
@@ -35,7 +35,7 @@ def likelihood(
     said: Sequence[Line],
     weight: Callable[[str], float],
     idf: Callable[[str], float],
-    place: Place,
+    around: Around,
     within: frozenset[str] = frozenset(),
 ) -> float:
     """> 0, on a scale of its own: how likely it is that one of these sentences of a passage is asked for.
@@ -54,8 +54,8 @@ def likelihood(
         + SPECIFIC * math.log1p(sum(map(weight, keys)))
         + ADDRESSES * any(line.addresses for line in said)
         + PEOPLE * any(line.of_people for line in said)
-        + ANSWERS * place.answers
-        + REPORTS * place.reports
+        + ANSWERS * around.answers
+        + REPORTS * around.reports
         + DIGITS * any(line.digits for line in said)
     )
 
