@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from lantern_proxy.history.dress import is_asked_with, says_same
@@ -33,6 +33,8 @@ _REPEATED = 64
 """What stands in a request more often than that proves no more."""
 _CANDIDATES = 16
 """Sessions that are looked at, the last ones, where a text of theirs begins like one of the request."""
+_ID_WEIGHT, _ANSWER_WEIGHT = 5.0, 3.0
+"""What an id that the upstream minted counts, and an answer."""
 _LEAST = 1.0
 """What speaks for a session at least: one text of its user."""
 _SHORT_WEIGHT = 0.5
@@ -174,49 +176,11 @@ def _is_twin(known: Known, session: Session) -> bool:
 def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Session | None, bool]:
     """The session with the most evidence; that of a side call counts for its conversation, but for sub-agents. And is
     that sure: more than one text of its user, or that it may be several people's?"""
-    scores: defaultdict[str, float] = defaultdict(float)
-    answered: defaultdict[str, float] = defaultdict(float)
-    asked: defaultdict[str, set[bytes]] = defaultdict(set)
-    times = Counter[bytes]()
-    for i in items_of(request.messages):
-        times[i.print] += 1
-        if times[i.print] > _REPEATED:
-            continue
-        for value in ids_of(i):
-            _credit(known, answered, _theirs(known, request, known.by_id.get(value, ())), 5.0)
-        holders = _theirs(known, request, known.by_answer.get(i.print, ()))
-        made = [sid for sid in holders if i.print not in known.sessions[sid].opening]
-        users = _theirs(known, request, known.by_user.get(i.print, ()))
-        is_short = bool(made or users) and breadth(plain(i.text)) < PROBE_CHARS
-        if made:
-            weight = _SHORT_WEIGHT if is_short else 3.0
-            _credit(known, answered, made, weight * len(made) / len(holders))
-        if len(users) == 1 and (is_short or is_own(known, known.sessions[next(iter(users))], plain(i.text))):
-            _credit(known, scores, users, _LEAST * (_SHORT_WEIGHT if is_short else 1.0))
-            if not is_short:
-                asked[main_of(known.sessions[next(iter(users))])].add(i.print)
-    alive = [known.sessions[sid] for sid in scores.keys() | answered.keys()]
-    alive = [s for s in alive if s.api == request.api]
-    alive = [s for s in alive if s.id in answered or _is_asked_again(known, s, request, asked[s.id])]
-    prints = {i.print for i in items_of(request.messages)}
-    shown, asked_now = shown_and_asked(request)
-    points = {s.id: scores[s.id] + answered[s.id] for s in alive}
-    ranked = [
-        (
-            ends_in(known, s, shown, asked_now),
-            points[s.id],
-            s.family in weak,
-            len(prints & s.opening),
-            s.last_seen_at,
-            s.id,
-        )
-        for s in alive
-        if points[s.id] >= _LEAST
-    ]
-    if not ranked:
+    points = _points(known, request)
+    alive = [known.sessions[sid] for sid in points]
+    session = _most_likely(known, alive, points, request, weak)
+    if session is None:
         return None, False
-    _, most, *_, sid = max(ranked)  # of two that say the same, the one that began like this
-    session = known.sessions[sid]
     summed_up = [s for s in alive if is_summed_up(known, s, request)]
     likely = summed_up[0] if len(summed_up) == 1 else session
     if others := went_on_elsewhere(known, likely, request):
@@ -227,7 +191,52 @@ def scored(known: Known, request: Request, weak: Collection[str]) -> tuple[Sessi
     meant = decided(known, [session, *rivals], request, weak) if rivals else session
     if meant is None or is_passing(known, meant, request) or are_examples(known, meant, request):
         return None, True
-    return meant, most > _LEAST
+    return meant, points[session.id] > _LEAST
+
+
+def _points(known: Known, request: Request) -> dict[str, float]:
+    """Session -> what speaks for it: ids, answers that it got, texts that only its user said."""
+    answered, asked = defaultdict[str, float](float), defaultdict[str, float](float)
+    texts, times = defaultdict[str, set[bytes]](set), Counter[bytes]()
+    for i in items_of(request.messages):
+        times[i.print] += 1
+        if times[i.print] > _REPEATED:
+            continue
+        for value in ids_of(i):
+            _credit(known, answered, _theirs(known, request, known.by_id.get(value, ())), _ID_WEIGHT)
+        holders = _theirs(known, request, known.by_answer.get(i.print, ()))
+        users = _theirs(known, request, known.by_user.get(i.print, ()))
+        if not (holders or users):
+            continue
+        is_short = breadth(plain(i.text)) < PROBE_CHARS
+        made = [sid for sid in holders if i.print not in known.sessions[sid].opening]
+        if made:
+            weight = _SHORT_WEIGHT if is_short else _ANSWER_WEIGHT
+            _credit(known, answered, made, weight * len(made) / len(holders))
+        user = known.sessions[next(iter(users))] if len(users) == 1 else None
+        if user and (is_short or is_own(known, user, plain(i.text))):
+            _credit(known, asked, users, _LEAST * (_SHORT_WEIGHT if is_short else 1.0))
+            if not is_short:
+                texts[main_of(user)].add(i.print)
+    alive = (known.sessions[sid] for sid in asked.keys() | answered.keys())
+    likely = (s for s in alive if s.api == request.api)
+    likely = (s for s in likely if s.id in answered or _is_asked_again(known, s, request, texts[s.id]))
+    return {s.id: asked[s.id] + answered[s.id] for s in likely}
+
+
+def _most_likely(
+    known: Known, alive: Iterable[Session], points: Mapping[str, float], request: Request, weak: Collection[str]
+) -> Session | None:
+    """The one that ends in what is shown, and of those the one with most points; of two that say the same, the one that
+    began like this. None where too little speaks for all of them."""
+    prints = {i.print for i in items_of(request.messages)}
+    shown, asked = shown_and_asked(request)
+
+    def rank(s: Session) -> tuple[bool, float, bool, int, float, str]:
+        ends = ends_in(known, s, shown, asked)
+        return ends, points[s.id], s.family in weak, len(prints & s.opening), s.last_seen_at, s.id
+
+    return max((s for s in alive if points[s.id] >= _LEAST), key=rank, default=None)
 
 
 def _theirs(known: Known, request: Request, holders: Collection[str]) -> Collection[str]:
