@@ -112,7 +112,7 @@ def _items(role: Role, data: Mapping[str, Any]) -> list[Item]:
         found.append(item(role, "reasoning", reasoning))
     if role == "tool":
         ids = [value for value in (data.get("tool_call_id"),) if isinstance(value, str)]
-        return [item(role, "result", plain(data.get("content")), name=str(data.get("name") or ""), ids=ids)]
+        return [item(role, "result", content_text(data.get("content")), name=str(data.get("name") or ""), ids=ids)]
     found += content_items(role, data.get("content"))
     if isinstance(data.get("refusal"), str):
         found.append(item(role, "text", data["refusal"]))
@@ -154,7 +154,7 @@ def _call(role: Role, call: Mapping[str, Any]) -> Item:
     return item(role, "call", arguments, name=str(inner.get("name") or ""), ids=ids)
 
 
-def plain(content: Any) -> str:
+def content_text(content: Any) -> str:
     """The text of a `content` value, parts joined by line breaks."""
     if isinstance(content, str):
         return content

@@ -10,7 +10,7 @@ import msgspec
 
 from lantern_proxy.turn import Answer, Item, Message, Request, Role, item, message
 from lantern_proxy.wire import sse
-from lantern_proxy.wire.chat import explicit_ids, inject_into, known_as, plain, tool_names, user_message
+from lantern_proxy.wire.chat import content_text, explicit_ids, inject_into, known_as, tool_names, user_message
 from lantern_proxy.wire.headers import brief, user_id_session
 from lantern_proxy.wire.json import (
     Insert,
@@ -96,15 +96,15 @@ def _block(role: Role, block: Mapping[str, Any]) -> Item:
         return item("tool", "result", _found(block.get("content")), ids=ids)
     if kind in ("thinking", "redacted_thinking"):
         return item(role, "reasoning", str(block.get("thinking") or ""))
-    if kind == "compaction" and plain(block.get("content")):  # one without a text failed, and stands for nothing
-        return item(role, "compaction", plain(block.get("content")))
+    if kind == "compaction" and content_text(block.get("content")):  # one without a text failed, and stands for nothing
+        return item(role, "compaction", content_text(block.get("content")))
     rest = {key: value for key, value in block.items() if key != "cache_control"}
     return item(role, "media", media_digest(rest), name=kind or "block")
 
 
 def _found(content: Any) -> str:
     """Text of a tool's result: a string, text blocks, or JSON (a web search's hits)."""
-    text = plain(content)
+    text = content_text(content)
     return text if text or not content else canonical_json(content)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from lantern_proxy.turn import Answer, Item, Message, Request, Role, canonical, fingerprint, item, message
 from lantern_proxy.wire import sse
-from lantern_proxy.wire.chat import content_items, explicit_ids, inject_into, person, plain, tool_names
+from lantern_proxy.wire.chat import content_items, content_text, explicit_ids, inject_into, person, tool_names
 from lantern_proxy.wire.json import (
     Insert,
     Place,
@@ -102,7 +102,7 @@ def _item(kind: str, data: Mapping[str, Any]) -> Item:
     if kind.startswith("compaction"):
         return _compaction(kind, data)
     if kind == "reasoning":
-        return item("assistant", "reasoning", plain(data.get("summary")), ids=_ids(data))
+        return item("assistant", "reasoning", content_text(data.get("summary")), ids=_ids(data))
     if kind.endswith("_output"):
         return item("tool", "result", _output(data.get("output")), name=str(data.get("name") or ""), ids=_ids(data)[:1])
     if kind.endswith("_call") or kind in ("mcp_list_tools", "mcp_approval_request"):
@@ -113,7 +113,9 @@ def _item(kind: str, data: Mapping[str, Any]) -> Item:
 
 def _compaction(kind: str, data: Mapping[str, Any]) -> Item:
     """What stands for a history: readable, or sealed; then its id, else what it seals, tells it from others."""
-    made = item("assistant", "compaction", plain(data.get("summary") or data.get("content")), name=kind, ids=_ids(data))
+    made = item(
+        "assistant", "compaction", content_text(data.get("summary") or data.get("content")), name=kind, ids=_ids(data)
+    )
     sealed = data.get("encrypted_content")
     digest = fingerprint(sealed).hex() if isinstance(sealed, str) and sealed else ""
     named = fingerprint("compaction", made.text, (made.ids or (digest,))[0])
@@ -132,7 +134,7 @@ def _output(value: Any) -> str:
     """Text of a tool's output: a string, parts with text, or JSON."""
     if isinstance(value, str):
         return value
-    text = plain(value)
+    text = content_text(value)
     return text if text or value is None else canonical_json(value)
 
 
