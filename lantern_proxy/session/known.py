@@ -409,8 +409,6 @@ def _wipe(traces: dict[str, list[_Trace]], gone: Set[str]) -> None:
     """Let no index name these sessions any more."""
     for sid in gone:
         for index, value in traces.pop(sid, ()):
-            holders = index.get(value)
-            if holders is not None:
-                holders.discard(sid)
-                if not holders:
-                    del index[value]
+            index[value].discard(sid)
+            if not index[value]:
+                del index[value]
