@@ -34,12 +34,7 @@ from lantern_proxy.restore.paper import rank_turns
 from lantern_proxy.restore.passages import Split
 from lantern_proxy.restore.passed_over import note_greedy
 from lantern_proxy.restore.present import Late, Present
-from lantern_proxy.restore.question import (
-    best_quality,
-    is_answered,
-    masses,
-    read_question,
-)
+from lantern_proxy.restore.question import Evidence, Question, best_quality, is_answered, masses, read_question
 from lantern_proxy.restore.rerank import Rerankers, promoted
 from lantern_proxy.restore.routes import mixture, threshold
 from lantern_proxy.restore.scope import Key, Scope
@@ -102,49 +97,51 @@ class Restorer:
             if scope is None or not len(scope):
                 return None
             self._scopes.tell(scope, self._split())
-            if self._light_fault:
-                ask.notes.append("light:unusable")
-            reorder = self._light.either if self._light else None
-            evidence = gather(scope, question, ask, self._dense, self._config.restore, self._config.retrieval, reorder)
             present = Present(ask.present, ask.late)
-            order = best(evidence.fused, POOL).tolist()
-            mass = masses(scope, question)
-            candidates = self._source.lost_of(scope, order, present, mass, ask)
-            ask.passed.weigh(evidence.score, evidence.of)
-            rows = [candidate.row for candidate in candidates]
-            quality = best_quality(scope, evidence, question, rows)
-            poor = quality < self._config.restore.admission
-            each = listed(self._source, scope, question, present, evidence, order, ask) if question.items else []
-            wanted = bool(each) and (question.asks or question.looks_back)
-            if not wanted and (poor or is_answered(scope, evidence, mass, order[0], rows)):
-                named = naming(candidates, scope, question, present)
-                if not named:
-                    ask.passed.all(candidates, "admission" if poor else "answered", value=quality)
-                    return None
-                candidates = named
-            else:
-                candidates = strong(candidates, scope, evidence, mass, order, ask)
-            known = {candidate.row for candidate in candidates}
-            candidates = [*candidates, *(candidate for candidate in each if candidate.row not in known)]
-            offered = first_of(
-                {candidate.row for candidate in each}, candidates, offers(candidates, scope, evidence, mass, ask)
-            )
-            if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
-                ask.passed.all(candidates, "superseded")
-                return None
-            beside = Beside(self._source, scope, present, mass, ask, Contexts(scope)).of(candidates, offered)
-            more = [offer.passage.id for some in beside.values() for offer in some]
-            rows_of = {id_: row for id_ in more if (row := scope.row(id_)) is not None}
-            rows_of |= {candidate.passage.id: candidate.row for candidate in candidates}
+            found = self._found(scope, question, present, ask)
+        if found is None:
+            return None
         if self.rerankers.on:
-            order, offered = promoted(offered, self.rerankers, ask, question.text)
+            order, offered = promoted(found.offered, self.rerankers, ask, question.text)
         else:
-            order = sorted(range(len(offered)), key=lambda n: -offered[n].score)
-            offered = [offered[n] for n in order]
-        picked = _of_question(ask, [candidates[i] for i in order], offered, beside, self._config.restore)
-        scores = {id_: evidence.of(rows_of[id_]) for id_ in picked.totals}
-        picked = replace(picked, scores=scores, considered=len(rows_of))
-        return self._block(ask, picked, present, started)
+            order = sorted(range(len(found.offered)), key=lambda n: -found.offered[n].score)
+            offered = [found.offered[n] for n in order]
+        candidates = [found.candidates[n] for n in order]
+        picked = _of_question(ask, candidates, offered, found.beside, self._config.restore)
+        scores = {id_: found.evidence.of(found.rows_of[id_]) for id_ in picked.totals}
+        return self._block(ask, replace(picked, scores=scores, considered=len(found.rows_of)), present, started)
+
+    def _found(self, scope: Scope, question: Question, present: Present, ask: Ask) -> "_Found | None":
+        """What a question block may be made of; None where nothing is good enough."""
+        if self._light_fault:
+            ask.notes.append("light:unusable")
+        reorder = self._light.either if self._light else None
+        evidence = gather(scope, question, ask, self._dense, self._config.restore, self._config.retrieval, reorder)
+        order, mass = best(evidence.fused, POOL).tolist(), masses(scope, question)
+        lost = self._source.lost_of(scope, order, present, mass, ask)
+        ask.passed.weigh(evidence.score, evidence.of)
+        rows = [candidate.row for candidate in lost]
+        each = listed(self._source, scope, question, present, evidence, order, ask) if question.items else []
+        quality = best_quality(scope, evidence, question, rows)
+        poor = quality < self._config.restore.admission
+        is_listed = bool(each) and (question.asks or question.looks_back)
+        good = is_listed or not (poor or is_answered(scope, evidence, mass, order[0], rows))
+        candidates = strong(lost, scope, evidence, mass, order, ask) if good else naming(lost, scope, question, present)
+        if not (good or candidates):
+            ask.passed.all(lost, "admission" if poor else "answered", value=quality)
+            return None
+        known = {candidate.row for candidate in candidates}
+        candidates = [*candidates, *(candidate for candidate in each if candidate.row not in known)]
+        offered = offers(candidates, scope, evidence, mass, ask)
+        offered = first_of({candidate.row for candidate in each}, candidates, offered)
+        if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
+            ask.passed.all(candidates, "superseded")
+            return None
+        beside = Beside(self._source, scope, present, mass, ask, Contexts(scope)).of(candidates, offered)
+        more = [offer.passage.id for some in beside.values() for offer in some]
+        rows_of = {id_: row for id_ in more if (row := scope.row(id_)) is not None}
+        rows_of |= {candidate.passage.id: candidate.row for candidate in candidates}
+        return _Found(evidence, candidates, offered, beside, rows_of)
 
     def expect(self, question: str) -> None:
         """A question block will be wanted when other things are done: embed this question meanwhile, unless words may
@@ -321,6 +318,20 @@ class Restorer:
         return Restored(
             kind=picked.kind, text=text, placed=placed, considered=picked.considered, ms=ms, degraded=tuple(ask.notes)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a question block may be made of."""
+
+    evidence: Evidence
+    candidates: Sequence[Candidate]
+    offered: Sequence[pack.Offer]
+    """Of each candidate."""
+    beside: Mapping[int, Sequence[pack.Offer]]
+    """Passage -> what goes in with it."""
+    rows_of: Mapping[int, int]
+    """Passage -> row, of all these."""
 
 
 @dataclass(frozen=True, slots=True)
