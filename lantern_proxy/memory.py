@@ -12,16 +12,14 @@ Messages are dicts as chat completions has them, or the objects that OpenAI's SD
 model or the network, but for `rerank.model` where the config names one.
 """
 
-import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from msgspec import structs
 
@@ -32,6 +30,7 @@ from lantern_proxy.config import Config, RerankConfig, load, tenant_named
 from lantern_proxy.embed import Embedder
 from lantern_proxy.follow import Step, follow, recall
 from lantern_proxy.history import head_of
+from lantern_proxy.memory_given import Wire, count, read, text, times_of
 from lantern_proxy.redact import Cleaner
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.present import text_of, told_in
@@ -39,21 +38,15 @@ from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known, Link
 from lantern_proxy.session_rows import asked, session_of, session_row
 from lantern_proxy.turn import Api, Filed, Identity, Passage, Request, Restored, blocks_in
-from lantern_proxy.wire import chat
 from lantern_proxy.wire.headers import brief
 
 if TYPE_CHECKING:
     from lantern_proxy.upstream.ask import ModelCall
 
-Wire = Mapping[str, Any]
-_MOST = 2**63 - 1
-"""The largest number that SQLite takes."""
 _MOMENT_S = 1e-6
 """As little as a time can tell."""
 _MOST_GIVEN = 1_000
 """Blocks of which it stays in memory what they show: about 6 MB."""
-_LATEST = 1e12
-"""Seconds; a time is none beyond that."""
 
 
 class Lantern:
@@ -79,7 +72,7 @@ class Lantern:
         project: str = "",
         embedder: Embedder | None = None,
     ) -> None:
-        user, tenant, project = _text("user", user), _text("tenant", tenant), brief(_text("project", project))
+        user, tenant, project = text("user", user), text("tenant", tenant), brief(text("project", project))
         if not isinstance(config, Config):
             if not isinstance(config, str | os.PathLike | None):
                 raise ValueError(f"config is a {type(config).__name__}; use a Config, or the path of a YAML file")
@@ -128,12 +121,12 @@ class Lantern:
         Raises ValueError when `messages` are not messages, ArchiveError when they cannot be stored, or brought to the
         disk. Then the same call may be made again.
         """
-        request, title, known_as = _read(messages), _text("title", title), brief(_text("known_as", known_as))
+        request, title, known_as = read(messages), text("title", title), brief(text("known_as", known_as))
         if known_as and self._is_answered(self._own(session)):
             return 0
         if api not in get_args(Api):
             raise ValueError(f"api is {api!r}; use {', '.join(get_args(Api))}")
-        told = None if times is None else _times(times, len(request.messages))
+        told = None if times is None else times_of(times, len(request.messages))
         try:
             return self._written(session, request, told, title, known_as, api)
         except BaseException:
@@ -178,11 +171,11 @@ class Lantern:
         question: by default the text of the last user message; "" leaves the second block out
         summary:  the text that stands for what was lost, if there is one
         """
-        request, summary = _read(messages), _text("summary", summary)
+        request, summary = read(messages), text("summary", summary)
         settings, now = self._config.restore, time.time()
         if question is None:
             question = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
-        question = _text("question", question)
+        question = text("question", question)
         held = [block for m in request.messages for block in blocks_in(m.raw)]
         ask = Ask(
             tenant=self.tenant,
@@ -219,8 +212,8 @@ class Lantern:
             project=self._project,
             session=self._own(session) if session else "",
             present="",
-            question=_text("question", question),
-            budget_chars=settings.question_chars if budget_chars is None else _count("budget_chars", budget_chars),
+            question=text("question", question),
+            budget_chars=settings.question_chars if budget_chars is None else count("budget_chars", budget_chars),
             now=time.time(),
             deadline=time.monotonic() + settings.deadline_ms / 1000,
         )
@@ -231,7 +224,7 @@ class Lantern:
 
         request: its id, or `last` for the newest of this tenant that got a block
         """
-        mine, request = self._archive.of(self.tenant), _text("request", request)
+        mine, request = self._archive.of(self.tenant), text("request", request)
         if request == "last":
             request = (mine.last_restored() or ("", 0.0))[0]
         told = mine.why(request)
@@ -240,8 +233,8 @@ class Lantern:
     def feedback(self, passage: int, verdict: Verdict | Literal[""], *, request: str = "") -> Passage:
         """A verdict on a passage, that `request` restored if one is named; what is wrong is not restored again. ""
         takes it back."""
-        request = _text("request", request)
-        if _count("passage", passage) != passage:
+        request = text("request", request)
+        if count("passage", passage) != passage:
             raise ArchiveError(f"there is no passage {passage}; `lantern search` and `lantern why` give numbers")
         mine = self._archive.of(self.tenant)
         judged = mine.passages_by_id([passage]).get(passage)
@@ -251,7 +244,7 @@ class Lantern:
 
     def search(self, query: str, *, limit: int = 10, session: str | None = None) -> list[Hit]:
         """Archived passages that match `query`, best first; "quoted words" are one phrase. limit: 0 or more."""
-        query, limit = _text("query", query), _count("limit", limit)
+        query, limit = text("query", query), count("limit", limit)
         own = None if session is None else self._own(session)
         return self._archive.of(self.tenant).search(query, limit, own, project=self._project or None)
 
@@ -341,58 +334,6 @@ def _model_call(config: RerankConfig) -> "ModelCall | None":
     from lantern_proxy.upstream.ask import ModelCall
 
     return ModelCall(config)
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{name} is {value!r}; use a text")
-    return value
-
-
-def _count(name: str, value: object) -> int:
-    """A number that SQLite takes."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
-        raise ValueError(f"{name} is {value!r}; use a whole number, 0 or more")
-    return min(int(value), _MOST)
-
-
-def _times(times: Iterable[float], messages: int) -> tuple[float, ...]:
-    if isinstance(times, str | bytes | Mapping) or not isinstance(times, Iterable):
-        raise ValueError(f"times is a {type(times).__name__}; use a list of Unix seconds, one a message")
-    told = tuple(times)
-    if len(told) != messages:
-        raise ValueError(f"{len(told)} times for {messages} messages; give one a message")
-    for at, each in enumerate(told):
-        if not isinstance(each, Real) or not abs(each) < _LATEST:
-            raise ValueError(f"times[{at}] is {each!r}; use Unix seconds, or 0 where the time is not known")
-    return tuple(float(each) for each in told)
-
-
-def _read(messages: Sequence[Wire]) -> Request:
-    """The record of some messages. A ValueError says what is wrong with them."""
-    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-        raise ValueError(f"messages is a {type(messages).__name__}; use a list of dicts as chat completions has them")
-    said = [each if isinstance(each, dict | str) else _as_json(each) for each in messages]
-    for at, each in enumerate(said):
-        if isinstance(each, dict) and not isinstance(each.get("role"), str):
-            raise ValueError(f"message {at} has no role; messages are dicts as chat completions has them")
-    try:
-        body = json.dumps({"model": "", "messages": said}, default=_as_json, allow_nan=False)
-    except RecursionError:
-        raise ValueError(
-            "messages hold themselves, or are nested too deep; use the dicts of chat completions"
-        ) from None
-    return chat.read(body.encode())
-
-
-def _as_json(value: Any) -> Any:
-    """A dict of what is none: an object of OpenAI's SDK becomes what the SDK would send for it."""
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return dump(mode="json", exclude_unset=True)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise ValueError(f"messages hold a {type(value).__name__}, which is no JSON; use the dicts of chat completions")
 
 
 def _one_by_one(filed: Sequence[Filed]) -> tuple[Filed, ...]:
