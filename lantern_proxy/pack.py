@@ -352,8 +352,6 @@ def _fitting(
         return found
     kept, found = list[int](), ((), 0)
     for i in sorted(range(len(offer.spans)), key=lambda i: (-offer.worth[i], i)):
-        if offer.worth[i] <= 0:
-            break
         more = led(sorted([*kept, i]))
         if more[1] <= room_chars:
             kept.append(i)

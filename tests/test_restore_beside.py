@@ -5,7 +5,8 @@ import pytest
 from test_restore import LEXICAL, ask, filed, write
 
 from lantern_proxy.archive import Archive
-from lantern_proxy.config import Config
+from lantern_proxy.config import ArchiveConfig, Config
+from lantern_proxy.memory import Lantern
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.signals import named
 
@@ -113,6 +114,29 @@ def test_an_answer_stands_beside_the_question_that_was_asked_then(block_of):
     others = OTHERS[:14]
     with_both = block_of([], "How many people come to the workshop?", [*others, *turns, *others])
     assert "Eight." in with_both
+
+
+def test_what_an_agent_said_behind_its_calls_stands_beside_the_question_that_was_asked_then(tmp_path):
+    said = [
+        ("Who owns the nightly export job?", "Ines does, since the reorganisation in March."),
+        ("Why does the importer skip the first row?", "Vendors put a units row there, which we drop."),
+        ("What happens when the queue is full?", "New ones are rejected with a 429."),
+    ]
+    messages = []
+    for asked, answer in said:
+        messages.append({"role": "user", "content": asked})
+        for _ in range(4):
+            called = {"id": f"call_{len(messages)}x9a8b7", "type": "function"}
+            grep = {"name": "grep", "arguments": '{"pattern": "def ", "path": "src/"}'}
+            messages += [
+                {"role": "assistant", "content": "", "tool_calls": [{**called, "function": grep}]},
+                {"role": "tool", "tool_call_id": called["id"], "content": f"src/a.py:{len(messages)}: x = 1\n" * 6},
+            ]
+        messages.append({"role": "assistant", "content": answer})
+    with Lantern(Config(archive=ArchiveConfig(path=tmp_path / "a.db"), embed=LEXICAL)) as lantern:
+        lantern.archive("s", messages)
+        blocks = [lantern.recall(asked, session="s") for asked, _ in said]
+    assert [answer in block.text for block, (_, answer) in zip(blocks, said, strict=True) if block] == [True] * 3
 
 
 def test_what_has_little_to_do_with_the_question_is_left_out(block_of):

@@ -69,14 +69,19 @@ def test_a_speaker_takes_no_more_than_its_share():
     assert sorted(each.part.speaker for each in chosen) == ["tool", "tool", "user"]
 
 
+def said(text, speaker="user"):
+    return Passage(session="s", message="m", position=0, part=0, turn=1, speaker=speaker, text=text)
+
+
 def rated(text, *, speaker="user", answers=False, reports=False):
-    passage = Passage(session="s", message="m", position=0, part=0, turn=1, speaker=speaker, text=text)
-    return likelihood(lines(passage), lambda key: 1.0, lambda term: 0.8, Around(answers=answers, reports=reports))
+    return likelihood(
+        lines(said(text, speaker)), lambda key: 1.0, lambda term: 0.8, Around(answers=answers, reports=reports)
+    )
 
 
 def worth(text, *, speaker="user"):
     """What a part of it is worth, over its likelihood."""
-    passage = Passage(session="s", message="m", position=0, part=0, turn=1, speaker=speaker, text=text)
+    passage = said(text, speaker)
     told = lines(passage)
     (made,) = parts([Candidate(passage, told, (0,))], Present(""), lambda term: 0.8, [1.0])
     return made.alone / likelihood(told, lambda key: 1.0, lambda term: 0.8, Around(answers=False))
@@ -84,7 +89,7 @@ def worth(text, *, speaker="user"):
 
 def test_what_a_part_costs_is_its_own_also_where_another_one_that_is_gone_had_its_place_in_memory():
     text = "The depot of Bergen has forty gates and a keeper called Marit Solheim. It rains."
-    passage = Passage(session="s", message="m", position=0, part=0, turn=1, speaker="user", text=text)
+    passage = said(text)
     cost = _cost_of([Candidate(passage, lines(passage), (0, 1))], "s")
     chars = [cost(Part(0, told, "user", {}, 0.0), frozenset()) for told in ((0,), (1,), (0,), (1,))]
     assert chars[0] == chars[2] > chars[1] == chars[3]
@@ -167,3 +172,9 @@ def test_an_answer_and_a_users_own_words_count_more():
 )
 def test_a_greeting_says_nothing_else(text, nothing_else):
     assert greets(text) == nothing_else
+
+
+@pytest.mark.parametrize("speaker", ["user", "assistant"])
+def test_a_user_who_agrees_with_a_figure_says_more_than_one_who_agrees(speaker):
+    plain, with_figure = (lines(said(text, speaker))[0] for text in ("Ok, as we are.", "Ok, we are 6."))
+    assert (with_figure.salience > plain.salience) == (speaker == "user")

@@ -115,8 +115,6 @@ def _replaces(now: Compared, old: Compared) -> bool:
     if now.ended and now.every <= old.every:
         over = now.words - CHANGE_STEMS
         return over <= old.words and (bool(over) or now.every == old.every)
-    if now.says_so and not any(new.head <= old.has_words for new in now.told):
-        return False
     gone, come = old.every - now.has, now.every - old.has
     if not now.says_so:
         alike = now.frame == old.frame and len(gone) == 1 == len(come)
