@@ -15,7 +15,7 @@ from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth, mostly_equal
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, ids_of, is_said_once, quoted, side_of
 from lantern_proxy.session.side import summed_up_since
-from lantern_proxy.turn import Message, Request, plain
+from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _WORD = re.compile(r"\w+")
 _STANDS, _ENDS = 1, 2
@@ -40,8 +40,8 @@ def rivals_of(known: Known, session: Session, others: Collection[Session], reque
         and not s.side
         and (ends_in(known, s, shown, asked) or all(s.id in telling[name] or name in s.opening for name in own))
     ]
-    ending = (s for s in _ending_alike(known, session, request) if not is_others(s, request))
-    return [*found, *(s for s in ending if all(s is not each for each in found))]
+    ending = _ending_alike(known, session, request, seen={s.id for s in others})
+    return [*found, *(s for s in ending if not is_others(s, request))]
 
 
 def settled(known: Known, session: Session, request: Request) -> Session | None:
@@ -56,12 +56,12 @@ def settled(known: Known, session: Session, request: Request) -> Session | None:
     return decided(known, [session, *rivals], request) if rivals else session
 
 
-def _ending_alike(known: Known, session: Session, request: Request) -> list[Session]:
-    """Others that got the last answer of a request, and end with what it shows."""
+def _ending_alike(known: Known, session: Session, request: Request, seen: Set[str] = frozenset()) -> list[Session]:
+    """Others that got the last answer of a request, and end with what it shows, but for those that were `seen`."""
     end = _end_of_shown(request.messages)
     last = request.messages[end - 1].items if end else ()
     holders = {sid for i in last for sid in known.by_answer.get(i.print, ())}
-    others = [s for s in map(known.sessions.__getitem__, holders - {session.id}) if s.api == session.api]
+    others = [s for s in map(known.sessions.__getitem__, holders - seen - {session.id}) if s.api == session.api]
     shown, asked = shown_and_asked(request) if others else ([], [])
     return [s for s in others if ends_in(known, s, shown, asked)]
 
@@ -125,11 +125,10 @@ def _without_summary(
     known: Known, session: Session, shown: list[Message], asked: list[Message]
 ) -> tuple[list[Message], list[Message]]:
     """The same without a summary of the session in front, as a client shows it that has had it made just now."""
-    held = {e.message.print for e in session.head}
     front = 0
     while (
         front < len(shown)
-        and shown[front].print not in held
+        and all(e.message.print != shown[front].print for e in session.head)
         and _holds_summary(known, session, plain(shown[front].text))
     ):
         front += 1
@@ -152,7 +151,7 @@ def _begun(session: Session, request: Request) -> int:
 
 def _is_beginning(shown: list[Message], session: Session) -> bool:
     """Is what is shown the beginning of a conversation?"""
-    return not session.lost and _prints(_said(e.message for e in session.head))[: len(shown)] == _prints(shown)
+    return not session.lost and _in_common(_said_in(session.head), shown) == len(shown)
 
 
 def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Message]) -> bool:
@@ -161,12 +160,12 @@ def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Me
         return False
     shown, asked = _without_summary(known, session, shown, asked)
     is_telling = len(shown) > 1 or any(breadth(plain(m.text)) >= PROBE_CHARS for m in shown)
-    return is_telling and _fit(session, shown, asked) == _ENDS
+    return is_telling and _is_last(session, shown, asked)
 
 
 def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bool:
     """The same by the last messages, which tell it of most: many got the same answer once."""
-    said = (e for e in reversed(session.head) if _said((e.message,)))
+    said = (e for e in reversed(session.head) if _is_said(e.message))
     last = next(said, None)
     if last is not None and last.message.print == shown[-1].print:
         return True
@@ -187,7 +186,7 @@ def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[
         return []
     holders = {sid for i in shown[-1].items for sid in known.by_answer.get(i.print, ())}
     got = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and not s.side]
-    shares = [(_in_common(_said_back(s.head), reversed(shown)), s) for s in got if not is_others(s, request)]
+    shares = [(_in_common(_said_in(reversed(s.head)), reversed(shown)), s) for s in got if not is_others(s, request)]
     most = max((count for count, _ in shares), default=0)
     if most < 2 or most <= own:
         return []
@@ -244,20 +243,19 @@ def _place_in(session: Session, shown: list[Message], asked: list[Message], is_t
 
     is_told: it ends in a summary, which is shown in front; the rest came before that
     """
-    head = _said(e.message for e in session.head)
-    held = {m.print for m in head}
+    held = {*_prints(_said_in(session.head))} if is_told else ()
     rest = [*dropwhile(lambda m: m.print not in held, shown)] if is_told else []
-    if _fit(session, shown, asked) == _ENDS or _fit(session, rest, asked) == _STANDS:
+    if (shown and _is_last(session, shown, asked)) or _fit(session, rest, asked) == _STANDS:
         return 0, True
-    if _prints(head[: len(shown)]) == _prints(shown):
+    if _in_common(_said_in(session.head), shown) == len(shown):
         return 0, False  # its user is back there
-    run = max(_shared_end(head, shown), _shared_end(_without_documents(head), shown))
+    run = _shared_end(session, shown)
     return run - len(shown), run > 0
 
 
 def _run_in(session: Session, shown: Sequence[Message]) -> int:
     """How many of the messages that are shown last stand together in a session's head."""
-    held, sought = _prints(_said_back(session.head)), _prints(reversed(shown))
+    held, sought = _prints(_said_in(reversed(session.head))), _prints(reversed(shown))
     return max(_alike_from(held, sought), default=0) if sought[0] in held else 0
 
 
@@ -273,11 +271,6 @@ def _alike_from(held: Sequence[bytes], sought: Sequence[bytes]) -> list[int]:
             start, end = at, at + run
         runs[at] = run
     return runs[len(sought) + 1 :]
-
-
-def _said_back(head: Sequence[Entry]) -> Iterator[Message]:
-    """What was said in a head, the last first."""
-    return (e.message for e in reversed(head) if _said((e.message,)))
 
 
 def _in_common(some: Iterable[Message], others: Iterable[Message]) -> int:
@@ -371,7 +364,7 @@ def is_summed_up(known: Known, session: Session, request: Request) -> bool:
     if session.answered and not made:
         texts = (plain(i.text) for i in session.head[-1].message.items if i.kind == "text")
         made = [text for text in texts if len(text) >= SUMMARY_CHARS]
-    told = [plain(m.text) for m in request.messages[:FIRST] if m.role != "assistant"]
+    told = [plain(m.text) for m in request.messages[:FIRST] if m.role != "assistant"] if made else []
     return any(text in each for text in made for each in told)
 
 
@@ -404,53 +397,60 @@ def _holders(known: Known, sids: Collection[str]) -> Collection[str]:
 
 
 def _said(messages: Iterable[Message]) -> list[Message]:
-    """What was said, without results: their clients clear those."""
-    return [m for m in spoken(messages) if any(i.kind != "result" for i in m.items)]
+    return [m for m in messages if _is_said(m)]
+
+
+def _said_in(head: Iterable[Entry]) -> Iterator[Message]:
+    """What was said in a head, one by one: hundreds may be compared, and most differ soon."""
+    return (e.message for e in head if _is_said(e.message))
+
+
+def _is_said(message: Message) -> bool:
+    """Not by a system prompt, nor a result: their clients clear those."""
+    return message.role not in SYSTEM and any(i.kind != "result" for i in message.items)
 
 
 def _fit(session: Session, shown: list[Message], asked: list[Message]) -> int:
     """Does a session's head end with `shown`, or was it asked this very thing last; or does it stand there at all?"""
     if not shown:
         return 0
-    head, before = _said(e.message for e in session.head), _said(e.message for e in before_answer(session))
-    if _is_end(shown, head) or _prints(before[-len(asked) :]) == _prints(asked):
+    if _is_last(session, shown, asked):
         return _ENDS
-    marks, sought = _prints(head), _prints(shown)
+    marks, sought = _prints(_said_in(session.head)), _prints(shown)
     begun = (at for at in range(len(marks) - len(sought)) if marks[at] == sought[0])
     return _STANDS if any(marks[at : at + len(sought)] == sought for at in begun) else 0
 
 
-def _is_end(shown: Sequence[Message], head: Sequence[Message]) -> bool:
-    """What was asked last may have come with more than its client shows of it now: within it, or in front of it. And in
-    front of an end may stand what a head begins with, where its client keeps that, or a summary."""
-    pinned = _in_common(shown, head)
-    ends = (shown[at:] for at in range(min(pinned, len(shown) - 1) + 1))
-    bare = _without_documents(head)
-    return any(_is_tail(head, end) or _is_tail(bare, end) for end in ends)
+def _is_last(session: Session, shown: Sequence[Message], asked: Sequence[Message]) -> bool:
+    """The first of that. What was asked last may have come with more than its client shows of it now: within it, or in
+    front of it. And in front of an end may stand what a head begins with, where its client keeps that, or a summary."""
+    run = _shared_end(session, shown)
+    if run and run + _in_common(shown, _said_in(session.head)) >= len(shown):
+        return True
+    return _in_common(reversed(asked), _said_in(reversed(before_answer(session)))) == len(asked)
 
 
-def _is_tail(head: Sequence[Message], shown: Sequence[Message]) -> bool:
-    return _shared_end(head, shown) == len(shown)
-
-
-def _shared_end(head: Sequence[Message], shown: Sequence[Message]) -> int:
-    """How many messages two have in common at their ends; what was asked last may have come with more."""
+def _shared_end(session: Session, shown: Sequence[Message]) -> int:
+    """How many messages a head, with documents or without, and what is shown have in common at their ends; what was
+    asked last may have come with more."""
     last = next((at for at in range(len(shown) - 1, -1, -1) if shown[at].role == "user"), -1)
 
     def is_same(at: int, a: Message, b: Message) -> bool:
         return a.print == b.print or (at == last and a.role == b.role and is_asked_with(plain(b.text), plain(a.text)))
 
-    both = zip(range(len(shown) - 1, -1, -1), reversed(head), reversed(shown), strict=False)
-    return sum(takewhile(bool, starmap(is_same, both)))
+    def run(back: Iterable[Message]) -> int:
+        both = zip(range(len(shown) - 1, -1, -1), back, reversed(shown), strict=False)
+        return sum(takewhile(bool, starmap(is_same, both)))
+
+    return max(run(_said_in(reversed(session.head))), run(_without_documents(_said_in(reversed(session.head)))))
 
 
-def _without_documents(head: Sequence[Message]) -> list[Message]:
-    """Without what a user's side said right in front of what was asked last."""
-    last = max((at for at, m in enumerate(head) if m.role == "user"), default=0)
-    start = last
-    while start and head[start - 1].role == "user":
-        start -= 1
-    return [*head[:start], *head[last:]]
+def _without_documents(back: Iterator[Message]) -> Iterator[Message]:
+    """What was said, the last first, without what a user's side said right in front of what was asked last."""
+    for m in back:
+        yield m
+        if m.role == "user":
+            yield from dropwhile(lambda each: each.role == "user", back)
 
 
 def _prints(messages: Iterable[Message]) -> list[bytes]:
