@@ -14,12 +14,12 @@ from lantern_proxy.compaction.align import _matches
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history import same as history_same
 from lantern_proxy.history.dress import parts_of
-from lantern_proxy.history.record import Entry
+from lantern_proxy.history.record import Entry, Session
 from lantern_proxy.history.told import squeezed
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.session import Known
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.rivals import settled, went_on_elsewhere
+from lantern_proxy.session.rivals import ends_in, settled, shown_and_asked, went_on_elsewhere
 from lantern_proxy.turn import Answer, Identity
 from lantern_proxy.wire import chat
 
@@ -317,6 +317,22 @@ def test_conversations_of_one_key_that_end_alike_are_told_apart_in_linear_time()
         return time.process_time() - began
 
     assert work(400) < MOST * max(0.004, min(work(50) for _ in range(3)))
+
+
+def test_a_conversation_that_ends_otherwise_is_known_by_its_end_however_long_it_is():
+    opened, closed = [user("Hi"), assistant("Hello!")], [user("no"), assistant("Have a nice day!")]
+    shown, asked = shown_and_asked(read([*opened, user(asks(-1)), assistant(tells(-1)), *closed, user("And?")]))
+
+    def work(count):
+        said = [each for n in range(count) for each in (user(asks(n)), assistant(tells(n)))]
+        held = read([*opened, *said, *closed]).messages
+        session = Session(id="ses_other", api="chat", head=tuple(Entry(str(n), m, True) for n, m in enumerate(held)))
+        known = Known()
+        began = time.process_time()
+        assert not any(ends_in(known, session, shown, asked) for _ in range(100))
+        return time.process_time() - began
+
+    assert min(work(MANY) for _ in range(2)) < MOST * max(0.004, min(work(2) for _ in range(3)))
 
 
 def test_a_text_of_empty_lines_is_squeezed_about_as_fast_as_it_is_split():
