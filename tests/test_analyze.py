@@ -216,6 +216,8 @@ def test_an_endless_name_takes_time_in_proportion(text):
     "It works now.\nGoing forward, answer in French.", "Every time you change the schema, write a migration.",
     "Please use uv, not pip.",
     "Make sure you always quote the path.", "Cite the source when I ask: whenever you quote, too.",
+    "Whenever you need a port, ask Mia.", "Never again push to main.", "We always wash our hands first.",
+    "Use tabs and not spaces.", "Can you use metric units instead of imperial?", "I decided to use uv instead of pip.",
 ])  # fmt: skip
 def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
     assert is_rule(text)
@@ -224,6 +226,10 @@ def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
 @pytest.mark.parametrize("text", [
     "I have always liked it.", "Never mind.", "Don't worry about it.", "Always happy to help!", "She never came back.",
     "He said that he would never agree.", "I don't like it.", "It always fails here", "Never say never!", "",
+    "Always wanted to see Rome!", "Always makes me smile.", "Never went there.", "Never seen snow before.",
+    "Never again!", "We never met.", "We always look forward to it.", "Whenever you need help, just let me know.",
+    "Don't remember exactly.", "I've tried to use caching, but it's not working.",
+    "I can't say if they use them or not.", "What if I use a webcam instead of the built-in one?",
 ])  # fmt: skip
 def test_what_tells_of_always_and_never_is_no_rule(text):
     assert not is_rule(text)

@@ -10,21 +10,32 @@ from typing import Literal
 from lantern_proxy.analyze import folded
 from lantern_proxy.analyze.standing_languages import is_rule_elsewhere, may_be_rule_elsewhere
 
+_USE = r"use \S+(?: (?!(?:or|but|it|i|is|are)\b)\S+){0,3},? (?:not|never|instead of|rather than)\b"
+"""How it is said what is used, and what is not: "use tabs, not spaces", but not "use caching, but it's not working"."""
 _RULE = re.compile(
     # where a sentence begins, behind "and", "also", "please", ...
     r"(?:^|[.!?:;\n])\W{0,4}+\b(?:(?:please|and|also|but|so|then|just)[ ,]{1,2}){0,3}"
-    # "Always run the tests", but not "Always happy to help"; "Never push to main", but not "Never mind"
-    r"(?:always(?! (?:here|up|happy|glad|good|great|nice|fun|a|the|so|been|\w+ing)\b)"
-    r"|never(?! (?:mind|say|give|had|been|let|met|saw|knew|know|thought|\w+ed)\b)"
-    # "From now on ...", "Whenever you commit ...", "Make sure to always ..."
-    r"|from (?:now|here) on|going forward|when(?:ever)? i ask|whenever you|(?:every|each) ?time you"
-    r"|make sure (?:to |that you |you )?(?:always|never|only)"
+    # "Always run the tests", but not "Always happy to help", "Always wanted to"
+    r"(?:always(?! (?:here|up|happy|glad|good|great|nice|fun|a|the|so|been|had|was|is|has|thought|felt|knew|makes|feels"
+    r"|gets|loves|wants|likes|looks|seems|works|takes|comes|goes|fails|reminds"
+    r"|(?:want|lov|lik|enjoy|hat|dream|hop|wonder|need)ed|\w+ing)\b)"
+    # "Never push to main", but not "Never mind", "Never went there", "Never again!"
+    r"|never(?! (?:mind|say|give|had|been|let|met|saw|knew|know|thought|went|seen|felt|ate|got|gets|came|took|made"
+    r"|heard|found|did|done|was|were|fails|too|\w+ed)\b| in (?:my|a)\b| again[.!])"
+    # "From now on ...", "Whenever you commit ...", "Make sure to always ...", but not "Whenever you need help ..."
+    r"|from (?:now|here) on|going forward|when(?:ever)? i ask"
+    r"|whenever you(?! (?:want|like|can|feel|wish|need (?:help|anything|me|us|support))\b|['\u2019]re (?:ready|free)\b)"
+    r"|(?:every|each) ?time you|make sure (?:to |that |you )?(?:always|never|only)"
     # "Don't add comments", but not "Don't worry"
     r"|(?:do not|don['\u2019]t)(?: ever)? (?!worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need|see"
-    r"|understand|really|you|i|give|stop|let|ever|quit|miss|say)\w+)\b"
-    # anywhere: "please never", "you should always", "we never", "use tabs, not spaces"
+    r"|understand|really|you|i|give|stop|let|ever|quit|miss|say|remember|recall|care|mean|believe|love|hate|enjoy|even"
+    r"|expect|blame|judge)\w+)\b"
+    # anywhere: "please never", "you should always", "we never", "use tabs, not spaces"; "we always loved it" only tells
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
-    r"|\bwe (?:always|never)\b|\byou must not\b|\buse \S+(?: \S+){0,3},? (?:not|never|instead of|rather than)\b",
+    r"|\bwe (?:always|never)\b(?! (?:look|love|like|enjoy|had|have been|met|went|saw|got|did|was|were|thought|knew|felt"
+    r"|want|\w+ed)\b)|\byou must not\b"
+    # "should I use Redis instead of Postgres?" only asks, "can you use metric units instead of imperial?" does not
+    rf"|\byou (?:please )?{_USE}|\b{_USE}(?![^.!?\n]{{0,200}}\?)",
     re.I,
 )
 _PREFERENCE = re.compile(
