@@ -217,6 +217,7 @@ def test_an_endless_name_takes_time_in_proportion(text):
     "Please use uv, not pip.",
     "Make sure you always quote the path.", "Cite the source when I ask: whenever you quote, too.",
     "Whenever you need a port, ask Mia.", "Never again push to main.", "We always wash our hands first.",
+    "Don't install anything.", "Do not begin with a greeting.",
     "Use tabs and not spaces.", "Can you use metric units instead of imperial?", "I decided to use uv instead of pip.",
 ])  # fmt: skip
 def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):

@@ -27,9 +27,9 @@ _RULE = re.compile(
     r"|whenever you(?! (?:want|like|can|feel|wish|need (?:help|anything|me|us|support))\b|['\u2019]re (?:ready|free)\b)"
     r"|(?:every|each) ?time you|make sure (?:to |that |you )?(?:always|never|only)"
     # "Don't add comments", but not "Don't worry"
-    r"|(?:do not|don['\u2019]t)(?: ever)? (?!worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need|see"
-    r"|understand|really|you|i|give|stop|let|ever|quit|miss|say|remember|recall|care|mean|believe|love|hate|enjoy|even"
-    r"|expect|blame|judge)\w+)\b"
+    r"|(?:do not|don['\u2019]t)(?: ever)? (?!(?:worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need"
+    r"|see|understand|really|you|i|give|stop|let|ever|quit|miss|say|remember|recall|care|mean|believe|love|hate|enjoy|even"
+    r"|expect|blame|judge)\b)\w+)\b"
     # anywhere: "please never", "you should always", "we never", "use tabs, not spaces"; "we always loved it" only tells
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
     r"|\bwe (?:always|never)\b(?! (?:look|love|like|enjoy|had|have been|met|went|saw|got|did|was|were|thought|knew|felt"
