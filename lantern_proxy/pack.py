@@ -39,8 +39,10 @@ _TAG = re.compile(
 )
 _HEADER = re.compile(
     rf"[\[\uff3b](?={_INVISIBLE}*(?:\d{{4}}{_INVISIBLE}*[-\u2010-\u2015/]{_INVISIBLE}*\d|undated|user|assistant|tool|system|turn)"
-    rf"[^\]\n]{{0,80}}#{_INVISIBLE}*\d)",
-    re.I,
+    rf"[^\]\n]{{0,80}}#{_INVISIBLE}*\d)"
+    # "[#3] " at the beginning of a line, but not the link "[#3](https://...)"
+    rf"|^(?:[^\S\n]|[{INVISIBLE}])*+[\[\uff3b](?={_INVISIBLE}*#{_INVISIBLE}*\d++(?!\]\())",
+    re.I | re.M,
 )
 _BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
@@ -59,6 +61,8 @@ class Choice:
     spans: tuple[tuple[int, int], ...]
     mark: str = ""
     """What its header says of it: "superseded by turn 9"."""
+    named: bool = False
+    """What goes in begins with the name of who says it, where only people talk: its header need not say it."""
 
     @property
     def text(self) -> str:
@@ -83,7 +87,8 @@ def _line(signs: str) -> str:
 def escape(text: str) -> str:
     """`text` so that it can neither open nor close a block nor start an entry of its own."""
     text = _BREAKS.sub("\n", text)
-    return _HEADER.sub("(", _TAG.sub("&lt;", text))
+    text = _TAG.sub("&lt;", text)
+    return _HEADER.sub(lambda found: f"{found.group()[:-1]}(", text)
 
 
 def day(passage: Passage) -> str:
@@ -96,15 +101,16 @@ def _day(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
-def header(passage: Passage, session: str = "", *, same_day: bool = False, mark: str = "") -> str:
-    """`[2026-11-21 user #3] `, or `[user #3] ` below an entry of the same day.
+def header(passage: Passage, session: str = "", *, same_day: bool = False, mark: str = "", named: bool = False) -> str:
+    """`[2026-11-21 user #3] `, or `[user #3] ` below an entry of the same day; `[#3] ` before "Ana: ..." among people.
 
     A passage of another session than `session` says so, and so does one that a later turn `mark`s.
     """
     when = "" if same_day else f"{day(passage)} "
     speaker = re.sub(r"[^\w .@-]", "", passage.speaker)[:40] or "unknown"
     where = ", another session" if session and passage.session != session else ""
-    return f"[{when}{speaker} #{passage.turn}{where}{f', {mark}' if mark else ''}] "
+    who = "" if named else f"{speaker} "
+    return f"[{when}{who}#{passage.turn}{where}{f', {mark}' if mark else ''}] "
 
 
 def entry_of(passage: Passage) -> str:
@@ -125,7 +131,8 @@ def render(choices: Sequence[Choice], session: str = "") -> str:
             entries[-1] += "\n" + body
         else:
             today = day(choice.passage)
-            entries.append(header(choice.passage, session, same_day=today == last_day, mark=choice.mark) + body)
+            told = header(choice.passage, session, same_day=today == last_day, mark=choice.mark, named=choice.named)
+            entries.append(told + body)
             last_day = today
         last = name
     return "\n".join((OPEN, PREAMBLE, *entries, BLOCK_CLOSE))
