@@ -161,11 +161,11 @@ def test_what_lost_is_shown_with_its_reason(chrome, url, talk):
     first = http.get(f"{url}/lantern/api/requests/{talk['request']}").json()["passed"][0]
     id_ = first["passage"]["id"]
     show(chrome, url, f"requests/{talk['request']}")
-    folded = until(chrome, "document.querySelector('details.leftout')")
-    assert not chrome.find_elements(By.CSS_SELECTOR, "details.leftout[open]")
+    folded = until(chrome, f"document.getElementById('left-loss-{id_}').closest('details')")
+    assert not folded.get_attribute("open")
     link = chrome.find_element(By.CSS_SELECTOR, f".columns a[data-passage='{id_}'].leftout")
     chrome.execute_script("arguments[0].closest('li').hidden = false; arguments[0].click()", link)
-    until(chrome, "document.querySelector('details.leftout[open]')")
+    assert folded.get_attribute("open")
     assert chrome.execute_script("return document.activeElement.closest('.passage').id") == f"left-loss-{id_}"
     assert first["why"] in folded.text
 
@@ -269,6 +269,45 @@ def http_quote(text: str) -> str:
 
 
 @browser_only
+@pytest.mark.parametrize("path", ["sessions/%", "%E0%A4%A", "constructor", "toString", "requests"])
+def test_an_address_that_leads_nowhere_is_told(chrome, url, path):
+    show(chrome, url, path)
+    assert chrome.find_element(By.TAG_NAME, "h1").text == "That did not work"
+
+
+@browser_only
+@pytest.mark.parametrize("at", ["abc", "1e400", "-5"])
+def test_a_place_that_is_no_number_is_the_beginning(chrome, url, talk, at):
+    show(chrome, url, f"sessions/{talk['session']}?at={at}")
+    until(chrome, "document.querySelector('.message')")
+
+
+@browser_only
+def test_an_address_with_a_password_shows_the_same(chrome, url, talk):
+    show(chrome, url.replace("//", "//me:token@"))
+    assert chrome.find_element(By.TAG_NAME, "h1").text == "Overview"
+
+
+@browser_only
+def test_a_button_whose_call_fails_says_so_and_works_again(chrome, url):
+    for n in range(51):
+        ask(url, body(f"Shelf {n} of the long list"))
+    show(chrome, url, "sessions?q=long+list")
+    more = until(chrome, "[...document.querySelectorAll('button')].find((one) => one.textContent === 'Show more')")
+    chrome.execute_cdp_cmd("Network.enable", {})
+    network = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    try:
+        chrome.execute_cdp_cmd("Network.emulateNetworkConditions", network | {"offline": True})
+        more.click()
+        assert "the proxy does not answer" in until(chrome, "document.querySelector('.toast')?.textContent")
+    finally:
+        chrome.execute_cdp_cmd("Network.emulateNetworkConditions", network | {"offline": False})
+    assert more.is_enabled()
+    more.click()
+    until(chrome, "document.querySelectorAll('main tbody tr').length > 50")
+
+
+@browser_only
 def test_the_keyboard_reaches_everything_in_order(chrome, url, talk):
     show(chrome, url, f"sessions/{talk['session']}")
     chrome.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
@@ -309,7 +348,7 @@ def test_the_theme_follows_the_system_until_it_is_chosen(chrome, url, talk):
 
 
 @browser_only
-@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("width", [320, 768, 1440])
 def test_nothing_is_wider_than_the_screen(chrome, url, talk, hostile, width):
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
     chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

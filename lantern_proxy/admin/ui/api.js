@@ -2,6 +2,9 @@
 
 export class ApiError extends Error {}
 
+/** A path beside this page. `fetch` takes none where the address of the page holds a user and a password. */
+export const beside = (path) => new URL(path, location.origin + location.pathname);
+
 async function answer(response) {
   const found = await response.json().catch(() => null);
   if (!response.ok) throw new ApiError(found?.error?.message || `the proxy answered ${response.status}`);
@@ -10,7 +13,7 @@ async function answer(response) {
 
 async function call(path, options) {
   try {
-    return await answer(await fetch(path, options));
+    return await answer(await fetch(beside(path), options));
   } catch (error) {
     if (error instanceof ApiError || error.name === "AbortError") throw error;
     throw new ApiError("the proxy does not answer; is `lantern serve` still running?");

@@ -1,7 +1,7 @@
 // Which page is shown, what happens live, and the theme.
 
-import { ApiError, get } from "./api.js";
-import { announce, h, link } from "./dom.js";
+import { ApiError, beside, get } from "./api.js";
+import { announce, h, link, toast } from "./dom.js";
 import { overview } from "./overview.js";
 import { marks, search } from "./search.js";
 import { session, sessions } from "./sessions.js";
@@ -9,12 +9,13 @@ import { tryit } from "./tryit.js";
 import { why } from "./why.js";
 
 const main = document.getElementById("main");
-const PAGES = { "": overview, sessions, search, requests: why, marked: marks, try: tryit };
+const PAGES = { __proto__: null, "": overview, sessions, search, requests: why, marked: marks, try: tryit };
 let listeners = [], showing = 0;
 
 const place = () => {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  return { path: path.split("/").map(decodeURIComponent), asked: new URLSearchParams(query || "") };
+  const plain = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
+  return { path: path.split("/").map(plain), asked: new URLSearchParams(query || "") };
 };
 
 async function show({ keep = false } = {}) {
@@ -60,7 +61,7 @@ function waitFor(look, left = 40) {
 function listen() {
   const box = document.getElementById("live"), words = document.getElementById("live-text");
   const state = (on, text) => { box.dataset.state = on ? "on" : "off"; words.textContent = text; box.title = text; };
-  const stream = new EventSource("api/events");
+  const stream = new EventSource(beside("api/events"));
   stream.onopen = () => state(true, "live");
   stream.onerror = () => state(false, "not connected");
   for (const kind of ["request", "compaction", "restore", "change"])
@@ -94,6 +95,7 @@ function theme() {
 theme();
 listen();
 addEventListener("hashchange", () => show());
+addEventListener("unhandledrejection", (event) => { if (event.reason instanceof ApiError) { toast(event.reason.message); event.preventDefault(); } });
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 get("health").then((state) => { document.getElementById("version").textContent = `Lantern ${state.version || ""}`; }).catch(() => {});
 show();

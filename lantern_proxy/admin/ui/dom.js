@@ -26,6 +26,12 @@ export function toast(words) {
   setTimeout(() => shown.remove(), 5000);
 }
 
+/** Disable a button while `work` runs; it can be pressed again where that fails. */
+export async function busy(button, work) {
+  button.disabled = true;
+  try { return await work(); } finally { button.disabled = false; }
+}
+
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 export const count = (n) => (Math.abs(n) < 10000 ? whole.format(n) : short.format(n));

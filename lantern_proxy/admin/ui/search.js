@@ -1,5 +1,5 @@
 import { get } from "./api.js";
-import { excerpt, h, marked, part, plural } from "./dom.js";
+import { busy, excerpt, h, marked, part, plural } from "./dom.js";
 import { card } from "./passage.js";
 
 const PAGE = 20;
@@ -28,7 +28,7 @@ export async function search({ asked }) {
     results.hidden = false;
     note.textContent = shown ? `${plural(shown, "passage")}${more.hidden ? "" : " so far"}, best first${copies ? `; ${copies === 1 ? "one, which says" : `${copies}, which say`} the same again, not repeated` : ""}.` : "Nothing was found. Try fewer words, or another date.";
   };
-  more.addEventListener("click", load);
+  more.addEventListener("click", () => busy(more, load));
   results.append(note, list, h("p", { class: "row" }, more));
   if (value("q")) await load();
   return [h("h1", { tabindex: -1 }, "Search"), h("p", { class: "lede" }, "In everything that was said, lost or not, word for word."), form, results];

@@ -1,7 +1,7 @@
 import { get } from "./api.js";
 import { timeline, timelineLegend } from "./chart.js";
 import * as dialogs from "./dialogs.js";
-import { LOSSES, ago, bytes, count, date, eventTag, full, h, link, ms, part, plural, table, when } from "./dom.js";
+import { LOSSES, ago, busy, bytes, count, date, eventTag, full, h, link, ms, part, plural, table, when } from "./dom.js";
 
 const PAGE = 50;
 const titleOf = (row) => row.title || row.id;
@@ -16,15 +16,13 @@ export async function sessions({ asked, live }) {
     h("td", { class: "r" }, one.losses ? h("span", { class: "tag lost" }, `▼ ${count(one.losses)}`) : "–"),
     h("td", { class: "r" }, one.blocks ? h("span", { class: "tag back" }, `↩ ${count(one.blocks)}`) : "–"));
   const load = async () => {
-    more.disabled = true;
     const rows = await get("api/sessions", { limit: PAGE, offset: shown, q: wanted });
     body.append(...rows.map(row));
     shown += rows.length;
     more.hidden = rows.length < PAGE;
-    more.disabled = false;
     note.textContent = shown ? `${plural(shown, "session")} shown, last seen first.` : wanted ? `No session has “${wanted}” in its title or id.` : "No session yet.";
   };
-  more.addEventListener("click", load);
+  more.addEventListener("click", () => busy(more, load));
   await load();
   const field = h("input", { type: "search", name: "q", value: wanted, placeholder: "Title or id", "aria-label": "Title or id" });
   const form = h("form", { class: "row", role: "search", onsubmit: (event) => { event.preventDefault(); location.hash = `#/sessions${field.value ? `?q=${part(field.value)}` : ""}`; } }, field, h("button", { type: "submit" }, "Find"));
@@ -39,8 +37,7 @@ function messageOf(session, shown, here) {
   const text = h("p", { class: shown.role === "tool" ? "text mono" : "text" }, shown.text);
   const rest = shown.length > shown.text.length && h("button", { type: "button", class: "small", onclick: async (event) => {
     const button = event.currentTarget;
-    button.disabled = true;
-    const [whole] = await get(`api/sessions/${part(session)}/messages`, { from: shown.position, limit: 1, chars: 1e8 });
+    const [whole] = await busy(button, () => get(`api/sessions/${part(session)}/messages`, { from: shown.position, limit: 1, chars: 1e8 }));
     text.textContent = whole.text;
     button.remove();
   } }, `Show all ${full(shown.length)} characters`);
@@ -88,7 +85,7 @@ export async function session({ path, asked, live, again }) {
   });
   let soon = null;
   live((kind, told) => { if (told.session === id) soon ??= setTimeout(again, 1500); });
-  const first = Number(asked.get("at") || 0), gone = (work) => async () => { if (await work()) location.hash = "#/sessions"; };
+  const at = Number(asked.get("at")), first = Number.isSafeInteger(at) ? at : 0, gone = (work) => async () => { if (await work()) location.hash = "#/sessions"; };
   const steps = found.steps.filter((step) => step.event !== "side");
   return [
     h("nav", { class: "crumbs", "aria-label": "Where you are" }, link("sessions", "Sessions"), h("span", { "aria-hidden": "true" }, "/"), h("span", {}, found.id)),
