@@ -350,7 +350,7 @@ def test_the_theme_follows_the_system_until_it_is_chosen(chrome, url, talk):
 @browser_only
 @pytest.mark.parametrize("width", [320, 768, 1440])
 def test_nothing_is_wider_than_the_screen(chrome, url, talk, hostile, width):
-    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         for path in [*PAGES, f"sessions/{talk['session']}", f"requests/{hostile['request']}"]:
