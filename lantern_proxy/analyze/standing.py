@@ -10,7 +10,7 @@ from typing import Literal
 from lantern_proxy.analyze import folded
 from lantern_proxy.analyze.standing_languages import is_rule_elsewhere, may_be_rule_elsewhere
 
-_USE = r"use \S+(?: (?!(?:or|but|it|i|is|are)\b)\S+){0,3},? (?:not|never|instead of|rather than)\b"
+_USE = r"use \S+(?: (?!but (?:it|i|they)\b|(?:or|i|is|are)\b)\S+){0,3},? (?:not|never|instead of|rather than)\b"
 """How it is said what is used, and what is not: "use tabs, not spaces", but not "use caching, but it's not working"."""
 _RULE = re.compile(
     # where a sentence begins, behind "and", "also", "please", ...
@@ -21,21 +21,22 @@ _RULE = re.compile(
     r"|(?:want|lov|lik|enjoy|hat|dream|hop|wonder|need)ed|\w+ing)\b)"
     # "Never push to main", but not "Never mind", "Never went there", "Never again!"
     r"|never(?! (?:mind|say|give|had|been|let|met|saw|knew|know|thought|went|seen|felt|ate|got|gets|came|took|made"
-    r"|heard|found|did|done|was|were|fails|too|\w+ed)\b| in (?:my|a)\b| again[.!])"
+    r"|heard|found|did|done|was|were|too|fails to|in my life|\w+ed)\b| again[.!])"
     # "From now on ...", "Whenever you commit ...", "Make sure to always ...", but not "Whenever you need help ..."
     r"|from (?:now|here) on|going forward|when(?:ever)? i ask"
-    r"|whenever you(?! (?:want|like|can|feel|wish|need (?:help|anything|me|us|support))\b|['\u2019]re (?:ready|free)\b)"
+    r"|whenever you(?!(?: (?:want|like|can|need (?:help|anything|me|us|support))|['\u2019]re (?:ready|free))"
+    r"(?:[.!]|$|,? (?:just|let|feel free)\b))"
     r"|(?:every|each) ?time you|make sure (?:to |that |you )?(?:always|never|only)"
     # "Don't add comments", but not "Don't worry"
     r"|(?:do not|don['\u2019]t)(?: ever)? (?!(?:worry|know|think|forget|mind|get|be|feel|hesitate|want|like|have|need"
-    r"|see|understand|really|you|i|give|stop|let|ever|quit|miss|say|remember|recall|care|mean|believe|love|hate|enjoy|even"
-    r"|expect|blame|judge)\b)\w+)\b"
+    r"|see|understand|really|you|i|give|stop|let|ever|quit|miss|say|remember|recall|care|mean|believe|love|hate|enjoy)\b)"
+    r"\w+)\b"
     # anywhere: "please never", "you should always", "we never", "use tabs, not spaces"; "we always loved it" only tells
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
-    r"|\bwe (?:always|never)\b(?! (?:look|love|like|enjoy|had|have been|met|went|saw|got|did|was|were|thought|knew|felt"
-    r"|want|\w+ed)\b)|\byou must not\b"
+    r"|\bwe (?:always|never)\b(?! (?:love|enjoy|look forward|had|have been|met|went|saw|got|did|was|were|thought|knew|felt"
+    r"|(?:want|lov|lik|enjoy|us|liv|talk|play|visit|plann|dream|seem)ed)\b)|\byou must not\b"
     # "should I use Redis instead of Postgres?" only asks, "can you use metric units instead of imperial?" does not
-    rf"|\byou (?:please )?{_USE}|\b{_USE}(?![^.!?\n]{{0,200}}\?)",
+    rf"|\byou (?:please )?{_USE}|\b{_USE}(?![^.!?\n,;(]{{0,200}}\?)",
     re.I,
 )
 _PREFERENCE = re.compile(
