@@ -39,10 +39,8 @@ _TAG = re.compile(
 )
 _HEADER = re.compile(
     rf"[\[\uff3b](?={_INVISIBLE}*(?:\d{{4}}{_INVISIBLE}*[-\u2010-\u2015/]{_INVISIBLE}*\d|undated|user|assistant|tool|system|turn)"
-    rf"[^\]\n]{{0,80}}#{_INVISIBLE}*\d)"
-    # "[#3] " at the beginning of a line, but not the link "[#3](https://...)"
-    rf"|^(?:[^\S\n]|[{INVISIBLE}])*+[\[\uff3b](?={_INVISIBLE}*#{_INVISIBLE}*\d++(?!\]\())",
-    re.I | re.M,
+    rf"[^\]\n]{{0,80}}#{_INVISIBLE}*\d)",
+    re.I,
 )
 _BREAKS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
@@ -61,8 +59,6 @@ class Choice:
     spans: tuple[tuple[int, int], ...]
     mark: str = ""
     """What its header says of it: "superseded by turn 9"."""
-    named: bool = False
-    """What goes in begins with the name of who says it, where only people talk: its header need not say it."""
 
     @property
     def text(self) -> str:
@@ -87,8 +83,7 @@ def _line(signs: str) -> str:
 def escape(text: str) -> str:
     """`text` so that it can neither open nor close a block nor start an entry of its own."""
     text = _BREAKS.sub("\n", text)
-    text = _TAG.sub("&lt;", text)
-    return _HEADER.sub(lambda found: f"{found.group()[:-1]}(", text)
+    return _HEADER.sub("(", _TAG.sub("&lt;", text))
 
 
 def day(passage: Passage) -> str:
@@ -101,16 +96,15 @@ def _day(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
-def header(passage: Passage, session: str = "", *, same_day: bool = False, mark: str = "", named: bool = False) -> str:
-    """`[2026-11-21 user #3] `, or `[user #3] ` below an entry of the same day; `[#3] ` before "Ana: ..." among people.
+def header(passage: Passage, session: str = "", *, same_day: bool = False, mark: str = "") -> str:
+    """`[2026-11-21 user #3] `, or `[user #3] ` below an entry of the same day.
 
     A passage of another session than `session` says so, and so does one that a later turn `mark`s.
     """
     when = "" if same_day else f"{day(passage)} "
     speaker = re.sub(r"[^\w .@-]", "", passage.speaker)[:40] or "unknown"
     where = ", another session" if session and passage.session != session else ""
-    who = "" if named else f"{speaker} "
-    return f"[{when}{who}#{passage.turn}{where}{f', {mark}' if mark else ''}] "
+    return f"[{when}{speaker} #{passage.turn}{where}{f', {mark}' if mark else ''}] "
 
 
 def entry_of(passage: Passage) -> str:
@@ -131,8 +125,7 @@ def render(choices: Sequence[Choice], session: str = "") -> str:
             entries[-1] += "\n" + body
         else:
             today = day(choice.passage)
-            told = header(choice.passage, session, same_day=today == last_day, mark=choice.mark, named=choice.named)
-            entries.append(told + body)
+            entries.append(header(choice.passage, session, same_day=today == last_day, mark=choice.mark) + body)
             last_day = today
         last = name
     return "\n".join((OPEN, PREAMBLE, *entries, BLOCK_CLOSE))

@@ -133,11 +133,7 @@ def test_a_small_loss_block_holds_most_facts_and_no_filler(restorer):
     assert "ACK" not in restored.text
 
 
-@pytest.mark.parametrize(
-    ("answer", "who"), [((), ""), (("The ferry to Trondheim leaves from quay 14 at 9:40.",), "user ")]
-)
-def test_of_a_group_chat_greetings_are_left_out_and_who_said_it_is_told_once(tmp_path, answer, who):
-    """The name says it where only people talk; where an assistant does, too, "user" tells that it is none of its."""
+def test_of_a_group_chat_greetings_are_left_out_and_who_said_it_is_not(tmp_path):
     said = [
         "Ana: Hey Ben! We adopted a grey parrot called Kuro.",
         "Ben: Wow, Ana!",
@@ -145,14 +141,14 @@ def test_of_a_group_chat_greetings_are_left_out_and_who_said_it_is_told_once(tmp
         "Ana: She works at the harbour of Trondheim as a pilot.",
     ]
     with Archive(tmp_path / "group.db", synchronous="normal") as archive:
-        write(archive, filed([*((text,) for text in said[:-1]), (said[-1], *answer)]))
+        write(archive, filed([*((text,) for text in said), *TAIL]))
         restorer = Restorer(archive, Config(embed=LEXICAL), None)
         text = restorer.at_compaction(ask()).text
         restorer.close()
-    assert text.split("\n")[2:5] == [
-        f"[2023-11-14 {who}#1] Ana: \u2026 We adopted a grey parrot called Kuro.",
-        f"[{who}#3] Ben: \u2026 My sister Ilse moved to Trondheim last spring.",
-        f"[{who}#4] Ana: She works at the harbour of Trondheim as a pilot.",
+    assert text.split("\n")[2:-1] == [
+        "[2023-11-14 user #1] Ana: \u2026 We adopted a grey parrot called Kuro.",
+        "[user #3] Ben: \u2026 My sister Ilse moved to Trondheim last spring.",
+        "[user #4] Ana: She works at the harbour of Trondheim as a pilot.",
     ]
 
 

@@ -159,7 +159,7 @@ def choice_of(candidates: Sequence[Candidate], taken: Sequence[Part]) -> pack.Ch
     candidate = candidates[taken[0].candidate]
     said = [candidate.lines[i] for i in sorted(i for part in taken for i in part.lines)]
     spans = [(line.start, line.end) for line in said]
-    return pack.Choice(candidate.passage, pack.named(name_chars(candidate.passage), spans), named=candidate.named)
+    return pack.Choice(candidate.passage, pack.named(name_chars(candidate.passage), spans))
 
 
 def name_chars(passage: Passage) -> int:

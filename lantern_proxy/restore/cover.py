@@ -58,8 +58,6 @@ class Candidate:
     around: Around = field(default_factory=lambda: Around(answers=False))
     within: frozenset[str] = frozenset()
     """Words of what a short message belongs to, which goes in with it: see restore/context.py."""
-    named: bool = False
-    """Only people talk, and its text begins with who says it."""
 
 
 @dataclass(frozen=True, slots=True)

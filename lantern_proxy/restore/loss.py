@@ -11,7 +11,7 @@ from lantern_proxy.analyze import ends_asking, terms
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.beside import Beside
-from lantern_proxy.restore.candidates import Source, candidate_of, choice_of, looked_at, name_chars, newest
+from lantern_proxy.restore.candidates import Source, candidate_of, choice_of, looked_at, newest
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.cover import (
     GROUP_CHARS,
@@ -64,12 +64,9 @@ def cover_lost(
     contexts = Contexts(scope)
     found = _in_context(_candidates(source, scope, rows, present, soon), contexts, soon)
     candidates, later = newest(found, replace(ask, deadline=_part_of_the_time(ask.deadline)))
-    people = among_people([candidate.passage for candidate in candidates])
-    alone = people and all(candidate.passage.speaker == "user" for candidate in candidates)
-    candidates = [replace(c, named=alone and name_chars(c.passage) > 0) for c in candidates]
     cost = _cost_of(candidates, ask.session)
     chosen = _cover(source, scope, candidates, present, cost, room, ask)
-    if not people:
+    if not among_people([candidate.passage for candidate in candidates]):
         soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
         beside = Beside(source, scope, present, {}, soon, contexts)
         later_rows = {at: candidates[c].row for at, c in later.items() if candidates[c].lost}
@@ -341,8 +338,7 @@ def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
             return size + len(pack.GAP)
         head = part.candidate, day in opened
         if head not in heads:
-            of = candidates[part.candidate]
-            heads[head] = len(pack.header(of.passage, session, same_day=head[1], named=of.named))
+            heads[head] = len(pack.header(candidates[head[0]].passage, session, same_day=head[1]))
         return size + heads[head]
 
     return cost
