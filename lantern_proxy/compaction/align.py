@@ -102,8 +102,21 @@ def align(
     ]
     pairs.sort()
     intact = next((n for n, (a, _) in enumerate(pairs) if a != n), len(pairs))
-    pairs = [(a, b) for n, (a, b) in enumerate(pairs) if b < pending or n < intact or not finished]
+    pairs = [
+        (a, b)
+        for n, (a, b) in enumerate(pairs)
+        if b < pending or n < intact or (not finished and _in_last_turn(old, a))
+    ]
     return pairs, _moved(old, new, pairs, pending)
+
+
+def _in_last_turn(old: Sequence[Seat], a: int) -> bool:
+    """Does no user text that follows an answer come after old[a]?"""
+    return not any(s.item.role == "user" and s.item.kind == "text" for s in old[_first_model(old, a) :])
+
+
+def _first_model(old: Sequence[Seat], a: int) -> int:
+    return next((n for n in range(a, len(old)) if old[n].item.role != "user"), len(old))
 
 
 def _exact(old: Sequence[Seat], new: Sequence[Seat]) -> Pairs:

@@ -118,6 +118,8 @@ def _is_cut(seen: Seen, a: int, b: int) -> bool:
         return False
     if old.kind == "text":
         return omits or a < seen.last_turn or _ends_in_a_word(old.text, new.text)
+    if old.kind == "call":
+        return True
     was_last = seen.old[a].at == len(before_answer(seen.session)) - 1
     return not (was_last and before.startswith(plain(new.text)))
 

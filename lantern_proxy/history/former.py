@@ -57,7 +57,12 @@ def before_form(session: Session, request: Request) -> Session | None:
 
 def is_aside(session: Session, request: Request) -> bool:
     """Is the request of a form in which answers never became a part of the session?"""
-    if not session.asides or has_form(form_of(session.before_form or session), request):
+    before = session.before_form
+    if (
+        not session.asides
+        or has_form(form_of(before or session), request)
+        or (before and _shows_answer(session, before, request))
+    ):
         return False
     certain = (form for form, times in session.asides.items() if times >= _CERTAIN)
     return form_among(certain, request) is not None

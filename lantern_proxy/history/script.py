@@ -310,6 +310,8 @@ def _follows(text: str, end: int, at: int, line: str, *, produced: bool) -> bool
         return False
     if not produced:
         return not text[end:at].strip()
+    while end and text[end - 1].isspace():
+        end -= 1
     return text[end - 1 : end] in _SPEAKS or bool(NAMED.search(text, end, at))
 
 

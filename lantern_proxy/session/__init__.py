@@ -215,7 +215,8 @@ def _is_same_answer(shown: Message, answer: Message) -> bool:
 
 def _is_same_but_a_part(before: str, after: str) -> bool:
     """Clients take back what they put behind the text that was the last, and write times into others."""
-    return bool(after) and (before.startswith(after) or mostly_equal(before, after))
+    same = before.startswith(after) or after.startswith(before) or mostly_equal(before, after)
+    return bool(before and after) and same
 
 
 # --- content -------------------------------------------------------------------------------------------------------

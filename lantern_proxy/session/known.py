@@ -409,6 +409,8 @@ def _wipe(traces: dict[str, list[_Trace]], gone: Set[str]) -> None:
     """Let no index name these sessions any more."""
     for sid in gone:
         for index, value in traces.pop(sid, ()):
-            index[value].discard(sid)
-            if not index[value]:
-                del index[value]
+            holders = index.get(value)
+            if holders is not None:
+                holders.discard(sid)
+                if not holders:
+                    del index[value]

@@ -40,7 +40,7 @@ def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bo
     if len(before) < _RETOLD_TEXTS:
         return False
     earlier = "\n".join([plain(m.text) for m in request.messages[:-1] if m.role != "assistant"])
-    opens = _opens(plain(request.messages[-1].text), retold)
+    opens = _opens(said, plain(request.messages[-1].text), retold)
     told = any(text in earlier for text in retold) or (opens and speaks_of_half("\n".join(retold), before))
     return told and not is_pasted(said, read_of(request, system=True))
 
@@ -67,12 +67,13 @@ def is_told_whole(session: Session, request: Request) -> bool:
     return len(text) - end <= PROBE_CHARS and not wishes_summary(asked) and not wishes_title(asked)
 
 
-def _opens(text: str, told: Sequence[str]) -> bool:
-    """Is there nothing in front of what is told in a text but tags, a heading, words around a summary?"""
+def _opens(said: Mapping[str, str], text: str, told: Sequence[str]) -> bool:
+    """Is there nothing in front of what is told in a text but tags, a heading, words around a summary, what was said
+    before?"""
     front = text[: min((at for each in told if (at := text.find(each)) >= 0), default=0)]
     bare = untagged(front)
     is_heading = len(bare.split()) <= _HEADING_WORDS or bool(_HEADING.fullmatch(bare))
-    return is_heading or bool(SUMMED_UP.search(front[:MARKER_CHARS]))
+    return is_heading or bare in said or bool(SUMMED_UP.search(front[:MARKER_CHARS]))
 
 
 def said_before(session: Session) -> list[str]:
