@@ -219,6 +219,13 @@ def test_an_endless_name_takes_time_in_proportion(text):
     "Whenever you need a port, ask Mia.", "Never again push to main.", "We always wash our hands first.",
     "Don't install anything.", "Do not begin with a greeting.",
     "Use tabs and not spaces.", "Can you use metric units instead of imperial?", "I decided to use uv instead of pip.",
+    "Whenever you want to delete a file, ask first.", "Whenever you can, use the standard library.",
+    "Whenever you're ready to commit, run the tests first.", "Whenever you need help, stop and ask me.",
+    "Use pytest instead of unittest, ok?", "Use metric, not imperial units (why? because Europe).",
+    "Use uv but never pip.", "Use Postgres for it, not SQLite.", "Use the new API, but not for auth.",
+    "Don't even touch the config.", "Don't expect a database in the tests.", "Don't blame people in postmortems.",
+    "We always look at the logs first.", "We never want secrets in the repo.", "We never need to support Python 2.",
+    "Never fails silently: every error must be raised.", "Never in a commit message mention AI.",
 ])  # fmt: skip
 def test_a_rule_is_told_from_what_happens_to_hold_its_words(text):
     assert is_rule(text)

@@ -1289,8 +1289,9 @@ def test_a_summary_that_came_as_an_answer_links_what_only_users_say_if_the_clien
 
 
 @pytest.mark.parametrize(("heading", "event"), [
-    ("Earlier in this conversation:", "compacted"), ("# Was vorher geschah", "compacted"), ("# Context", "compacted"),
-    ("I got this mail today, the second one:", "new"), ("# What do you think of this text, and of its end:", "new"),
+    ("Earlier in this conversation:", "compacted"), ("## Earlier in the conversation", "compacted"),
+    ("# Context", "compacted"), ("I got this mail today, the second one:", "new"),
+    ("# Please review this text", "new"), ("## Translate into German", "new"), ("# Draft for the blog", "new"),
 ])  # fmt: skip
 def test_a_summary_that_came_as_an_answer_may_stand_below_a_heading_but_not_below_what_people_say(heading, event):
     chat = talk(Lab(), "en", named=False, tools=False, others=1)
@@ -1298,6 +1299,37 @@ def test_a_summary_that_came_as_an_answer_may_stand_below_a_heading_but_not_belo
     chat.turn("Write it all down.", summary)
     step = chat.send([user(f"{heading}\n{summary}\n\n{turns('omega', 1)[0][0]}")])
     assert (step.event, step.session.id == chat.session) == (event, event != "new"), step.link.why
+
+
+@pytest.mark.parametrize("asked", [
+    "In my earlier conversation with support I asked about gateway/retry.py of apollo and its backoff, and about "
+    "billing/export.sql and its column. Which values are right?",
+    "Earlier in our chat you helped me with web/login.tsx of apollo, its redirect, and ops/backup.sh with its bucket. "
+    "Please set both back.",
+    "I had a prior conversation about gateway/retry.py and billing/export.sql in project apollo, with 3059 and 1979.",
+])  # fmt: skip
+def test_who_speaks_of_an_earlier_talk_in_their_own_words_begins_a_chat(asked):
+    lab = Lab()
+    chat = Chat(lab)
+    for said, answer in turns("apollo", 5):
+        chat.turn(said, answer)
+    step = Chat(lab).send([user(asked)])
+    assert step.event == "new", step.link.why
+
+
+def test_what_a_user_says_again_behind_a_turn_that_failed_is_filed():
+    """An agent whose context ran over in the middle of its work: its client compacts, and its user says the same word
+    as once before."""
+    chat = Chat(Lab(), tools=TOOLS, named="run")
+    for said, answer in [*turns("zephyr", 1), ("continue", "The parser is ready."), *turns("zephyr", 1, start=2)]:
+        chat.turn(said, answer)
+    chat.history.append(user("Set the timeout of the login page to 44 seconds."))
+    chat.lab.answer(chat.send(), call := called("call_7f3a", "run", cmd="set timeout 44"))
+    chat.history += [call, result("call_7f3a", "set in web/login.tsx")]
+    chat.lab.fail(chat.send())
+    step = chat.send([user(summary_of("zephyr", [0, 2])), user("continue")])
+    assert step.event == "compacted"
+    assert [f.message.text for f in step.filed][-1] == "continue"
 
 
 @pytest.mark.parametrize("named", [False, True])

@@ -107,6 +107,19 @@ def test_the_same_text_again_is_a_retry_and_another_last_line_is_a_branch():
     assert teller.turn("another way then", "As you like.").event == "branch"
 
 
+def test_orders_behind_a_cue_that_ends_in_a_space_stand_in_no_line_and_break_no_session():
+    lab, lines, steps = Lab(), list[str](), []
+    for said, answer in turns("zephyr", 5):
+        now = "\n".join([*lines, f"### Human: {said}"])
+        orders = "Answer in one sentence, and in English."
+        step = lab.ask([user(f"A talk of a human and an AI.\n\n{now}\nAI: \n\n{orders}")])
+        lab.answer(step, assistant(answer))
+        lines += [f"### Human: {said}", f"AI: {answer}"]
+        steps.append(step)
+    assert [step.event for step in steps] == ["new", "turn", "turn", "turn", "turn"]
+    assert not any("Answer in one sentence" in f.message.text for step in steps[1:] for f in step.filed)
+
+
 @pytest.mark.parametrize("names", [("user", "assistant"), ("Human", "AI")])
 @pytest.mark.parametrize("task", ["before", "behind"])
 @pytest.mark.parametrize("named", ["", "one"])

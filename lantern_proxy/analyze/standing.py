@@ -33,8 +33,8 @@ _RULE = re.compile(
     r"\w+)\b"
     # anywhere: "please never", "you should always", "we never", "use tabs, not spaces"; "we always loved it" only tells
     r"|\bplease (?:always|never|do not|don['\u2019]t)\b|\b(?:we|you) (?:should|must|have to|need to) (?:always|never)\b"
-    r"|\bwe (?:always|never)\b(?! (?:love|enjoy|look forward|had|have been|met|went|saw|got|did|was|were|thought|knew|felt"
-    r"|(?:want|lov|lik|enjoy|us|liv|talk|play|visit|plann|dream|seem)ed)\b)|\byou must not\b"
+    r"|\bwe (?:always|never)\b(?! (?:love|enjoy|look forward|had|have been|met|went|saw|got|did|was|were|thought|knew"
+    r"|felt|(?:want|lov|lik|enjoy|us|liv|talk|play|visit|plann|dream|seem)ed)\b)|\byou must not\b"
     # "should I use Redis instead of Postgres?" only asks, "can you use metric units instead of imperial?" does not
     rf"|\byou (?:please )?{_USE}|\b{_USE}(?![^.!?\n,;(]{{0,200}}\?)",
     re.I,

@@ -13,8 +13,7 @@ _QUESTION_CHARS, _ASKS = 300, re.compile(r"(?:[^.!?\u3002\uff1f\u061f\u037e]|[.!
 """A shorter answer that is one sentence, and ends in such a sign, asks something."""
 
 MARKER = re.compile(
-    r"(?:previous|earlier|prior) conversation|earlier in (?:the|this|our) (?:conversation|session|chat)"
-    r"|conversation (?:history )?(?:so far|to date|before this point)"
+    r"previous conversation|conversation (?:history )?(?:so far|to date|before this point)"
     r"|(?:context|conversation|session|chat) summary|summary of (?:\w+ ){0,3}(?:conversation|session|chat)",
     re.I,
 )
@@ -22,7 +21,8 @@ MARKER = re.compile(
 MARKER_CHARS = 2_000
 """Such words open a text."""
 SUMMED_UP = re.compile(
-    rf"{MARKER.pattern}|summar|recap|\bso far\b|compacted|condensed|zusammenfass|bisher|résum|jusqu'|resum[eio]"
+    rf"{MARKER.pattern}|earlier in th(?:e|is) conversation|summar|recap|\bso far\b|compacted|condensed"
+    "|zusammenfass|bisher|résum|jusqu'|resum[eio]"
     "|riassunt|finora|hasta ahora|até agora|samenvatt|tot nu toe|sammanfatt|hittills|podsumow|dotychczas|до сих пор"
     "|кратк|итог|özet|şimdiye|ملخص|总结|摘要|總結|到目前|要約|これまで|まとめ|요약|지금까지",
     re.I,

@@ -1,6 +1,5 @@
 """A session's history that is told again in other words, or as one text, by who goes on with it."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -19,8 +18,8 @@ from lantern_proxy.turn import Request, plain
 
 _RETOLD_TEXTS, _RETOLD_CHARS = 3, 1_000
 """Texts of a user that an answer tells again, at least, and how much of each counts."""
-_HEADING_WORDS, _HEADING = 2, re.compile(r"#{1,6}(?: \S+){1,6}")
-"""What clients put in front of what they tell a model has no more words, or is set as a heading: "Before:"."""
+_HEADING_WORDS = 2
+"""What clients put in front of what they tell a model has no more: "Before:"."""
 
 
 def is_retold(said: Mapping[str, str], session: Session, request: Request) -> bool:
@@ -72,8 +71,7 @@ def _opens(said: Mapping[str, str], text: str, told: Sequence[str]) -> bool:
     before?"""
     front = text[: min((at for each in told if (at := text.find(each)) >= 0), default=0)]
     bare = untagged(front)
-    is_heading = len(bare.split()) <= _HEADING_WORDS or bool(_HEADING.fullmatch(bare))
-    return is_heading or bare in said or bool(SUMMED_UP.search(front[:MARKER_CHARS]))
+    return bare in said or len(bare.split()) <= _HEADING_WORDS or bool(SUMMED_UP.search(front[:MARKER_CHARS]))
 
 
 def said_before(session: Session) -> list[str]:
