@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from lantern_proxy import turn_memo
-from lantern_proxy.compaction import align
+from lantern_proxy.compaction import align, alike
 from lantern_proxy.compaction.align import _matches
 from lantern_proxy.follow import follow, reply
 from lantern_proxy.history import same as history_same
@@ -271,9 +271,9 @@ def test_a_last_message_of_many_parts_is_compared_in_linear_time():
 
 def test_of_texts_from_one_template_only_like_ones_are_looked_at_closely(monkeypatch):
     """Each begins as all others do: what is asked of each pair has to cost next to nothing."""
-    pairs, closely, is_alike, has_ellipsis = [], [], align.is_alike, align.has_ellipsis_for
+    pairs, closely, is_alike, has_ellipsis = [], [], align.is_alike, alike.has_ellipsis_for
     monkeypatch.setattr(align, "is_alike", lambda a, b: pairs.append((a.role, b.role)) or is_alike(a, b))
-    monkeypatch.setattr(align, "has_ellipsis_for", lambda *pair: closely.append(pair) or has_ellipsis(*pair))
+    monkeypatch.setattr(alike, "has_ellipsis_for", lambda *pair: closely.append(pair) or has_ellipsis(*pair))
     before = talk(50, lambda n: stamped(f"do {n}."), lambda n: stamped(f"done {n}."))
     after = talk(50, lambda n: stamped(f"with {n}!"), lambda n: stamped(f"has done {n}!" if n % 5 else f"done, {n}!"))
     old, new = (align.seats(read(each).messages) for each in (before, after[2:]))
