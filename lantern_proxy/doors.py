@@ -23,9 +23,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lantern_proxy.config import Config
 from lantern_proxy.config.check import ConfigError, secret
 from lantern_proxy.doors_keys import Keyring, KeysError, ProxyKey, keys_file
-from lantern_proxy.wire.http import Arrival, Header, answer_json, is_anthropics
+from lantern_proxy.wire.http import CREDENTIALS, Arrival, Header, answer_json, is_anthropics
 
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
+_NOT_ASKING = frozenset({b"x-lantern-key", *CREDENTIALS, b"transfer-encoding"})
+"""Headers of a key or a body, which no browser's preflight has."""
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
 """Headers by which a proxy on this machine says that somebody else is calling."""
 _CALLERS = 10_000
@@ -148,9 +150,9 @@ class Doors:
 
 
 def _is_preflight(arrival: Arrival, headers: Mapping[bytes, bytes]) -> bool:
-    """Does a browser ask whether a page may send a request? It brings no key with that (Fetch: CORS-preflight)."""
-    asks = b"origin" in headers and b"access-control-request-method" in headers
-    return asks and arrival.method == "OPTIONS" and headers.get(b"content-length", b"0") == b"0"
+    """Does a browser ask whether a page may send something? It brings neither key nor body (Fetch: CORS-preflight)."""
+    asks = arrival.method == "OPTIONS" and b"origin" in headers and b"access-control-request-method" in headers
+    return asks and headers.keys().isdisjoint(_NOT_ASKING) and headers.get(b"content-length", b"0") == b"0"
 
 
 def _is_chunked(arrival: Arrival) -> bool:

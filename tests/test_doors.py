@@ -26,8 +26,10 @@ from lantern_proxy.config import AccessConfig, Config, ServerConfig, TenantConfi
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors import AdminDoor, Rate, climbs, reachable_from_elsewhere, refuse_open_door
 from lantern_proxy.doors_keys import Keyring, KeysError, keys_file
+from lantern_proxy.wire.http import CREDENTIALS
 
 PROVIDER_KEY = "sk-provider-CANARY-4711"
+PREFLIGHT = {"origin": "http://localhost:3000", "access-control-request-method": "POST"}
 TOKEN = "admin-token-of-forty-characters-CANARY-99"
 
 
@@ -471,6 +473,36 @@ def test_a_browser_asks_without_a_key_whether_a_known_page_may_send_one(tmp_path
         assert http.options(asked, headers={"origin": origin} | more).status_code == status
         assert len(upstream.got) == (status == 200)
         assert http.post(asked, json=body("x"), headers={"origin": origin} | more).status_code in (401, 403)
+
+
+@pytest.mark.parametrize("place", ["authorization", "x-api-key", "api-key", "x-lantern-key"])
+def test_a_proxy_key_in_a_preflight_never_goes_upstream(tmp_path, monkeypatch, place):
+    monkeypatch.setenv("THE_UPSTREAMS_KEY", PROVIDER_KEY)
+    with keyed(tmp_path) as (config, upstream, ring):
+        secret = ring.add("alice", upstream={"any": "env:THE_UPSTREAMS_KEY"}, now=1.0)
+        with serving(config) as url:
+            assert http.options(f"{url}/v1/models", headers=PREFLIGHT | {place: secret}).status_code == 200
+        assert PROVIDER_KEY in repr(upstream.got)
+        assert secret not in repr(upstream.got)
+
+
+@pytest.mark.parametrize(
+    ("headers", "content"),
+    [({}, [b"chunked"]), ({}, b"whole"), *(({place.decode(): "r"}, None) for place in CREDENTIALS)],
+)
+def test_what_brings_a_body_or_a_credential_is_no_preflight(tmp_path, headers, content):
+    with keyed(tmp_path, keys="required") as (config, upstream, _), serving(config) as url:
+        answer = http.request("OPTIONS", f"{url}/v1/models", headers=PREFLIGHT | headers, content=content)
+        assert answer.status_code == 401
+        assert not upstream.got
+
+
+def test_preflights_are_counted_by_the_address_that_they_come_from(tmp_path):
+    access = {"keys": "required", "requests_per_minute": 3}
+    with keyed(tmp_path, **access) as (config, upstream, _), serving(config) as url:
+        answers = [http.options(f"{url}/v1/models", headers=PREFLIGHT) for _ in range(5)]
+        assert [answer.status_code for answer in answers] == [200] * 3 + [429] * 2
+        assert len(upstream.got) == 3
 
 
 @pytest.mark.parametrize("origin", ["http://[::1", "http://[x]"])
