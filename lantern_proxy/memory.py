@@ -222,18 +222,17 @@ class Lantern:
     def why(self, request: str) -> Why | None:
         """What was restored into a request of the proxy, and why; None when the archive does not know it.
 
-        request: its id, or `last` for the newest of this tenant that got a block
+        request: its id, or `last` for the newest of this tenant, and of the project if one is named, that got a block
         """
-        mine, request = self._archive.of(self.tenant), text("request", request)
-        if request == "last":
-            request = (mine.last_restored() or ("", 0.0))[0]
-        told = mine.why(request)
+        told = self._archive.of(self.tenant).why(self._request(request))
         return told if told is not None and self._covers(told.request.session) else None
 
     def feedback(self, passage: int, verdict: Verdict | Literal[""], *, request: str = "") -> Passage:
-        """A verdict on a passage, that `request` restored if one is named; what is wrong is not restored again. ""
-        takes it back."""
-        request = text("request", request)
+        """A verdict on a passage, that `request` restored if one is named, by id or as `last`; "" takes it back.
+
+        What is wrong or outdated is not restored again.
+        """
+        request = self._request(request)
         if count("passage", passage) != passage:
             raise ArchiveError(f"there is no passage {passage}; `lantern search` and `lantern why` give numbers")
         mine = self._archive.of(self.tenant)
@@ -278,6 +277,13 @@ class Lantern:
             return apart
         held = mine.session(session)
         return session if held is None or held.project == self._project else apart
+
+    def _request(self, named: str) -> str:
+        """The id that `last` stands for; `named` itself when it is another name, or nothing was restored yet."""
+        if text("request", named) != "last":
+            return named
+        newest = self._archive.of(self.tenant).last_restored(self._project or None)
+        return newest[0] if newest else named
 
     def _is_answered(self, session: str) -> bool:
         """Did an upstream answer in it, through the proxy?"""

@@ -110,6 +110,15 @@ def block(placed: list[Placed], *, session: str = "s1", request: str = "s1-r0", 
     return Block(**{**facts, **more})
 
 
+def restore_one(archive: Archive, tenant: str, project: str, n: int) -> Passage:
+    """Request `<project>-r<n>`, in a session that is named as its project, restores the passage that is returned."""
+    of = {"tenant": tenant, "project": project, "session": project}
+    [[kept]] = archive.write([record(n - 1, **of)])
+    placed = Placed(passage=kept, text="x", rank=1, score=1.0, signals={})
+    archive.write([record(n, **of, blocks=(block([placed], session=project, request=f"{project}-r{n}"),))])
+    return kept
+
+
 def passed_over(passage: Passage, reason: Reason, **more: Any) -> PassedOver:
     facts: dict[str, Any] = {"kind": "loss", "rank": 1, "score": 0.5, "signals": {"salience": 0.5}, **more}
     return PassedOver(passage=passage, reason=reason, why=why_not(reason, facts.get("other", 0)), **facts)

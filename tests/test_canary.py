@@ -177,7 +177,7 @@ def _read(mine, id_: int) -> None:
     mine.fts(["text"], 5)
     mine.requests(session="s1")
     assert mine.why("s1-r5").blocks
-    assert mine.last_restored()
+    assert mine.last_restored() == mine.last_restored("p1")
     assert mine.why("s1-r8").passed
     mine.overview(0.0, 1_000.0)
     assert mine.counts(["s1"])["s1"].requests

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("mcp.server.mcpserver", reason="the extra `mcp` is not installed")
 
 from mcp import Client, StdioServerParameters, stdio_client
+from test_archive import restore_one
 
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive
@@ -180,6 +181,24 @@ def test_an_agent_sees_nothing_of_another_tenant(archive):
     anyio.run(play)
     with Archive(path, read_only=True) as whole:
         assert whole.of(other).passages_by_id([theirs.id])[theirs.id].verdict == ""
+
+
+def test_an_agent_of_one_project_asks_and_judges_by_its_last_request(archive):
+    path, mine = archive
+    with Archive(path) as whole:
+        passage, _ = (restore_one(whole, mine, project, n) for project, n in (("a", 1), ("b", 3)))
+
+    async def play() -> None:
+        server = StdioServerParameters(command=sys.executable, args=[*command(archive), "--project", "a"])
+        async with Client(stdio_client(server)) as client:
+            failed, told = await call(client, "why", request="last")
+            assert not failed
+            assert [shown["passage"] for shown in told["passages"]] == [passage.id]
+            failed, judged = await call(client, "feedback", passage=passage.id, verdict="useful", request="last")
+            assert not failed
+            assert judged["verdict"] == "useful"
+
+    anyio.run(play)
 
 
 def test_an_agent_of_one_project_sees_nothing_of_another(archive):

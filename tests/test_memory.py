@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
+from test_archive import restore_one
 
 from lantern_proxy import Lantern, demo
 from lantern_proxy.archive import Archive, ArchiveError
@@ -262,6 +263,27 @@ def test_a_project_sees_and_judges_nothing_of_another(config):
     with Lantern(config) as everything:
         assert everything.search("firewall staging")[0].passage.verdict == "useful"
         assert everything.why(request)
+
+
+def test_the_last_request_is_that_of_the_project(config):
+    with Lantern(config, project="none") as opened, Archive(config.archive.path) as archive:
+        older, newer = (restore_one(archive, opened.tenant, project, n) for project, n in (("a", 1), ("b", 3)))
+        assert opened.why("last") is None
+        with pytest.raises(ArchiveError, match=f"passage {older.id} is not of project none"):
+            opened.feedback(older.id, "useful", request="last")
+    for project, request, passage in (("a", "a-r1", older), ("b", "b-r3", newer), ("", "b-r3", newer)):
+        with Lantern(config, project=project) as lantern:
+            assert lantern.why("last").request.id == request
+            lantern.feedback(passage.id, "useful", request="last")
+            assert [mark.verdict for mark in lantern.why(request).marks] == ["useful"]
+            lantern.feedback(passage.id, "", request="last")
+
+
+def test_nothing_is_judged_as_of_a_last_request_where_none_restored_it(lantern):
+    passage = lantern.search("firewall staging")[0].passage
+    with pytest.raises(ArchiveError, match="request last restored no passage"):
+        lantern.feedback(passage.id, "useful", request="last")
+    assert lantern.search("firewall staging")[0].passage.verdict == ""
 
 
 def test_search_finds_what_was_said(lantern):

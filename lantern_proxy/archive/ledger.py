@@ -17,7 +17,7 @@ _BLOCKS = """SELECT id, session, request, anchor, chain, message, place, kind, t
 _PLACED = """SELECT j.value, p.passage, p.origin, p.text, p.rank, p.score, p.signals
     FROM json_each(?) j CROSS JOIN placed p ON p.tenant = ? AND p.block = j.value ORDER BY p.block, p.slot"""
 _LAST = """SELECT r.id, r.at FROM blocks b CROSS JOIN requests r ON r.tenant = b.tenant AND r.id = b.request
-    WHERE b.tenant = ? ORDER BY r.at DESC, b.id DESC LIMIT 1"""
+    CROSS JOIN sessions s ON s.tenant = r.tenant AND s.id = r.session WHERE b.tenant = ?"""
 _MARKS = """SELECT p.passage, p.used, p.verdict FROM blocks b
     CROSS JOIN placed p ON p.tenant = b.tenant AND p.block = b.id
     WHERE b.tenant = ? AND b.request = ? ORDER BY p.block, p.slot"""
@@ -44,9 +44,10 @@ class Ledger(Reads):
         rows = self._rows(f"{_REQUEST}{where} ORDER BY at DESC, rowid DESC LIMIT ?", (self.tenant, *values, limit))
         return [to_request(row) for row in rows]
 
-    def last_restored(self) -> tuple[str, float] | None:
+    def last_restored(self, project: str | None = None) -> tuple[str, float] | None:
         """(id, Unix seconds) of the newest request that brought a block of its own; None when none did."""
-        rows = self._rows(_LAST, (self.tenant,))
+        where, values = given(("s.project", project))
+        rows = self._rows(f"{_LAST}{where} ORDER BY r.at DESC, b.id DESC LIMIT 1", (self.tenant, *values))
         return tuple(rows[0]) if rows else None
 
     def why(self, request_id: str) -> Why | None:

@@ -124,7 +124,10 @@ def build(lantern: "Lantern") -> Any:
     def feedback(
         passage: int, verdict: Literal["useful", "wrong", "outdated", "none"], request: str = ""
     ) -> dict[str, Any]:
-        """Judge a passage by its number. What is wrong or outdated is not restored again; `none` takes it back."""
+        """Judge a passage by its number. What is wrong or outdated is not restored again; `none` takes it back.
+
+        `request` is the one that restored it, by id or as `last`, where one did.
+        """
         try:
             judged = lantern.feedback(passage, "" if verdict == "none" else verdict, request=request)
         except ArchiveError as error:
