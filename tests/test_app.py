@@ -645,7 +645,7 @@ def test_a_proxy_of_the_environment_that_is_down_is_named_and_its_password_is_no
             assert ask(url, body("and straight?")).status_code == 200
 
 
-@pytest.mark.parametrize("proxy", ["ftp://proxy.example", "http://proxy.example:port"])
+@pytest.mark.parametrize("proxy", ["ftp://proxy.example", "http://proxy.example:port", "http://[::1"])
 def test_a_proxy_of_the_environment_that_cannot_be_used_is_a_502_that_says_so(tmp_path, monkeypatch, proxy):
     monkeypatch.setenv("HTTP_PROXY", proxy)
     with Upstream() as upstream, serving(config_for(upstream, tmp_path)) as url:

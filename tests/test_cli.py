@@ -833,6 +833,21 @@ def test_doctor_tries_the_proxy_that_stands_before_an_upstream(lantern, monkeypa
     assert "HTTPS_PROXY" in found["anthropic"]["remedy"]
 
 
+@pytest.mark.parametrize("proxy", ["http://[::1", "http://127.0.0.1:xx", "socks5://127.0.0.1:{port}"])
+def test_doctor_tells_a_proxy_that_no_request_can_use(lantern, monkeypatch, proxy):
+    monkeypatch.setitem(sys.modules, "socksio", None)  # as where httpx[socks] is not installed
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setenv("https_proxy", proxy.format(port=listening.getsockname()[1]))
+        environ = {
+            "LANTERN_OPENAI_UPSTREAM": "https://model.invalid/v1",
+            "LANTERN_ANTHROPIC_UPSTREAM": "http://[::1]:1",
+        }
+        found = {row["name"]: row for row in rows(lantern("doctor", "--json", env=environ))}
+    assert found["openai"]["state"] == "warn"
+    assert "the proxy that the environment names cannot be used" in found["openai"]["detail"]
+    assert "HTTPS_PROXY" in found["openai"]["remedy"]
+
+
 def test_doctor_goes_on_where_an_archive_cannot_be_looked_at(lantern, tmp_path):
     (tmp_path / "l.yaml").write_text("archive: {key_file: none}")
     found = {row["name"]: row for row in rows(lantern("doctor", "--offline", "--json", "--config", "l.yaml", code=1))}

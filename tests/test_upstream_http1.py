@@ -772,3 +772,11 @@ def test_a_server_that_takes_a_connection_and_ends_is_told_as_httpx_does(loop, b
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(work())
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [("http://a", 80), ("https://a", 443), ("socks5://a", 1080), ("socks5h://a", 1080), ("http://a:3", 3)],
+)
+def test_a_url_without_a_port_means_that_of_its_scheme(url, port):
+    assert Origin.of(url).port == port

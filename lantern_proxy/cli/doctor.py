@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lantern_proxy.cli import process
-from lantern_proxy.config import Config
+from lantern_proxy.config import Config, UpstreamConfig
 from lantern_proxy.config.check import ConfigError
 
 State = Literal["ok", "warn", "bad"]
@@ -47,8 +47,8 @@ def examine(file: Path | None, config: Config, *, offline: bool, deep: bool) -> 
     yield from _rerankers(config)
     yield from _archive(config, deep=deep)
     if not offline:
-        yield _upstream("openai", config.upstream.openai)
-        yield _upstream("anthropic", config.upstream.anthropic)
+        yield _upstream("openai", config.upstream.openai, config.upstream)
+        yield _upstream("anthropic", config.upstream.anthropic, config.upstream)
     yield from _trust()
     yield from _proxy(config)
 
@@ -183,17 +183,23 @@ def _writable(path: Path) -> bool:
     return os.access(path, os.W_OK)
 
 
-def _upstream(name: str, url: str) -> Diagnosis:
+def _upstream(name: str, url: str, settings: UpstreamConfig) -> Diagnosis:
     """Does a TCP connection come about, or one to the proxy that stands between? Nothing is sent."""
-    from lantern_proxy.upstream import proxy_of
+    from lantern_proxy.upstream import proxy_of, stock
+    from lantern_proxy.upstream.errors import ConnectError
     from lantern_proxy.upstream.http1 import Origin
 
     proxy = proxy_of(Origin.of(url))
     remedy = "correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY" if proxy else f"set upstream.{name}"
     first = f"{proxy}, the environment's proxy for {url}," if proxy else url
     try:
+        if proxy:
+            stock.client(settings)  # what requests go through
         there = Origin.of(proxy or url)
         socket.create_connection((there.host, there.port), timeout=_CONNECT_S).close()
+    except ConnectError as error:
+        wrong, _, remedy = str(error).partition("; ")
+        return Diagnosis(name, "warn", f"{first} cannot be used: {wrong}", remedy)
     except (OSError, ValueError) as error:  # ValueError: a proxy whose port is no number
         reason = getattr(error, "strerror", None) or error
         return Diagnosis(name, "warn", f"{first} cannot be reached: {reason}", f"check the network, or {remedy}")

@@ -275,8 +275,9 @@ def proxy_of(origin: Origin) -> str:
         return ""
     from urllib.request import proxy_bypass
 
-    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    by = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    # no urlsplit: it may be no URL, which is told when it is used
+    scheme, _, rest = (proxy if "://" in proxy else f"http://{proxy}").partition("://")
+    by = f"{scheme}://{rest.rpartition('@')[2].partition('/')[0]}"
     return "" if proxy_bypass(f"{origin.host}:{origin.port}") else by
 
 

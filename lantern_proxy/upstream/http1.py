@@ -29,6 +29,8 @@ Pieces = list[bytes]
 Body = bytes | Pieces | AsyncIterable[bytes]
 
 _IDLE_S, _MOST_IDLE = 60.0, 256
+_PORTS = {"https": 443, "socks5": 1080, "socks5h": 1080}
+"""Of a URL that names none; 80 for other schemes."""
 _REPEATABLE = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
 
 
@@ -43,7 +45,7 @@ class Origin:
     @classmethod
     def of(cls, url: str) -> "Origin":
         parts = urlsplit(url)
-        return cls(parts.scheme, _ascii(parts.hostname or ""), parts.port or (443 if parts.scheme == "https" else 80))
+        return cls(parts.scheme, _ascii(parts.hostname or ""), parts.port or _PORTS.get(parts.scheme, 80))
 
 
 def _ascii(host: str) -> str:
