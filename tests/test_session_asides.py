@@ -487,3 +487,20 @@ def test_what_a_client_writes_for_a_result_that_it_cleared_is_not_filed():
     step = chat.turn("Go on.", "I go on.")
     assert step.event == "cleared"
     assert "[cleared to save room]" not in chat.lab.texts(chat.session)
+
+
+@pytest.mark.parametrize("named", ["", "one"])
+def test_a_side_call_goes_on_though_its_question_is_shown_with_more_behind_it(named):
+    """It was none then: what its client has put behind the question since is as long as that."""
+    chat = Chat(Lab(), tools=TOOLS, named=named)
+    for said, answer in turns("zephyr", 4):
+        chat.turn(said, answer)
+    other = {"role": "system", "content": "You look things up for somebody else, and answer from what was said."}
+    asked, answer = "Which number has the backoff of the retry policy?", "It is 3059, as it was set."
+    step = chat.lab.ask([other, *chat.history, user(asked)], headers=chat.headers)
+    assert step.event == "side"
+    chat.lab.answer(step, assistant(answer))
+    shown = user(f"{asked}\n\n<environment>{'The file web/login.tsx is open at line 7. ' * 5}</environment>")
+    more = [other, *chat.history, shown, assistant(answer), user("And what was it before?")]
+    step = chat.lab.ask(more, headers=chat.headers)
+    assert (step.event, step.session.id) == ("turn", chat.session), step.link.why
