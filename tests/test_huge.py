@@ -19,7 +19,8 @@ from lantern_proxy.history.told import squeezed
 from lantern_proxy.history.whole import Whole
 from lantern_proxy.session import Known
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.rivals import ends_in, settled, shown_and_asked, went_on_elsewhere
+from lantern_proxy.session.rivals import ends_in, settled, went_on_elsewhere
+from lantern_proxy.session.shown import shown_and_asked
 from lantern_proxy.turn import Answer, Identity
 from lantern_proxy.wire import chat
 

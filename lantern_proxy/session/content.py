@@ -11,19 +11,19 @@ from lantern_proxy.history.record import Session, before_answer, chains, is_empt
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
 from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, ids_of, main_of
+from lantern_proxy.session.passing import is_passing
 from lantern_proxy.session.rivals import (
     decided,
     ends_in,
     held_ids,
     is_anothers,
-    is_passing,
     is_summed_up,
     rivals_of,
-    shown_and_asked,
     under_prompt,
     went_on_elsewhere,
 )
 from lantern_proxy.session.script import is_own
+from lantern_proxy.session.shown import shown_and_asked
 from lantern_proxy.turn import SYSTEM, Item, Message, Request, plain
 
 _WORD = re.compile(r"\w+")

@@ -137,6 +137,16 @@ def holder_of(session: Session) -> str:
     return session.id if session.agent else main_of(session)
 
 
+def holders_of(known: Known, sids: Iterable[str]) -> set[str]:
+    """The same of several."""
+    return {holder_of(known.sessions[sid]) for sid in sids}
+
+
+def heard(known: Known, print: bytes) -> set[str]:
+    """Sessions in which an upstream or a user said a text."""
+    return known.by_answer.get(print, set()) | known.by_user.get(print, set())
+
+
 def quoted(known: Known, texts: Sequence[str]) -> list[str]:
     """Main sessions whose texts may stand within `texts`, most of them first. Only beginnings are compared."""
     hits: defaultdict[str, int] = defaultdict(int)

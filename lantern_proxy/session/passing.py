@@ -1,0 +1,83 @@
+"""Requests that share no more with a conversation than what bots say to many."""
+
+import re
+from collections.abc import Mapping, Set
+
+from lantern_proxy.history.record import Session, before_answer, items_of, spoken
+from lantern_proxy.history.summaries import SUMMARY_CHARS
+from lantern_proxy.history.text import breadth, mostly_equal
+from lantern_proxy.session.known import PROBE_CHARS, Known, heard, holders_of, ids_of
+from lantern_proxy.session.shown import end_of_shown, prints_of, said_of, shown_and_asked
+from lantern_proxy.turn import Message, Request, plain
+
+_WORD = re.compile(r"\w+")
+_LOOKED_AT = 32
+"""Messages shown last that are compared with all that was said: enough to see whose they are."""
+_ALIKE_CHARS = 6
+"""Two texts of PROBE_CHARS and more that are mostly equal share so much of their fronts or of their backs."""
+
+
+def is_passing(known: Known, session: Session, request: Request) -> bool:
+    """Does a request share no more with a conversation than bots say to many: one phrase, or less than it shows of
+    others, and neither its last answer, unless something else was asked before it, nor its summary?"""
+    shown = [m for m in spoken(request.messages[: end_of_shown(request.messages)]) if m.print]
+    items = [i for m in shown for i in m.items]
+    if any(session.id in known.by_id.get(value, ()) for i in items for value in ids_of(i)):
+        return False
+    if any(i.kind != "text" and session.id in holders_of(known, heard(known, i.print)) for i in items):
+        return False  # a call, a compaction item: nobody says those to all
+    last = next((e.message for e in reversed(session.head) if e.produced), None)
+    said, asked = known.said.get(session.id, {}), _asked_last(session)
+    for at, m in enumerate(shown):
+        is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(asked, shown[at - 1]))
+        if is_last or said.get(plain(m.text)) == "side":
+            return False
+    if not shown or _ends_like_last(session, request):
+        return False
+    prints = {i.print for i in items_of(e.message for e in session.head)} | session.opening
+    last_shown = shown[-_LOOKED_AT:]
+    held = sum(_was_said(known, session, said, prints, m) for m in last_shown)
+    return held < 2 or 2 * held <= len(last_shown)
+
+
+def _ends_like_last(session: Session, request: Request) -> bool:
+    """Does a request end as the last one did, or as that did before its question, which is another one now?"""
+    shown, asked = shown_and_asked(request)
+    before, end = said_of(e.message for e in before_answer(session)), end_of_shown(request.messages)
+    is_telling = len(shown) > 1 or (end > 0 and breadth(plain(request.messages[end - 1].text)) >= PROBE_CHARS)
+    if prints_of(before[-len(asked) :]) == prints_of(asked):
+        return True
+    return is_telling and prints_of(before[-len(shown) - 1 : -1]) == prints_of(shown)
+
+
+def _asked_last(session: Session) -> Set[str] | None:
+    """The words of what a user said last in a session; None: nothing."""
+    asked = next((e.message for e in reversed(before_answer(session)) if e.message.role == "user"), None)
+    return {*_WORD.findall(plain(asked.text).lower())} if asked and plain(asked.text) else None
+
+
+def _is_asked_anew(asked: Set[str] | None, message: Message) -> bool:
+    """Is it a user's, short, and without a word of what was asked last? What was spoken has none."""
+    text = plain(message.text)
+    is_short = message.role == "user" and len(text) < SUMMARY_CHARS
+    return is_short and asked is not None and asked.isdisjoint(_WORD.findall(text.lower()))
+
+
+def _was_said(known: Known, session: Session, said: Mapping[str, str], prints: Set[bytes], message: Message) -> bool:
+    """Was it said in a session, also in another dress?"""
+    if any(i.print in prints or session.id in heard(known, i.print) for i in message.items):
+        return True
+    text = plain(message.text)
+    if len(text) < PROBE_CHARS:
+        return False
+    if text in said:
+        return True
+    front, back = text[:_ALIKE_CHARS], text[-_ALIKE_CHARS:]
+    begun = {start for _, start in known.sought.within(text, known.by_start)}
+    return any(
+        (each[:PROBE_CHARS] in begun and each in text)
+        or text in each
+        or ((each.startswith(front) or each.endswith(back)) and mostly_equal(each, text))
+        for each in said
+        if len(each) >= PROBE_CHARS
+    )

@@ -1,0 +1,115 @@
+"""What a request shows of a conversation, and how much of that stands in a session, and where.
+
+Some clients show all that was said, others a window of it, behind a summary or with documents in between.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import dropwhile, starmap, takewhile
+
+from lantern_proxy.history.dress import is_asked_with
+from lantern_proxy.history.record import Entry, Session, before_answer
+from lantern_proxy.turn import SYSTEM, Message, Request, plain
+
+STANDS, ENDS = 1, 2
+"""How well what is shown fits a session: it stands there, or it is the end; 0: neither."""
+
+
+def shown_and_asked(request: Request) -> tuple[list[Message], list[Message]]:
+    """What was said up to the last answer, and all of it."""
+    return said_of(request.messages[: end_of_shown(request.messages)]), said_of(request.messages)
+
+
+def end_of_shown(messages: Sequence[Message]) -> int:
+    """Behind the last answer; 0 where nobody answered."""
+    at = len(messages)
+    while at and messages[at - 1].role != "assistant":
+        at -= 1
+    return at
+
+
+def said_of(messages: Iterable[Message]) -> list[Message]:
+    return [m for m in messages if is_said(m)]
+
+
+def said_in(head: Iterable[Entry]) -> Iterator[Message]:
+    """What was said in a head, one by one: hundreds may be compared, and most differ soon."""
+    return (e.message for e in head if is_said(e.message))
+
+
+def is_said(message: Message) -> bool:
+    """Not by a system prompt, nor a result: their clients clear those."""
+    return message.role not in SYSTEM and any(i.kind != "result" for i in message.items)
+
+
+def prints_of(messages: Iterable[Message]) -> list[bytes]:
+    return [m.print for m in messages]
+
+
+def in_common(some: Iterable[Message], others: Iterable[Message]) -> int:
+    """How many messages two have in common from the first on."""
+    both = zip(some, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0].print == pair[1].print, both))
+
+
+def fit_of(session: Session, shown: list[Message], asked: list[Message]) -> int:
+    """ENDS: a session's head ends with `shown`, or it was asked this very thing last. STANDS: it stands there."""
+    if not shown:
+        return 0
+    if is_end(session, shown, asked):
+        return ENDS
+    marks, sought = prints_of(said_in(session.head)), prints_of(shown)
+    begun = (at for at in range(len(marks) - len(sought)) if marks[at] == sought[0])
+    return STANDS if any(marks[at : at + len(sought)] == sought for at in begun) else 0
+
+
+def is_end(session: Session, shown: Sequence[Message], asked: Sequence[Message]) -> bool:
+    """Does a head end like this? What was asked last may have come with more than its client shows of it now: within
+    it, or in front of it. And in front of an end may stand what a head begins with, where its client keeps that, or a
+    summary."""
+    run = shared_end(session, shown)
+    if run and run + in_common(shown, said_in(session.head)) >= len(shown):
+        return True
+    return in_common(reversed(asked), said_in(reversed(before_answer(session)))) == len(asked)
+
+
+def run_in(session: Session, shown: Sequence[Message]) -> int:
+    """How many of the messages that are shown last stand together in a session's head."""
+    held, sought = prints_of(said_in(reversed(session.head))), prints_of(reversed(shown))
+    return max(_alike_from(held, sought), default=0) if sought[0] in held else 0
+
+
+def _alike_from(held: Sequence[bytes], sought: Sequence[bytes]) -> list[int]:
+    """How much of `sought` stands at each place of `held`: the Z-function, in linear time."""
+    joined = [*sought, b"", *held]
+    runs, start, end = [0] * len(joined), 0, 0
+    for at in range(1, len(joined)):
+        run = min(end - at, runs[at - start]) if at < end else 0
+        while at + run < len(joined) and joined[run] == joined[at + run]:
+            run += 1
+        if at + run > end:
+            start, end = at, at + run
+        runs[at] = run
+    return runs[len(sought) + 1 :]
+
+
+def shared_end(session: Session, shown: Sequence[Message]) -> int:
+    """How many messages a head, with documents or without, and what is shown have in common at their ends; what was
+    asked last may have come with more."""
+    last = next((at for at in range(len(shown) - 1, -1, -1) if shown[at].role == "user"), -1)
+
+    def is_same(at: int, a: Message, b: Message) -> bool:
+        return a.print == b.print or (at == last and a.role == b.role and is_asked_with(plain(b.text), plain(a.text)))
+
+    def run(back: Iterable[Message]) -> int:
+        both = zip(range(len(shown) - 1, -1, -1), back, reversed(shown), strict=False)
+        return sum(takewhile(bool, starmap(is_same, both)))
+
+    return max(run(said_in(reversed(session.head))), run(_without_documents(said_in(reversed(session.head)))))
+
+
+def _without_documents(back: Iterator[Message]) -> Iterator[Message]:
+    """What was said, the last first, without what a user's side said right in front of what was asked last."""
+    for m in back:
+        yield m
+        if m.role == "user":
+            yield from dropwhile(lambda each: each.role == "user", back)
