@@ -36,9 +36,11 @@ FIRST, RANK = 3, 16
 """The lowest layer that is adapted, and the rank of what is added to each of its matrices."""
 EPOCHS, TOGETHER, RATE, WARM_UP = 2, 16, 5e-4, 20
 """Times that each question is seen, questions of a step, and the rate of AdamW."""
-MOST_TOKENS = 6_000
+MOST_TOKENS = 4_000
 """Of a step: of longer conversations some sessions are left out, never those with evidence."""
-MEAN_SHARE, HELD_SHARE, HELD_TEXTS = 1.0, 8.0, 32
+TOGETHER_TOKENS = 1_536
+"""Of texts that are read at once."""
+MEAN_SHARE, HELD_SHARE, HELD_TEXTS = 1.0, 8.0, 16
 """How much the mean of vectors counts beside words, and the cosines that are held; texts of a step for these."""
 OPEN_WORDS = 60
 """Words up to which the message before counts in full, as in a ranking."""
@@ -78,7 +80,7 @@ class Reader:
         projection = projection_of(MINILM)
         assert projection is not None
         self.tokenizer = AutoTokenizer.from_pretrained(model)
-        self.model = AutoModel.from_pretrained(model, attn_implementation="eager").eval().requires_grad_(False)
+        self.model = AutoModel.from_pretrained(model, attn_implementation="sdpa").eval().requires_grad_(False)
         self.projection = torch.tensor(projection.matrix)
         self.dropped = torch.zeros(self.tokenizer.vocab_size, dtype=torch.bool)
         self.dropped[list(projection.dropped)] = True
@@ -130,11 +132,12 @@ def _padded(rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True), mask
 
 
-def _by_length(sizes: Sequence[int], work: Callable[[Sequence[int]], list[Any]], at_once: int = 48) -> list[Any]:
-    """`work` of all, those of like length together."""
+def _by_length(sizes: Sequence[int], work: Callable[[Sequence[int]], list[Any]]) -> list[Any]:
+    """`work` of all, those of like length together, few of the long ones: all are padded to the longest."""
     order, found = sorted(range(len(sizes)), key=sizes.__getitem__), [None] * len(sizes)
-    for start in range(0, len(order), at_once):
-        some = order[start : start + at_once]
+    while order:
+        fits = sum(1 for n, at in enumerate(order, start=1) if n * sizes[at] <= TOGETHER_TOKENS)
+        some, order = order[: max(1, fits)], order[max(1, fits) :]
         for n, made in zip(some, work(some), strict=True):
             found[n] = made
     return found
