@@ -162,7 +162,7 @@ async def door(scope: Scope, receive: Receive, send: Send) -> None:
             return
     refused = state.doors.admit(arrival, scope["client"][0] if scope["client"] else "")
     if refused is not None:
-        await refused.send(send)
+        await refused.send(send, arrival.for_page)
         return
     receive, send = state.doors.measured(arrival, receive, send)
     if arrival.header("upgrade").lower() == "websocket":

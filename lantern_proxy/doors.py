@@ -14,8 +14,8 @@ import ipaddress
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,6 +28,8 @@ from lantern_proxy.wire.http import CREDENTIALS, Arrival, Header, answer_json, i
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 _NOT_ASKING = frozenset({b"x-lantern-key", *CREDENTIALS, b"transfer-encoding"})
 """Headers of a key or a body, which no browser's preflight has."""
+_READABLE: tuple[Header, ...] = ((b"access-control-expose-headers", b"*"), (b"vary", b"origin"))
+"""For a page that may read an answer: all of its headers (Fetch: CORS protocol)."""
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
 """Headers by which a proxy on this machine says that somebody else is calling."""
 _CALLERS = 10_000
@@ -54,8 +56,8 @@ class Refusal:
         """The answer's JSON body, in the form in which the SDKs of OpenAI and of Anthropic expect errors."""
         return {"type": "error", "error": {"type": self.kind, "message": f"lantern: {self.message}", "code": None}}
 
-    async def send(self, send: Send) -> None:
-        await answer_json(send, self.status, self.body, [*self.headers, (b"connection", b"close")])
+    async def send(self, send: Send, for_page: Sequence[Header] = ()) -> None:
+        await answer_json(send, self.status, self.body, [*self.headers, *for_page, (b"connection", b"close")])
 
 
 class Doors:
@@ -69,7 +71,8 @@ class Doors:
         self._most = config.access.max_body_mb * 1_000_000
 
     def admit(self, arrival: Arrival, caller: str) -> Refusal | None:
-        """Why a request for an upstream is refused; None admits it. A proxy key sets its tenant and upstream key.
+        """Why a request for an upstream is refused; None admits it. A proxy key sets its tenant and upstream key, a
+        page that may call without a credential the headers that let it read our own answers.
 
         caller: the address that it comes from
         """
@@ -127,14 +130,14 @@ class Doors:
         use a model that runs here.
         """
         host, origin = _host(headers.get(b"host", b"")), headers[b"origin"].decode("latin-1")
-        if origin in self._config.origins:
-            return None
-        if not names_us(host, self._own):
-            return Refusal(403, "permission_error", f"a web page may not use host {host!r}; name it in access.hosts")
-        if not arrival.credential() and not names_us(_parts(origin).hostname or "", self._own, loopback=True):
-            return Refusal(
-                403, "permission_error", f"pages of {origin!r} may not use this proxy; name it in access.origins"
-            )
+        if origin not in self._config.origins:
+            if not names_us(host, self._own):
+                told = f"a web page may not use host {host!r}; name it in access.hosts"
+                return Refusal(403, "permission_error", told)
+            if not names_us(_parts(origin).hostname or "", self._own, loopback=True):
+                told = f"pages of {origin!r} may not use this proxy; name it in access.origins"
+                return None if arrival.credential() else Refusal(403, "permission_error", told)
+        arrival.for_page = ((b"access-control-allow-origin", headers[b"origin"]), *_READABLE)
         return None
 
     def _too_long(self) -> Refusal:
@@ -145,7 +148,7 @@ class Doors:
         """The same pair, but a body of unknown length is counted as it comes and ends with 413 once it is too long."""
         if not arrival.header("transfer-encoding"):
             return receive, send
-        meter = _Meter(self._most, self._too_long(), receive, send)
+        meter = _Meter(self._most, replace(self._too_long(), headers=arrival.for_page), receive, send)
         return meter.receive, meter.send
 
 
@@ -253,7 +256,8 @@ class AdminDoor:
     def __init__(self, config: Config, inner: ASGIApp) -> None:
         self._config, self._inner = config, inner
         self._own = own_names(config)
-        self._token = admin_token(config)
+        token = admin_token(config)
+        self._token = hashlib.sha256(token).digest() if token else b""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = self.refusal(scope) if scope["type"] == "http" else None
@@ -313,7 +317,7 @@ class AdminDoor:
 
 
 def admin_token(config: Config) -> bytes:
-    """SHA-256 of the admin token; empty when there is none. ConfigError when it is one that could be guessed."""
+    """The admin token; empty when there is none. ConfigError when it is one that could be guessed."""
     access = config.access
     text, place = secret("access.admin_token", access.admin_token_file, access.admin_token_env, os.environ)
     if not text:
@@ -322,7 +326,7 @@ def admin_token(config: Config) -> bytes:
         return b""
     if len(text) < _LEAST_TOKEN:
         raise ConfigError(place, f"is shorter than {_LEAST_TOKEN} characters; take: openssl rand -hex 32")
-    return hashlib.sha256(text.encode()).digest()
+    return text.encode()
 
 
 def _token_of(headers: Mapping[bytes, bytes]) -> bytes:

@@ -505,6 +505,42 @@ def test_preflights_are_counted_by_the_address_that_they_come_from(tmp_path):
         assert len(upstream.got) == 3
 
 
+def reset(got, wire):
+    wire.reset()
+    return asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("access", "asked", "status"),
+    [
+        ({"keys": "required"}, b"POST /v1/models HTTP/1.1\r\n", 401),
+        ({"requests_per_minute": 1}, b"POST /v1/models HTTP/1.1\r\n", 429),
+        ({}, b"POST /v1/../../x HTTP/1.1\r\n", 400),
+        ({"max_body_mb": 1}, b"POST /v1/models HTTP/1.1\r\ncontent-length: 2000000\r\n", 413),
+        ({"max_body_mb": 1}, b"POST /v1/models HTTP/1.1\r\ntransfer-encoding: chunked\r\n", 413),
+        ({}, b"POST /v1/models HTTP/1.1\r\n", 502),
+    ],
+)
+def test_a_page_that_may_call_without_a_credential_reads_why_it_is_refused(tmp_path, access, asked, status):
+    """A browser hides an answer that does not name its page's origin (Fetch: CORS protocol)."""
+    chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (1_100_000, b"x" * 1_100_000) if b"chunked" in asked else b""
+    named = b"\r\naccess-control-allow-origin: "
+    with keyed(tmp_path, origins=("https://chat.example",), **access) as (config, upstream, _), serving(config) as url:
+        upstream.answer = reset if status == 502 else say(200, b"{}")
+        for origin in (b"https://chat.example", b"http://localhost:3000", b"https://other.example"):
+            head = asked + b"host: 127.0.0.1\r\nauthorization: Bearer sk-1\r\norigin: " + origin + b"\r\n\r\n"
+            answer = next(got for _ in range(3) if (got := raw(url, head + chunk)).startswith(b"HTTP/1.1 %d" % status))
+            assert answer.count(named) == (origin != b"https://other.example")
+            assert (named + origin in answer) == (origin != b"https://other.example")
+
+
+def test_what_an_upstream_lets_pages_read_is_its_own_affair(tmp_path):
+    with keyed(tmp_path, origins=("https://chat.example",)) as (config, upstream, _), serving(config) as url:
+        upstream.answer = say(200, b"{}")
+        answer = http.post(f"{url}/v1/models", headers={"origin": "https://chat.example"})
+        assert "access-control-allow-origin" not in answer.headers
+
+
 @pytest.mark.parametrize("origin", ["http://[::1", "http://[x]"])
 @pytest.mark.parametrize("path", ["/v1/models", "/lantern/api/feedback"])
 def test_an_origin_that_is_no_url_is_a_stranger(running, origin, path):

@@ -36,8 +36,8 @@ class AccessConfig(Section):
     hosts: Sequence[HostName] = ()
     """Names by which browsers and admins may call this machine, besides its addresses, localhost and server.host."""
     origins: Sequence[Origin] = ()
-    """Web pages of other origins that may call Lantern without a credential, as a browser does before it sends
-    one, and may change things under /lantern."""
+    """Web pages of other origins that may call Lantern without a credential, as a browser does before it sends one,
+    read why a request was refused, and change things under /lantern."""
     requests_per_minute: Annotated[int, Within(0, 10_000_000)] = 0
     """Most requests a minute of one credential, a minute's worth at once. 0: no limit; the upstream has its own."""
     max_body_mb: Annotated[int, Within(1, 100_000, "megabytes")] = 512

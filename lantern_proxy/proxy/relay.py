@@ -107,7 +107,7 @@ class Relay:
         self.error = "lantern was stopped"
         if self.head is not None or not self.status:
             self.head, self.status = None, 503
-            await _answer_stopped(self.send, self.exchange.told() if self.exchange else [])
+            await _answer_stopped(self.send, self._told())
 
     def _start_watching(self, receive: Receive, relaying: "asyncio.Task[None]") -> None:
         self.watching = asyncio.get_running_loop().create_task(self._watch(receive, relaying))
@@ -130,9 +130,8 @@ class Relay:
         except UpstreamError as error:
             self.error, self.status = str(error), error.status
             log.warning("%s; %s gets %d", error, self._named(), error.status)
-            told = self.exchange.told() if self.exchange else []
             failure = {"error": {"message": f"lantern: {error}", "type": "upstream_error", "code": None}}
-            await answer_json(self.send, error.status, failure, told)
+            await answer_json(self.send, error.status, failure, self._told())
             return
         finally:
             if upload is not None and not (answer is not None and answer.is_sending):
@@ -143,6 +142,10 @@ class Relay:
             await self._relay(answer)
         finally:
             await answer.close()
+
+    def _told(self) -> list[Header]:
+        """Headers of an answer of our own, instead of the upstream's."""
+        return [*(self.exchange.told() if self.exchange else []), *self.arrival.for_page]
 
     def _named(self) -> str:
         """This request, for the log: the query is left out, since some put their key there."""
