@@ -557,6 +557,50 @@ def test_an_answer_with_half_a_character_is_archived(tmp_path, path):
     assert [each.message.text for each in kept[1:]] == [text]
 
 
+def said_in(**data) -> bytes:
+    """One event of a stream."""
+    return b"data: %s\n\n" % json.dumps(data).encode()
+
+
+SAID = "The vault number is 7431-KB"
+_PIECE = said_in(type="response.output_text.delta", item_id="msg_1", delta=SAID)
+_WHOLE = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": SAID}]}
+_OTHER = {"type": "reasoning", "id": "rs_1", "summary": []}
+BROKEN = {
+    "failed": ("/v1/responses", _PIECE + said_in(type="response.failed", response={"id": "resp_1", "output": []})),
+    "failed, and told": (
+        "/v1/responses", _PIECE + said_in(type="response.failed", response={"id": "resp_1", "output": [_WHOLE]})
+    ),
+    "failed within a later item": (
+        "/v1/responses",
+        said_in(type="response.output_item.done", item=_OTHER) + _PIECE
+        + said_in(type="response.failed", response={"id": "resp_1", "output": [_OTHER]}),
+    ),
+    "error": ("/v1/responses", _PIECE + said_in(type="error", code="server_error", message="down")),
+    "chat": (
+        "/v1/chat/completions",
+        said_in(choices=[{"index": 0, "delta": {"content": SAID}}]) + said_in(error={"message": "down"}),
+    ),
+    "messages": (
+        "/v1/messages",
+        said_in(type="content_block_start", index=0, content_block={"type": "text", "text": ""})
+        + said_in(type="content_block_delta", index=0, delta={"type": "text_delta", "text": SAID})
+        + said_in(type="error", error={"type": "overloaded_error", "message": "down"}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_what_a_client_saw_of_a_stream_that_ends_in_an_error_is_archived(tmp_path, how):
+    path, sent = BROKEN[how]
+    with Upstream(answer=stream(sent)) as upstream, serving(config := config_for(upstream, tmp_path)) as url:
+        asked = body("which vault?", stream=True, input="which vault?")
+        session = told(http.post(url + path, json=asked, headers={"authorization": "Bearer k"}))["session"]
+    with Archive(config.archive.path) as archive:
+        kept = archive.of(archive.tenants()[0].id).messages(session)
+    assert [(f.message.text, f.partial) for f in kept[1:] if f.message.text] == [(SAID, True)]
+
+
 @pytest.mark.parametrize("ends", ["answered", "asked"])
 def test_an_import_that_went_on_is_known_after_a_restart(tmp_path, ends):
     """All of it was archived at one time."""

@@ -135,6 +135,19 @@ def test_what_came_of_a_stream_that_broke_off_is_kept_and_marked():
     assert not answer.complete
 
 
+@pytest.mark.parametrize("output", [[], OUTPUT[:1], OUTPUT[:2]])
+def test_what_was_said_of_an_answer_without_an_end_of_its_own_is_read_once(output):
+    stream = events(
+        {"type": "response.output_item.done", "item": OUTPUT[0]},
+        {"type": "response.output_text.delta", "item_id": "msg_1", "delta": "the port is 7443"},
+        {"type": "response.incomplete", "response": {"id": "resp_1", "output": output}},
+    )
+    answer = responses.read_answer(stream, streamed=True)
+    assert [m.items[0].kind for m in answer.messages] == ["reasoning", "text"]
+    assert answer.text == "the port is 7443"
+    assert answer.complete
+
+
 def test_user_messages_that_a_compaction_repeats_are_not_taken_for_answers():
     output = [{"role": "user", "content": "mine"}, {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}]
     answer = responses.read_answer(json.dumps({"id": "resp_1", "output": output}).encode(), streamed=False)

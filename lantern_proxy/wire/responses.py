@@ -159,26 +159,30 @@ def _produced(raws: Sequence[bytes]) -> tuple[Message, ...]:
 
 
 def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
-    """The final response's output; of a stream that broke off its finished items and the text of the unfinished one."""
+    """The final response's output; of a stream that broke off or failed its finished items and the text of the
+    unfinished one."""
     ids: dict[str, None] = {}
     done: list[dict[str, Any]] = []
     deltas: dict[str, Any] = {}
     final: list[dict[str, Any]] = []
-    finished = False
+    ending = ""
     for event in events:
         kind, response = event.get("type"), event.get("response")
         if isinstance(response, dict):
             ids.update(dict.fromkeys(_ids({"id": response.get("id")})))
             if kind in ("response.completed", "response.incomplete", "response.failed"):
-                finished, final = True, dicts(response.get("output"))
+                ending, final = str(kind), dicts(response.get("output"))
         elif kind == "response.output_item.done" and isinstance(event.get("item"), dict):
             done.append(event["item"])
             deltas.pop(str(event["item"].get("id")), None)
         elif kind == "response.output_text.delta":
             sse.add_piece(deltas, str(event.get("item_id")), str(event.get("delta") or ""))
-    texts = sse.joined(deltas).items()
+    if ending == "response.completed":
+        deltas = {}
+    texts = [(key, text) for key, text in sse.joined(deltas).items() if key not in [each.get("id") for each in final]]
     halves = [{"type": "message", "role": "assistant", "id": key, "content": text} for key, text in texts]
-    raws = [encoded(i) for i in final or [*done, *([] if finished else halves)]]
+    raws = [encoded(each) for each in (*(final or done), *halves)]
+    finished = ending in ("response.completed", "response.incomplete")
     return Answer(messages=_produced(raws), ids=tuple(ids), complete=complete and finished)
 
 
