@@ -484,6 +484,33 @@ def test_a_verdict_is_noted_listed_and_taken_back(lantern):
     assert f"no request of {other['tenant']} got" in lantern("feedback", "last", other["id"], "wrong", code=1).stderr
 
 
+@pytest.fixture
+def two_projects(lantern):
+    """A later request, in another project of the same tenant, that restored the same passages."""
+    with Archive("lantern.db") as archive:
+        (tenant,) = [each.id for each in archive.tenants() if each.messages > 1]
+        blocks = archive.of(tenant).why("req_1").blocks
+        at = time.time() + 60
+        session = SessionRow(id="elsewhere", api="chat", created_at=at, last_seen_at=at)
+        request = RequestRow(id="req_elsewhere", at=at, api="chat", path="", event="window", restored=1)
+        blocks = tuple(replace(block, session="elsewhere", request="req_elsewhere") for block in blocks)
+        archive.write([Record(tenant=tenant, project="play", session=session, request=request, blocks=blocks)])
+
+
+def test_last_is_the_last_of_a_project_that_is_named(lantern, two_projects):
+    id_ = first_passage(lantern)["id"]
+    for project, request in (((), "req_elsewhere"), (("--project", "work"), "req_1")):
+        (told,) = rows(lantern("why", "last", *project, "--json"))
+        assert told["request"]["id"] == request
+        lantern("feedback", "last", id_, "useful", *project)
+        (told,) = rows(lantern("why", request, "--json"))
+        assert {each["verdict"] for each in told["marks"] if each["passage"] == id_} == {"useful"}
+        lantern("feedback", "last", id_, "none", *project)
+    for command in (["why", "last"], ["feedback", "last", id_, "useful"]):
+        told = lantern(*command, "--project", "none", code=1).stderr
+        assert " in project none got a block yet" in told
+
+
 def test_what_is_marked_wrong_is_not_restored_again(lantern, tmp_path):
     question = SCRIPT.details[0].literal
     compacted = demo.SHAPES["last-six"](SCRIPT.history, "", question)
@@ -536,7 +563,11 @@ def test_a_dry_run_tells_what_a_request_would_get_and_archives_nothing(lantern, 
     (tmp_path / "request.json").write_text(json.dumps({"model": "m", "messages": compacted}))
     (tmp_path / "lantern.yaml").write_text("embed: {enabled: 'off'}")
     before = rows(lantern("export", "--json"))
-    options = ["--dry-run", "request.json", "--session", "chat-one", "--config", "lantern.yaml"]
+    options = ["--dry-run", "request.json", "--config", "lantern.yaml"]
+    for project, event in (("work", "window"), ("play", "new")):
+        (told,) = rows(lantern("why", *options, "--project", project, "--json"))
+        assert (told["event"], told["session"] == "chat-one") == (event, event == "window")
+    options += ["--session", "chat-one"]
     (told,) = rows(lantern("why", *options, "--json"))
     assert told["event"] == "window"
     assert any(SCRIPT.details[0].answer in placed["text"] for block in told["blocks"] for placed in block["placed"])

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 @click.argument("request", type=NAME)
 @click.argument("passage", type=int)
 @click.argument("verdict", metavar="VERDICT", type=click.Choice(["useful", "wrong", "outdated", "none"]))
-def feedback(settings: Settings, tenant: str | None, request: str, passage: int, verdict: str) -> None:
+@click.option("--project", help="With `last`: of this project.")
+def feedback(
+    settings: Settings, tenant: str | None, request: str, passage: int, verdict: str, project: str | None
+) -> None:
     """Judge a PASSAGE that REQUEST restored. What is wrong or outdated is not restored again; `none` takes it back.
 
     `lantern why` shows the numbers of passages. REQUEST may be `last`, or `-` for a passage that a search showed.
@@ -35,7 +38,7 @@ def feedback(settings: Settings, tenant: str | None, request: str, passage: int,
     with settings.open(write=True) as archive:
         owner = _owner(archive, tenant, passage)
         if request == "last":
-            request = newest_restored([owner])
+            request = newest_restored([owner], project)
         judged = owner.feedback(
             "" if request == "-" else request,
             passage,

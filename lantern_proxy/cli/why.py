@@ -21,10 +21,18 @@ _WARM_S = 30.0
 @click.option(
     "--dry-run", "file", type=click.File("rb"), help="A request body (- for standard input): what would it get?"
 )
+@click.option("--project", help="With `last` or --dry-run: of this project.")
 @click.option(
     "--session", type=NAME, help="With --dry-run: of which session it is the next request; found by itself otherwise."
 )
-def why(settings: Settings, tenant: str | None, request: str, file: BinaryIO | None, session: str | None) -> None:
+def why(
+    settings: Settings,
+    tenant: str | None,
+    request: str,
+    file: BinaryIO | None,
+    project: str | None,
+    session: str | None,
+) -> None:
     """Explain a REQUEST (x-lantern-request): what was restored, and why. `last`: the newest that got a block.
 
     With --dry-run, say what a request body would get, without sending or archiving it.
@@ -40,13 +48,13 @@ def why(settings: Settings, tenant: str | None, request: str, file: BinaryIO | N
     if file is not None and request != "last":
         raise click.UsageError(f"{request} was sent already, and --dry-run is of what was not; give one of them")
     if file is not None:
-        would = _dry_run(settings, file.read(), tenant, session)
+        would = _dry_run(settings, file.read(), tenant, project or "", session)
         settings.tell(plain(would)) if settings.as_json else render_why.preview(would)
         return
     with settings.open() as archive:
         owners = tenants(archive, tenant)
         if request == "last":
-            request = newest_restored(owners)
+            request = newest_restored(owners, project)
         found = next((told for owner in owners if (told := owner.why(request))), None)
     if found is None:
         raise click.ClickException(
@@ -55,17 +63,21 @@ def why(settings: Settings, tenant: str | None, request: str, file: BinaryIO | N
     settings.tell(found) if settings.as_json else render_why.why(found)
 
 
-def newest_restored(owners: list["TenantArchive"]) -> str:
-    """The newest request that brought a block of its own."""
-    latest = [found for owner in owners if (found := owner.last_restored())]
+def newest_restored(owners: list["TenantArchive"], project: str | None) -> str:
+    """The newest request, of a project if one is named, that brought a block of its own."""
+    latest = [found for owner in owners if (found := owner.last_restored(project))]
     if not latest:
         whose = f" of {owners[0].tenant}" if len(owners) == 1 else ""
+        whose += f" in project {project}" if project else ""
         raise click.ClickException(f"no request{whose} got a block yet; `lantern why ID` explains any request")
     return max(latest, key=lambda found: found[1])[0]
 
 
-def _dry_run(settings: Settings, body: bytes, tenant: str | None, session: str | None) -> "Preview":
-    """What `body`, the JSON of a request of any of the three protocols, would get through the proxy's own code."""
+def _dry_run(settings: Settings, body: bytes, tenant: str | None, project: str, session: str | None) -> "Preview":
+    """What `body`, the JSON of a request of any of the three protocols, would get through the proxy's own code.
+
+    project: where the session that it belongs to is looked for; a `session` that is named has its own
+    """
     import asyncio
 
     with settings.open() as archive:
@@ -73,7 +85,7 @@ def _dry_run(settings: Settings, body: bytes, tenant: str | None, session: str |
         held = [(owner, row) for owner in owners if session and (row := owner.session(session))]
         if session and not held:
             raise click.ClickException(f"session {session} is not in {archive.path}; `lantern sessions` lists them")
-        asked = [(owner.tenant, row.project) for owner, row in held] or [(owner.tenant, "") for owner in owners]
+        asked = [(owner.tenant, row.project) for owner, row in held] or [(owner.tenant, project) for owner in owners]
     if not asked:
         raise click.ClickException(f"nothing is archived in {archive.path}; there is nothing that could come back")
     try:
