@@ -61,6 +61,19 @@ def test_short_answers_come_back_with_their_questions(restorer_of):
     assert "] ok" not in block
 
 
+@pytest.mark.parametrize(
+    ("said", "answers"),
+    [(said, False) for said in ("omg", "OMG!", "lol", "haha", "no idea", "I have no idea.", "fair enough", "i see",
+                                "good point, thanks", "sounds good", "ugh", "hmm ok")]
+    + [(said, True) for said in ("teal", "no idea yet", "fair trade", "omg teal", "took it", "I see two")],
+)  # fmt: skip
+def test_a_laugh_or_a_shrug_answers_no_question(restorer_of, said, answers):
+    question = "Which lettering should the carriage clock have?"
+    gift = ("Help me with the gift for Ines.", f"Gladly. {question}")
+    block = loss_of(restorer_of([*OTHERS[:9], gift, (said, "Alright, on we go."), *OTHERS[9:]]))
+    assert (question in block, f"] {said}\n" in block) == (answers, answers)
+
+
 def test_a_question_for_a_short_answer_finds_it(restorer_of):
     restorer = restorer_of([*OTHERS[:14], *FORM, *OTHERS[14:]])
     for question, answer in (

@@ -230,14 +230,17 @@ _GREETING = re.compile(
     r"(?: (?:there|again|so much|very much|a lot|a bunch|everyone|everybody|guys|all|both|for that|for sharing))*)"
     r"(?:\W+[A-Z][\w'\u2019-]*)?"  # the other one's name
     # "haha", "great"
-    r"|(?i:long time no see|yay|wo{2,}|aw+|oh|ha(?:ha)+|cool|nice|great|awesome|amazing)"
+    r"|(?i:long time no see|yay|wo{2,}|aw+|oh|ha(?:ha)+|cool|nice|great|awesome|amazing"
+    # sounds and their letters, and what stands for a shrug or a nod
+    r"|he(?:he)+|hm+|ugh+|oof|phew|omf?g|lo+l|lmao|rofl|wtf|idk|(?:i have )?no (?:idea|clue)|fair (?:enough|point)"
+    r"|good (?:point|call|one)|i see|gotcha|my bad)"
     r")(?![\w'\u2019])\W*+){1,4}"
 )
 """What is said for the sake of the other one only, behind a speaker's name where there is one."""
 
 
 def greets(text: str) -> bool:
-    """Does a sentence greet, thank or cheer, and say nothing else? "Ana: Hey Ben!", "Thanks so much!"."""
+    """Does a sentence greet, thank, cheer, laugh or shrug, and say nothing else? "Ana: Hey Ben!", "omg", "no idea"."""
     return len(text) < GREETING_CHARS and _GREETING.fullmatch(text) is not None
 
 
