@@ -33,6 +33,8 @@ FOLDS = 5
 TAUS = (0.1, 0.15, 0.2, 0.25, 0.28, 0.3, 0.35, 0.4, 0.5, 0.7)
 LOSS = 0.002
 """Most quality that the cascade may cost on the questions that tau is fitted to."""
+SPARED = 0.3
+"""More of the questions for which the dense channel is skipped that make settings worth having which are no better."""
 CAUTION = 0.004
 """Quality that a change of a weight must gain: less is noise. Doubled for the weights of one type."""
 
@@ -87,14 +89,16 @@ class Validated:
     """Mean difference, its 95 % interval, p: see metrics.paired."""
     skipped: float
     """Share of the questions for which the cascade skips the dense channel."""
+    skipped_before: float
+    """The same by the settings that `fit` begins with."""
     cost: tuple[float, float, float, float]
     """What skipping does to quality, as `gain`."""
 
     @property
     def helps(self) -> bool:
-        """Is it better beyond doubt, or as good with fewer questions to the embedder?"""
+        """Is it better beyond doubt, or as good with clearly fewer questions to the embedder than before?"""
         difference, low, _, _ = self.gain
-        return low > 0 or (difference >= 0 and self.skipped >= 0.3 and self.cost[3] > 0.05)
+        return low > 0 or (difference >= 0 and self.skipped >= self.skipped_before + SPARED and self.cost[3] > 0.05)
 
 
 class Sheet:
@@ -282,6 +286,7 @@ def validate(
         after=float(after.quality.mean()),
         gain=paired(after.quality, before.quality),
         skipped=float(after.skipped.mean()),
+        skipped_before=float(before.skipped.mean()),
         cost=paired(after.quality, after.full),
     )
 
@@ -300,8 +305,9 @@ def _dealt(names: Sequence[str]) -> list[int]:
     return [fold[name] for name in names]
 
 
-def fragment(settings: Settings) -> dict[str, Any]:
-    """The settings as a part of the config file."""
+def fragment(settings: Settings, router: str = "rules") -> dict[str, Any]:
+    """The settings as a part of the config file. router: the configured one, which stays unless a type has settings of
+    its own: these were fitted, and are judged, by the rules' types."""
     types: dict[str, dict[str, Any]] = {}
     for name in TYPES:
         own: dict[str, Any] = {}
@@ -311,7 +317,7 @@ def fragment(settings: Settings) -> dict[str, Any]:
             own["tau"] = settings.taus[name]
         if own:
             types[name] = own
-    retrieval: dict[str, Any] = {"router": "rules", "fusion": settings.fusion, "tau": settings.tau}
+    retrieval: dict[str, Any] = {"router": "rules" if types else router, "fusion": settings.fusion, "tau": settings.tau}
     return {
         "restore": {"weights": dict(settings.weights)},
         "retrieval": retrieval | ({"types": types} if types else {}),

@@ -13,9 +13,11 @@ from test_bench_datasets import BEAM, LOCOMO
 from lantern_proxy.bench import judge, metrics
 from lantern_proxy.bench.datasets import Asked, Candidate, Conversation
 from lantern_proxy.bench.pipelines import FACTORIES, Query, UnknownSignal, pipeline
+from lantern_proxy.bench.pipelines_product import Tuned
 from lantern_proxy.bench.resources import Resources
 from lantern_proxy.cli.main import cli
 from lantern_proxy.config import Config, EmbedConfig
+from lantern_proxy.config.retrieval import RetrievalConfig
 from lantern_proxy.embed import available
 
 SAID = [
@@ -39,6 +41,15 @@ def conversation(name: str, questions: int = 3) -> Conversation:
 def resources(cache_dir):
     with Resources(Config(embed=EmbedConfig(cache_dir=cache_dir))) as made:
         yield made
+
+
+def test_tuned_settings_keep_what_tuning_does_not_fit():
+    retrieval = RetrievalConfig(recency=0.5, recency_days=7, router="soft")
+    with Resources(Config(embed=EmbedConfig(enabled="off"), retrieval=retrieval)) as resources:
+        tuned = Tuned(resources).train([conversation(f"c{n}") for n in range(8)])
+    assert isinstance(tuned, Tuned)
+    kept = tuned._retrieval
+    assert (kept.recency, kept.recency_days, kept.router) == (0.5, 7, "rules" if kept.types else "soft")
 
 
 def test_ndcg_has_exponential_gain_and_a_log2_discount():

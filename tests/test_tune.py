@@ -69,6 +69,27 @@ def test_settings_that_are_right_already_are_told_not_to_be_improved():
     assert not told.helps
 
 
+def test_a_cascade_that_skips_as_before_is_no_reason_to_change_settings():
+    """What the config does already is not what fitting won."""
+    plain = labelled(60, good=("bm25",) * 6, sure=0.9, seed=5)
+    for begun, helps in ((1.0, True), (0.1, False)):
+        told = validate(plain, replace(START, tau=begun))
+        assert told.before == told.after == 1.0
+        assert told.skipped >= 0.3
+        assert told.skipped_before == (begun < 0.9)
+        assert told.helps == helps
+
+
+def test_the_router_stays_where_no_type_has_settings_of_its_own():
+    alike = fit(labelled(60, good=("bm25",), seed=3), START)
+    assert not alike.types
+    assert not alike.taus
+    for router in ("off", "rules", "soft"):
+        assert fragment(alike, router)["retrieval"]["router"] == router
+    own = replace(alike, types={"temporal": {"bm25": 1.0}})
+    assert fragment(own, "soft")["retrieval"]["router"] == "rules"
+
+
 def test_the_cascade_skips_where_words_are_sure_and_right():
     sure = np.tile([0.9, 0.0], 60)
     questions = labelled(120, good=("bm25", "vector"), sure=sure, seed=2)

@@ -67,10 +67,10 @@ class Tuned(Default):
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
         start = tune_label.start(replace(self._resources.config, restore=self._restore))
-        part = tune.fragment(tune.fit(self.labelled(conversations), start))
+        part = tune.fragment(tune.fit(self.labelled(conversations), start), self._retrieval.router)
         made = copy(self)
         made._restore = replace(self._restore, weights=part["restore"]["weights"])
-        made._retrieval = RetrievalConfig(**part["retrieval"])
+        made._retrieval = replace(self._retrieval, **({"types": {}} | part["retrieval"]))
         return made
 
 

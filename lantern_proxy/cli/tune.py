@@ -35,6 +35,8 @@ def command(settings: Settings, tenant: str | None, data: Path | None, output: P
     from lantern_proxy.cli.render import counting
 
     config = settings.load()
+    if config.retrieval.router == "soft" and config.retrieval.types:
+        click.echo("retrieval.router is soft: tune measures, before and after, with the router `rules`", err=True)
     try:
         with settings.open() as archive, embedding(config) as started:
             embedder = started if started and started.wait() else None
@@ -46,7 +48,7 @@ def command(settings: Settings, tenant: str | None, data: Path | None, output: P
         start = tune_label.start(config)
         with counting("fitting", tune.FOLDS + 1, quiet=settings.as_json) as advance:
             told = tune.validate(found, start, advance)
-            fitted = tune.fragment(tune.fit(found, start))
+            fitted = tune.fragment(tune.fit(found, start), config.retrieval.router)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     useful = told.helps or force
