@@ -17,7 +17,7 @@ from lantern_proxy.bench.resources import Resources
 from lantern_proxy.cli.main import cli
 from lantern_proxy.compiled import MINILM
 from lantern_proxy.compiled_export import sources
-from lantern_proxy.config import load
+from lantern_proxy.config import EmbedConfig, load
 from lantern_proxy.rerank.light import LEARNED, LightError, grow, save
 from lantern_proxy.rerank.train import Stopped
 from lantern_proxy.restore.features import FEATURES, LEXICAL
@@ -189,12 +189,39 @@ def test_what_is_told_of_a_model_is_what_it_does_to_the_best_and_no_more():
     assert light.measured(part, favours_the_last)[:, 0].tolist() == [1.0, 1.0]
 
 
+def test_the_embedder_of_a_fold_is_chosen_without_the_conversations_that_it_is_measured_on():
+    """By the second one's vectors the first conversation is ranked so well that it is the better one of all."""
+
+    def seen(found: list[bool], untrained: list[float]) -> light.Seen:
+        parts = []
+        for has_gold in found:
+            cells = np.tile(np.linspace(1, 0, 10, dtype=np.float32), 30)[:, None]
+            gold = (cells[:, 0] == 1) & has_gold
+            parts.append(
+                light.Examples("c", (FEATURES[0],), cells, gold, [10] * 30, np.zeros(300), [not has_gold] * 30)
+            )
+        return light.Seen(None, parts, EmbedConfig(), [np.full((30, 3), each) for each in untrained])  # type: ignore[arg-type]
+
+    first = seen([False, True, True, True], [0.5, 0.5, 0.5, 0.5])
+    second = seen([True, False, True, True], [1.0, 0.45, 0.45, 0.45])
+    learned = light.Lesson([first, second])
+    assert learned.better(learned.every) is second
+    after = [float(found[:, 2].mean()) for _, found in light.cross_validated(learned)]
+    assert after == [0.0, 0.0, 1.0, 1.0]  # by what the first one finds of the first, and the second of the others
+
+
 def test_a_conversation_is_never_both_learned_from_and_measured_on(data, settings):
     for command, more in (("reranker", []), ("evidence-reranker", ["--out", str(data.parent / "model")])):
         given = ["train", command, "--data", str(data), "--data", str(data), "--config", str(settings), *more]
         ran = CliRunner().invoke(cli, given)
         assert (ran.exit_code, ran.stdout) == (1, "")
         assert "conversation c0 is twice in --data" in ran.stderr
+        renamed = data.with_name("renamed.jsonl")
+        renamed.write_text(data.read_text("utf-8").replace('"id": "c0"', '"id": "other"'), "utf-8")
+        given[given.index(str(data), 4)] = str(renamed)
+        ran = CliRunner().invoke(cli, given)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert "conversation other is twice in --data, also as c0" in ran.stderr
 
 
 def test_conversations_of_one_name_are_each_compared_with_their_own_order(data, settings, tmp_path):

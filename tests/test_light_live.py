@@ -163,14 +163,15 @@ def test_a_model_learns_from_the_vectors_that_rank_its_questions_better_and_says
     learned = light.lesson(resources, labelled(data), asked.append, without=frozenset())
     published, adapted = untrained(resources), untrained(resources.adapted)
     assert published != adapted
-    assert learned.embed.adapted == (adapted > published)
+    chosen = learned.better(learned.every)
+    assert chosen.embed.adapted == (adapted > published)
     assert len(asked) == 2 * sum(len(each.questions) for each in labelled(data))
-    assert np.concatenate(learned.before)[:, 0].mean() == pytest.approx(published)
+    assert np.concatenate(learned.by[0].untrained)[:, 0].mean() == pytest.approx(published)
 
     file = tmp_path / "model.npz"
-    save(learned.learn(), file, {})
+    save(chosen.learn(learned.every), file, {})
     (found,) = open_light(str(file)).models
-    assert found.embedder == (resources.adapted if learned.embed.adapted else resources).embedder.name
+    assert found.embedder == (resources.adapted if chosen.embed.adapted else resources).embedder.name
 
 
 def test_what_is_configured_is_kept_where_the_other_embedder_is_not_to_be_had(data, resources, monkeypatch):
@@ -182,8 +183,7 @@ def test_what_is_configured_is_kept_where_the_other_embedder_is_not_to_be_had(da
 
     monkeypatch.setitem(vars(resources), "adapted", Missing())
     learned = light.lesson(resources, labelled(data), lambda _: None, without=frozenset())
-    assert not learned.embed.adapted
-    assert len(learned.parts) == 6
+    assert [(seen.embed.adapted, len(seen.parts)) for seen in learned.by] == [(False, 6)]
 
 
 def test_where_a_model_cannot_work_the_block_is_that_without_one_byte_for_byte(archive, resources, model, tmp_path):

@@ -82,39 +82,53 @@ def collect(default: Default, conversation: Conversation, advance: Advance) -> E
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """What a model learns from: the examples of some conversations, as one embedder's vectors rank them."""
+class Seen:
+    """The examples of some conversations, as one embedder's vectors rank them."""
 
     default: Default
     parts: list[Examples]
-    before: list[Floats]
-    """What `measured` says of each part by the embedder that is configured, untrained."""
     embed: EmbedConfig
-    """Of the embedder that was chosen."""
+    untrained: list[Floats]
+    """What `measured` says of each part."""
 
-    def learn(self) -> Model:
-        """A model of all parts. LightError when there is none."""
-        model, embed = grow(self.parts), self.embed
+    def learn(self, of: Sequence[int]) -> Model:
+        """A model of these parts. LightError when there is none."""
+        model = grow([self.parts[n] for n in of])
         looked = not {*LEXICAL, LEARNED}.issuperset(model.features)
-        return replace(model, embedder=name_of(embed.model, adapted=embed.adapted)) if looked else model
+        return replace(model, embedder=name_of(self.embed.model, adapted=self.embed.adapted)) if looked else model
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a model learns from: the same conversations as each of the embedders ranks them."""
+
+    by: list[Seen]
+    """The configured embedder's first; the parts of all are of the same questions."""
+
+    def better(self, of: Sequence[int]) -> Seen:
+        """By the vectors that rank the questions of these parts better: what is learned from that is better, too."""
+        return max(self.by, key=lambda seen: _mrr([seen.untrained[n] for n in of]))
+
+    @property
+    def every(self) -> range:
+        """The numbers of all parts."""
+        return range(len(self.by[0].parts))
 
 
 def lesson(
     resources: Resources, conversations: Sequence[Conversation], advance: Advance, *, without: frozenset[str]
 ) -> Lesson:
-    """With the vectors that rank these very questions better: the configured embedder's, or those of what Lantern
-    learned on top of it. What is learned from the better order is better, too.
+    """With the configured embedder's vectors, and those of what Lantern learned on top of it.
 
     advance: told of each question once for each of `embedders`; without: signals to leave out
     """
-    found: list[tuple[Default, list[Examples], list[Floats], EmbedConfig]] = []
+    found: list[Seen] = []
     for each in embedders(resources):
         default = Default(each, without)
         with suppress(ModelError) if found else nullcontext():  # what is not configured may not be there to compile
             parts = [part for known in conversations if (part := collect(default, known, advance))]
-            found.append((default, parts, [measured(part, part.before) for part in parts], each.config.embed))
-    default, parts, _, embed = max(found, key=lambda each: _mrr(each[2]))
-    return Lesson(default, parts, found[0][2], embed)
+            found.append(Seen(default, parts, each.config.embed, [measured(part, part.before) for part in parts]))
+    return Lesson(found)
 
 
 def embedders(resources: Resources) -> list[Resources]:
@@ -150,18 +164,22 @@ def measured(part: Examples, scores: Floats) -> Floats:
 FOLDS = 5
 
 
-def held_out(parts: Sequence[Examples]) -> Iterator[tuple[Model, range]]:
-    """A model of each fold that saw none of its conversations, and where these are; FOLDS, or as many as `parts`."""
-    folds = min(FOLDS, len(parts))
-    for fold in range(folds):
-        yield grow([part for n, part in enumerate(parts) if n % folds != fold]), range(fold, len(parts), folds)
+def folds(n: int) -> Iterator[tuple[list[int], range]]:
+    """Of n parts those to learn from and those to measure on, FOLDS times, or as often as there are parts."""
+    number = min(FOLDS, n)
+    for fold in range(number):
+        yield [each for each in range(n) if each % number != fold], range(fold, n, number)
 
 
 def cross_validated(learned: Lesson) -> Iterator[tuple[Floats, Floats]]:
-    """(before, after) of the questions of each conversation, by a model that did not see it."""
-    for model, unseen in held_out(learned.parts):
-        for part, before in ((learned.parts[n], learned.before[n]) for n in unseen):
-            yield before, measured(part, dealt(part, model.scores(part.table)))
+    """(before, after) of the questions of each conversation, by a model that did not see it, and by vectors that were
+    not chosen on it."""
+    for taught, unseen in folds(len(learned.every)):
+        seen = learned.better(taught)
+        model = seen.learn(taught)
+        for n in unseen:
+            part = seen.parts[n]
+            yield learned.by[0].untrained[n], measured(part, dealt(part, model.scores(part.table)))
 
 
 def dealt(part: Examples, scores: Floats) -> Floats:
@@ -195,6 +213,6 @@ class Trained:
 
     def train(self, conversations: Sequence[Conversation]) -> Pipeline:
         learned = lesson(self._resources, conversations, lambda _: None, without=self._without)
-        made = copy(self)
-        made._default, made._light = learned.default, Light((learned.learn(),))
+        made, seen = copy(self), learned.better(learned.every)
+        made._default, made._light = seen.default, Light((seen.learn(learned.every),))
         return made

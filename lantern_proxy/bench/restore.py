@@ -176,8 +176,8 @@ def trained(found: Sequence[Conversation], config: Config, path: Path) -> dict[s
     if len(parts) < 2:
         raise ValueError(f"{len(parts)} of {len(found)} chats have questions to learn from; recipe trained needs two")
     files: dict[str, Path] = {}
-    for fold, (model, unseen) in enumerate(light.held_out(parts)):
-        save(model, path / f"{fold}.npz", {})
+    for fold, (taught, unseen) in enumerate(light.folds(len(parts))):
+        save(light.grow([parts[n] for n in taught]), path / f"{fold}.npz", {})
         files |= dict.fromkeys((parts[n].conversation for n in unseen), path / f"{fold}.npz")
     return files
 

@@ -49,7 +49,8 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
             asked = sum(len(c.questions) for c in found) * len(light.embedders(resources))
             with counting("ranking the candidates", asked, quiet=settings.as_json) as advance:
                 lesson = light.lesson(resources, found, advance, without=frozenset())
-        parts = lesson.parts
+        chosen = lesson.better(lesson.every)
+        parts = chosen.parts
         if len(parts) < 2:
             raise ValueError(f"{len(parts)} of {len(found)} conversations have questions to learn from; two must")
         runs = []
@@ -59,10 +60,10 @@ def reranker(settings: Settings, data: Sequence[Path], out: Path | None) -> None
                 advance(1)
         told = light.compared(np.concatenate([b for b, _ in runs]), np.concatenate([a for _, a in runs]))
         row: dict[str, Any] = {"conversations": len(parts), "n": sum(len(p.groups) for p in parts), **told}
-        row |= {"helps": _helps(told), "adapted": lesson.embed.adapted}
-        row["reindex"] = lesson.embed.adapted != resources.config.embed.adapted
+        row |= {"helps": _helps(told), "adapted": chosen.embed.adapted}
+        row["reindex"] = chosen.embed.adapted != resources.config.embed.adapted
         if out is not None:
-            save(lesson.learn(), out, row)
+            save(chosen.learn(lesson.every), out, row)
             row["out"] = str(out)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
@@ -89,13 +90,20 @@ def _text(row: Mapping[str, Any]) -> str:
 
 
 def read_all(paths: Sequence[Path]) -> "list[Conversation]":
-    """The conversations of all files. ValueError when one is there twice: it would be learned from and measured on."""
+    """The conversations of all files. ValueError when one is there twice, under whatever names: it would be learned
+    from and measured on."""
     found = [conversation for path in paths for conversation in read(path)]
-    seen = set()
+    names: dict[object, str] = {}
     for each in found:
-        if (each.id, each.candidates) in seen:
-            raise ValueError(f"conversation {each.id} is twice in --data; give each once, since some are measured on")
-        seen.add((each.id, each.candidates))
+        if each.candidates in names:
+            first = names[each.candidates]
+            also = "" if first == each.id else f", also as {first}"
+            raise ValueError(
+                f"conversation {each.id} is twice in --data{also}; give each once, with all its questions, since some "
+                "are measured on"
+            )
+        if each.candidates:
+            names[each.candidates] = each.id
     return found
 
 
