@@ -102,6 +102,20 @@ def test_ten_conversations_are_split_as_the_papers_do():
     assert sorted(found[0][1]) == [f"conv-{n}" for n in (26, 41, 44, 47, 50)]  # seed 7
 
 
+def test_an_interval_is_that_of_the_mean_which_is_told():
+    """A conversation that stands in each test half, and in small ones, has a larger share in the mean."""
+
+    def outcomes(name, n, right):
+        return [judge.Outcome(name, q, "", 1.0, {"mrr": float(right), "one": 1.0}) for q in range(n)]
+
+    often, once = outcomes("often", 100, right=False), outcomes("once", 300, right=True)
+    found = judge.report([often, often, often, [*often, *once]])
+    assert found.means["mrr"] == pytest.approx(0.75 / 4)
+    low, high = found.intervals["mrr"]
+    assert low < found.means["mrr"] < high
+    assert found.intervals["one"] == pytest.approx((1.0, 1.0))
+
+
 def test_a_pipeline_that_learns_never_sees_the_conversations_that_it_is_judged_on():
     conversations = [conversation(f"c{n}") for n in range(5)]
     seen: list[tuple[set[str], set[str]]] = []

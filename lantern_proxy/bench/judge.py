@@ -179,25 +179,33 @@ class Report:
 
 
 def report(runs: Sequence[Sequence[Outcome]]) -> Report:
-    """The mean over runs of the mean over questions; intervals by bootstrap over different questions."""
+    """The mean over runs of the mean over questions; its intervals by bootstrap over different questions, each with its
+    share in that mean: more, the more runs it is in and the fewer questions they have."""
     runs = [run for run in runs if run]
     if not runs:
         raise ValueError("no question has evidence among the candidates; nothing to measure")
     names = list(runs[0][0].values)
     per_question: dict[tuple[str, int], list[dict[str, float]]] = {}
+    shares: dict[tuple[str, int], list[float]] = {}
     category: dict[str, set[tuple[str, int]]] = {}
     for run in runs:
         for outcome in run:
             per_question.setdefault(outcome.key, []).append(outcome.values)
+            shares.setdefault(outcome.key, []).append(1 / len(runs) / len(run))
             category.setdefault(outcome.category, set()).add(outcome.key)
     values = {
         key: {name: float(np.mean([each[name] for each in found])) for name in names}
         for key, found in per_question.items()
     }
+    share = np.array([sum(each) for each in shares.values()])
+    added = {
+        name: np.array([np.dot(shares[key], [each[name] for each in found]) for key, found in per_question.items()])
+        for name in names
+    }
     return Report(
         n=tuple(len(run) for run in runs),
-        means={name: float(np.mean([np.mean([o.values[name] for o in run]) for run in runs])) for name in names},
-        intervals={name: metrics.interval(np.array([v[name] for v in values.values()])) for name in names},
+        means={name: float(each.sum()) for name, each in added.items()},
+        intervals={name: metrics.interval(each / share, share) for name, each in added.items()},
         ms_per_query=float(np.mean([outcome.ms for run in runs for outcome in run])),
         categories={
             each: {name: float(np.mean([values[key][name] for key in keys])) for name in names}

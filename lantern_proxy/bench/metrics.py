@@ -9,7 +9,7 @@ import numpy as np
 
 from lantern_proxy.rank import Floats
 
-_PAIRED_ROUNDS = 10_000
+_ROUNDS, _PAIRED_ROUNDS = 2_000, 10_000
 
 
 def reciprocal_rank(ranked: Sequence[str], gold: Collection[str]) -> float:
@@ -43,9 +43,11 @@ def ndcg(ranked: Sequence[str], grades: Mapping[str, float], k: int) -> float:
     return gained / ideal if ideal else 0.0
 
 
-def interval(values: Floats) -> tuple[float, float]:
-    """95 % bootstrap confidence interval of the mean of `values`, (n,)."""
-    means = _resampled(values, 2_000)
+def interval(values: Floats, weights: Floats | None = None) -> tuple[float, float]:
+    """95 % bootstrap confidence interval of the mean of `values`, (n,). weights: (n,) of each in it; none: all alike"""
+    means = _resampled(values, _ROUNDS)
+    if weights is not None:  # the same samples of both
+        means = _resampled(values * weights, _ROUNDS) / _resampled(weights, _ROUNDS)
     return float(np.percentile(means, 2.5)), float(np.percentile(means, 97.5))
 
 
