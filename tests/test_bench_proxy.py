@@ -16,7 +16,7 @@ from scripted import Upstream, completion, say
 from lantern_proxy import Lantern
 from lantern_proxy.bench import proxy_process as processes
 from lantern_proxy.bench import serve
-from lantern_proxy.bench.proxy import Case, cases, command, measure, wait_for_vectors
+from lantern_proxy.bench.proxy import Case, Route, _case, _row, cases, command, measure, wait_for_vectors
 from lantern_proxy.bench.proxy_client import dial
 from lantern_proxy.bench.proxy_process import Gateway
 from lantern_proxy.bench.proxy_report import Row, merged, table, write_report
@@ -73,6 +73,18 @@ def test_what_a_gateway_waits_is_what_it_is_said_to_add(model):
     assert WAIT_S * 900 <= row.added_p50_ms < WAIT_S * 1_000 * 20
     assert row.added_p95_ms > 0  # each is a difference of two percentiles, so that it may lie below the median's
     assert row.errors == 0
+
+
+def test_cpu_time_is_that_of_all_requests_that_it_went_into(model):
+    """Those that only warm a gateway up cost it as much as those that are counted."""
+    case = Case(seconds=0.05)
+    with Upstream() as gateway:
+        routes = [Route(Gateway("direct", model)), Route(Gateway("own", gateway.url))]
+        asyncio.run(_case(case, routes))
+        sent = len(gateway.got)
+    row = _row(case, *routes, cpu_s=sent / 1_000, rss_mb=1.0)
+    assert 0 < row.asked < sent
+    assert row.cpu_ms == pytest.approx(1.0)
 
 
 def test_a_gateway_that_refuses_has_errors_and_no_times(model):

@@ -65,6 +65,15 @@ def test_collections_of_a_folder_are_rated(tmp_path):
     assert "| small | 2 | 1 | 1.0000 |" in result.output
 
 
+def test_a_collection_is_found_as_beir_has_it_without_gz(tmp_path):
+    write(tmp_path / "small")
+    packed = tmp_path / "small" / "corpus.jsonl.gz"
+    packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+    packed.unlink()
+    result = CliRunner().invoke(command, ["--collections", str(tmp_path), "--engines", "lantern"])
+    assert "| small | 2 | 1 | 1.0000 |" in result.output
+
+
 def test_a_collection_without_a_judged_question_is_told_by_its_folder(tmp_path):
     write(tmp_path / "small")
     (tmp_path / "small" / "qrels.tsv").write_text("q\tb\t0\n", encoding="utf-8")
@@ -76,7 +85,7 @@ def test_a_collection_without_a_judged_question_is_told_by_its_folder(tmp_path):
 def test_a_folder_without_collections_is_named(tmp_path):
     result = CliRunner().invoke(command, ["--collections", str(tmp_path)])
     assert result.exit_code == 2
-    assert "holds no NAME/corpus.jsonl.gz" in result.output
+    assert "holds no NAME/corpus.jsonl (or .gz)" in result.output
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ class Quality:
 
 def folders(folder: Path) -> list[Path]:
     """Those of a folder that hold a collection. click.BadParameter when there is none."""
-    found = sorted(path.parent for path in folder.glob("*/corpus.jsonl.gz"))
+    found = sorted({path.parent for name in ("corpus.jsonl", "corpus.jsonl.gz") for path in folder.glob(f"*/{name}")})
     if not found:
-        raise click.BadParameter(f"--collections {folder} holds no NAME/corpus.jsonl.gz, as BEIR's sets have")
+        raise click.BadParameter(f"--collections {folder} holds no NAME/corpus.jsonl (or .gz), as BEIR's sets have")
     return found
 
 

@@ -71,6 +71,8 @@ class Route:
 
     gateway: Gateway
     replies: list[Reply] = field(default_factory=list)
+    sent: int = 0
+    """Requests, those that are not counted among the replies too: what the gateway's CPU time went into."""
     errors: int = 0
     busy_s: float = 0.0
     """Time in which requests were under way."""
@@ -97,6 +99,7 @@ class Client:
 
     async def ask(self, keep: bool = True) -> None:
         talk = self._next()
+        self._route.sent += 1
         try:
             reply = await self._connection.post(self._path, talk.body())
         except ConnectionError:
@@ -183,6 +186,7 @@ async def _restore_one(
         talk.say("user", text)
         talk.say("assistant", f"Noted: {text[-40:]}")
     talk.say("user", "Thank you. What is next?")
+    route.sent += 1 + len(known)
     await connection.post(path, talk.body(), session)
     await asyncio.sleep(case.pause_s)
     if case.embedded and route.gateway.archive is not None:
@@ -233,7 +237,7 @@ def _row(case: Case, direct: Route, route: Route, cpu_s: float, rss_mb: float) -
     first, their_first = (_quantiles([reply.first_ms for reply in replies]) for replies in both)
     lag, their_lag = (_quantiles([late for reply in replies for late in reply.delays_ms()]) for replies in both)
     asked = len(route.replies)
-    cpu_ms = cpu_s * 1000 / asked if asked else math.nan
+    cpu_ms = cpu_s * 1000 / route.sent if asked else math.nan
     return Row(
         gateway=route.gateway.name, memory=case.memory if route.gateway.name == "lantern" else "-",
         size_bytes=case.size_bytes, growing=case.growing, chunks=case.chunks, gap_us=case.gap_us,

@@ -68,7 +68,7 @@ class Row:
     per_core_s: float
     """Requests that one second of the gateway's CPU time serves."""
     cpu_ms: float
-    """Its CPU time a request, archiving included."""
+    """Its CPU time a request, archiving included; of all that were sent, those that warmed it up too."""
     rss_mb: float
     direct_delay_p99_ms: float = math.nan
     """How late a piece is here without a gateway: what the client and the model make themselves."""
