@@ -484,6 +484,20 @@ def test_what_was_under_way_when_it_was_forgotten_stays_out(tmp_path, kind):
         assert b"XYLOPHONE" not in raw_of(config.archive.path)
 
 
+def test_what_comes_after_a_forget_is_kept_though_its_clock_was_an_hour_ahead(tmp_path):
+    with Upstream() as upstream:
+        config = config_for(upstream, tmp_path)
+        with serving(config) as url:
+            gone = told(ask(url, body(SECRET), x_lantern_session="gone"))["session"]
+            with Archive(config.archive.path) as archive:
+                tenant = tenant_with(archive, gone)
+                archive.forget(tenant, ForgetRule(), now=time.time() + 3_600)
+            later = told(ask(url, body(OTHER), x_lantern_session="later"))["session"]
+        with Archive(config.archive.path, read_only=True) as archive:
+            assert [filed.message.text for filed in archive.of(tenant).messages(later)][:1] == [OTHER]
+            assert not archive.of(tenant).session(gone)
+
+
 PROMPT = {"role": "system", "content": "You are the assistant of a hardware store, and you know all of its shelves."}
 
 

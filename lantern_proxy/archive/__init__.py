@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import hmac
 import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -205,7 +206,8 @@ class Archive:
         self._connections.sync()
 
     def _add_records(self, db: Database, records: Sequence[Record]) -> list[tuple[Passage, ...]]:
-        return add_records(db, without_forgotten(db, self._marks, records), vectors=self.vectors)
+        kept = without_forgotten(db, self._marks, records, now=time.time())
+        return add_records(db, kept, vectors=self.vectors)
 
     def uncut(self, limit: int = 256) -> list[Uncut]:
         """Messages, at most `limit`, that were archived and not cut into passages: their process was killed before."""

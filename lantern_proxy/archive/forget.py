@@ -28,7 +28,8 @@ MOST_MARKS = 20_000
 _MARK = "INSERT INTO forgotten (tenant, mark) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _IS_MARKED = "SELECT 1 FROM forgotten WHERE tenant = ? AND mark = ?"
 _BEGUN = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', ?, ?)"
-_HAS_BEGUN = "SELECT 1 FROM settings WHERE tenant = '' AND name IN (?, ?, ?, ?) AND CAST(value AS REAL) > ?"
+_HAS_BEGUN = """SELECT 1 FROM settings
+    WHERE tenant = '' AND name IN (?, ?, ?, ?) AND CAST(value AS REAL) > ? AND CAST(value AS REAL) <= ?"""
 _LAST_BEGUN = """SELECT max(CAST(value AS REAL)) FROM settings
     WHERE tenant = '' AND name >= 'forgotten ' AND name < 'forgotten!'"""
 _ANY = "SELECT 1 FROM forgotten WHERE tenant = ? LIMIT 1"
@@ -126,14 +127,15 @@ class Marks:
         return (self.key(filed.key), *((self.of("print", filed.message.print),) if own else ()))
 
 
-def without_forgotten(db: Database, marks: Marks, records: Sequence[Record]) -> list[Record]:
+def without_forgotten(db: Database, marks: Marks, records: Sequence[Record], *, now: float) -> list[Record]:
     """`records` without what was forgotten before, and without what is not to be kept, which is marked so that it stays
     out. Inside a transaction."""
     kept, marked = [], dict[str, bool]()
     last = db.conn.execute(_LAST_BEGUN).fetchone()[0] or 0.0
     for each in records:
         tenant = name(each.tenant)
-        record = _unkept_of(each) if 0 < each.came_at < last and _is_overtaken(db, marks, tenant, each) else each
+        is_late = 0 < each.came_at < last and _is_overtaken(db, marks, tenant, each, now)
+        record = _unkept_of(each) if is_late else each
         if record.unkept:
             keep_out(db, tenant, _unkept(marks, record))
         if record.unkept or tenant not in marked:
@@ -179,15 +181,18 @@ def _begun(marks: Marks, tenant: str, kind: str, what: str) -> str:
     return f"forgotten {marks.of('begun', tenant, kind, what).hex()}"
 
 
-def _is_overtaken(db: Database, marks: Marks, tenant: str, record: Record) -> bool:
-    """Was what the record is of forgotten while its request was under way? Nobody could find it yet."""
+def _is_overtaken(db: Database, marks: Marks, tenant: str, record: Record, now: float) -> bool:
+    """Was what the record is of forgotten while its request was under way? Nobody could find it yet.
+
+    Not in the future: that was noted by a clock that was ahead, and nothing would be kept until this one is there.
+    """
     of = [
         _begun(marks, tenant, "tenant", ""),
         _begun(marks, tenant, "project", name(record.project)),
         _begun(marks, tenant, "session", name(record.session.id)),
         _begun(marks, tenant, "session", name(record.session.parent)),
     ]
-    return db.conn.execute(_HAS_BEGUN, (*of, record.came_at)).fetchone() is not None
+    return db.conn.execute(_HAS_BEGUN, (*of, record.came_at, now)).fetchone() is not None
 
 
 def _unkept_of(record: Record) -> Record:
