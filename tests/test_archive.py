@@ -12,7 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from lantern_proxy.archive import tenant as archive_tenant
 from lantern_proxy.archive.backup import backup
 from lantern_proxy.archive.prune import _LOG_WAIT_S, ROWS, prune_dry
 from lantern_proxy.archive.retention import retain
+from lantern_proxy.archive.snapshots import snapshot_path
 from lantern_proxy.archive.tenant import _HOLDERS
 from lantern_proxy.archive.transfer import take_in
 from lantern_proxy.archive.vectors import remove
@@ -1100,6 +1101,35 @@ def test_forgetting_that_was_stopped_is_ended_by_the_same_rule(archive: Archive,
     assert archive.forget(MINE, FORGOTTEN[what], now=1.0, dry_run=True).removed["messages"] == 0
     archive.close()
     assert b"xylophone" not in archive.path.read_bytes()
+
+
+def test_pruning_that_was_stopped_is_ended_by_the_same_rule(archive: Archive) -> None:
+    """Snapshots go, and running proxies are told of blocks that do, though the second run finds neither."""
+    rule, stopped, done = PruneRule(session="s1"), 0, False
+    while not done:
+        stopped += 1
+        snapshot = snapshot_path(archive.path, MINE, "all")
+        assert snapshot is not None
+        snapshot.write_bytes(b"xylophone")
+        [[one]] = archive.write([record(0, "xylophone")])
+        quoted = [Placed(passage=one, text=one.text, rank=1, score=1.0, signals={})]
+        archive.write([record(1, session="s2", blocks=(block(quoted, session="s2", request=f"b{stopped}"),))])
+        before, left = archive.forgets, [stopped]
+
+        def advance(_: int, left: list[int] = left) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+
+        with suppress(KeyboardInterrupt):
+            archive.of(MINE).prune(rule, now=1.0, wiped=False, advance=advance)
+            archive.wipe(advance)
+            done = True
+        archive.of(MINE).prune(rule, now=1.0)
+        assert archive.of(MINE).blocks("s2") == []
+        assert archive.forgets != before
+        assert not snapshot.exists()
+    assert stopped > 5
 
 
 def test_passages_cut_from_a_message_while_it_is_forgotten_go_with_it(archive: Archive) -> None:

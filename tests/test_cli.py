@@ -26,7 +26,7 @@ from sqlite_utils.db import Database
 from test_archive import passed_over
 
 from lantern_proxy import Lantern, demo
-from lantern_proxy.archive import Archive, Record, RequestRow, SessionRow
+from lantern_proxy.archive import Archive, PruneRule, Record, RequestRow, SessionRow
 from lantern_proxy.cli import main as cli
 from lantern_proxy.compiled import available
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
@@ -713,6 +713,15 @@ def test_prune_removes_what_it_said_it_would(lantern):
     assert did == would | {"dry_run": False}
     assert did["messages"] == 121
     assert [row["id"] for row in rows(lantern("sessions", "--json"))] == ["chat-two"]
+
+
+def test_what_a_prune_that_was_killed_has_left_in_the_files_goes_with_the_same_command(lantern, tmp_path):
+    with Archive(tmp_path / "lantern.db") as archive:
+        [tenant] = [each.id for each in archive.tenants() if archive.of(each.id).session("chat-one")]
+        archive.of(tenant).prune(PruneRule(session="chat-one"), now=time.time(), wiped=False)
+    assert "no session begins with chat-one" in lantern("prune", "--session", "chat-one", "--yes", code=1).stderr
+    with Archive(tmp_path / "lantern.db", read_only=True) as archive:
+        assert not archive.unwiped
 
 
 def test_prune_by_age_leaves_what_is_younger(lantern):

@@ -26,7 +26,7 @@ from lantern_proxy.archive import check, words
 from lantern_proxy.archive import vectors as archive_vectors
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import Edit, Marked
-from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of, occurrences, secret_of
+from lantern_proxy.archive.file import ArchiveError, occurrences, secret_of
 from lantern_proxy.archive.forget import ForgetRule, Marks, Receipt, Verified, generation, present, without_forgotten
 from lantern_proxy.archive.forget_rows import forget_in, would_forget
 from lantern_proxy.archive.prune import Advance, is_unwiped, told_at, wipe
@@ -257,7 +257,6 @@ class Archive:
             receipts.append(
                 forget_in(self._connections, own, rule, self._marks, now=now, vectors=vectors, advance=advance)
             )
-            drop_snapshots_of(self.path, own)
         wipe(self._connections, vectors=vectors, advance=advance)
         left = occurrences(self.path, rule.match) if rule.match is not None else 0
         return [replace(receipt, left_over=left).signed(self._secret) for receipt in receipts]
@@ -312,7 +311,7 @@ class Archive:
             return archive_vectors.pending(db, limit)
 
     def wipe(self, advance: Advance = lambda _: None) -> bool:
-        """Let the words of what was removed leave the full-text index, and all of it the log; others write in between.
+        """Let the words of what was removed leave snapshots and index, and all of it the log; others write in between.
 
         False when somebody reads what the log holds; the next call empties it. advance: told of pages of the index
         """

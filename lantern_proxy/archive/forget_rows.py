@@ -41,6 +41,7 @@ _MESSAGES = """SELECT session, print, key, position, turn, role, text, items, CA
 _PASSAGES = "SELECT id, session, message, turn, unit, hash, text FROM passages WHERE tenant = ? AND id > ?"
 _QUOTING = f"SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, '$.session'){_IN}"
 _DROP_MESSAGE = "DELETE FROM messages WHERE tenant = ? AND session = ? AND key = ?"
+_DROP_SETTINGS = "DELETE FROM settings WHERE tenant = ? AND tenant <> '' AND name <> 'unwiped'"
 _DROP_ID = "DELETE FROM ids WHERE tenant = ? AND value = ? AND session = ?"
 _DROP_VERDICTS = f"""DELETE FROM marks WHERE tenant = ? AND (passage{_IN}
     OR hash IN (SELECT p.hash FROM passages p WHERE p.tenant = ? AND p.id{_IN}))"""
@@ -259,7 +260,7 @@ class _Removal:
         with briefly(self._connections) as db:
             begin_forgetting(db, self._marks, self._tenant, rule, now=now)
             count_up(db)
-            db.execute(UNWIPED)
+            db.execute(UNWIPED, (self._tenant,))
         for some in shares(sorted(gone.marks), _MARKS_AT_ONCE):
             with briefly(self._connections) as db:
                 keep_out(db, self._tenant, some)
@@ -297,7 +298,7 @@ class _Removal:
     def end(self, rule: ForgetRule) -> None:
         with briefly(self._connections) as db:
             if rule.kind == "tenant":
-                db.conn.execute("DELETE FROM settings WHERE tenant = ? AND tenant <> ''", (self._tenant,))
+                db.conn.execute(_DROP_SETTINGS, (self._tenant,))
             count_up(db)
 
     def _each(self, values: Sequence[Any], most: int = ROWS) -> Iterator[Sequence[Any]]:

@@ -13,6 +13,8 @@ from sqlite_utils.db import Database
 
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import PINNED
+from lantern_proxy.archive.file import drop_snapshots_of
+from lantern_proxy.archive.forget import count_up
 from lantern_proxy.archive.rows import dumps, name
 from lantern_proxy.archive.values import PruneReport, PruneRule
 from lantern_proxy.archive.vectors import remove
@@ -40,9 +42,10 @@ _NOTHING_LEFT = """NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant = session
     AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.tenant = sessions.tenant AND p.session = sessions.id)"""
 _ORPHANS = "SELECT passage_id FROM vectors WHERE passage_id NOT IN (SELECT id FROM passages)"
 """Of passages that went when vectors could not be reached."""
-UNWIPED = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES ('', 'unwiped', hex(randomblob(8)))"
-_IS_UNWIPED = "SELECT value FROM settings WHERE tenant = '' AND name = 'unwiped'"
-_WIPED = "DELETE FROM settings WHERE tenant = '' AND name = 'unwiped' AND value = ?"
+UNWIPED = "INSERT OR REPLACE INTO settings (tenant, name, value) VALUES (?, 'unwiped', hex(randomblob(8)))"
+"""Of whom something was removed, until wipe() is through with it."""
+_ARE_UNWIPED = "SELECT tenant, value FROM settings WHERE name = 'unwiped'"
+_WIPED = "DELETE FROM settings WHERE tenant = ? AND name = 'unwiped' AND value = ?"
 _QUOTING_SESSION = "id IN (SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, '$.session') = ?)"
 """Also what it held before: the summary of a turn is made anew when the turn grows."""
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
@@ -90,7 +93,9 @@ def prune(
                 if table == "passages" and vectors:
                     _remove_vectors(db, chosen, with_rows)
                 total += _removed(table, *_delete(db, table, part.size, chosen, with_rows))
-                db.execute(UNWIPED)
+                db.execute(UNWIPED, (tenant,))
+                if table == "blocks" and some[-1] == found[-1]:  # here: who is stopped later finds no block any more
+                    count_up(db)
             advance(len(some))
     return total
 
@@ -116,16 +121,19 @@ def prune_dry(db: Database, tenant: str, rule: PruneRule, *, now: float) -> Prun
 
 
 def wipe(connections: Connections, *, vectors: bool, advance: Advance = lambda _: None) -> bool:
-    """Let the words of what was removed leave the full-text index, what is empty the file, and all of it the log.
+    """Let the words of what was removed leave snapshots and the full-text index, what is empty the file, and all of it
+    the log.
 
     FTS5's `optimize`, in steps: a first merge with a negative number begins it, the others go on.
     Returns False when somebody reads what the log holds; the next round empties it.
     """
     with connections.reading() as db:
-        unwiped = db.execute(_IS_UNWIPED).fetchone()
+        unwiped = db.execute(_ARE_UNWIPED).fetchall()
         if not unwiped:
             return True
         orphans = [row[0] for row in db.execute(_ORPHANS)] if vectors else []
+    for tenant, _ in unwiped:
+        drop_snapshots_of(connections.path, tenant)
     for some in shares(orphans):
         with briefly(connections) as db:
             remove(db, some)
@@ -134,12 +142,12 @@ def wipe(connections: Connections, *, vectors: bool, advance: Advance = lambda _
     emptied = connections.empty_log(_LOG_WAIT_S)
     if emptied:
         with briefly(connections) as db:
-            db.execute(_WIPED, unwiped)  # unless more was removed meanwhile
+            db.conn.executemany(_WIPED, unwiped)  # unless more was removed meanwhile
     return emptied
 
 
 def is_unwiped(db: Database) -> bool:
-    return db.execute(_IS_UNWIPED).fetchone() is not None
+    return db.execute(_ARE_UNWIPED).fetchone() is not None
 
 
 def _merge(db: Database, pages: int) -> bool:

@@ -6,7 +6,7 @@
         1f6...-9ac....index   mode 0600; one of a tenant's or a project's passages (restore/scope.py)
 
 Snapshots are copies: without them an index is built anew from the archive. They hold terms of what was said, so
-whatever removes passages calls `drop_snapshots`.
+prune.wipe() drops those of whom something was removed.
 """
 
 import contextlib

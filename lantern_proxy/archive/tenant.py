@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import Feedback
-from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of
-from lantern_proxy.archive.forget import count_up
+from lantern_proxy.archive.file import ArchiveError
 from lantern_proxy.archive.ledger import Ledger
 from lantern_proxy.archive.overview import Summaries
 from lantern_proxy.archive.prune import Advance, prune, prune_dry, told_at, wipe
@@ -242,7 +241,7 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         By age: also older messages that no passage is left of, and sessions not seen since in which nothing is left.
         By session alone: the session with all that belongs to it. Blocks that quote what goes by either go, too, and
         running proxies let go of them. By confidence: passages only, messages and blocks stay.
-        wiped: let the words of it leave the full-text index, too; else call Archive.wipe() when all is removed
+        wiped: let the words of it leave the indexes, too; else call Archive.wipe() when all is removed
         advance: told of rows that go
         """
         if rule == PruneRule():
@@ -255,11 +254,6 @@ class TenantArchive(Feedback, Ledger, Scopes, Summaries, TokenVectors):
         with self._connections.reading() as db:
             vectors = self._vectors and bool(embedding_model(db))
         report = prune(self._connections, self.tenant, rule, now=now, vectors=vectors, advance=advance)
-        if report.blocks:
-            with self._connections.writing() as db:
-                count_up(db)
-        if report.passages:
-            drop_snapshots_of(self._connections.path, self.tenant)
         if wiped:
             wipe(self._connections, vectors=vectors)
         return report

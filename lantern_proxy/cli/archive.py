@@ -10,6 +10,7 @@ from lantern_proxy.cli.frame import (
     NAME,
     Number,
     Settings,
+    end_wiping,
     limit_option,
     plain,
     removing,
@@ -194,6 +195,8 @@ def prune(
         raise click.UsageError("prune needs --older-than, --below-confidence, --session, --keep-mb or --retention")
     age_s = None if older_than is None else _seconds("--older-than", older_than)
     with settings.open(write=not dry_run) as archive:
+        if not dry_run:
+            end_wiping(archive, "pruning", quiet=settings.as_json)
         if keep_mb is not None:
             age_s = _age_beyond(archive, keep_mb, age_s)
         owners = tenants(archive, tenant)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lantern_proxy.cli.frame import NAME, Place, Settings, plain, removing, settled, tenants
+from lantern_proxy.cli.frame import NAME, Place, Settings, end_wiping, plain, removing, settled, tenants
 
 if TYPE_CHECKING:
     from lantern_proxy.archive import Archive, ForgetRule, Receipt
@@ -61,7 +61,7 @@ def forget(
     with settings.open(write=not dry_run) as archive:
         would = _would(archive, rule, tenant)
         if not would and not dry_run:
-            _end_wiping(settings, archive)
+            end_wiping(archive, "forgetting", quiet=settings.as_json)
         if not would and not held:
             _tell_faults(copies)
             _nothing(archive, rule, tenant)
@@ -74,13 +74,6 @@ def forget(
     if not dry_run:
         time.sleep(_NOTICED_S)
     _tell_faults(copies)
-
-
-def _end_wiping(settings: Settings, archive: "Archive") -> None:
-    """What a run that was stopped has left."""
-    if archive.unwiped:
-        with removing(archive, "forgetting", quiet=settings.as_json) as advance:
-            archive.wipe(advance)
 
 
 def _remove(settings: Settings, archive: "Archive", would: Sequence["Receipt"], rule: "ForgetRule") -> None:

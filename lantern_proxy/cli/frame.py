@@ -171,6 +171,13 @@ def removing(archive: "Archive", what: str, *, quiet: bool) -> Iterator[Callable
         )
 
 
+def end_wiping(archive: "Archive", what: str, *, quiet: bool) -> None:
+    """Do what a run that was stopped has left, which the same command may find nothing more to remove for."""
+    if archive.unwiped:
+        with removing(archive, what, quiet=quiet) as advance:
+            archive.wipe(advance)
+
+
 @contextmanager
 def embedding(config: "Config") -> Iterator["Embedder | None"]:
     """The configured embedder, started but not waited for; None where it is turned off or not installed."""
