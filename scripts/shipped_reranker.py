@@ -1,4 +1,4 @@
-"""Make the light rerankers that come with Lantern: python scripts/shipped_reranker.py (ten minutes; needs the extras
+"""Make the light rerankers that come with Lantern: python scripts/shipped_reranker.py (half an hour; needs the extras
 dense and train). lantern_proxy/data/light_minilm_l6.npz looks at vectors, too, light_lexical.npz does without.
 
 They learn from tests/data/conversations.jsonl.gz, whose people and chats are made up, but not from HELD_OUT. Each
@@ -20,8 +20,11 @@ from lantern_proxy.rerank.light import save
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data" / "conversations.jsonl.gz"
 TARGETS = {"light_minilm_l6.npz": Config(), "light_lexical.npz": Config(embed=EmbedConfig(enabled="off"))}
-HELD_OUT = frozenset(("exchange-year", "trondheim-move"))
-"""Two friends, and a user and an assistant: tests/test_light_shipped.py measures on them."""
+HELD_OUT = frozenset((
+    "exchange-year", "trondheim-move", "marsh-boardwalk", "queens-park-leads", "harbour-splits", "van-and-varnish",
+    "three-weeks-on", "wool-and-walnut", "cold-steps", "long-exposure", "box-and-siren",
+))  # fmt: skip
+"""To measure on. The first two, two friends, and a user and an assistant, are those of tests/test_light_shipped.py."""
 
 
 def in_one_session(conversation: Conversation) -> Conversation:

@@ -20,7 +20,7 @@ from lantern_proxy.restore.light import SHIPPED, open_light
 
 DATA = Path(__file__).parent / "data" / "conversations.jsonl.gz"
 HELD_OUT = ("exchange-year", "trondheim-move")
-"""As in scripts/shipped_reranker.py."""
+"""Two of those in scripts/shipped_reranker.py."""
 GAINS = 0.02
 """Mean reciprocal rank that it gains at least on conversations that it has not seen; they were .035 to .060."""
 

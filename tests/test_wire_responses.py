@@ -135,7 +135,7 @@ def test_what_came_of_a_stream_that_broke_off_is_kept_and_marked():
     assert not answer.complete
 
 
-@pytest.mark.parametrize("output", [[], OUTPUT[:1], OUTPUT[:2]])
+@pytest.mark.parametrize("output", [[], OUTPUT[:1], OUTPUT[:2], [OUTPUT[0], OUTPUT[1] | {"id": "another"}]])
 def test_what_was_said_of_an_answer_without_an_end_of_its_own_is_read_once(output):
     stream = events(
         {"type": "response.output_item.done", "item": OUTPUT[0]},

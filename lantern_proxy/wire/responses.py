@@ -177,9 +177,9 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
             deltas.pop(str(event["item"].get("id")), None)
         elif kind == "response.output_text.delta":
             sse.add_piece(deltas, str(event.get("item_id")), str(event.get("delta") or ""))
-    if ending == "response.completed":
-        deltas = {}
-    texts = [(key, text) for key, text in sse.joined(deltas).items() if key not in [each.get("id") for each in final]]
+    if ending == "response.completed" or any(each.get("type") == "message" for each in final):
+        deltas = {}  # some gateways name an item in its pieces otherwise than in the end
+    texts = sse.joined(deltas).items()
     halves = [{"type": "message", "role": "assistant", "id": key, "content": text} for key, text in texts]
     raws = [encoded(each) for each in (*(final or done), *halves)]
     finished = ending in ("response.completed", "response.incomplete")
