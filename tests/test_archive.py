@@ -970,6 +970,41 @@ def test_what_quotes_what_was_pruned_goes_too(archive: Archive, rule: PruneRule)
     assert b"xylophone42" not in archive.path.read_bytes()
 
 
+def test_what_a_proxy_quotes_while_its_blocks_go_goes_with_the_passage(archive: Archive) -> None:
+    """It lets go of what it replays, is asked again, and finds the passage still there."""
+    [(gone,)] = archive.write([record(0, "the vault is xylophone42")])
+    told = [Placed(passage=gone, text=gone.text, rank=1, score=1.0, signals={})]
+    archive.write([record(0, blocks=(block(told),))])
+    seen = [archive.forgets]
+
+    def advance(_: int) -> None:
+        if len(seen) == 1:
+            archive.write([record(99, session="s2", blocks=(block(told, session="s2", created_at=150.0),))])
+        seen.append(archive.forgets)
+
+    report = archive.of(MINE).prune(PruneRule(older_than_s=95.0), now=200.0, advance=advance)
+    assert report.blocks == 2
+    assert archive.of(MINE).blocks("s2") == []
+    assert seen[0] != seen[1] != seen[2] != archive.forgets
+    archive.close()
+    assert b"xylophone42" not in archive.path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("came_s", "forgotten_s", "kept"),
+    [(-5, -1, 0), (-5, 2, 0), (3_595, 3_600, 0), (-1, 3_600, 1)],
+    ids=["under way", "under way, a clock two seconds ahead", "under way, the clock set back since", "came after it"],
+)
+def test_what_is_under_way_while_it_is_forgotten_stays_out_though_clocks_are_set(
+    archive: Archive, came_s: float, forgotten_s: float, kept: int
+) -> None:
+    now = time.time()
+    archive.write([record(0)])
+    archive.forget(MINE, ForgetRule(session="s1"), now=now + forgotten_s)
+    archive.write([record(1, came_at=now + came_s)])
+    assert len(archive.of(MINE).messages("s1")) == kept
+
+
 def test_an_empty_rule_prunes_nothing(archive: Archive) -> None:
     archive.write([record(0)])
     with pytest.raises(ArchiveError, match="prune rule is empty and would remove everything"):
@@ -1246,6 +1281,17 @@ def test_a_prune_that_was_killed_is_wiped_by_the_next_retention(archive: Archive
     retain(archive, PrivacyConfig(), now=1e9)
     archive.close()
     assert b"xylophone42" not in archive.path.read_bytes()
+
+
+def test_what_an_earlier_lantern_left_unwiped_is_wiped_of_all_tenants(archive: Archive) -> None:
+    """It did not note whose it was."""
+    archive.write([record(0), record(1, tenant="t_other")])
+    paths = [path for tenant in (MINE, "t_other") if (path := snapshot_path(archive.path, tenant, "all"))]
+    assert [path.write_bytes(b"xylophone42") for path in paths] == [11, 11]
+    with archive.writing() as db:
+        db.execute("INSERT INTO settings (tenant, name, value) VALUES ('', 'unwiped', '1')")
+    retain(archive, PrivacyConfig(), now=1e9)
+    assert not any(path.exists() for path in paths)
 
 
 def test_what_it_takes_to_prune_grows_with_what_there_is_and_not_with_its_square(tmp_path):

@@ -357,8 +357,8 @@ def _use_wal(db: Database, busy_s: float) -> None:
             time.sleep(0.02)
 
 
-def drop_snapshots_of(path: Path, tenant: str) -> None:
-    """Remove a tenant's snapshots once passages of it are gone from the archive at `path`.
+def drop_snapshots_of(path: Path, tenant: str | None) -> None:
+    """Remove a tenant's snapshots, None: all of them, once passages of it are gone from the archive at `path`.
 
     After the commit: whoever writes a snapshot looks at the archive again when it is in place.
     """

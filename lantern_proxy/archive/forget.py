@@ -10,6 +10,7 @@ Clients send their whole history with every request, so what is forgotten would 
 import hashlib
 import hmac
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -22,6 +23,8 @@ from lantern_proxy.turn import SYSTEM, Block, Filed, Head, fingerprint
 
 _OWN_CHARS = 40
 """A text of so many characters is known wherever it comes again; a shorter one ("yes") only in its place."""
+_ASKEW_S = 5.0
+"""Seconds by which a clock may be set back, as they are now and then, without a doubt about what was noted before."""
 MOST_MARKS = 20_000
 """Rows that a receipt lists one by one."""
 
@@ -184,15 +187,17 @@ def _begun(marks: Marks, tenant: str, kind: str, what: str) -> str:
 def _is_overtaken(db: Database, marks: Marks, tenant: str, record: Record, now: float) -> bool:
     """Was what the record is of forgotten while its request was under way? Nobody could find it yet.
 
-    Not in the future: that was noted by a clock that was ahead, and nothing would be kept until this one is there.
+    Not in the future: that was noted by a clock that was ahead, and nothing would be kept until this one is there. But
+    where the request came in the future, too, the clock has been set back since.
     """
+    latest = now + _ASKEW_S if record.came_at <= now else math.inf
     of = [
         _begun(marks, tenant, "tenant", ""),
         _begun(marks, tenant, "project", name(record.project)),
         _begun(marks, tenant, "session", name(record.session.id)),
         _begun(marks, tenant, "session", name(record.session.parent)),
     ]
-    return db.conn.execute(_HAS_BEGUN, (*of, record.came_at, now)).fetchone() is not None
+    return db.conn.execute(_HAS_BEGUN, (*of, record.came_at, latest)).fetchone() is not None
 
 
 def _unkept_of(record: Record) -> Record:

@@ -48,6 +48,10 @@ _ARE_UNWIPED = "SELECT tenant, value FROM settings WHERE name = 'unwiped'"
 _WIPED = "DELETE FROM settings WHERE tenant = ? AND name = 'unwiped' AND value = ?"
 _QUOTING_SESSION = "id IN (SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, '$.session') = ?)"
 """Also what it held before: the summary of a turn is made anew when the turn grows."""
+_QUOTING = (
+    "tenant = ? AND id IN (SELECT block FROM placed WHERE tenant = ? AND passage IN (SELECT id FROM passages WHERE {}))"
+)
+"""Blocks that quote passages of these."""
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
 
 
@@ -92,11 +96,16 @@ def prune(
             with briefly(connections) as db:
                 if table == "passages" and vectors:
                     _remove_vectors(db, chosen, with_rows)
+                if table == "passages" and rule.below_confidence is None:
+                    total += _remove_quoting(db, tenant, chosen, with_rows)
                 total += _removed(table, *_delete(db, table, part.size, chosen, with_rows))
                 db.execute(UNWIPED, (tenant,))
                 if table == "blocks" and some[-1] == found[-1]:  # here: who is stopped later finds no block any more
                     count_up(db)
             advance(len(some))
+    if total.blocks:  # what a proxy made of them while they went
+        with briefly(connections) as db:
+            count_up(db)
     return total
 
 
@@ -133,7 +142,7 @@ def wipe(connections: Connections, *, vectors: bool, advance: Advance = lambda _
             return True
         orphans = [row[0] for row in db.execute(_ORPHANS)] if vectors else []
     for tenant, _ in unwiped:
-        drop_snapshots_of(connections.path, tenant)
+        drop_snapshots_of(connections.path, tenant or None)  # an earlier Lantern did not note whose
     for some in shares(orphans):
         with briefly(connections) as db:
             remove(db, some)
@@ -247,6 +256,14 @@ def _delete(db: Database, table: str, size: str, where: str, values: Sequence[fl
     ).fetchone()
     db.execute(f"DELETE FROM {table} WHERE {where}", values)
     return count, size_bytes
+
+
+def _remove_quoting(db: Database, tenant: str, where: str, values: Sequence[float | str]) -> PruneReport:
+    """Blocks that quote passages that go, and were not there when those were listed: a proxy went on meanwhile."""
+    found = _delete(db, "blocks", _SIZE, _QUOTING.format(where), [tenant, tenant, *values])
+    if found[0]:
+        count_up(db)
+    return _removed("blocks", *found)
 
 
 def _remove_vectors(db: Database, where: str, values: Sequence[float | str]) -> None:
