@@ -21,7 +21,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from lantern_proxy.migrations.archive import migrations as archive_steps
-from scripted import Upstream, config_for, process, refusing, say
+from scripted import Upstream, config_for, process, refusing
 from sqlite_utils.db import Database
 from test_archive import passed_over
 
@@ -262,33 +262,6 @@ def test_doctor_does_not_call_a_proxy_old_that_keeps_its_version_for_the_admin(l
         found = rows(lantern("doctor", "--offline", "--json", "--archive", str(tmp_path / "other/lantern.db")))
         (told,) = [each for each in found if each["name"] == "proxy"]
         assert (told["state"], told["detail"].startswith(f"runs at {url}: ok")) == ("ok", True)
-
-
-@pytest.mark.parametrize("given", ["file", "environment"])
-def test_status_and_doctor_show_the_admin_token_to_a_proxy_that_asks_for_it(lantern, tmp_path, monkeypatch, given):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "token").write_text("ab" * 32)
-    closed, served = f"admin: token, admin_token_file: {tmp_path / 'token'}", str(tmp_path / "other/lantern.db")
-    (tmp_path / "ours.yaml").write_text(f"access: {{{closed}}}" if given == "file" else "access: {admin: token}")
-    if given == "environment":
-        monkeypatch.setenv("LANTERN_ADMIN_TOKEN", "ab" * 32)
-    ours = ("--config", str(tmp_path / "ours.yaml"), "--archive", served, "--json")
-    with Upstream() as upstream, process(config_for(upstream, tmp_path / "other"), more=f"access: {{{closed}}}\n"):
-        (status,) = rows(lantern("status", *ours))
-        found = rows(lantern("doctor", "--offline", *ours))
-    assert Path(status["proxy"]["archive"]["path"]) == Path(served)
-    (proxy,) = [each for each in found if each["name"] == "proxy"]
-    assert "version" in proxy["detail"]
-    assert "ab" * 32 not in json.dumps([status, found])
-
-
-def test_the_admin_token_goes_to_no_server_that_does_not_ask_for_it(lantern, tmp_path, monkeypatch):
-    monkeypatch.setenv("LANTERN_ADMIN_TOKEN", "ab" * 32)
-    with Upstream() as stranger:
-        stranger.answer = say(200, b'{"status": "ok", "version": "1"}')
-        lantern("status", env={"LANTERN_PORT": stranger.url.rpartition(":")[2].partition("/")[0]})
-    assert [got.target for got in stranger.got] == ["/lantern/health"]
-    assert "ab" * 32 not in repr(stranger.got)
 
 
 @pytest.mark.parametrize(

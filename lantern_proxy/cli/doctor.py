@@ -19,7 +19,6 @@ from typing import Any, Literal
 from lantern_proxy.cli import process
 from lantern_proxy.config import Config, UpstreamConfig
 from lantern_proxy.config.check import ConfigError
-from lantern_proxy.doors import admin_token
 
 State = Literal["ok", "warn", "bad"]
 _CONNECT_S = 3.0
@@ -240,7 +239,7 @@ def _configured(config: Config) -> str:
 
 
 def _asked(url: str, config: Config) -> dict[str, Any] | None:
-    """What a proxy at `url` says; None when none is there. It gets the admin token where it tells its status alone."""
+    """What a proxy at `url` says; None when none is there."""
     import httpx
 
     if not url:
@@ -248,19 +247,9 @@ def _asked(url: str, config: Config) -> dict[str, Any] | None:
     try:
         with httpx.Client(timeout=_HEALTH_S, trust_env=False, verify=_trusted(config.server.tls_cert)) as http:
             told = http.get(f"{url}/lantern/health").json()
-            if told.keys() == {"status"} and (token := _admin_token(config)):
-                told = http.get(f"{url}/lantern/health", headers={b"x-lantern-admin": token}).json()
-    except (httpx.HTTPError, ValueError, AttributeError, OSError):  # AttributeError: JSON, but no object
+    except (httpx.HTTPError, ValueError, OSError):
         return None
-    return told | {"url": url} if "status" in told else None
-
-
-def _admin_token(config: Config) -> bytes:
-    """Empty also where this user cannot read it: the proxy's environment need not be ours."""
-    try:
-        return admin_token(config)
-    except ConfigError:
-        return b""
+    return told | {"url": url} if isinstance(told, dict) and "status" in told else None
 
 
 def _other_archive(told: Mapping[str, Any], config: Config) -> str:
@@ -284,8 +273,7 @@ def _proxy(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("proxy", "ok", f"none runs at port {config.server.port}; `lantern serve` starts one")
         return
     if "version" not in told:  # access.admin is `token`
-        more = f"it tells more with the admin token ({config.access.admin_token_file or config.access.admin_token_env})"
-        yield Diagnosis("proxy", "ok", f"runs at {told['url']}: {told['status']}; {more}")
+        yield Diagnosis("proxy", "ok", f"runs at {told['url']}: {told['status']}; it tells more with the admin token")
         return
     running = f"version {told['version']} runs for {told.get('uptime_s', 0):,.0f} s at {told['url']}"
     if other := _other_archive(told, config):
