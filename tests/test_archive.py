@@ -1095,20 +1095,6 @@ def test_an_import_lets_others_write_in_between(archive: Archive, tmp_path: Path
     assert max(seen) < 10 * ROWS
 
 
-def test_vectors_are_dropped_a_few_at_a_time(archive: Archive) -> None:
-    archive.write([record(n) for n in range(3 * ROWS)])
-    waiting = archive.unembedded(1_000)
-    vectors = [(tenant, "s1", id_, np.ones(4, np.float32)) for tenant, id_, _ in waiting]
-    tokens = [(tenant, id_, np.ones((2, 4), np.int8)) for tenant, id_, _ in waiting]
-    archive.add_vectors("m", 4, vectors, recipe="r", tokens=tokens)
-    seen = transactions(archive, archive.drop_vectors)
-    assert archive.model is None
-    assert archive.unembedded(1_000) == waiting
-    assert archive.of(MINE).tokens([id_ for _, id_, _ in waiting], "r", 4) == {}
-    assert max(seen) < 10 * ROWS
-    assert seen[-1] < ROWS
-
-
 def test_blocks_that_are_too_old_go_a_few_at_a_time(archive: Archive) -> None:
     [added] = archive.write([record(0)])
     quoted = [Placed(passage=added[0], text="x", rank=n, score=1.0, signals={}) for n in range(9)]

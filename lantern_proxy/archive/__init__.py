@@ -29,7 +29,7 @@ from lantern_proxy.archive.feedback import Edit, Marked
 from lantern_proxy.archive.file import ArchiveError, occurrences, secret_of
 from lantern_proxy.archive.forget import ForgetRule, Marks, Receipt, Verified, generation, present, without_forgotten
 from lantern_proxy.archive.forget_rows import forget_in, would_forget
-from lantern_proxy.archive.prune import Advance, is_unwiped, paced, shares, told_at, wipe
+from lantern_proxy.archive.prune import Advance, is_unwiped, told_at, wipe
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.scope import large, newest
 from lantern_proxy.archive.tenant import TenantArchive
@@ -354,17 +354,9 @@ class Archive:
         return added
 
     def drop_vectors(self) -> None:
-        """Forget all vectors and their model; every passage waits for a new one. Others write meanwhile.
-
-        Where it was stopped, the next call goes on.
-        """
+        """Forget all vectors and their model; every passage waits for a new one."""
         if not self.vectors:
             return
-        with self._connections.reading() as db:
-            ids = archive_vectors.with_vectors(db) if embedding_model(db) else []
-        for some in shares(ids):
-            with paced(), self._connections.writing(again=True) as db:
-                archive_vectors.take_back(db, some)
         with self._connections.writing() as db:
             archive_vectors.drop(db)
 

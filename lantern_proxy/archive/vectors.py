@@ -31,9 +31,6 @@ _PENDING = "SELECT tenant, id, text FROM passages WHERE tenant = ? AND embedded 
 _VECTOR = """INSERT INTO vectors (passage_id, tenant, session, unit, embedding)
     SELECT id, tenant, session, unit, ? FROM passages WHERE tenant = ? AND session = ? AND id = ? AND embedded = 0"""
 _EMBEDDED = "UPDATE passages SET embedded = 1 WHERE tenant = ? AND session = ? AND id = ?"
-_WITH_VECTORS = "SELECT id FROM passages WHERE embedded = 1 ORDER BY id"
-_DROP_TOKENS = "DELETE FROM tokens WHERE passage IN (SELECT value FROM json_each(?))"
-_UNEMBEDDED = "UPDATE passages SET embedded = 0 WHERE id IN (SELECT value FROM json_each(?))"
 _ADD_TOKENS = """INSERT OR REPLACE INTO tokens (passage, tenant, recipe, vectors)
     SELECT id, tenant, ?, ? FROM passages WHERE tenant = ? AND id = ?"""
 _TOKENS = """SELECT t.passage, t.vectors FROM json_each(?) j
@@ -103,20 +100,7 @@ def remove(db: Database, ids: Iterable[int]) -> int:
     return len(zeros)
 
 
-def with_vectors(db: Database) -> list[int]:
-    """Passages that have one."""
-    return [row[0] for row in db.execute(_WITH_VECTORS)]
-
-
-def take_back(db: Database, ids: Sequence[int]) -> None:
-    """Let these passages wait for new vectors."""
-    remove(db, ids)
-    for sql in (_DROP_TOKENS, _UNEMBEDDED):
-        db.execute(sql, (json_ids(ids),))
-
-
 def drop(db: Database) -> None:
-    """The table, its model, and what take_back() has left: with many vectors in it seconds, in which nobody writes."""
     db.execute("DROP TABLE IF EXISTS vectors")
     db.execute("DELETE FROM tokens")
     db.execute("DELETE FROM settings WHERE tenant = '' AND name = 'embedding'")
