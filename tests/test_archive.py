@@ -34,6 +34,7 @@ from lantern_proxy.archive import (
     SessionRow,
     TenantArchive,
 )
+from lantern_proxy.archive import prune as archive_prune
 from lantern_proxy.archive import tenant as archive_tenant
 from lantern_proxy.archive.backup import backup
 from lantern_proxy.archive.prune import _LOG_WAIT_S, ROWS, prune_dry
@@ -1267,6 +1268,44 @@ def test_a_prune_that_was_killed_is_wiped_by_the_next_retention(archive: Archive
     retain(archive, PrivacyConfig(), now=1e9)
     archive.close()
     assert b"xylophone42" not in archive.path.read_bytes()
+
+
+def test_what_a_proxy_wipes_in_the_middle_of_a_forget_is_wiped_behind_it(archive: Archive) -> None:
+    """Every proxy looks now and then whether there is something to wipe."""
+    archive.write([record(n, f"xylophone{n}") for n in range(3 * ROWS)])
+    snapshot = snapshot_path(archive.path, MINE, "all")
+    assert snapshot is not None
+    looked = 0
+
+    def advance(_: int) -> None:
+        nonlocal looked
+        looked += 1
+        if looked == 3:
+            retain(archive, PrivacyConfig(), now=1e9)
+            snapshot.write_bytes(b"xylophone")
+
+    archive.forget_all([MINE], ForgetRule(session="s1"), now=1.0, advance=advance)
+    assert looked > 3
+    assert not archive.unwiped
+    held = [path for path in archive.path.parent.rglob("*") if path.is_file() and b"xylophone" in path.read_bytes()]
+    assert held == []
+
+
+def test_a_snapshot_that_cannot_be_removed_keeps_nothing_else(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, tenant: str | None) -> None:
+        raise ArchiveError(f"the snapshots of {tenant} are stuck")
+
+    archive.write([record(0, "xylophone42"), record(1, "something else", session="s2")])
+    monkeypatch.setattr(archive_prune, "drop_snapshots_of", refuse)
+    with pytest.raises(ArchiveError, match="are stuck"):
+        archive.of(MINE).prune(PruneRule(session="s1"), now=0.0)
+    assert archive.unwiped
+    monkeypatch.undo()
+    assert b"xylophone42" not in archive.path.read_bytes()
+    retain(archive, PrivacyConfig(), now=1e9)
+    assert not archive.unwiped
 
 
 def test_what_an_earlier_lantern_left_unwiped_is_wiped_of_all_tenants(archive: Archive) -> None:

@@ -7,6 +7,7 @@ passages before their messages: where it was stopped in the middle, the same rul
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -257,46 +258,52 @@ class _Removal:
 
     def keep_out(self, gone: _Gone, rule: ForgetRule, now: float) -> None:
         """From the first moment on, also where this ends too early."""
-        with briefly(self._connections) as db:
+        with self._briefly() as db:
             begin_forgetting(db, self._marks, self._tenant, rule, now=now)
             count_up(db)
-            db.execute(UNWIPED, (self._tenant,))
         for some in shares(sorted(gone.marks), _MARKS_AT_ONCE):
-            with briefly(self._connections) as db:
+            with self._briefly() as db:
                 keep_out(db, self._tenant, some)
             self._advance(len(some))
 
     def remove(self, gone: _Gone) -> None:
         for blocks in self._each(sorted(gone.blocks), BLOCKS):
-            with briefly(self._connections) as db:
+            with self._briefly() as db:
                 self._drop(db, "blocks", "id", blocks)
         for passages in self._each([*gone.passages]):
-            with briefly(self._connections) as db:
+            with self._briefly() as db:
                 self._drop_passages(db, passages)
         if gone.turns:
             self._shorten_heads(gone)
         for messages in self._each([*gone.messages]):
-            with briefly(self._connections) as db:
+            with self._briefly() as db:
                 self._drop_messages(db, messages)
         self._wipe(gone)
         for requests in self._each(gone.requests):
-            with briefly(self._connections) as db:
+            with self._briefly() as db:
                 self._drop(db, "requests", "id", requests)
         for ids in self._each(gone.ids):
-            with briefly(self._connections) as db:
+            with self._briefly() as db:
                 self._drop_ids(db, ids)
         for sessions in self._each(gone.sessions, _SESSIONS_AT_ONCE):
-            with briefly(self._connections) as db:
+            with self._briefly() as db:
                 self._drop_sessions(db, sessions)
 
     def remove_late(self, gone: _Gone, seen: int) -> None:
         """Passages that were cut from messages of a match while it was looked for."""
-        with briefly(self._connections) as db:
+        with self._briefly() as db:
             late = db.conn.execute(_PASSAGES, (self._tenant, seen)).fetchall()
             self._drop_passages(db, [row[0] for row in late if _is_of(gone, *row[1:5])])
 
-    def end(self, rule: ForgetRule) -> None:
+    @contextmanager
+    def _briefly(self) -> Iterator[Database]:
+        """Each transaction notes that there is something to wipe: running proxies wipe now and then what was noted."""
         with briefly(self._connections) as db:
+            yield db
+            db.execute(UNWIPED, (self._tenant,))
+
+    def end(self, rule: ForgetRule) -> None:
+        with self._briefly() as db:
             if rule.kind == "tenant":
                 db.conn.execute(_DROP_SETTINGS, (self._tenant,))
             count_up(db)
@@ -343,7 +350,7 @@ class _Removal:
         for session, key in gone.messages:
             keys.setdefault(session, set()).add(key)
         for session, held in keys.items():
-            with briefly(self._connections) as db:
+            with self._briefly() as db:
                 given = (self._tenant, session)
                 row = db.conn.execute(_HEAD, given).fetchone()
                 if row is not None:
@@ -355,5 +362,5 @@ class _Removal:
             kind = "titles" if table == "sessions" else "texts of requests"
             for some in self._each(ids):
                 sql = f"UPDATE {table} SET {column} = '' WHERE tenant = ? AND id{_IN}"
-                with briefly(self._connections) as db:
+                with self._briefly() as db:
                     self.removed[kind] += db.conn.execute(sql, (self._tenant, dumps(list(some)))).rowcount

@@ -13,7 +13,7 @@ from sqlite_utils.db import Database
 
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import PINNED
-from lantern_proxy.archive.file import drop_snapshots_of
+from lantern_proxy.archive.file import ArchiveError, drop_snapshots_of
 from lantern_proxy.archive.forget import count_up
 from lantern_proxy.archive.rows import dumps, name
 from lantern_proxy.archive.values import PruneReport, PruneRule
@@ -48,10 +48,6 @@ _ARE_UNWIPED = "SELECT tenant, value FROM settings WHERE name = 'unwiped'"
 _WIPED = "DELETE FROM settings WHERE tenant = ? AND name = 'unwiped' AND value = ?"
 _QUOTING_SESSION = "id IN (SELECT block FROM placed WHERE tenant = ? AND json_extract(origin, '$.session') = ?)"
 """Also what it held before: the summary of a turn is made anew when the turn grows."""
-_QUOTING = (
-    "tenant = ? AND id IN (SELECT block FROM placed WHERE tenant = ? AND passage IN (SELECT id FROM passages WHERE {}))"
-)
-"""Blocks that quote passages of these."""
 _NO_BLOCK = "NOT EXISTS (SELECT 1 FROM blocks b WHERE b.tenant = requests.tenant AND b.request = requests.id)"
 
 
@@ -134,15 +130,21 @@ def wipe(connections: Connections, *, vectors: bool, advance: Advance = lambda _
     the log.
 
     FTS5's `optimize`, in steps: a first merge with a negative number begins it, the others go on.
-    Returns False when somebody reads what the log holds; the next round empties it.
+    Returns False when somebody reads what the log holds; the next round empties it. Raises ArchiveError once all else
+    is done where snapshots cannot be removed; they stay noted.
     """
     with connections.reading() as db:
         unwiped = db.execute(_ARE_UNWIPED).fetchall()
         if not unwiped:
             return True
         orphans = [row[0] for row in db.execute(_ORPHANS)] if vectors else []
-    for tenant, _ in unwiped:
-        drop_snapshots_of(connections.path, tenant or None)  # an earlier Lantern did not note whose
+    stuck: list[ArchiveError] = []
+    for noted in [*unwiped]:
+        try:
+            drop_snapshots_of(connections.path, noted[0] or None)  # an earlier Lantern did not note whose
+        except ArchiveError as error:
+            unwiped.remove(noted)
+            stuck.append(error)
     for some in shares(orphans):
         with briefly(connections) as db:
             remove(db, some)
@@ -152,6 +154,8 @@ def wipe(connections: Connections, *, vectors: bool, advance: Advance = lambda _
     if emptied:
         with briefly(connections) as db:
             db.conn.executemany(_WIPED, unwiped)  # unless more was removed meanwhile
+    if stuck:
+        raise stuck[0]
     return emptied
 
 
@@ -234,10 +238,14 @@ def _blocks(tenant: str, cutoff: float | None, session: str | None, passages: _P
     if cutoff is None and session is not None:
         quoting, quoted = _QUOTING_SESSION, (tenant, session)
     else:
-        going = f"SELECT id FROM passages WHERE {passages.where}"
-        quoting = f"id IN (SELECT block FROM placed WHERE tenant = ? AND passage IN ({going}))"
+        quoting = _quoting(passages.where)
         quoted = [tenant, *passages.values]
     return _Part("blocks", _SIZE, "tenant = ?", [tenant], f" AND ({own} OR {quoting})", [*values, *quoted])
+
+
+def _quoting(where: str) -> str:
+    """SQL for blocks that quote passages of which `where` holds."""
+    return f"id IN (SELECT block FROM placed WHERE tenant = ? AND passage IN (SELECT id FROM passages WHERE {where}))"
 
 
 def _removed(table: str, count: int, size_bytes: int) -> PruneReport:
@@ -260,7 +268,7 @@ def _delete(db: Database, table: str, size: str, where: str, values: Sequence[fl
 
 def _remove_quoting(db: Database, tenant: str, where: str, values: Sequence[float | str]) -> PruneReport:
     """Blocks that quote passages that go, and were not there when those were listed: a proxy went on meanwhile."""
-    found = _delete(db, "blocks", _SIZE, _QUOTING.format(where), [tenant, tenant, *values])
+    found = _delete(db, "blocks", _SIZE, f"tenant = ? AND {_quoting(where)}", [tenant, tenant, *values])
     if found[0]:
         count_up(db)
     return _removed("blocks", *found)

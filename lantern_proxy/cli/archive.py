@@ -1,6 +1,7 @@
 """The commands that look into an archive and clear it out: sessions, show, search, prune."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,7 +184,7 @@ def prune(
     """
     import time
 
-    from lantern_proxy.archive import PruneRule
+    from lantern_proxy.archive import ArchiveError, PruneRule
 
     conditions = (older_than, below_confidence, session, keep_mb)
     if retention and any(condition is not None for condition in (*conditions, tenant)):
@@ -196,7 +197,8 @@ def prune(
     age_s = None if older_than is None else _seconds("--older-than", older_than)
     with settings.open(write=not dry_run) as archive:
         if not dry_run:
-            end_wiping(archive, "pruning", quiet=settings.as_json)
+            with suppress(ArchiveError):  # told when this one is wiped
+                end_wiping(archive, "pruning", quiet=settings.as_json)
         if keep_mb is not None:
             age_s = _age_beyond(archive, keep_mb, age_s)
         owners = tenants(archive, tenant)
