@@ -479,6 +479,8 @@ def test_last_is_the_last_of_a_project_that_is_named(lantern, two_projects):
         (told,) = rows(lantern("why", request, "--json"))
         assert {each["verdict"] for each in told["marks"] if each["passage"] == id_} == {"useful"}
         lantern("feedback", "last", id_, "none", *project)
+    for command in (["why", "req_1"], ["feedback", "req_1", id_, "useful"]):
+        assert "leave it out" in lantern(*command, "--project", "work", code=2).stderr
     for command in (["why", "last"], ["feedback", "last", id_, "useful"]):
         told = lantern(*command, "--project", "none", code=1).stderr
         assert " in project none got a block yet" in told

@@ -148,6 +148,31 @@ def test_what_was_said_of_an_answer_without_an_end_of_its_own_is_read_once(outpu
     assert answer.complete
 
 
+@pytest.mark.parametrize("ending", ["response.failed", "response.incomplete"])
+def test_a_later_message_of_which_only_pieces_came_is_kept_beside_what_the_end_tells(ending):
+    first = {"type": "message", "id": "m1", "role": "assistant", "content": "First part."}
+    answer = responses.read_answer(events(
+        {"type": "response.output_text.delta", "item_id": "m1", "output_index": 0, "delta": "First part."},
+        {"type": "response.output_item.done", "item": first},
+        {"type": "response.output_text.delta", "item_id": "m2", "output_index": 1, "delta": "the port is 7443"},
+        {"type": ending, "response": {"id": "resp_1", "output": [first]}},
+    ), streamed=True)  # fmt: skip
+    assert [m.text for m in answer.messages] == ["First part.", "the port is 7443"]
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_an_item_with_another_id_in_each_of_its_events_is_one(done):
+    """As some gateways name it."""
+    whole = {"type": "message", "id": "x3", "role": "assistant", "content": "the port is 7443"}
+    answer = responses.read_answer(events(
+        {"type": "response.output_text.delta", "item_id": "x1", "output_index": 0, "delta": "the port "},
+        {"type": "response.output_text.delta", "item_id": "x2", "output_index": 0, "delta": "is 7443"},
+        *([{"type": "response.output_item.done", "output_index": 0, "item": whole}] if done else []),
+        {"type": "response.failed", "response": {"id": "resp_1", "output": []}},
+    ), streamed=True)  # fmt: skip
+    assert [m.text for m in answer.messages] == ["the port is 7443"]
+
+
 def test_user_messages_that_a_compaction_repeats_are_not_taken_for_answers():
     output = [{"role": "user", "content": "mine"}, {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}]
     answer = responses.read_answer(json.dumps({"id": "resp_1", "output": output}).encode(), streamed=False)

@@ -35,6 +35,8 @@ def feedback(
     from lantern_proxy import reinforce
 
     known = reinforce.Rates.of(settings.load().reinforce)
+    if project is not None and request != "last":
+        raise click.UsageError("--project says where to look for `last`; leave it out")
     with settings.open(write=True) as archive:
         owner = _owner(archive, tenant, passage)
         if request == "last":

@@ -47,6 +47,8 @@ def why(
         raise click.UsageError("--session goes with --dry-run; `lantern show SESSION` tells of a session")
     if file is not None and request != "last":
         raise click.UsageError(f"{request} was sent already, and --dry-run is of what was not; give one of them")
+    if project is not None and (session or (file is None and request != "last")):
+        raise click.UsageError("--project says where to look for `last`, or for the session of --dry-run; leave it out")
     if file is not None:
         would = _dry_run(settings, file.read(), tenant, project or "", session)
         settings.tell(plain(would)) if settings.as_json else render_why.preview(would)

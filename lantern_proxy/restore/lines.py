@@ -232,7 +232,7 @@ _GREETING = re.compile(
     # "haha", "great"
     r"|(?i:long time no see|yay|wo{2,}|aw+|oh|ha(?:ha)+|cool|nice|great|awesome|amazing"
     # sounds and their letters, and what stands for a shrug or a nod
-    r"|he(?:he)+|hm+|ugh+|oof|phew|omf?g|lo+l|lmao|rofl|wtf|idk|(?:i have )?no (?:idea|clue)|fair (?:enough|point)"
+    r"|he(?:he)+|hm+|ugh+|omf?g|lo+l|lmao|rofl|wtf|idk|(?:i have )?no (?:idea|clue)|fair enough"
     r"|good (?:point|call|one)|i see|gotcha|my bad)"
     r")(?![\w'\u2019])\W*+){1,4}"
 )

@@ -158,11 +158,23 @@ def _produced(raws: Sequence[bytes]) -> tuple[Message, ...]:
     return tuple(m for m in map(read_item, raws) if m.role != "user")
 
 
+def _halves(texts: Mapping[str, str], whole: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages of which only pieces came: those that are not among the whole items, by their id or their text."""
+    ids, told = {str(each.get("id")) for each in whole}, [m.text for m in _produced([encoded(each) for each in whole])]
+    return [
+        {"type": "message", "role": "assistant", "id": id_, "content": text}
+        for id_, text in texts.items()
+        if id_ not in ids and not any(text in each for each in told)
+    ]
+
+
 def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
     """The final response's output; of a stream that broke off or failed its finished items and the text of the
     unfinished one."""
     ids: dict[str, None] = {}
     done: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    """Place of an item -> the id that it had first: some gateways name it otherwise in each of its events."""
     deltas: dict[str, Any] = {}
     final: list[dict[str, Any]] = []
     ending = ""
@@ -174,14 +186,13 @@ def _assemble(events: Sequence[Mapping[str, Any]], complete: bool) -> Answer:
                 ending, final = str(kind), dicts(response.get("output"))
         elif kind == "response.output_item.done" and isinstance(event.get("item"), dict):
             done.append(event["item"])
-            deltas.pop(str(event["item"].get("id")), None)
         elif kind == "response.output_text.delta":
-            sse.add_piece(deltas, str(event.get("item_id")), str(event.get("delta") or ""))
-    if ending == "response.completed" or any(each.get("type") == "message" for each in final):
-        deltas = {}  # some gateways name an item in its pieces otherwise than in the end
-    texts = sse.joined(deltas).items()
-    halves = [{"type": "message", "role": "assistant", "id": key, "content": text} for key, text in texts]
-    raws = [encoded(each) for each in (*(final or done), *halves)]
+            id_ = str(event.get("item_id"))
+            key = names.setdefault(str(event.get("output_index", id_)), id_)
+            sse.add_piece(deltas, key, str(event.get("delta") or ""))
+    whole = final or done
+    halves = [] if ending == "response.completed" else _halves(sse.joined(deltas), whole)
+    raws = [encoded(each) for each in (*whole, *halves)]
     finished = ending in ("response.completed", "response.incomplete")
     return Answer(messages=_produced(raws), ids=tuple(ids), complete=complete and finished)
 
