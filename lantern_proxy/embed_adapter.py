@@ -22,7 +22,7 @@ from lantern_proxy.compiled import MINILM_NAMES
 Matrix = npt.NDArray[np.float32]
 
 _FILE = "adapter_minilm_l6.npz"
-ADAPTED = "adapted-2"
+ADAPTED = "adapted-3"
 """Other matrices mean other vectors: caches are keyed by it and archives record it."""
 
 
