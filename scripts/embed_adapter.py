@@ -1,5 +1,5 @@
-"""Make lantern_proxy/data/adapter_minilm_l6.npz: python scripts/embed_adapter.py MODEL (an hour on one core; needs the
-extra dense). MODEL: a folder or the name of all-MiniLM-L6-v2 (Apache 2.0), uncompiled.
+"""Make lantern_proxy/data/adapter_minilm_l6.npz: python scripts/embed_adapter.py MODEL (one to two hours of a
+core; needs the extra dense). MODEL: a folder or the name of all-MiniLM-L6-v2 (Apache 2.0), uncompiled.
 
 Low-rank matrices beside the upper layers learn to tell the messages that answer a question from the others of their
 conversation (cross-entropy), once by the words of both (signals/late.py) and once by the mean of their vectors. They
