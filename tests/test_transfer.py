@@ -12,7 +12,7 @@ from lantern_proxy import Lantern, chunk
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule
 from lantern_proxy.archive.transfer import take_in
 from lantern_proxy.cli import main as cli
-from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
+from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig
 from lantern_proxy.turn import Placed
 
 
@@ -81,14 +81,15 @@ def test_an_import_joins_what_is_there_and_touches_nobody_else(full):
     assert plainly(full, "alice") == plainly(full, MINE)
 
 
-def test_an_older_export_leaves_what_is_there_as_it_is(tmp_path):
+@pytest.mark.parametrize("recipe", ["default", "lantern"])  # the latter cuts summaries of turns, anew when one grows
+def test_an_older_export_leaves_what_is_there_as_it_is(tmp_path, recipe):
     def told(at, text):
         return {"role": ("user", "assistant")[at % 2], "content": text}
 
     said = ["The port of orders is 9443.", "Noted.", "Billing listens on 7001.", "Noted.", "Thanks!"]
-    config = Config(archive=ArchiveConfig(path=tmp_path / "lantern.db"), embed=EmbedConfig(enabled="off"))
-    with Lantern(config) as lantern:
-        lantern.archive("s", [told(at, text) for at, text in enumerate(said[:2])])
+    kept, off = ArchiveConfig(path=tmp_path / "lantern.db"), EmbedConfig(enabled="off")
+    with Lantern(Config(archive=kept, embed=off, restore=RestoreConfig(recipe=recipe))) as lantern:
+        lantern.archive("s", [told(at, text) for at, text in enumerate(said[:1])])
         mine = lantern._archive.of(lantern.tenant)
         older = [json.loads(json.dumps(row)) for row in mine.export()]
         lantern.archive("s", [told(at, text) for at, text in enumerate(said)])

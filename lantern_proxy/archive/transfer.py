@@ -102,8 +102,11 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
         uncut = tuple(filed.key for filed in messages if filed.key in row["uncut"])
         write([record(None, messages=tuple(messages), uncut=uncut)])
     forgotten = _forgotten(archive, tenant, session.id, held["message"])
+    summaries = {} if is_newer else {p.turn: p.text for p in mine.passages(session.id, unit="turn")}
     passages = [
-        dataclasses.replace(p, text=first.get(p.id, p.text)) for p in held["passage"] if not _is_of(p, forgotten)
+        dataclasses.replace(p, text=first.get(p.id, p.text))
+        for p in held["passage"]
+        if not _is_of(p, forgotten) and not (p.unit == "turn" and summaries.get(p.turn, p.text) != p.text)
     ]
     # the title is written last: without it the export was taken in in part
     is_whole = here is not None and not is_newer and bool(here.title or forgotten or not told.title)
