@@ -314,6 +314,20 @@ def test_known_backups_forget_too(lantern, tmp_path):
     assert b"XYLOPHONE-42" not in raw_of(copy)
 
 
+def test_what_a_killed_backup_left_is_told(lantern, tmp_path):
+    run, config, _ = lantern
+    left = tmp_path / ".copy-1.db.4711.partial"
+    shutil.copy(config.archive.path, left)
+    (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{tmp_path}/copy-*.db']}}\n")
+    told = run("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml", code=1).stderr
+    assert f"{left}: is a copy under way, or what a killed one left" in told
+    assert b"XYLOPHONE-42" not in raw_of(config.archive.path)
+    left.unlink()
+    told = run("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml", code=1).stderr
+    assert "nothing of" in told
+    assert "killed one" not in told
+
+
 @pytest.fixture
 def with_backups(lantern, tmp_path):
     """(run with a config that names backups, their folder with one good copy)"""

@@ -35,6 +35,7 @@ from lantern_proxy.archive.file import (
 Progress = Callable[[int, int], None]
 """(done, of): pages of a backup, rows of a recovery (of which there may be more or fewer)."""
 
+_PARTIAL = ".partial"
 _PAGES = 2_000
 """Copied at once: some 8 MB, after which other processes have their turn."""
 _FURTHEST = 1 << 20
@@ -63,9 +64,9 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, of: None,
     The copy is checked before it gets its name. Raises ArchiveError.
     """
     refuse_strange_log(path)
-    with Telling(path), _appearing(target) as partial, contextlib.closing(_open(path, "ro", key)) as source:
+    with Telling(path), _appearing(target) as made, contextlib.closing(_open(path, "ro", key)) as source:
         refuse_strangers(source, path)
-        with contextlib.closing(_open(partial, "rw", key)) as copy:
+        with contextlib.closing(_open(made, "rw", key)) as copy:
             # One moment, held: SQLite begins again with the first page whenever another process writes.
             source.conn.execute("BEGIN")
             source.conn.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -87,18 +88,18 @@ def recover(path: Path, target: Path, progress: Progress = lambda done, of: None
     """
     refuse_strange_log(path)
     with (
-        _appearing(target) as partial,
+        _appearing(target) as made,
         Telling(path),
-        _whole(path, partial) as readable,
+        _whole(path, made) as readable,
         contextlib.closing(_open(readable, "ro", key)) as source,
-        Telling(partial),
-        contextlib.closing(_open(partial, "rw", key, vectors=True)) as copy,
+        Telling(made),
+        contextlib.closing(_open(made, "rw", key, vectors=True)) as copy,
     ):
         with contextlib.suppress(*sqlite_faults()):  # the list of steps may be damaged, too
             refuse_newer(source, path)
         copy.execute("PRAGMA synchronous = NORMAL")
         copy.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES_WAITED}").fetchall()
-        prepare(copy, partial, 5.0)
+        prepare(copy, made, 5.0)
         copy.execute("PRAGMA foreign_keys = OFF")
         salvaged = [_salvage(source, copy, table, progress) for table in _KEPT]
         if not any(each.rows for each in salvaged if each.table != "settings"):
@@ -146,23 +147,33 @@ def _open(path: Path, access: Literal["ro", "rw"], key: str, *, vectors: bool = 
     return db
 
 
+def partial(target: Path, process: str) -> Path:
+    """Where a process writes `target` until it is whole; one that is killed leaves it there."""
+    return target.with_name(f".{target.name}.{process}{_PARTIAL}")
+
+
+def is_partial(path: Path) -> bool:
+    """Is it such a file, or one that goes with it?"""
+    return path.name.startswith(".") and _PARTIAL in path.name
+
+
 @contextlib.contextmanager
 def _appearing(target: Path) -> Iterator[Path]:
     """A file beside `target`, mode 0600, that takes its name when the block ends well."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    made = partial(target, str(os.getpid()))
     try:
         if target.exists():
             raise ArchiveError(f"{target} exists; remove it first, or name another file")
-        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
         raise ArchiveError(
             f"{target} cannot be written ({error.strerror}); name a file in a folder that takes one"
         ) from None
     try:
-        yield partial
-        partial.replace(target)
+        yield made
+        made.replace(target)
     finally:
-        for left in companions(partial):
+        for left in companions(made):
             left.unlink()
 
 

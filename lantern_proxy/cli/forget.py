@@ -129,8 +129,11 @@ class _Copy:
 def _looked_at(config: "Config", path: Path, rule: "ForgetRule", tenant: str | None) -> _Copy:
     """What a backup holds of it. Nothing is written."""
     from lantern_proxy.archive import Archive, ArchiveError
+    from lantern_proxy.archive.backup import is_partial
     from lantern_proxy.archive.file import OlderError
 
+    if is_partial(path):
+        return _Copy(path, fault="is a copy under way, or what a killed one left; let it end, or remove this")
     try:
         with Archive(path, read_only=True, key=config.archive.key()) as archive:
             return _Copy(path, _would(archive, rule, tenant))
@@ -173,11 +176,14 @@ def _tell_faults(copies: Sequence[_Copy]) -> None:
 
 
 def backups(config: "Config") -> Iterator[Path]:
-    """The copies of the archive that the config names, as far as they exist."""
+    """The copies of the archive that the config names, as far as they exist, those that are not whole among them."""
+    from lantern_proxy.archive.backup import partial
+
     for named in config.archive.backups:
         pattern = Path(named).expanduser()
-        found = (each for each in pattern.parent.glob(pattern.name) if each.is_file())
-        yield from sorted(each for each in found if not each.name.endswith(("-wal", "-shm")))
+        names = {pattern.name, partial(pattern, "*").name}
+        found = {each for name in names for each in pattern.parent.glob(name) if each.is_file()}
+        yield from sorted(each for each in found if not each.name.endswith(("-wal", "-shm", "-journal")))
 
 
 def _verify(settings: Settings, path: Path) -> int:

@@ -104,7 +104,10 @@ def _show(told: "Validated", labels: int, fitted: dict[str, Any] | None, output:
         f"{told.after:.3f} ({difference:+.3f}, {low:+.3f} to {high:+.3f}, p {p:.4f})"
     )
     if vectors:
-        click.echo(f"vectors are skipped for {told.skipped:.0%} of them, which changes quality by {told.cost[0]:+.3f}")
+        click.echo(
+            f"vectors are skipped for {told.skipped:.0%} of them ({told.skipped_before:.0%} before), which changes "
+            f"quality by {told.cost[0]:+.3f}"
+        )
     else:
         click.echo("measured without vectors: retrieval.tau, and how much vectors count, stay as they are")
     if fitted is None:
