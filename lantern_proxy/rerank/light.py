@@ -29,7 +29,7 @@ else:
 
 Ints = npt.NDArray[np.int32]
 
-VERSION = 5
+VERSION = 6
 """Of the file and of what the features mean; others are refused."""
 
 
