@@ -24,7 +24,7 @@ HELD_OUT = frozenset((
     "exchange-year", "trondheim-move", "marsh-boardwalk", "queens-park-leads", "harbour-splits", "van-and-varnish",
     "three-weeks-on", "wool-and-walnut", "cold-steps", "long-exposure", "box-and-siren",
 ))  # fmt: skip
-"""To measure on. The first two, two friends, and a user and an assistant, are those of tests/test_light_shipped.py."""
+"""To measure on. tests/test_light_shipped.py does on four of them."""
 
 
 def in_one_session(conversation: Conversation) -> Conversation:

@@ -19,10 +19,11 @@ from lantern_proxy.restore.features import FEATURES, LEXICAL
 from lantern_proxy.restore.light import SHIPPED, open_light
 
 DATA = Path(__file__).parent / "data" / "conversations.jsonl.gz"
-HELD_OUT = ("exchange-year", "trondheim-move")
-"""Two of those in scripts/shipped_reranker.py."""
-GAINS = 0.02
-"""Mean reciprocal rank that it gains at least on conversations that it has not seen; they were .035 to .060."""
+HELD_OUT = ("exchange-year", "trondheim-move", "harbour-splits", "cold-steps")
+"""Of those in scripts/shipped_reranker.py: three of two people each, and one of a user and an assistant."""
+GAINS = 0.05
+"""Mean reciprocal rank that it gains at least over the questions of all four, which it has not seen; it was .09 without
+vectors and .07 with them. By itself each of them gains .02 to .13."""
 
 
 @pytest.fixture(scope="module")
@@ -41,22 +42,28 @@ def reciprocal_ranks(default: Default, conversation: Conversation, *, reordered:
     return 1 / np.array(ranks)
 
 
-def gained(config: Config, conversation: Conversation) -> float:
+def gained(config: Config, conversations: list[Conversation]) -> list[np.ndarray]:
+    """By each question of each conversation."""
+    found = []
     with Resources(config) as resources:
         default = Default(resources)
-        before, after = (reciprocal_ranks(default, conversation, reordered=each) for each in (False, True))
-    return float((after - before).mean())
+        for each in conversations:
+            before, after = (reciprocal_ranks(default, each, reordered=reordered) for reordered in (False, True))
+            found.append(after - before)
+    return found
 
 
-@pytest.mark.parametrize("number", range(len(HELD_OUT)))
-def test_without_vectors_evidence_ranks_higher_on_conversations_that_were_not_learned_from(unseen, number):
-    assert gained(Config(embed=EmbedConfig(enabled="off")), unseen[number]) > GAINS
+def test_without_vectors_evidence_ranks_higher_on_conversations_that_were_not_learned_from(unseen):
+    found = gained(Config(embed=EmbedConfig(enabled="off")), unseen)
+    assert np.concatenate(found).mean() > GAINS
+    assert all(each.mean() > 0 for each in found)
 
 
 @pytest.mark.skipif(not available(), reason="the extra `dense` is not installed")
-@pytest.mark.parametrize("number", range(len(HELD_OUT)))
-def test_with_vectors_too(unseen, number, cache_dir):
-    assert gained(Config(embed=EmbedConfig(cache_dir=cache_dir)), unseen[number]) > GAINS
+def test_with_vectors_too(unseen, cache_dir):
+    found = gained(Config(embed=EmbedConfig(cache_dir=cache_dir)), unseen)
+    assert np.concatenate(found).mean() > GAINS
+    assert all(each.mean() > 0 for each in found)
 
 
 def test_one_model_looks_at_everything_and_the_other_does_without_vectors():
