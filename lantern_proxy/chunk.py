@@ -17,7 +17,8 @@ from lantern_proxy.analyze import fences, folded, sentences, terms
 from lantern_proxy.analyze.specific import specifics
 from lantern_proxy.analyze.spoken import is_worded, parts
 from lantern_proxy.analyze.standing import is_rule
-from lantern_proxy.turn import CLIENT, Filed, Item, Message, Passage, strip_block, without_reminders
+from lantern_proxy.turn import CLIENT, Filed, Item, Message, Passage, without_reminders
+from lantern_proxy.turn_blocks import strip_block
 
 MAX_CHARS = 1_200
 """Longest passage; a single word, path or URL that is longer stays whole up to ten times this."""

@@ -37,7 +37,8 @@ from lantern_proxy.restore.present import text_of, told_in
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known, Link
 from lantern_proxy.session_rows import asked, session_of, session_row
-from lantern_proxy.turn import Api, Filed, Identity, Passage, Request, Restored, blocks_in
+from lantern_proxy.turn import Api, Filed, Identity, Passage, Request, Restored
+from lantern_proxy.turn_blocks import blocks_in
 from lantern_proxy.wire.headers import brief
 
 if TYPE_CHECKING:

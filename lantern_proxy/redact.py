@@ -16,7 +16,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from lantern_proxy.turn import BLOCK_OPEN, Filed, Item, without_blocks
+from lantern_proxy.turn import Filed, Item
+from lantern_proxy.turn_blocks import BLOCK_OPEN, without_blocks
 
 _PEM = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 _OWN_SECRETS = {

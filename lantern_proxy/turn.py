@@ -9,13 +9,13 @@ form, so that a message is recognised when its client sends it again in another 
 cache_control, other white space).
 """
 
-import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, get_args
 
+from lantern_proxy.turn_blocks import BLOCK_OPEN, between_blocks, strip_block
 from lantern_proxy.turn_memo import Memo
 
 Api = Literal["chat", "responses", "messages"]
@@ -38,12 +38,8 @@ Event = Literal["new", "turn", "retry", "branch", "side", "compacted", "window",
 
 LOSSES: frozenset[str] = frozenset({"compacted", "window", "cleared"})
 
-BLOCK_OPEN, BLOCK_CLOSE = "<restored_context", "</restored_context>"
 _REMINDER_OPEN, _REMINDER_CLOSE = "<system-reminder>", "</system-reminder>"
-_NO_SPACE = re.compile(r"\S|\Z")
-_PIECE = 65_536
-
-
+_PIECE_CHARS = 65_536
 _RANDOM = re.compile(r"(?=(?:[^\W\d_]*\d){2})(?=(?:\d*[^\W\d_]){2})[^\W_]{8,}|\d{9,}")
 
 
@@ -62,32 +58,8 @@ def fingerprint(*parts: str | bytes) -> bytes:
     return blake2b(b"".join(pieces), digest_size=16).digest()
 
 
-def strip_block(text: str) -> str:
-    """`text` without any block that Lantern restored into it (clients may send one back)."""
-    return "\n".join(_between_blocks(text)).strip("\n") if BLOCK_OPEN in text else text
-
-
-def _between_blocks(text: str) -> Iterator[str]:
-    r"""What \s*<restored_context\b[^>]*>.*?</restored_context>\s* leaves of a text, in linear time: a tag that is
-    opened again and again, and never closed, must not hold up the proxy."""
-    at = start = 0
-    while (start := text.find(BLOCK_OPEN, start)) >= 0:
-        behind = start + len(BLOCK_OPEN)
-        if text[behind : behind + 1].isalnum() or text[behind : behind + 1] == "_":
-            start = behind
-            continue
-        opened = text.find(">", behind)
-        end = text.find(BLOCK_CLOSE, opened + 1) if opened >= 0 else -1
-        if end < 0:
-            break
-        yield text[at:start].rstrip()
-        found = _NO_SPACE.search(text, end + len(BLOCK_CLOSE))
-        at = start = found.start() if found else len(text)
-    yield text[at:]
-
-
 def without_reminders(text: str, by: str) -> str:
-    """`text` with `by` in place of each <system-reminder> that clients put there. In linear time, as above."""
+    """`text` with `by` in place of each <system-reminder> that clients put there. In linear time, as strip_block()."""
     at, kept = 0, []
     while (start := text.find(_REMINDER_OPEN, at)) >= 0:
         end = text.find(_REMINDER_CLOSE, start)
@@ -98,51 +70,20 @@ def without_reminders(text: str, by: str) -> str:
     return by.join([*kept, text[at:]]) if kept else text
 
 
-def without_blocks(raw: bytes) -> bytes:
-    """The JSON text `raw` with our own blocks cut out of its strings.
-
-    A block is cut only when it opens and closes within one string.
-    """
-    kept, start = [], 0
-    for at, end in _blocks(raw):
-        kept.append(raw[start:at])
-        start = end
-    return b"".join([*kept, raw[start:]]) if kept else raw
-
-
-def blocks_in(raw: bytes) -> list[str]:
-    """Our own blocks in the strings of the JSON text `raw`, as without_blocks() cuts them."""
-    return [str(json.loads(b'"%b"' % raw[at:end])) for at, end in _blocks(raw)]
-
-
-def _blocks(raw: bytes) -> Iterator[tuple[int, int]]:
-    marker, close, start = BLOCK_OPEN.encode(), BLOCK_CLOSE.encode(), 0
-    while (at := raw.find(marker, start)) >= 0:
-        start = raw.find(close, at) + len(close)
-        if start < len(close) or _leaves_string(raw[at:start]):
-            return
-        yield at, start
-
-
-def _leaves_string(piece: bytes) -> bool:
-    """Does an unescaped quote stand in `piece`?"""
-    return piece.replace(b"\\\\", b"").replace(b'\\"', b"").find(b'"') >= 0
-
-
 def canonical(text: str) -> str:
     """The form in which two texts are compared: no restored block, no <system-reminder>, white space collapsed."""
     if BLOCK_OPEN in text:
-        text = " ".join(_between_blocks(text))
+        text = " ".join(between_blocks(text))
     if _REMINDER_OPEN in text:
         text = without_reminders(text, " ")
-    return " ".join(text.split()) if len(text) <= _PIECE else "".join(_collapsed(text))
+    return " ".join(text.split()) if len(text) <= _PIECE_CHARS else "".join(_collapsed(text))
 
 
 def _collapsed(text: str) -> Iterator[str]:
     """The same, piece by piece: megabytes at once would hold up all other threads, and requests, meanwhile."""
     begun = False
-    for at in range(0, len(text), _PIECE):
-        if words := text[at : at + _PIECE].split():
+    for at in range(0, len(text), _PIECE_CHARS):
+        if words := text[at : at + _PIECE_CHARS].split():
             if begun and (text[at].isspace() or text[at - 1].isspace()):
                 yield " "
             yield " ".join(words)

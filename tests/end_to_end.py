@@ -20,7 +20,7 @@ import httpx
 from lantern_proxy import app, demo
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig, UpstreamConfig
-from lantern_proxy.turn import BLOCK_OPEN
+from lantern_proxy.turn_blocks import BLOCK_OPEN
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("LANTERN_TEST_CACHE") or REPOSITORY / ".cache" / "embed")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lantern_proxy.compaction.alike import _words
 from lantern_proxy.history.record import chains
 from lantern_proxy.history.text import same_system, terms
-from lantern_proxy.turn import canonical, strip_block, without_reminders
+from lantern_proxy.turn import canonical, without_reminders
+from lantern_proxy.turn_blocks import strip_block
 from lantern_proxy.wire import chat as wire
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from lantern_proxy.pack import WRAPPER_CHARS, Choice, Offer, entry_chars, escape, fit, greedy, render
 from lantern_proxy.trust import marked
-from lantern_proxy.turn import Passage, strip_block
+from lantern_proxy.turn import Passage
+from lantern_proxy.turn_blocks import strip_block
 
 ENTRY = re.compile(r"^\[[^\]\n]*#\d+[^\]\n]*\] ", re.M)
 

@@ -14,7 +14,8 @@ from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.config.check import ConfigError
 from lantern_proxy.config.safety import PrivacyConfig
 from lantern_proxy.redact import Cleaner, Redactor
-from lantern_proxy.turn import Filed, without_blocks
+from lantern_proxy.turn import Filed
+from lantern_proxy.turn_blocks import without_blocks
 from lantern_proxy.wire.messages import read_message
 
 A40 = "aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5zA7b"

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 from clock import is_linear
 
-from lantern_proxy.turn import without_blocks
+from lantern_proxy.turn_blocks import without_blocks
 from lantern_proxy.wire import (
     CHAT,
     MESSAGES,

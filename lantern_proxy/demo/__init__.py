@@ -22,7 +22,7 @@ from lantern_proxy.archive import Archive
 from lantern_proxy.config import ArchiveConfig, Config
 from lantern_proxy.demo.model import MODEL, SUMMARISE, UNKNOWN, DemoError, serving, upstream
 from lantern_proxy.demo.script import SHAPES, SUMMARISED, Chat, Detail, Wire, Words, chat, say
-from lantern_proxy.turn import BLOCK_CLOSE, BLOCK_OPEN
+from lantern_proxy.turn_blocks import BLOCK_CLOSE, BLOCK_OPEN
 
 __all__ = [
     "MODEL", "SHAPES", "SUMMARISE", "SUMMARISED", "UNKNOWN", "Chat", "DemoError", "Detail", "Outcome", "Story", "Tell",

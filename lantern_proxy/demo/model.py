@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from lantern_proxy.demo.script import Chat, Detail, Wire
-from lantern_proxy.turn import strip_block
+from lantern_proxy.turn_blocks import strip_block
 
 UNKNOWN = "I do not know."
 SUMMARISE = (

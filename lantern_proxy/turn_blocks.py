@@ -1,0 +1,63 @@
+"""Our own blocks where a client sends them back: found, and cut out of a text or of the bytes of its JSON."""
+
+import json
+import re
+from collections.abc import Iterator
+
+BLOCK_OPEN, BLOCK_CLOSE = "<restored_context", "</restored_context>"
+_NO_SPACE = re.compile(r"\S|\Z")
+
+
+def strip_block(text: str) -> str:
+    """`text` without any block that Lantern restored into it (clients may send one back)."""
+    return "\n".join(between_blocks(text)).strip("\n") if BLOCK_OPEN in text else text
+
+
+def between_blocks(text: str) -> Iterator[str]:
+    r"""What \s*<restored_context\b[^>]*>.*?</restored_context>\s* leaves of a text, in linear time: a tag that is
+    opened again and again, and never closed, must not hold up the proxy."""
+    at = start = 0
+    while (start := text.find(BLOCK_OPEN, start)) >= 0:
+        behind = start + len(BLOCK_OPEN)
+        if text[behind : behind + 1].isalnum() or text[behind : behind + 1] == "_":
+            start = behind
+            continue
+        opened = text.find(">", behind)
+        end = text.find(BLOCK_CLOSE, opened + 1) if opened >= 0 else -1
+        if end < 0:
+            break
+        yield text[at:start].rstrip()
+        found = _NO_SPACE.search(text, end + len(BLOCK_CLOSE))
+        at = start = found.start() if found else len(text)
+    yield text[at:]
+
+
+def without_blocks(raw: bytes) -> bytes:
+    """The JSON text `raw` with our own blocks cut out of its strings.
+
+    A block is cut only when it opens and closes within one string.
+    """
+    kept, start = [], 0
+    for at, end in _blocks(raw):
+        kept.append(raw[start:at])
+        start = end
+    return b"".join([*kept, raw[start:]]) if kept else raw
+
+
+def blocks_in(raw: bytes) -> list[str]:
+    """Our own blocks in the strings of the JSON text `raw`, as without_blocks() cuts them."""
+    return [str(json.loads(b'"%b"' % raw[at:end])) for at, end in _blocks(raw)]
+
+
+def _blocks(raw: bytes) -> Iterator[tuple[int, int]]:
+    marker, close, start = BLOCK_OPEN.encode(), BLOCK_CLOSE.encode(), 0
+    while (at := raw.find(marker, start)) >= 0:
+        start = raw.find(close, at) + len(close)
+        if start < len(close) or _leaves_string(raw[at:start]):
+            return
+        yield at, start
+
+
+def _leaves_string(piece: bytes) -> bool:
+    """Does an unescaped quote stand in `piece`?"""
+    return piece.replace(b"\\\\", b"").replace(b'\\"', b"").find(b'"') >= 0
