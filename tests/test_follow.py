@@ -4,8 +4,7 @@ import pytest
 from chats import STYLES, Chat, Lab, Wire, assistant, called, result, summary_of, turns, user
 
 from lantern_proxy.follow import reply
-from lantern_proxy.session import forget
-from lantern_proxy.session import known as session_known
+from lantern_proxy.session import forget, remembered
 from lantern_proxy.turn import Answer
 
 
@@ -274,9 +273,9 @@ def test_forgotten_sessions_leave_nothing_behind_and_do_not_disturb_the_others()
 
 def test_the_session_seen_longest_ago_makes_room():
     lab = Lab()
-    chats = [Chat(lab, named=f"n{n}") for n in range(session_known.SIZE + 2)]
+    chats = [Chat(lab, named=f"n{n}") for n in range(remembered.SIZE + 2)]
     for n, chat in enumerate(chats):
         lab.answer(chat.send([user(f"hello {n}")]), assistant(f"hello to you, {n}"))
-    assert session_known.SIZE * 0.9 < len(lab.known.sessions) <= session_known.SIZE
+    assert remembered.SIZE * 0.9 < len(lab.known.sessions) <= remembered.SIZE
     assert "ses_1" not in lab.known.sessions
-    assert chats[-1].send([user("again")]).session.id == f"ses_{session_known.SIZE + 2}"
+    assert chats[-1].send([user("again")]).session.id == f"ses_{remembered.SIZE + 2}"

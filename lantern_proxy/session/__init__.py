@@ -32,10 +32,11 @@ from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.examples import are_examples_behind
-from lantern_proxy.session.known import Known, forget, main_of, named, remember, side_of
+from lantern_proxy.session.known import Known, main_of, named, side_of
 from lantern_proxy.session.linked import DELEGATED, Link
 from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.read import is_spoken_to
+from lantern_proxy.session.remembered import forget, remember
 from lantern_proxy.session.retold import is_retold, is_told_whole
 from lantern_proxy.session.rivals import FIRST, is_anothers, is_contested, settled
 from lantern_proxy.session.side import held_count, held_share, holds_answer, is_side_of

@@ -1,0 +1,272 @@
+"""Sessions are remembered, so that later requests find them, and let go of.
+
+    remember(known, session)                 as it is now: its head, ids, answers, the beginnings of its texts
+    forget(known, *session_ids)              none of the indexes of `Known` names them any more
+
+What a session holds in memory is counted, and the one seen longest ago makes room.
+"""
+
+from collections.abc import Iterable, Sequence, Set
+from itertools import islice
+from typing import Any
+
+from lantern_proxy.analyze.specific import specifics
+from lantern_proxy.history.begun import with_beginning
+from lantern_proxy.history.dress import parts_of, strings_of
+from lantern_proxy.history.record import Entry, Session, chain_of, is_empty
+from lantern_proxy.history.same import chain_after, changed
+from lantern_proxy.history.script import line_of
+from lantern_proxy.history.steps import fields_of
+from lantern_proxy.history.summaries import SUMMARY_CHARS
+from lantern_proxy.session.known import NAMED_CHARS, PROBE_CHARS, Known, Trace, claims_of, main_of
+from lantern_proxy.turn import Item, Message, is_random, plain
+
+_SAID = 2_000
+"""Texts remembered of one session, to find them within other texts."""
+_SAID_CHARS = 4_000_000
+"""Characters of them."""
+SIZE, MOST_BYTES = 512, 64 << 20
+"""Sessions kept in memory for one tenant, and what they take; older ones are found again in the archive."""
+_SPARE = 16
+"""Room is made for a sixteenth at once: to look through all that finds them costs as much for one as for many."""
+_MESSAGE_BYTES, _COPIES = 1_500, 3
+"""What a message takes in memory besides its text, and how often its text is there: as sent, as read, as compared."""
+_GONE_BYTES = 400
+"""What is left of a message that its client shows no more: its key, and what finds the session by it."""
+_ARGUMENTS = _LINES = 200
+"""Of each remembered of one session, the last ones."""
+_FEW = 16
+"""So many new messages are looked at one by one."""
+
+
+def remember(known: Known, session: Session, *, ids: Iterable[str] = (), asked: bytes = b"", family: str = "") -> None:
+    """Let `session`, as it is now, be found by later requests; the one seen longest ago makes room.
+
+    ids: that its upstream gave it, but for those of messages
+    asked: chain hash of its head without the answer, where it has one; family: another id that its client goes on under
+    """
+    _change(known)
+    before = known.sessions.get(session.id)
+    known.sessions[session.id] = session
+    known.sessions.move_to_end(session.id)
+    for name in filter(None, {session.family, family}):
+        if session.id not in known.by_family[name]:
+            known.by_family[name].append(session.id)
+    whole = with_beginning(session)
+    ends, asks = _ends_of(session, asked, whole)
+    _end(known.by_head, known.ends, session.id, ends if session.head else ())
+    _end(known.by_asked, known.asks, session.id, asks if session.head else ())
+    for value in ids:
+        _name(known.by_id, value, session.id, known.traces)
+    if whole is not None:
+        _index(known, session, Entry("", whole, True))
+    new = _unindexed(before.head if before else (), session.head)
+    for entry in new:
+        _index(known, session, entry)
+    _take_up(known, session)
+    if before is not None and len(session.head) < len(before.head) + len(new):  # something left it
+        _resize(known, session.id, _size_of(known, session))
+    else:
+        _resize(known, session.id, known.sizes[session.id] + sum(map(_size_of_entry, new)))
+    if len(known.sessions) > SIZE or known.size_bytes > MOST_BYTES:
+        _make_room(known)
+
+
+def _change(known: Known) -> None:
+    known.changes += 1
+    known.tell_several.clear()
+
+
+def _take_up(known: Known, session: Session) -> None:
+    """What a side call suggested is the user's once they say it; a summary stands in front of what they say."""
+    if session.head and not session.side and (last := session.head[-1]).message.role == "user":
+        said, text = known.said[session.id], plain(last.message.text)
+        if said.get(text) == "side":
+            said[text] = "user"
+
+
+def _ends_of(
+    session: Session, asked: bytes, whole: Message | None
+) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:  # fmt: skip
+    """Under which chain hashes by_head and by_asked have it: also under those of `whole`, the last answer in one
+    message with the beginning that its client had written."""
+    if whole is None:
+        return (session.chain,), (asked or session.chain,)
+    before = chain_of(session.head[:-2])
+    return (session.chain, chain_after(before, whole)), (asked or session.chain, before)
+
+
+def _make_room(known: Known) -> None:
+    """Let go of those seen longest ago, but for the last one and those that wait for an answer, which is filed then."""
+    gone: list[str] = []
+    held = known.size_bytes
+    many, much = len(known.sessions) - SIZE + SIZE // _SPARE, MOST_BYTES - MOST_BYTES // _SPARE
+    for sid in islice(known.sessions, len(known.sessions) - 1):
+        if len(gone) >= many and held <= much:
+            break
+        if not known.in_flight.get(sid):
+            gone.append(sid)
+            held -= known.sizes[sid]
+    forget(known, *gone)
+
+
+def _unindexed(before: Sequence[Entry], now: Sequence[Entry]) -> list[Entry]:
+    """Messages that are new, or known in another dress."""
+    found = [now[at] for at in changed(before, now) if _dress(now[at]) != _dress(before[at])] + [*now[len(before) :]]
+    if len(found) <= _FEW:
+        return found
+    shown = {*map(_dress, before)}
+    return [e for e in found if _dress(e) not in shown]
+
+
+def _dress(entry: Entry) -> tuple[bytes, tuple[str, ...]]:
+    return entry.message.print, entry.message.ids
+
+
+def _size_of(known: Known, session: Session) -> int:
+    """Of its head and those of its branches, and what is remembered of messages that left them: their names, and texts
+    that may be quoted."""
+    held = {id(e): e for state in (session, *session.forks) for e in state.head}
+    gone = max(0, len(session.keys) - len(held))
+    return sum(map(_size_of_entry, held.values())) + _GONE_BYTES * gone + known.said_chars[session.id]
+
+
+def _size_of_entry(entry: Entry) -> int:
+    return _MESSAGE_BYTES + _COPIES * len(entry.message.raw)
+
+
+def _resize(known: Known, sid: str, size: int) -> None:
+    known.size_bytes += size - known.sizes[sid]
+    known.sizes[sid] = size
+
+
+def _index(known: Known, session: Session, entry: Entry) -> None:
+    """Let a message of `session` be found by what it is named, by its texts, and by what they begin with."""
+    main = main_of(session)
+    for text in fields_of(entry.message) if entry.produced and not session.side else ():
+        _begin(known, text, main)
+    for i in entry.message.items:
+        for value in i.ids:
+            if entry.produced or value in known.by_id:
+                _name(known.by_id, value, session.id, known.traces)
+            elif is_random(value) and specifics(i.text[:NAMED_CHARS]):
+                for claim in claims_of(i):
+                    _name(known.by_id, claim, session.id, known.traces)
+        if entry.produced and i.kind in ("text", "call", "compaction"):
+            _index_produced(known, session, main, i)
+        elif i.kind in ("text", "result") and i.role in ("user", "tool") and not session.side:
+            _say(known, main, plain(i.text), i.role)
+            if i.role == "user":
+                _keep_line(known, main, i.text)
+            if i.role == "user" and i.print not in session.opening:
+                _name(known.by_user, i.print, session.id, known.traces)
+
+
+def _index_produced(known: Known, session: Session, main: str, i: Item) -> None:
+    """One of the upstream: a text, a call, a compaction item."""
+    if session.side and i.kind != "compaction":  # a summary may be a part of an answer
+        for text in map(plain, parts_of(i.text)):
+            if len(text) >= SUMMARY_CHARS:
+                _say(known, main, text, "side")
+    if i.kind == "call":
+        _pass(known, main, i)
+    elif not is_empty(i):
+        _name(known.by_answer, i.print, session.id, known.traces)
+        _say(known, main, plain(i.text), "side" if session.side else "assistant")
+
+
+def _name(index: dict[Any, set[str]], value: str | bytes, sid: str, traces: dict[str, list[Trace]]) -> None:
+    """Let `index` name a session for `value`, and note that it does."""
+    holders = index[value]
+    if sid not in holders:
+        holders.add(sid)
+        traces[sid].append((index, value))
+
+
+def _begin(known: Known, text: str, main: str) -> None:
+    """Let `main` be found by the beginning of a text. text: of PROBE_CHARS and more"""
+    start = text[:PROBE_CHARS]
+    if start not in known.by_start:
+        known.sought.add(start)
+    _name(known.by_start, start, main, known.starts)
+
+
+def _say(known: Known, main: str, text: str, who: str) -> None:
+    said = known.said[main]
+    if text and text not in said:
+        said[text] = who
+        known.said_chars[main] += len(text)
+        if len(text) >= PROBE_CHARS:
+            _begin(known, text, main)
+        while len(said) > _SAID or (known.said_chars[main] > _SAID_CHARS and len(said) > 1):
+            oldest = next(iter(said))
+            del said[oldest]
+            known.said_chars[main] -= len(oldest)
+
+
+def _keep_line(known: Known, main: str, text: str) -> None:
+    """Of several rows the first one, too: orders may stand behind what was said."""
+    said = line_of(text) or (text if main in known.lines else "")
+    for line in dict.fromkeys((plain(said), plain(said.partition("\n")[0]))):
+        if len(line) >= PROBE_CHARS:
+            lines = known.lines.setdefault(main, {})
+            lines[line] = None
+            _begin(known, line, main)
+            if len(lines) > _LINES:
+                del lines[next(iter(lines))]
+
+
+def _pass(known: Known, main: str, call: Item) -> None:
+    passed = known.arguments[main]
+    passed += [text for text in map(plain, strings_of(call.text)) if len(text) >= PROBE_CHARS]
+    for text in passed[-8:]:
+        _begin(known, text, main)
+    del passed[:-_ARGUMENTS]
+
+
+def _end(
+    index: dict[bytes, list[str]], ends: dict[str, tuple[bytes, ...]], sid: str, chains: tuple[bytes, ...]
+) -> None:
+    """Let `index` name a session for `chains` instead of what it named it for; none: not at all."""
+    for before in ends.pop(sid, ()):
+        index[before].remove(sid)
+        if not index[before]:
+            del index[before]
+    if chains:
+        ends[sid] = chains
+        for chain in chains:
+            index[chain].append(sid)
+
+
+def forget(known: Known, *session_ids: str) -> None:
+    """Drop sessions from memory; the archive still has them."""
+    _change(known)
+    gone = known.sessions.keys() & set(session_ids)
+    for sid in gone:
+        del known.sessions[sid]
+        _end(known.by_head, known.ends, sid, ())
+        _end(known.by_asked, known.asks, sid, ())
+        known.size_bytes -= known.sizes.pop(sid, 0)
+        known.in_flight.pop(sid, None)
+    for family, members in [*known.by_family.items()] if gone else ():
+        members[:] = [sid for sid in members if sid not in gone]
+        if not members:
+            del known.by_family[family]
+    mains = set(map(main_of, known.sessions.values()))
+    silent = (known.said.keys() | known.arguments.keys() | known.lines.keys()) - mains
+    for sid in silent:
+        for kept in (known.said, known.said_chars, known.arguments, known.lines):
+            kept.pop(sid, None)
+    _wipe(known.traces, gone)
+    _wipe(known.starts, silent)
+
+
+def _wipe(traces: dict[str, list[Trace]], gone: Set[str]) -> None:
+    """Let no index name these sessions any more."""
+    for sid in gone:
+        for index, value in traces.pop(sid, ()):
+            holders = index.get(value)
+            if holders is not None:
+                holders.discard(sid)
+                if not holders:
+                    del index[value]
