@@ -7,9 +7,9 @@ The two calls are the whole life of a turn in the core; the proxy adds the wire,
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain, groupby, takewhile
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,8 +17,7 @@ from lantern_proxy.compaction import Verdict, compare
 from lantern_proxy.history import advance, answered, begin
 from lantern_proxy.history.begun import as_begun
 from lantern_proxy.history.former import before_form, on_branch, with_answered_branch, with_branch, without_aside
-from lantern_proxy.history.forms import system_text
-from lantern_proxy.history.record import Entry, Said, Session, answers_of, before_answer, chain_of, items_of
+from lantern_proxy.history.record import Said, Session, answers_of
 from lantern_proxy.history.script import lines_of, parted
 from lantern_proxy.history.steps import steps_of
 from lantern_proxy.history.summaries import told_aside
@@ -27,7 +26,7 @@ from lantern_proxy.session import Known, Link, link, remember
 from lantern_proxy.session.known import side_id
 from lantern_proxy.session.script import script_use
 from lantern_proxy.session.side import summed_up_since
-from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Head, Identity, Item, Request, message, plain
+from lantern_proxy.turn import SYSTEM, Answer, Event, Filed, Identity, Request, plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,37 +68,49 @@ def _main(known: Known, request: Request, found: Link, now: float, new_id: Calla
         session = begin(request, session_id=new_id(), now=now, family=found.family, parent=found.parent)
         after, filed = advance(session, request, unseen, now=now)
         return Step(session=after, event="new", verdict=Verdict(event="new", kept=unseen), filed=filed, link=found)
-    base = on_branch(known_as := without_aside(found.session, request), request)
-    lines, verdict = compared(known, base, request, restart=found.restart)
+    base, is_moved, lines, kept, verdict = compared(known, found.session, request, restart=found.restart)
     session = as_begun(base, request)
     if found.family and not session.family:
         session = replace(session, family=found.family)
     if verdict.is_loss:
         session = replace(session, lost=True, before=answers_of(session.head))
-    after, filed = advance(session, lines, verdict.kept, now=now, abandoned=verdict.abandoned)
+    after, filed = advance(session, lines, kept, now=now, abandoned=verdict.abandoned)
     after = replace(after, before_form=before_form(base, request))
     if verdict.event == "branch":
         after = with_branch(after, base)
-    elif verdict.event == "turn" and base is not known_as:
+    elif verdict.event == "turn" and is_moved:
         verdict = dataclasses.replace(verdict, event="branch")
-    verdict = as_sent(verdict, request, lines)
     return Step(session=after, event=verdict.event, verdict=verdict, filed=filed, link=found)
 
 
-def compared(known: Known, session: Session, request: Request, *, restart: bool) -> tuple[Request, Verdict]:
-    """What `request` lacks of its session; and the messages that this is said of: other ones than came, where its
-    client writes its history into one text."""
-    said = known.said.get(session.id, {}).items()
-    session = as_begun(session, request)
+class Compared(NamedTuple):
+    """A request beside its session."""
+
+    base: Session
+    """The session as it was where the request goes on: before an aside, on a branch, behind a stored answer."""
+    is_moved: bool
+    """Is that another branch than the one that the session was on?"""
+    lines: Request
+    """The messages that were compared: other ones than came, where a client writes its history into one text."""
+    kept: tuple[str | None, ...]
+    """For each of `lines` the key under which the session holds it, None when it is new."""
+    verdict: Verdict
+    """What the request lacks, said of its messages as they came."""
+
+
+def compared(known: Known, session: Session, request: Request, *, restart: bool) -> Compared:
+    """`request` beside `session`, which is only looked at. restart: as in Link"""
+    known_as = without_aside(session, request)
+    base = on_branch(known_as, request)
+    said, session = known.said.get(base.id, {}).items(), as_begun(base, request)
     lines = lines_of(session, request) or (None if restart else steps_of(session, request, said))
     if lines is None and restart and script_use(known, session, request, named=True) == "turn":
         lines = parted(request)
     lines = lines or request
-    anew = summed_up_since(known, session)
-    verdict = compare(session, lines, said=said, anew=anew, restart=restart)
+    verdict = compare(session, lines, said=said, anew=summed_up_since(known, session), restart=restart)
     if verdict.event == "window" and lines is not request and _shows_summary(request, said):
         verdict = dataclasses.replace(verdict, event="compacted")
-    return lines, verdict
+    return Compared(base, base is not known_as, lines, verdict.kept, _as_sent(verdict, request, lines))
 
 
 def _shows_summary(request: Request, said: Said) -> bool:
@@ -108,7 +119,7 @@ def _shows_summary(request: Request, said: Said) -> bool:
     return any(text in whole for text in told_aside(said))
 
 
-def as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:
+def _as_sent(verdict: Verdict, request: Request, lines: Request) -> Verdict:
     """What was found of the lines of a text, for the only message that holds them all."""
     if lines is request:
         return verdict
@@ -150,87 +161,3 @@ def reply(known: Known, asked: Session, answer: Answer, *, now: float) -> tuple[
         after = with_answered_branch(session, asked, own)
     remember(known, after, ids=answer.ids, asked=last_asked)
     return after, filed
-
-
-def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: Iterable[str] = ()) -> Session:
-    """Remember a session as the archive has it. `row` names it; what its messages tell is filled in here.
-
-    ids: what the upstream called its answers, and other names of the session
-
-    Which messages its upstream produced and which opened it is told by when they were filed: those of one request, or
-    of one answer, at one time. Of a conversation that no upstream is known to have answered (an import) what an
-    assistant said counts as produced, and what came before that as opening.
-    """
-    names = frozenset(ids) - {row.id, row.family}
-    by_key = {f.key: f for f in filed}
-    at_once = _at_once(filed) if names else [(f,) for f in filed]
-    entry_of = {f.key: Entry(f.key, f.message, _is_answer(some)) for some in at_once for f in some}
-    opened = list(chain.from_iterable(takewhile(lambda some: not _is_answer(some), at_once)))
-    request = Request(api=row.api, model="", messages=tuple(f.message for f in sorted(filed, key=_position)))
-    head_of_all, altered = tuple(entry_of.values()), head.altered or {}
-    opening = {i.print for i in items_of(f.message for f in opened)}
-    opening.update(print for f in opened for print in altered.get(f.key, ()))
-    abandoned = {key: by_key[key].message.print for key in head.abandoned if key in by_key}
-    session = replace(
-        row, head=head_of_all, chain=chain_of(head_of_all), keys=frozenset(by_key), system=system_text(request),
-        opening=frozenset(opening),
-        system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in SYSTEM),
-        position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
-        abandoned=abandoned, person=head.person,
-        before=answers_of(entry_of[f.key] for f in sorted(filed, key=_position) if f.key not in abandoned),
-        lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
-    )  # fmt: skip
-    if not (names or session.system or session.tools):
-        called = frozenset(call.name for f in filed for call in f.message.calls)
-        session = replace(session, tools=called, imported=True)
-    own = {value for f in filed for value in f.message.ids}
-    remember(known, session, ids=names - own)  # all it ever held, so that every text of it is found
-    entries = tuple(_as_shown(entry_of[key], altered.get(key)) for key in head.keys if key in by_key)
-    answered_last = bool(entries and entries[-1].produced)
-    session = replace(
-        session, head=entries, chain=chain_of(entries), answered=answered_last, recalled=head.altered is None
-    )  # fmt: skip
-    remember(known, session, asked=chain_of(before_answer(session)))
-    return session
-
-
-def _position(filed: Filed) -> int:
-    return filed.position
-
-
-def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
-    """What was filed of each request and of each answer, in order of position. Requests hardly ever end in an answer:
-    what was filed at once and does so is one, or was imported, as what has no time was. There each is by itself. A
-    request may seem to end in a call: where a client looks something up again, the result may be filed already."""
-    groups = (tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at))
-    found = list[tuple[Filed, ...]]()
-    for some in groups:
-        last = some[-1].message
-        apart = (last.role == "assistant" and not last.calls) or not some[0].created_at
-        found += [(f,) for f in some] if apart else [some]
-    return found
-
-
-def _is_answer(filed: Iterable[Filed]) -> bool:
-    """Did an upstream produce what was filed at once? An example, a greeting, an answer from elsewhere came with what
-    somebody else said."""
-    return all(f.message.role == "assistant" for f in filed)
-
-
-def _lacks_some(filed: Iterable[Filed], shown: Collection[str]) -> bool:
-    return any(f.key not in shown and f.message.role not in SYSTEM for f in filed)
-
-
-def _as_shown(entry: Entry, prints: Sequence[bytes] | None) -> Entry:
-    """The entry with the fingerprints of what its client shows for it; of its words those that were filed, none of what
-    its client has put beside them since."""
-    if prints is None:
-        return entry
-    items, others = [], iter([p for p in prints if all(p != i.print for i in entry.message.items)])
-    for i in entry.message.items:
-        print = i.print if i.print in prints else next(others, None)
-        if print is not None:
-            items.append(dataclasses.replace(i, print=print))
-    items += [Item(entry.message.role, "text", "", "", (), print) for print in others]
-    shown = message(entry.message.role, items, entry.message.raw)
-    return Entry(entry.key, shown, entry.produced, altered=True)

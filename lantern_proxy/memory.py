@@ -28,7 +28,7 @@ from lantern_proxy.archive import Archive, ArchiveError, Hit, Record, RequestRow
 from lantern_proxy.archive.feedback import Verdict
 from lantern_proxy.config import Config, RerankConfig, load, tenant_named
 from lantern_proxy.embed import Embedder
-from lantern_proxy.follow import Step, follow, recall
+from lantern_proxy.follow import Step, follow
 from lantern_proxy.history import head_of
 from lantern_proxy.memory_given import Wire, count, read, text, times_of
 from lantern_proxy.redact import Cleaner
@@ -36,6 +36,7 @@ from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.present import text_of, told_in
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known, Link
+from lantern_proxy.session.recalled import recall
 from lantern_proxy.session_rows import asked, session_of, session_row
 from lantern_proxy.turn import Api, Filed, Identity, Passage, Request, Restored
 from lantern_proxy.turn_blocks import blocks_in
@@ -344,8 +345,8 @@ def _model_call(config: RerankConfig) -> "ModelCall | None":
 
 
 def _one_by_one(filed: Sequence[Filed]) -> tuple[Filed, ...]:
-    """Those of one time a moment after each other: what was filed at one time is, to follow.recall(), what one request
-    of the proxy brought."""
+    """Those of one time a moment after each other: what was filed at one time is, to recall(), what one request of the
+    proxy brought."""
     made, before, run = list[Filed](), 0.0, 0
     for each in filed:
         run = run + 1 if each.created_at == before > 0 else 0

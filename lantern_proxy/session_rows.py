@@ -38,7 +38,7 @@ def unkept_row(session: Session) -> SessionRow:
 
 
 def session_of(row: SessionRow) -> Session:
-    """What the row alone tells; follow.recall fills in the rest. Sub-agents and side calls: <parent>.<agent>."""
+    """What the row alone tells; session.recalled fills in the rest. Sub-agents and side calls: <parent>.<agent>."""
     own = f"{row.parent}."
     agent = row.id.removeprefix(own) if row.parent and row.id.startswith(own) else ""
     apis: dict[str, Api] = {"chat": "chat", "responses": "responses", "messages": "messages"}

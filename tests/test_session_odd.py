@@ -6,10 +6,11 @@ from collections.abc import Callable
 import pytest
 from clock import is_linear
 
-from lantern_proxy.follow import follow, recall, reply
+from lantern_proxy.follow import follow, reply
 from lantern_proxy.history.record import Session
 from lantern_proxy.session import forget, link
 from lantern_proxy.session.known import Known
+from lantern_proxy.session.recalled import recall
 from lantern_proxy.turn import Answer, Filed, Head, Identity, Request
 from lantern_proxy.wire import chat
 

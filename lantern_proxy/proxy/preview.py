@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lantern_proxy import reinforce
 from lantern_proxy.compaction import Verdict, whole
 from lantern_proxy.compaction.place import question
-from lantern_proxy.follow import as_sent, compared
-from lantern_proxy.history.former import on_branch, without_aside
+from lantern_proxy.follow import compared
 from lantern_proxy.history.record import Session
 from lantern_proxy.history.script import as_told
 from lantern_proxy.proxy.exchange import settled
@@ -45,10 +44,10 @@ async def preview_of(
         return Preview(tenant=tenant, session=mine.id, notes=("restore:warming",))
     if making.exception() is not None:
         return Preview(tenant=tenant, session=mine.id, notes=("restore:error",))
-    mine = on_branch(without_aside(mine, request), request)
-    lines, verdict = compared(known, mine, request, restart=found.restart)
-    verdict = as_sent(verdict, request, lines)
-    return await asyncio.to_thread(_choose, proxy, making.result(), request, verdict, tenant, project, mine)
+    beside = compared(known, mine, request, restart=found.restart)
+    return await asyncio.to_thread(
+        _choose, proxy, making.result(), request, beside.verdict, tenant, project, beside.base
+    )
 
 
 def _read(body: bytes, api: str) -> Request:

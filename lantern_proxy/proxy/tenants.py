@@ -11,11 +11,11 @@ from functools import partial
 
 from lantern_proxy.archive import Archive, ArchiveError, SessionRow
 from lantern_proxy.config import Config, tenant_named
-from lantern_proxy.follow import recall
 from lantern_proxy.history.record import Session, chains, place_key
 from lantern_proxy.proxy.opened import Opened
 from lantern_proxy.session import RECENT_S, WEAK_IDS, Known, Link, forget, link
 from lantern_proxy.session.known import is_named
+from lantern_proxy.session.recalled import recall
 from lantern_proxy.session_rows import session_of
 from lantern_proxy.turn import Filed, Head, Identity, Request
 

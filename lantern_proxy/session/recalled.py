@@ -1,0 +1,107 @@
+"""A session brought back to memory as the archive has it, after a restart."""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, groupby, takewhile
+
+from msgspec.structs import replace
+
+from lantern_proxy.history.forms import system_text
+from lantern_proxy.history.record import Entry, Session, answers_of, before_answer, chain_of, items_of
+from lantern_proxy.session.known import Known
+from lantern_proxy.session.remembered import remember
+from lantern_proxy.turn import SYSTEM, Filed, Head, Item, Request, message
+
+
+def recall(known: Known, row: Session, filed: Sequence[Filed], head: Head, ids: Iterable[str] = ()) -> Session:
+    """Remember a session as the archive has it. `row` names it; what its messages tell is filled in here.
+
+    ids: what the upstream called its answers, and other names of the session
+
+    Which messages its upstream produced and which opened it is told by when they were filed: those of one request, or
+    of one answer, at one time. Of a conversation that no upstream is known to have answered (an import) what an
+    assistant said counts as produced, and what came before that as opening.
+    """
+    names = frozenset(ids) - {row.id, row.family}
+    groups = _at_once(filed) if names else [(f,) for f in filed]
+    entries = {f.key: Entry(f.key, f.message, _is_answer(some)) for some in groups for f in some}
+    whole = _with_all(row, filed, entries, head)
+    whole = replace(whole, opening=_opening(groups, head))
+    if not (names or whole.system or whole.tools):
+        called = frozenset(call.name for f in filed for call in f.message.calls)
+        whole = replace(whole, tools=called, imported=True)
+    own = {value for f in filed for value in f.message.ids}
+    remember(known, whole, ids=names - own)  # all it ever held, so that every text of it is found
+    session = _with_head(whole, entries, head)
+    remember(known, session, asked=chain_of(before_answer(session)))
+    return session
+
+
+def _with_all(row: Session, filed: Sequence[Filed], entries: Mapping[str, Entry], head: Head) -> Session:
+    """The session with all that it ever held as its head."""
+    ordered = sorted(filed, key=lambda f: f.position)
+    request = Request(api=row.api, model="", messages=tuple(f.message for f in ordered))
+    held = tuple(entries.values())
+    abandoned = {key: entries[key].message.print for key in head.abandoned if key in entries}
+    return replace(
+        row, head=held, chain=chain_of(held), keys=frozenset(entries), system=system_text(request),
+        system_keys=tuple((f.message.print, f.key) for f in filed if f.message.role in SYSTEM),
+        position=max((f.position for f in filed), default=-1) + 1, turn=max((f.turn for f in filed), default=0),
+        abandoned=abandoned, person=head.person,
+        before=answers_of(entries[f.key] for f in ordered if f.key not in abandoned),
+        lost=_lacks_some(filed, head.keys) if head.altered is None else head.lost,
+    )  # fmt: skip
+
+
+def _with_head(whole: Session, entries: Mapping[str, Entry], head: Head) -> Session:
+    """The session with what its client shows of it."""
+    altered = head.altered or {}
+    shown = tuple(_as_shown(entries[key], altered.get(key)) for key in head.keys if key in entries)
+    answered = bool(shown and shown[-1].produced)
+    return replace(whole, head=shown, chain=chain_of(shown), answered=answered, recalled=head.altered is None)
+
+
+def _opening(groups: Iterable[Sequence[Filed]], head: Head) -> frozenset[bytes]:
+    """Fingerprints of what was said before the first answer, as it was filed and as its client shows it."""
+    opened = list(chain.from_iterable(takewhile(lambda some: not _is_answer(some), groups)))
+    altered = head.altered or {}
+    as_filed = {i.print for i in items_of(f.message for f in opened)}
+    return frozenset(as_filed.union(*(altered.get(f.key, ()) for f in opened)))
+
+
+def _at_once(filed: Sequence[Filed]) -> list[tuple[Filed, ...]]:
+    """What was filed of each request and of each answer, in order of position. Requests hardly ever end in an answer:
+    what was filed at once and does so is one, or was imported, as what has no time was. There each is by itself. A
+    request may seem to end in a call: where a client looks something up again, the result may be filed already."""
+    groups = (tuple(some) for _, some in groupby(filed, key=lambda f: f.created_at))
+    found = list[tuple[Filed, ...]]()
+    for some in groups:
+        last = some[-1].message
+        apart = (last.role == "assistant" and not last.calls) or not some[0].created_at
+        found += [(f,) for f in some] if apart else [some]
+    return found
+
+
+def _is_answer(filed: Iterable[Filed]) -> bool:
+    """Did an upstream produce what was filed at once? An example, a greeting, an answer from elsewhere came with what
+    somebody else said."""
+    return all(f.message.role == "assistant" for f in filed)
+
+
+def _lacks_some(filed: Iterable[Filed], shown: Collection[str]) -> bool:
+    return any(f.key not in shown and f.message.role not in SYSTEM for f in filed)
+
+
+def _as_shown(entry: Entry, prints: Sequence[bytes] | None) -> Entry:
+    """The entry with the fingerprints of what its client shows for it; of its words those that were filed, none of what
+    its client has put beside them since."""
+    if prints is None:
+        return entry
+    items, others = [], iter([p for p in prints if all(p != i.print for i in entry.message.items)])
+    for i in entry.message.items:
+        print = i.print if i.print in prints else next(others, None)
+        if print is not None:
+            items.append(dataclasses.replace(i, print=print))
+    items += [Item(entry.message.role, "text", "", "", (), print) for print in others]
+    shown = message(entry.message.role, items, entry.message.raw)
+    return Entry(entry.key, shown, entry.produced, altered=True)
