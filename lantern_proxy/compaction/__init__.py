@@ -10,7 +10,7 @@ stands in the place of the gone decide:
 
 Each question has a module: which items are those of the head (align.py, seen.py), what is there still, but shorter
 (cleared.py), is the history only written otherwise, or taken back (rewrites.py), which message holds a summary of the
-gone (summary.py), where does a restored block go (place.py). Words of clients (history.MARKER) only break ties.
+gone (summary.py), where does a restored block go (place.py). Words of clients (history/summaries.py) only break ties.
 """
 
 import re

@@ -152,7 +152,7 @@ def see(session: Session, request: Request, said: Said, anew: Collection[str] = 
 def _pending(old: Sequence[Seat], new: Sequence[Seat]) -> int:
     """The first seat of the user message that waits for an answer; of one that holds what was asked before, its end."""
     at = len(new)
-    while at and new[at - 1].at == new[-1].at and _is_said(new[at - 1].item):
+    while at and new[at - 1].at == new[-1].at and _is_users(new[at - 1].item):
         at -= 1
     said = {s.item.print for s in old if is_user_text(s)}
     known = [new[n].item.print for n in range(at, len(new)) if new[n].item.print in said]
@@ -174,7 +174,7 @@ def _version(old: Sequence[Seat], new: Sequence[Seat], answer: int, pending: int
     return found[asked] + 1 if is_version and asked + 1 < len(old) else pending
 
 
-def _is_said(i: Item) -> bool:
+def _is_users(i: Item) -> bool:
     return i.role == "user" and i.kind in ("text", "media")
 
 

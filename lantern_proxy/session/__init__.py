@@ -33,7 +33,7 @@ from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.examples import are_examples_behind
 from lantern_proxy.session.known import Known, main_of, named, side_of
-from lantern_proxy.session.linked import DELEGATED, Link
+from lantern_proxy.session.linked import BY_ID, DELEGATED, STORED, Link
 from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.read import is_spoken_to
 from lantern_proxy.session.remembered import forget, remember
@@ -54,7 +54,6 @@ RUN_IDS = frozenset({"x-litellm-session-id"})
 """Ids that group the calls of a run, in which many conversations may begin."""
 STORED_IDS = frozenset({"previous_response_id", "previous_message_id", "conversation"})
 """Ids of what the upstream holds: a request that names one says only what is new."""
-_BY_ID = "explicit id"
 
 
 def link(known: Known, request: Request, identity: Identity, now: float) -> Link:
@@ -62,14 +61,13 @@ def link(known: Known, request: Request, identity: Identity, now: float) -> Link
     ids = (*identity.ids, *request.ids)
     strong = [value for name, value in ids if name not in WEAK_IDS]
     weak = [value for name, value in ids if name in WEAK_IDS]
-    found = _stored(known, ids) or _by_family(known, request, identity, strong) if ids or identity.agent else None
-    told = _by_content(known, request, weak, now) if found is None else None
-    if told and (told.side or told.session is None or not is_contested(known, told.session, request, weak)):
-        found = replace(told, by_content=True)
-    if found and found.why == _BY_ID and _begins_in_run(known, request, ids):
-        found = Link(why="another conversation of its run")
+    found = None
+    if ids or identity.agent:
+        found = _stored(known, ids) or _by_family(known, request, identity, strong)
     if found is None:
-        found = Link(why="nothing known", side=is_title_call(request))
+        found = _by_content(known, request, weak, now) or Link(why="nothing known", side=is_title_call(request))
+    elif found.why == BY_ID and _begins_in_run(known, request, ids):
+        found = Link(why="another conversation of its run")
     if _is_new_id(known, found, strong) and not _is_copy(known, found.session, request):
         found = Link(why="known content under a new id", parent=found.session.id if found.session else "")
     if parent := _passed_on_from(known, request, found, strong):
@@ -89,7 +87,7 @@ def _is_new_id(known: Known, found: Link, strong: Sequence[str]) -> bool:
         and session.id not in strong
         and not any(session.id in named(known, value) for value in strong)
         and not found.side
-        and found.why != "stored"
+        and found.why != STORED
     )
 
 
@@ -120,7 +118,7 @@ def _stored(known: Known, ids: Sequence[tuple[str, str]]) -> Link | None:
             for session in map(known.sessions.__getitem__, known.by_id.get(value, ())):
                 if begins_behind(session, value) or is_let_go(session, value):
                     return Link(why="another conversation behind a stored answer", parent=session.id)
-                return Link(session=session, why="stored")
+                return Link(session=session, why=STORED)
     return None
 
 
@@ -166,7 +164,7 @@ def _in_family(known: Known, request: Request, mains: Sequence[Session]) -> Link
         if _is_stub(session) and request.tools and not session.tools:
             return Link(why="the first with tools", parent=session.id)
         return Link(session=session, side=True, why="same id, another use of it")
-    return Link(session=session, why=_BY_ID, restart=True)
+    return Link(session=session, why=BY_ID, restart=True)
 
 
 def _likeliest(known: Known, mains: Sequence[Session], request: Request) -> Session:
@@ -224,6 +222,14 @@ def _is_same_but_a_part(before: str, after: str) -> bool:
 
 
 def _by_content(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
+    """By what it says alone, unless that may be another conversation's as well."""
+    found = _by_head_or_evidence(known, request, weak, now)
+    if found is None or (found.session and not found.side and is_contested(known, found.session, request, weak)):
+        return None
+    return replace(found, by_content=True)
+
+
+def _by_head_or_evidence(known: Known, request: Request, weak: Sequence[str], now: float) -> Link | None:
     before = continued(known, request) or continued_otherwise(known, request)
     if before and are_examples_behind(known, before, request):
         return None

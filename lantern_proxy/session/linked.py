@@ -7,6 +7,9 @@ from lantern_proxy.history.record import Session
 DELEGATED = "delegated"
 """The agent of a task that a session's model wrote, where its client does not say so."""
 
+BY_ID, STORED, PASTED = "explicit id", "stored", "its texts stand together in one message"
+"""What `Link.why` says where that decides; what else it says is for people."""
+
 
 class Link(Struct, frozen=True, kw_only=True):
     """Where a request belongs."""

@@ -8,7 +8,7 @@ from lantern_proxy.history.forms import shows_system_of
 from lantern_proxy.history.record import Session, before_answer, items_of, spoken
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import PROBE_CHARS, Known
-from lantern_proxy.session.read import is_said, is_spoken_to
+from lantern_proxy.session.read import is_spoken_to, is_users
 from lantern_proxy.session.retold import said_before, speaks_of_half
 from lantern_proxy.turn import Request, plain
 
@@ -37,7 +37,7 @@ def is_passed_on(known: Known, parent: Session, request: Request, *, id_of: Lite
     written, and speak to what comes of it. To a sub-agent nobody speaks but its client, whose model waits for it.
     """
     shows_form = request.tools == parent.tools and shows_system_of(parent, request)
-    asked = [plain(m.text) for m in spoken(request.messages) if is_said(m)]
+    asked = [plain(m.text) for m in spoken(request.messages) if is_users(m)]
     passed = known.arguments.get(parent.id, ())
     if not asked or not (shows_form or id_of == "own"):
         return False

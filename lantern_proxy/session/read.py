@@ -28,7 +28,7 @@ def read_of(request: Request, *, system: bool = False) -> list[str]:
     return [*messages_of(request, system=system), *map(unescaped, escaped)]
 
 
-def is_said(message: Message) -> bool:
+def is_users(message: Message) -> bool:
     """Is it a user's own, with no results of tools in it?"""
     return message.role == "user" and not any(i.kind == "result" for i in message.items)
 
@@ -36,7 +36,7 @@ def is_said(message: Message) -> bool:
 def is_spoken_to(messages: Sequence[Message]) -> bool:
     """Does a user speak last, after an answer? Sub-agents and titles are not spoken to again."""
     said = spoken(messages)
-    if not said or not is_said(said[-1]):
+    if not said or not is_users(said[-1]):
         return False
     return any(m.role == "assistant" for m in said)
 

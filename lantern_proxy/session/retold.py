@@ -12,7 +12,7 @@ from lantern_proxy.history.summaries import MARKER_CHARS, SUMMARY_CHARS, SUMMED_
 from lantern_proxy.history.text import terms
 from lantern_proxy.session.known import PROBE_CHARS
 from lantern_proxy.session.pasted import is_pasted
-from lantern_proxy.session.read import is_said, read_of, untagged
+from lantern_proxy.session.read import is_users, read_of, untagged
 from lantern_proxy.session.wishes import wishes_summary, wishes_title
 from lantern_proxy.turn import Request, plain
 
@@ -76,7 +76,7 @@ def _opens(said: Mapping[str, str], text: str, told: Sequence[str]) -> bool:
 
 def said_before(session: Session) -> list[str]:
     """What a head's user said, but for the last of it."""
-    return [e.message.text for e in session.head if is_said(e.message)][:-1]
+    return [e.message.text for e in session.head if is_users(e.message)][:-1]
 
 
 def _retold(session: Session, request: Request) -> list[str]:

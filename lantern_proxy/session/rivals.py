@@ -19,7 +19,7 @@ from lantern_proxy.session.shown import (
     fit_of,
     in_common,
     is_end,
-    is_said,
+    is_talk,
     prints_of,
     run_in,
     said_in,
@@ -172,7 +172,7 @@ def ends_in(known: Known, session: Session, shown: list[Message], asked: list[Me
 
 def _may_end(session: Session, shown: list[Message], asked: list[Message]) -> bool:
     """The same by the last messages, which tell it of most: many got the same answer once."""
-    said = (e for e in reversed(session.head) if is_said(e.message))
+    said = (e for e in reversed(session.head) if is_talk(e.message))
     last = next(said, None)
     if last is not None and last.message.print == shown[-1].print:
         return True

@@ -28,15 +28,15 @@ def end_of_shown(messages: Sequence[Message]) -> int:
 
 
 def said_of(messages: Iterable[Message]) -> list[Message]:
-    return [m for m in messages if is_said(m)]
+    return [m for m in messages if is_talk(m)]
 
 
 def said_in(head: Iterable[Entry]) -> Iterator[Message]:
     """What was said in a head, one by one: hundreds may be compared, and most differ soon."""
-    return (e.message for e in head if is_said(e.message))
+    return (e.message for e in head if is_talk(e.message))
 
 
-def is_said(message: Message) -> bool:
+def is_talk(message: Message) -> bool:
     """Not by a system prompt, nor a result: their clients clear those."""
     return message.role not in SYSTEM and any(i.kind != "result" for i in message.items)
 

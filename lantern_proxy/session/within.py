@@ -16,7 +16,7 @@ from lantern_proxy.history.steps import is_again, shows_steps, told_steps
 from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.known import Known, is_said_once, quoted, searched
-from lantern_proxy.session.linked import DELEGATED, Link
+from lantern_proxy.session.linked import DELEGATED, PASTED, Link
 from lantern_proxy.session.passed_on import is_delegated
 from lantern_proxy.session.pasted import is_pasted
 from lantern_proxy.session.read import read_of, texts_of
@@ -34,7 +34,6 @@ from lantern_proxy.turn import SYSTEM, Request, plain
 
 _QUOTED_CHARS = 8
 """Shorter texts stand in many others."""
-_PASTED = "its texts stand together in one message"
 _AT_ONCE_S = 15 * 60.0
 """A client that had a summary made goes on with it so soon; later its last answer is what people read and pass on."""
 
@@ -71,11 +70,11 @@ def by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> 
     read, shared = _Read(request), None
     for session in candidates:
         found = _by_texts_of(known, session, read, now)
-        if found and (found.why != _PASTED or _quotes_own(known, session, read.whole)):
+        if found and (found.why != PASTED or _quotes_own(known, session, read.whole)):
             return found
         shared = shared or found
     if shared:  # of phrases that were said in several
-        return Link(side=True, why=_PASTED)
+        return Link(side=True, why=PASTED)
     recent = (s for s in known.sessions.values() if now - s.last_seen_at < _AT_ONCE_S and not s.side)
     if waiting := waits_for_result(recent, request):
         return Link(session=waiting, side=True, why="a result that it waits for")
@@ -106,7 +105,7 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     if at_once and is_retold(said, session, request) and _is_answer_own(known, session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
     if pasted:
-        return Link(session=session, side=True, why=_PASTED)
+        return Link(session=session, side=True, why=PASTED)
     if is_delegated(known, session, request):
         return Link(session=session, side=True, agent=DELEGATED, why="its model wrote this prompt")
     return None
