@@ -81,6 +81,16 @@ class Part:
     """A user says it to an agent at work, whose reports use the same words: only users' words make it an echo."""
 
 
+def opens_of(passage: Passage) -> frozenset[str]:
+    """Its message's entry and its day: see Part.opens."""
+    return frozenset((entry_of(passage), day(passage)))
+
+
+def unweighed(candidate: int, lines: Iterable[int], passage: Passage) -> Part:
+    """Lines that go in beside others, or where room is left, and not for what they are worth."""
+    return Part(candidate, tuple(lines), passage.speaker, {}, 0.0, opens_of(passage))
+
+
 Cost = Callable[[Part, AbstractSet[str]], int]
 """(part, what is open already) -> characters that it adds to the block; fewer the more is open."""
 
@@ -142,7 +152,7 @@ def parts(
     for c, candidate in enumerate(candidates):
         if c % LOOK_EVERY == LOOK_EVERY - 1 and late():
             break
-        opens = frozenset((entry_of(candidate.passage), day(candidate.passage)))
+        opens = opens_of(candidate.passage)
         for group in _groups(candidate, unasked):
             said = [candidate.lines[i] for i in group]
             terms, within = weights.lost_terms.__getitem__, candidate.within
@@ -324,7 +334,7 @@ def completed(chosen: Sequence[Chosen], candidates: Sequence[Candidate], cost: C
             for i in candidate.lost
             if i not in told and lines[i].sort not in UNASKED and not is_filler(lines[i], first.speaker)
         ]
-        part = Part(c, tuple(rest), first.speaker, {}, 0.0, first.opens)
+        part = unweighed(c, rest, candidate.passage)
         if rest and (chars := cost(part, opened)) <= room_chars:
             room_chars -= chars
             found.append(Chosen(part, 0.0))

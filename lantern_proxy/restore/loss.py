@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -25,7 +25,9 @@ from lantern_proxy.restore.cover import (
     completed,
     cover,
     is_agents,
+    never,
     parts,
+    unweighed,
 )
 from lantern_proxy.restore.lines import Line, above, beside_rows, heads, is_filler, tables
 from lantern_proxy.restore.offers import PINNED, around
@@ -245,8 +247,7 @@ class _News:
         lost, passage = self.candidates[c].lost, self.candidates[c].passage
         rest = tuple(i for i in lost if (c, i) not in told and (lines is None or i in lines))
         told.update((c, i) for i in rest)
-        opens = frozenset((pack.entry_of(passage), pack.day(passage)))
-        return Part(c, rest, passage.speaker, {}, 0.0, opens) if rest else None
+        return unweighed(c, rest, passage) if rest else None
 
 
 def _filled(
@@ -256,49 +257,84 @@ def _filled(
     """`chosen`, and where room is left, the newest first, what else users said; then sentences of answers with a number
     that stands nowhere else, of short ones all; then short answers that say again no message of a block. What greets,
     agrees or only asks is not missed."""
-    opened, found = set[str](), [*chosen]
-    for each in chosen:
-        room -= cost(each.part, opened)
-        opened |= each.part.opens
     told = {(each.part.candidate, i) for each in chosen for i in each.part.lines}
-    begun = {each.part.candidate for each in chosen}
-    known = {number for c, i in told for number in _numbers(candidates[c].lines[i])}
     lost = [c.lines[i] for c in candidates for i in c.lost]
     held = present.specific_terms({term for line in lost for term in (*line.keys, *_numbers(line))})
+    known = {number for c, i in told for number in _numbers(candidates[c].lines[i])}
     known.update(number for term in held for number in _NUMBER.findall(term))
-    order = sorted(range(len(candidates)), key=lambda c: -candidates[c].passage.position)
-    agent = is_agents([candidate.passage for candidate in candidates])
-    in_blocks = scope.rows(sorted(ask.shown))
+    filling = _Filling(candidates, cost, scope, [*chosen], told, known, scope.rows(sorted(ask.shown)), room)
+    filling.put("user")
+    if not is_agents([candidate.passage for candidate in candidates]):
+        filling.put("assistant", filling.has_number, ask.late)
+        filling.put("assistant", filling.says_more, ask.late)
+    return filling.chosen
 
-    def has_number(c: int, some: Sequence[int]) -> bool:
-        return any(not _numbers(candidates[c].lines[i]) <= known for i in some)
 
-    def says_more(c: int, some: Sequence[int]) -> bool:
-        said = [candidates[c].lines[i] for i in some]
-        rows = {candidates[each].row for each, _ in told}.union(in_blocks)
-        shown = [scope.passages[row].words for row in rows]
-        return len(content(said)[0]) >= SAYS and not all(echoes(line, shown, scope) for line in said)
+class _Filling:
+    """Room that is left beside what was chosen, and what goes into it."""
 
-    passes = ("user", None), ("assistant", has_number), ("assistant", says_more)
-    for speaker, is_new in passes[: 1 if agent else None]:
-        for c in (c for c in order if candidates[c].passage.speaker == speaker and not candidates[c].passage.tools):
-            if room < LEAST_CHARS or (is_new and ask.late()):
-                return found
-            candidate = candidates[c]
-            rest = tuple(i for i in candidate.lost if (c, i) not in told and _is_missed(candidate.lines[i], speaker))
-            if is_new and len(candidate.passage.text) > GROUP_CHARS["user"]:
-                rest = tuple(i for i in rest if has_number(c, (i,)))
-            elif is_new and c not in begun and not is_new(c, rest):
+    def __init__(
+        self, candidates: Sequence[Candidate], cost: Cost, scope: Scope, chosen: list[Chosen],
+        told: set[tuple[int, int]], known: set[str], in_blocks: Sequence[int], room: int,
+    ) -> None:  # fmt: skip
+        """told:      candidate and line of all that was chosen
+        known:     numbers that stand in it, or in the request
+        in_blocks: rows of what other blocks of the request show
+        room:      characters, those of `chosen` among them
+        """
+        self._candidates, self._cost, self._scope, self.chosen = candidates, cost, scope, chosen
+        self._told, self._known, self._in_blocks = told, known, in_blocks
+        self._begun = {each.part.candidate for each in chosen}
+        self._newest = sorted(range(len(candidates)), key=lambda c: -candidates[c].passage.position)
+        self._opened = set[str]()
+        self._room = room
+        for each in chosen:
+            self._room -= cost(each.part, self._opened)
+            self._opened |= each.part.opens
+
+    def put(
+        self, speaker: str, is_new: Callable[[int, Sequence[int]], bool] | None = None, late: Callable[[], bool] = never
+    ) -> None:
+        """What is missed of what `speaker` said, the newest first, while there is room.
+
+        is_new: of a candidate and its lines: do these tell something? Of a long one only lines with numbers go in, of
+                one that was begun the rest does
+        """
+        for c in self._newest:
+            candidate = self._candidates[c]
+            passage = candidate.passage
+            if passage.speaker != speaker or passage.tools:
                 continue
-            opens = frozenset((pack.entry_of(candidate.passage), pack.day(candidate.passage)))
-            part = Part(c, rest, speaker, {}, 0.0, opens)
-            if rest and (chars := cost(part, opened)) <= room:
-                room -= chars
-                opened |= opens
-                found.append(Chosen(part, 0.0))
-                known |= {number for i in rest for number in _numbers(candidate.lines[i])}
-                told.update((c, i) for i in rest)
-    return found
+            if self._room < LEAST_CHARS or late():
+                return
+            left = (i for i in candidate.lost if (c, i) not in self._told)
+            rest = [i for i in left if _is_missed(candidate.lines[i], speaker)]
+            if is_new and len(passage.text) > GROUP_CHARS["user"]:
+                rest = [i for i in rest if self.has_number(c, (i,))]
+            elif is_new and c not in self._begun and not is_new(c, rest):
+                continue
+            self._put(unweighed(c, rest, passage))
+
+    def _put(self, part: Part) -> None:
+        if not part.lines or (chars := self._cost(part, self._opened)) > self._room:
+            return
+        self._room -= chars
+        self._opened |= part.opens
+        self.chosen.append(Chosen(part, 0.0))
+        lines = self._candidates[part.candidate].lines
+        self._known |= {number for i in part.lines for number in _numbers(lines[i])}
+        self._told.update((part.candidate, i) for i in part.lines)
+
+    def has_number(self, c: int, some: Sequence[int]) -> bool:
+        """Does one of these lines have a number that stands nowhere else?"""
+        return any(not _numbers(self._candidates[c].lines[i]) <= self._known for i in some)
+
+    def says_more(self, c: int, some: Sequence[int]) -> bool:
+        """Do these lines say something, and not again what a message of a block says?"""
+        said = [self._candidates[c].lines[i] for i in some]
+        rows = {self._candidates[each].row for each, _ in self._told}.union(self._in_blocks)
+        shown = [self._scope.passages[row].words for row in rows]
+        return len(content(said)[0]) >= SAYS and not all(echoes(line, shown, self._scope) for line in said)
 
 
 def _numbers(line: Line) -> set[str]:
