@@ -159,9 +159,8 @@ class Proxy:
         exchange.step, exchange.event, exchange.session = step, step.event, step.session.id
 
     async def _request(self, exchange: Exchange, wire: Protocol) -> Request:
-        """What the body says. Raises WireError."""
+        """What the body says; noted beside it: the body without its encoding, and its protocol. Raises WireError."""
         body, encoding = exchange.arrival.body, exchange.arrival.header("content-encoding")
-        exchange.plain = body
         for each in () if encoding else spoken_beside(wire):
             if (found := self.rereads.read(exchange.tenant, each.read, body)) is not None:
                 exchange.wire = each

@@ -158,9 +158,10 @@ class Restoring:
         unasked = key in self._turned_off and exchange.event == "retry"
         self._turned_off.pop(key, None)
         need = _Need(exchange, request, step, deadline, again=unasked)
+        may_lack = step.verdict.is_loss or step.session.lost
         if self._opened.restorer.made is None and (not new or any(m.role == "assistant" for m in request.messages)):
             await self._begin(need)
-        if step.verdict.is_loss or step.session.lost:
+        if may_lack:
             self._notice_forgotten()
         elif self._ledgers.is_empty(key, new=new):
             return
@@ -176,14 +177,9 @@ class Restoring:
                 exchange.held = [block.restored for block, _ in replay(ledger, need.whole)]
             if (step.verdict.gone or script_of(request)) and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
                 self._owe(key)
-            if self._opened.archive is not None and (step.verdict.is_loss or step.session.lost):
+            if may_lack and self._opened.archive is not None:
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
-                    if step.verdict.is_loss or step.verdict.gone or key not in self._caught_up:
-                        self._expect(need)
-                        await self._catch_up(need)
-                    await self._add_blocks(need)
-                    if late := sorted(_CUT_SHORT.intersection(exchange.degraded)):
-                        log.info("%s: not all that it lacks was looked at in time (%s)", exchange.id, ", ".join(late))
+                    await self._look_for(need)
             if exchange.inserts:  # what is replayed stays, whatever became of the new
                 self._write_blocks(exchange)
             ledger += exchange.blocks
@@ -204,6 +200,16 @@ class Restoring:
         with suppress(ArchiveError):
             if self._writer.keeper.notice():
                 self.forget_all()
+
+    async def _look_for(self, need: _Need) -> None:
+        """Choose new blocks; what may be gone by now is cut into passages before, unless that is known to be done."""
+        exchange, verdict = need.exchange, need.step.verdict
+        if verdict.is_loss or verdict.gone or need.key not in self._caught_up:
+            self._expect(need)
+            await self._catch_up(need)
+        await self._add_blocks(need)
+        if late := sorted(_CUT_SHORT.intersection(exchange.degraded)):
+            log.info("%s: not all that it lacks was looked at in time (%s)", exchange.id, ", ".join(late))
 
     async def _catch_up(self, need: _Need) -> None:
         """Wait until the turns before this one, which it may lack, are cut into passages, but not for long."""
@@ -353,10 +359,7 @@ class Restoring:
         enough = _WARM_BESIDE if session.side else warmed // 2 or _WARM_MESSAGES
         if restorer is None or main.position - warmed < enough:
             return
-        self._warmed.pop(key, None)
-        while len(self._warmed) >= _WARM_SESSIONS:
-            self._warmed.pop(next(iter(self._warmed)))
-        self._warmed[key] = main.position
+        _remember(self._warmed, key, main.position, most=_WARM_SESSIONS)
         self._writer.at_rest(partial(self._threads.submit, restorer.warm, exchange.tenant, exchange.project, main.id))
 
 
@@ -366,11 +369,11 @@ def room_for(request: Request, most_chars: int, restore: RestoreConfig) -> int:
     return budget_chars(most_chars, restore, request.model, sample)
 
 
-def _remember(keys: dict[SessionKey, T], key: SessionKey, value: T) -> None:
+def _remember(keys: dict[SessionKey, T], key: SessionKey, value: T, *, most: int = _REMEMBERED) -> None:
     """Those named last are kept."""
     keys.pop(key, None)
     keys[key] = value
-    if len(keys) > _REMEMBERED:
+    if len(keys) > most:
         keys.pop(next(iter(keys)))
 
 
