@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -319,6 +319,20 @@ def told(response: httpx.Response) -> dict[str, str]:
     """The x-lantern-* headers."""
     names = [name for name in response.headers if name.startswith("x-lantern-")]
     return {name.removeprefix("x-lantern-"): response.headers[name] for name in names}
+
+
+COMPACTED = ("Summary of the conversation so far: we talked about services.", "Good.")
+"""What a client sends in place of a chat."""
+
+
+def compacted_chat(url: str, session: str, said: Iterable[str], question: str, key: str = "sk-one") -> dict[str, str]:
+    """A chat of what is said, and then a summary of it with a question: what was told of that last request."""
+    history: list[str] = []
+    for text in said:
+        history.append(text)
+        answer = ask(url, body(*history), key=key, x_lantern_session=session).json()
+        history.append(answer["choices"][0]["message"]["content"])
+    return told(ask(url, body(*COMPACTED, question), key=key, x_lantern_session=session))
 
 
 def raw_of(path: Path) -> bytes:

@@ -5,7 +5,21 @@ import threading
 
 import httpx
 import pytest
-from scripted import Got, Upstream, Wire, ask, body, completion, config_for, http, say, serving, told, wait_for
+from scripted import (
+    Got,
+    Upstream,
+    Wire,
+    ask,
+    body,
+    compacted_chat,
+    completion,
+    config_for,
+    http,
+    say,
+    serving,
+    told,
+    wait_for,
+)
 
 from lantern_proxy import Lantern
 from lantern_proxy.config import RestoreConfig
@@ -27,13 +41,7 @@ def url(tmp_path_factory):
 
 def converse(url: str, session: str, key: str = "sk-one") -> dict[str, str]:
     """A conversation that is compacted; what was told of the request after it."""
-    history: list[str] = []
-    for fact in FACTS:
-        history.append(fact)
-        answer = ask(url, body(*history), key=key, x_lantern_session=session).json()
-        history.append(answer["choices"][0]["message"]["content"])
-    short = ["Summary of the conversation so far: we talked about services.", "Good.", QUESTION]
-    last = told(ask(url, body(*short), key=key, x_lantern_session=session))
+    last = compacted_chat(url, session, FACTS, QUESTION, key)
     wait_for(lambda: is_settled(get(url, f"sessions/{last['session']}/timeline"), 2 * len(FACTS) + 3))
     return last
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from scripted import Upstream, ask, body, config_for, serving, told, wait_for
+from scripted import COMPACTED, Upstream, ask, body, compacted_chat, config_for, serving, told, wait_for
 
 from lantern_proxy import app
 from lantern_proxy.config import RestoreConfig, TraceConfig
@@ -18,14 +18,9 @@ FACTS = [f"Fact {n}: service s{n} listens on port {4000 + n}, ticket OPS-{900 + 
 
 
 def converse(url: str) -> dict[str, str]:
-    history: list[str] = []
-    for fact in FACTS:
-        history.append(fact)
-        history.append(ask(url, body(*history), x_lantern_session="m-1").json()["choices"][0]["message"]["content"])
-    short = ["Summary of the conversation so far: services.", "Good.", "Which port has s3?"]
-    first = told(ask(url, body(*short), x_lantern_session="m-1"))
-    answer = f"I heard: {short[-1]}"
-    told(ask(url, body(*short, answer, "thanks"), x_lantern_session="m-1"))
+    question = "Which port has s3?"
+    first = compacted_chat(url, "m-1", FACTS, question)
+    told(ask(url, body(*COMPACTED, question, f"I heard: {question}", "thanks"), x_lantern_session="m-1"))
     return first
 
 

@@ -4,7 +4,7 @@ import shutil
 import time
 
 import pytest
-from scripted import Upstream, ask, body, config_for, http, serving, told, wait_for
+from scripted import Upstream, ask, body, compacted_chat, config_for, http, serving, told, wait_for
 
 from lantern_proxy.config import RestoreConfig
 
@@ -29,13 +29,7 @@ PAGES = ["", "sessions", "search?q=port", "marked", "try"]
 
 
 def converse(url: str, session: str, facts: list[str], question: str) -> dict[str, str]:
-    history: list[str] = []
-    for fact in facts:
-        history.append(fact)
-        answer = ask(url, body(*history, model="m"), x_lantern_session=session).json()
-        history.append(answer["choices"][0]["message"]["content"])
-    short = ["Summary of the conversation so far: we talked.", "Good.", question]
-    last = told(ask(url, body(*short), x_lantern_session=session))
+    last = compacted_chat(url, session, facts, question)
     settle = f"{url}/lantern/api/sessions/{last['session']}/timeline"
     wait_for(lambda: http.get(settle).json()["passages"] >= 2 * len(facts))  # they are cut after the answer
     return last
