@@ -22,7 +22,8 @@ from test_proxy_cut import TENANT, filed
 from test_proxy_cut import record as history
 
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Uncut
-from lantern_proxy.archive.file import WAL_PAGES, occurrences
+from lantern_proxy.archive.file import WAL_PAGES
+from lantern_proxy.archive.raw import occurrences
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig
 from lantern_proxy.proxy import writer as proxy_writer
 from lantern_proxy.proxy.writer import Job, Writer

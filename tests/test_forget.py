@@ -14,7 +14,7 @@ from scripted import Upstream, ask, body, config_for, echo, http, raw_of, servin
 
 from lantern_proxy import Lantern
 from lantern_proxy.archive import Archive, ArchiveError, ForgetRule, Receipt, Record, SessionRow
-from lantern_proxy.archive.file import occurrences
+from lantern_proxy.archive.raw import occurrences
 from lantern_proxy.archive.retention import retain, would_retain
 from lantern_proxy.cli import main as cli
 from lantern_proxy.config import ArchiveConfig, Config, EmbedConfig, RestoreConfig

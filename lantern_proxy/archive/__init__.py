@@ -26,10 +26,11 @@ from lantern_proxy.archive import check, words
 from lantern_proxy.archive import vectors as archive_vectors
 from lantern_proxy.archive.connections import Connections
 from lantern_proxy.archive.feedback import Edit, Marked
-from lantern_proxy.archive.file import ArchiveError, occurrences, secret_of
+from lantern_proxy.archive.file import ArchiveError, secret_of
 from lantern_proxy.archive.forget import ForgetRule, Marks, Receipt, Verified, generation, present, without_forgotten
 from lantern_proxy.archive.forget_rows import forget_in, would_forget
 from lantern_proxy.archive.prune import Advance, is_unwiped, told_at, wipe
+from lantern_proxy.archive.raw import occurrences
 from lantern_proxy.archive.rows import name
 from lantern_proxy.archive.scope import large, newest
 from lantern_proxy.archive.tenant import TenantArchive

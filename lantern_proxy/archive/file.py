@@ -5,24 +5,21 @@ A file is never repaired, replaced or removed: whatever is wrong with it, its by
 
 import contextlib
 import importlib
-import json
 import os
 import re
 import secrets
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 from typing import Any, Literal
 
 from sqlite_utils import utils
 from sqlite_utils.db import Database
 
+from lantern_proxy.archive.raw import has_no_log, is_plain
 from lantern_proxy.archive.snapshots import drop_snapshots, folder
-from lantern_proxy.locked import alone_in, fcntl
+from lantern_proxy.locked import alone_in
 from lantern_proxy.migrations.archive import APPLICATION_ID, migrations
 
 _STATEMENTS = 256
@@ -58,8 +55,6 @@ class OlderError(ArchiveError):
     """The archive is of an older lantern, and was not to be changed."""
 
 
-_PLAIN = b"SQLite format 3\0"
-
 _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
     (
         "SQLITE_NOTADB",
@@ -81,20 +76,13 @@ _REMEDIES: tuple[tuple[str, str, str, bool], ...] = (
 def told(path: Path, error: Exception) -> ArchiveError:
     """The ArchiveError that stands for `error`, with the place, the value and the remedy."""
     code = getattr(error, "sqlite_errorname", "") or ""
-    if code == "SQLITE_NOTADB" and _is_plain(path):
+    if code == "SQLITE_NOTADB" and is_plain(path):
         wrong = "is not encrypted, and a key is set for it"
         return ArchiveError(f"archive {path} {wrong}; encrypt it with `lantern migrate --encrypt`, or unset the key")
     for prefix, wrong, remedy, retry in _REMEDIES:
         if code.startswith(prefix):
             return ArchiveError(f"archive {path} {wrong} ({error}); {remedy}", retry=retry)
     return ArchiveError(f"archive {path} failed: {error}; run `lantern doctor`")
-
-
-def _is_plain(path: Path) -> bool:
-    """Does the file begin as SQLite's do? An encrypted one does not."""
-    with contextlib.suppress(OSError), _bytes_of(path) as file:
-        return file.read(len(_PLAIN)) == _PLAIN
-    return False
 
 
 def spoils_all(error: Exception) -> bool:
@@ -194,7 +182,7 @@ def encrypt(path: Path, key: str) -> None:
 
     Raises ArchiveError, and leaves the plain file where it is.
     """
-    if not _is_plain(path):
+    if not is_plain(path):
         raise ArchiveError(f"archive {path} is no plain SQLite file; it may be encrypted already: `lantern doctor`")
     beside = path.with_name(path.name + ".encrypting")
     beside.unlink(missing_ok=True)
@@ -303,7 +291,7 @@ def refuse_strange_log(path: Path) -> None:
     beside = path.resolve()
     try:
         is_left = Path(f"{beside}-wal").stat().st_size > 0  # first: a file that gets a log says so before it has one
-        is_strange = is_left and _has_no_log(path)
+        is_strange = is_left and has_no_log(path)
     except OSError:  # no log; or what cannot be read, which is told where it is opened
         return
     if is_strange:
@@ -318,17 +306,11 @@ def is_unopened(path: Path) -> bool:
     """Is there no file, or one that nobody has opened yet, as far as its header says? Then a log beside it is none of
     its own."""
     try:
-        return _has_no_log(path)
+        return has_no_log(path)
     except FileNotFoundError:
         return True
     except OSError:
         return False
-
-
-def _has_no_log(path: Path) -> bool:
-    with _bytes_of(path) as file:
-        head = file.read(20)
-    return head.startswith(_PLAIN) and head[18:] == b"\1\1"
 
 
 def refuse_newer(db: Database, path: Path) -> tuple[set[str], list[str]]:
@@ -387,45 +369,3 @@ def companions(path: Path) -> list[Path]:
 
 def size_bytes(path: Path) -> int:
     return sum(part.stat().st_size for part in companions(path))
-
-
-def occurrences(path: Path, text: str) -> int:
-    """How often the raw bytes of the archive and its log hold `text`, as it is or as JSON writes it."""
-    spellings = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
-    wanted = [spelling.encode("utf-8", "surrogatepass") for spelling in spellings]
-    with _bytes_of(path) as file:
-        found = _count(file, wanted)
-    with contextlib.suppress(FileNotFoundError), FileIO(f"{path.resolve()}-wal") as log:
-        found += _count(log, wanted)
-    return found
-
-
-def _count(file: FileIO, wanted: Sequence[bytes]) -> int:
-    overlap = max(map(len, wanted)) - 1
-    found, tail = 0, b""
-    while piece := file.read(1 << 22):
-        data = tail + piece
-        found += sum(data.count(each) for each in wanted)
-        tail = data[-overlap:] if overlap else b""
-        found -= sum(tail.count(each) for each in wanted)
-    return found + sum(tail.count(each) for each in wanted)
-
-
-_left_open: dict[tuple[int, int], FileIO] = {}
-_reading_bytes = threading.Lock()
-
-
-@contextlib.contextmanager
-def _bytes_of(path: Path) -> Iterator[FileIO]:
-    """The archive's file itself, from its start. It stays open for good: to close it would end all locks that this
-    process holds on it (POSIX), and SQLite may have it open."""
-    if fcntl is None:
-        with FileIO(path) as file:
-            yield file
-        return
-    with _reading_bytes:
-        facts = path.stat()
-        file = _left_open.get((facts.st_dev, facts.st_ino)) or FileIO(path)
-        _left_open[facts.st_dev, facts.st_ino] = file
-        file.seek(0)
-        yield file
