@@ -22,7 +22,8 @@ from lantern_proxy.admin.health import health
 from lantern_proxy.app_place import WorkerPlace
 from lantern_proxy.app_workers import STREAMED_BYTES, Others
 from lantern_proxy.config import Config
-from lantern_proxy.doors import PASSED, AdminDoor, Doors
+from lantern_proxy.doors import PASSED, Doors
+from lantern_proxy.doors_admin import AdminDoor
 from lantern_proxy.proxy import Proxy
 from lantern_proxy.proxy.idle import watch
 from lantern_proxy.proxy.relay import Relay, Upload, whole_body

@@ -1,27 +1,25 @@
-"""The doors: who may come in, before anything of theirs is read.
+"""The door to the upstreams: who may come in, before anything of theirs is read.
 
     refused = doors.admit(arrival, caller)      # proxied paths: proxy key, origin, limits; swaps the key upstream
-    AdminDoor(config, application)              # /lantern/...: this machine or the admin token, Host, Origin
+
+What is below /lantern has a door of its own: doors_admin.py.
 
 A proxy key comes in `x-lantern-key`, or where the client's SDK puts its provider's key. It never goes upstream: what it
 is mapped to does, or what the client sent besides, or nothing.
 """
 
-import base64
 import hashlib
-import hmac
 import ipaddress
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, urlsplit
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Send
 
 from lantern_proxy.config import Config
-from lantern_proxy.config.check import ConfigError, secret
+from lantern_proxy.config.check import ConfigError
 from lantern_proxy.doors_keys import Keyring, KeysError, ProxyKey, keys_file
 from lantern_proxy.wire.http import CREDENTIALS, Arrival, Header, answer_json, is_anthropics
 
@@ -30,14 +28,8 @@ _NOT_ASKING = frozenset({b"x-lantern-key", *CREDENTIALS, b"transfer-encoding"})
 """Headers of a key or a body, which no browser's preflight has."""
 _READABLE: tuple[Header, ...] = ((b"access-control-expose-headers", b"*"), (b"vary", b"origin"))
 """For a page that may read an answer: all of its headers (Fetch: CORS protocol)."""
-_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
-"""Headers by which a proxy on this machine says that somebody else is calling."""
 _CALLERS = 10_000
 """Callers whose rate is known; the one seen longest ago is forgotten first."""
-_LEAST_TOKEN = 16
-"""Characters of an admin token; a shorter one could be guessed."""
-STRANGER = "lantern.stranger"
-"""Key of the ASGI scope: true where a caller may know no more than that Lantern is up."""
 PASSED = "lantern.passed"
 """Key of the ASGI scope: true where another worker asks, so that this one answers for itself."""
 
@@ -129,12 +121,12 @@ class Doors:
         A page whose host name is not ours may have been rebound to this address; one without a credential needs none to
         use a model that runs here.
         """
-        host, origin = _host(headers.get(b"host", b"")), headers[b"origin"].decode("latin-1")
+        host, origin = host_of(headers.get(b"host", b"")), headers[b"origin"].decode("latin-1")
         if origin not in self._config.origins:
             if not names_us(host, self._own):
                 told = f"a web page may not use host {host!r}; name it in access.hosts"
                 return Refusal(403, "permission_error", told)
-            if not names_us(_parts(origin).hostname or "", self._own, loopback=True):
+            if not names_us(parts_of(origin).hostname or "", self._own, loopback=True):
                 told = f"pages of {origin!r} may not use this proxy; name it in access.origins"
                 return None if arrival.credential() else Refusal(403, "permission_error", told)
         arrival.for_page = ((b"access-control-allow-origin", headers[b"origin"]), *_READABLE)
@@ -242,112 +234,6 @@ class Rate:
         return 0 if allowed else max(1, -int(-(1 - left) * 60 // self.per_minute))
 
 
-# --- /lantern ------------------------------------------------------------------------------------------------------
-
-
-class AdminDoor:
-    """Lets callers into `inner` (an ASGI application) who may look into the archive.
-
-    They are on this machine (unless access.admin is token) or hold the admin token, as `Authorization: Bearer TOKEN`,
-    as the password of `Basic`, or in `x-lantern-admin`. They name this machine in Host: a page that rebinds a name of
-    its own does not. What changes something must not come from a page of another origin.
-    """
-
-    def __init__(self, config: Config, inner: ASGIApp) -> None:
-        self._config, self._inner = config, inner
-        self._own = own_names(config)
-        token = admin_token(config)
-        self._token = hashlib.sha256(token).digest() if token else b""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = self.refusal(scope) if scope["type"] == "http" else None
-        if refused is not None and refused.status in (401, 403) and _is_health(scope) and self._names_us(scope):
-            scope[STRANGER], refused = True, None
-        if refused is not None:
-            await refused.send(send)
-            return
-        await self._inner(scope, receive, send)
-
-    def refusal(self, scope: Scope) -> Refusal | None:
-        headers = dict(scope["headers"])
-        caller = scope["client"][0] if scope.get("client") else ""
-        if not self._names_us(scope):
-            scheme = "https" if self._config.server.tls_cert else "http"
-            way_out = f"{scheme}://127.0.0.1:{self._config.server.port}{scope['path']}, or name it in access.hosts"
-            return Refusal(
-                403, "permission_error", f"host {_host(headers.get(b'host', b''))!r} may not ask; use {way_out}"
-            )
-        if not self._is_known(caller, headers):
-            return self._unknown(caller, headers)
-        return None if scope["method"] in ("GET", "HEAD") else self._foreign_page(headers)
-
-    def _names_us(self, scope: Scope) -> bool:
-        return names_us(_host(dict(scope["headers"]).get(b"host", b"")), self._own)
-
-    def _is_known(self, caller: str, headers: Mapping[bytes, bytes]) -> bool:
-        if self._token and hmac.compare_digest(hashlib.sha256(_token_of(headers)).digest(), self._token):
-            return True
-        direct = is_loopback(caller) and not any(name in headers for name in _FORWARDED)
-        return direct and self._config.access.admin == "loopback"
-
-    def _unknown(self, caller: str, headers: Mapping[bytes, bytes]) -> Refusal:
-        if self._token:
-            told = "the admin token is needed: Authorization: Bearer TOKEN"
-            return Refusal(401, "authentication_error", told, ((b"www-authenticate", b'Basic realm="lantern"'),))
-        proxied = next((f" (with {name.decode()})" for name in _FORWARDED if name in headers), "")
-        told = f"{caller or 'this caller'}{proxied} may not see this: conversations are shown on this machine only"
-        return Refusal(403, "permission_error", f"{told}; set {self._config.access.admin_token_env} to let others in")
-
-    def _foreign_page(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
-        """Of what changes something: did a page of another origin send it?"""
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        site = headers.get(b"sec-fetch-site", b"none")
-        if origin and origin not in self._config.access.origins:
-            host = headers.get(b"host", b"").decode("latin-1")
-            if _parts(origin).netloc.lower() != host.lower():
-                return Refusal(
-                    403, "permission_error", f"pages of {origin!r} may not change anything; name it in access.origins"
-                )
-        if not origin and site not in (b"none", b"same-origin"):
-            return Refusal(403, "permission_error", "a page of another origin may not change anything")
-        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        if headers.get(b"content-length", b"0") != b"0" and kind not in (b"application/json", b"application/x-ndjson"):
-            return Refusal(415, "invalid_request_error", "send application/json")
-        return None
-
-
-def admin_token(config: Config) -> bytes:
-    """The admin token; empty when there is none. ConfigError when it is one that could be guessed."""
-    access = config.access
-    text, place = secret("access.admin_token", access.admin_token_file, access.admin_token_env, os.environ)
-    if not text:
-        if access.admin == "token" or access.admin_token_file:
-            raise ConfigError(place, "holds no admin token; put one there: openssl rand -hex 32")
-        return b""
-    if len(text) < _LEAST_TOKEN:
-        raise ConfigError(place, f"is shorter than {_LEAST_TOKEN} characters; take: openssl rand -hex 32")
-    return text.encode()
-
-
-def _token_of(headers: Mapping[bytes, bytes]) -> bytes:
-    if b"x-lantern-admin" in headers:
-        return headers[b"x-lantern-admin"]
-    scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
-    if scheme.lower() == b"basic":
-        try:
-            return base64.b64decode(value, validate=True).partition(b":")[2]
-        except ValueError:
-            return b""
-    return value.strip() if scheme.lower() == b"bearer" else b""
-
-
-def _is_health(scope: Scope) -> bool:
-    return scope["method"] in ("GET", "HEAD") and str(scope["path"]).rstrip("/").endswith("/lantern/health")
-
-
-# --- names and addresses -------------------------------------------------------------------------------------------
-
-
 def own_names(config: Config) -> frozenset[str]:
     """Names that this machine goes by, besides its addresses."""
     return frozenset({"localhost", config.server.host.lower(), *(host.lower() for host in config.access.hosts)})
@@ -358,12 +244,12 @@ def names_us(host: str, own: frozenset[str], *, loopback: bool = False) -> bool:
     return host.lower() in own or (is_loopback(host) if loopback else _address(host.strip("[]")) is not None)
 
 
-def _host(value: bytes) -> str:
+def host_of(value: bytes) -> str:
     """The host of a Host header, without its port."""
-    return _parts(f"//{value.decode('latin-1')}").hostname or ""
+    return parts_of(f"//{value.decode('latin-1')}").hostname or ""
 
 
-def _parts(url: str) -> SplitResult:
+def parts_of(url: str) -> SplitResult:
     """A URL taken apart. One that cannot be (`http://[::1`) has no parts, and so names nobody."""
     try:
         return urlsplit(url)

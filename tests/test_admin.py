@@ -13,7 +13,8 @@ from lantern_proxy.admin.api import _sessions
 from lantern_proxy.admin.routes import router
 from lantern_proxy.archive import Archive, Record, SessionRow
 from lantern_proxy.config import Config
-from lantern_proxy.doors import AdminDoor, is_loopback
+from lantern_proxy.doors import is_loopback
+from lantern_proxy.doors_admin import AdminDoor
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,8 @@ from lantern_proxy.cli import main as cli
 from lantern_proxy.cli import serve as cli_serve
 from lantern_proxy.config import AccessConfig, Config, ServerConfig, TenantConfig
 from lantern_proxy.config.check import ConfigError
-from lantern_proxy.doors import AdminDoor, Rate, climbs, reachable_from_elsewhere, refuse_open_door
+from lantern_proxy.doors import Rate, climbs, reachable_from_elsewhere, refuse_open_door
+from lantern_proxy.doors_admin import AdminDoor
 from lantern_proxy.doors_keys import Keyring, KeysError, keys_file
 from lantern_proxy.wire.http import CREDENTIALS
 

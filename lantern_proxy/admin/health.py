@@ -8,7 +8,8 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from lantern_proxy import __version__
-from lantern_proxy.doors import PASSED, STRANGER
+from lantern_proxy.doors import PASSED
+from lantern_proxy.doors_admin import STRANGER
 from lantern_proxy.wire.http import answer_json
 
 

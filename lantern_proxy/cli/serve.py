@@ -20,7 +20,8 @@ from lantern_proxy import trace
 from lantern_proxy.cli import opening, process
 from lantern_proxy.config import Config, ServerConfig
 from lantern_proxy.config.check import ConfigError
-from lantern_proxy.doors import admin_token, reachable_from_elsewhere, refuse_open_door
+from lantern_proxy.doors import reachable_from_elsewhere, refuse_open_door
+from lantern_proxy.doors_admin import admin_token
 from lantern_proxy.doors_keys import Keyring, keys_file
 
 if TYPE_CHECKING:
