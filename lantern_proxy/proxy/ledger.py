@@ -191,10 +191,10 @@ def _anchor(
     return next(chain(exact, named, () if block.message and is_known else alike), None)
 
 
-def entry(
+def block_at(
     session: str, request: Request, at: int, place: Place, restored: Restored, *, key: str | None, by: str, now: float
 ) -> Block:
-    """A new entry: `restored` at message `at`.
+    """The entry that puts `restored` at message `at`.
 
     key: under which the session held that message, None if it is new
     by:  id of the request that made it

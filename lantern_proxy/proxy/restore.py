@@ -24,7 +24,7 @@ from lantern_proxy.follow import Step
 from lantern_proxy.history.record import Session
 from lantern_proxy.history.script import script_of
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
-from lantern_proxy.proxy.ledger import Ledgers, SessionKey, entry, replay
+from lantern_proxy.proxy.ledger import Ledgers, SessionKey, block_at, replay
 from lantern_proxy.proxy.writer import Writer
 from lantern_proxy.restore.breaker import Breakers
 from lantern_proxy.restore.budget import budget_chars, sample_of
@@ -323,7 +323,7 @@ class Restoring:
             at, request = spot[0], need.request
             how = exchange.wire.settle_place(request, *spot)
             key = need.step.verdict.kept[at]
-            block = entry(ask.session, request, at, how, restored, key=key, by=exchange.id, now=exchange.at)
+            block = block_at(ask.session, request, at, how, restored, key=key, by=exchange.id, now=exchange.at)
             exchange.blocks.append(block)
             exchange.inserts.append(Insert(at, how, restored.text))
             exchange.shown.append(restored)
