@@ -744,8 +744,10 @@ def test_what_a_history_in_one_text_lost_stays_there_with_the_next_text(tmp_path
     assert "GATE-07919" in again
 
 
-def test_what_a_history_of_steps_in_one_text_lost_comes_back_and_stays(tmp_path):
-    """An agent's client writes what its model answered into the only text, and a summary for the first of it."""
+@pytest.mark.parametrize("nudges", [False, True])
+def test_what_a_history_of_steps_in_one_text_lost_comes_back_and_stays(nudges, tmp_path):
+    """An agent's client writes what its model answered into one text, and a summary for the first of it. nudges: behind
+    it stands a message that is another one with every step."""
     steps: list[str] = []
     with Upstream() as upstream, serving(config_for(upstream, tmp_path, restore=PLENTY)) as url:
 
@@ -758,7 +760,8 @@ def test_what_a_history_of_steps_in_one_text_lost_comes_back_and_stays(tmp_path)
             upstream.answer = say(200, completion(json.dumps(fields)))
             lines = ["<task>\nRead the sheets.\n</task>\n<past>", memory, *steps, f"</past>\n<look>\n{look}\n</look>"]
             system = {"role": "system", "content": "You read sheets of depots for a clerk, one after the other."}
-            answer = ask(url, body(system, {"role": "user", "content": "\n".join(lines)}))
+            nudge = {"role": "user", "content": f"This is step {n}, and you have made no plan. Make one."}
+            answer = ask(url, body(system, {"role": "user", "content": "\n".join(lines)}, *[nudge] * nudges))
             steps.append("\n".join([*fields.values(), f"Read: {look}"]))
             return told(answer)
 
@@ -774,3 +777,4 @@ def test_what_a_history_of_steps_in_one_text_lost_comes_back_and_stays(tmp_path)
         again = "\n".join(blocks(upstream))
     assert "GATE-07919" in lost
     assert "Keeper-209458" in again
+    assert "GATE-07919" in again

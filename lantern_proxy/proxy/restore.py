@@ -22,7 +22,6 @@ from lantern_proxy.compaction.place import place, question
 from lantern_proxy.config import Config, RestoreConfig
 from lantern_proxy.follow import Step
 from lantern_proxy.history.record import Session
-from lantern_proxy.history.script import script_of
 from lantern_proxy.proxy.exchange import Exchange, FailingOpen, settled
 from lantern_proxy.proxy.ledger import Ledgers, SessionKey, block_at, replay
 from lantern_proxy.proxy.writer import Writer
@@ -175,7 +174,8 @@ class Restoring:
             exchange.shown = [block.restored for block, _ in again]
             if request.delta:
                 exchange.held = [block.restored for block, _ in replay(ledger, need.whole)]
-            if (step.verdict.gone or script_of(request)) and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
+            is_moved = step.verdict.gone or not (request.delta or any(step.verdict.kept))
+            if is_moved and _is_homeless(ledger, [*exchange.shown, *exchange.held]):
                 self._owe(key)
             if may_lack and self._opened.archive is not None:
                 with self._writer.keeper.undisturbed(), self._failing_open(exchange, "restore"):
@@ -387,7 +387,7 @@ def _spent(exchange: Exchange) -> int:
 def _is_homeless(ledger: Sequence[Block], shown: Sequence[Restored]) -> bool:
     """Is the newest loss block not in the request, since the message that it rode in is gone?
 
-    A text that holds all of a history is another one with every turn.
+    A text that holds all of a history is another one with every turn, whatever its client says behind it.
     """
     newest = next((block.restored for block in reversed(ledger) if block.restored.kind == "loss"), None)
     return newest is not None and all(restored is not newest for restored in shown)
