@@ -17,9 +17,10 @@ class Surveyor:
     between a task and the time. cut: how many signs of a field are shown"""
 
     def __init__(
-        self, lab: Lab, name: str, *, named: bool = False, calls: bool = False, tags: bool = False, cut: int = 1_000
-    ) -> None:
-        self.lab, self.name, self.calls, self.tags, self.cut = lab, name, calls, tags, cut
+        self, lab: Lab, name: str, *, named: bool = False, calls: bool = False, tags: bool = False,
+        sections: bool = False, cut: int = 1_000,
+    ) -> None:  # fmt: skip
+        self.lab, self.name, self.calls, self.tags, self.sections, self.cut = lab, name, calls, tags, sections, cut
         self.headers = {"x-session-id": name} if named else {}
         self.steps: list[str] = []
         self.count, self.memory, self.session = 0, "", ""
@@ -47,6 +48,8 @@ class Surveyor:
         }
         record = "".join(f"  <{name}>{text}</{name}>\n" for name, text in said.items())
         text = f"<report>\n{record}</report>\n" if self.tags else json.dumps(said)
+        if self.sections:
+            text = "".join(f"=== {name} ===\n{text}\n\n" for name, text in said.items())
         self.lab.answer(step, called(self.lab.call_id(), "note", **said) if self.calls else assistant(text))
         shown = (said["seen"][: self.cut], said["plan"][: self.cut])
         self.steps.append("\n".join((*shown, f"Found: plate {self.name}-{self.count}77 on the wall")))
@@ -66,7 +69,9 @@ class Surveyor:
 
 
 @pytest.mark.parametrize("named", [False, True])
-@pytest.mark.parametrize("form", [{}, {"calls": True}, {"tags": True}], ids=["JSON", "call", "tags"])
+@pytest.mark.parametrize(
+    "form", [{}, {"calls": True}, {"tags": True}, {"sections": True}], ids=["JSON", "call", "tags", "sections"]
+)
 @pytest.mark.parametrize("cut", [1_000, 60])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_steps_are_turns_their_summary_is_a_side_call_and_what_it_leaves_out_is_lost(named, form, cut, restarted):
@@ -99,6 +104,29 @@ def test_a_window_of_steps_loses_those_that_it_leaves_out():
         step = agent.go()
         assert (step.event in LOSSES, step.session.id) == (n > 3, agent.session), (n, step.event)
         assert (step.event == "window") is (n > 3)
+
+
+@pytest.mark.parametrize("sections", [False, True])
+def test_one_thought_beside_the_name_of_a_tool_tells_a_step_and_asked_again_with_fewer_of_them_some_are_lost(sections):
+    """The upstream refuses what is too long; the client leaves out the oldest step and asks again."""
+    lab = Lab()
+    steps, events, sessions = [], [], set()
+    for n in range(9):
+        refused = len(steps) == 5
+        for shown in (steps, steps[1:])[: 1 + refused]:
+            text = "## question\nWhich doors does the port have?\n## past\n" + "\n".join(shown)
+            step = lab.ask([{"role": "system", "content": SYSTEM}, user(text)])
+            if shown is steps and refused:
+                lab.fail(step)
+            events.append(step.event)
+            sessions.add(step.session.id)
+        steps = steps[refused:]
+        made = {"thought": f"Let me look at {PLACES[n % 8]} as the next one, number {n}", "tool": "look", "at": f"{n}"}
+        written = "".join(f"[[ {name} ]]\n{text}\n" for name, text in made.items())
+        lab.answer(step, assistant(written if sections else json.dumps(made)))
+        told = "\n".join(f"{name}_{n}: {text}" for name, text in made.items())
+        steps.append(f"{told}\nseen_{n}: a plate on the wall says {n}77")
+    assert (events, len(sessions)) == (["new", *["turn"] * 5, "window", *["turn", "window"] * 3], 1)
 
 
 def test_the_same_step_again_is_a_retry():

@@ -2,8 +2,9 @@
 
     task, steps ("I opened the page. Next: the form." ...), what is to be seen now      with every request
 
-The model answers in JSON, in tags or by a call, and the text holds the fields of its answers. Such a request is read as
-the messages of which it is made: those that the session holds already, and one with the lines that are new.
+The model answers in JSON, in tags, in sections or by a call, and the text holds the fields of its answers. Such a
+request is read as the messages of which it is made: those that the session holds already, and one with the lines that
+are new.
 """
 
 import re
@@ -34,17 +35,35 @@ _MISSED = 8
 _ELEMENT = re.compile(r"<(\w[\w-]*)>([^<]*)</\1>")
 _RECORD = re.compile(r"\s*<(\w[\w-]*)>\s*(?:<(\w[\w-]*)>[^<]*</\2>\s*)+</\1>\s*\Z")
 """An answer in tags, no deeper than a list of fields: pages and drawings are."""
+_HEADING = re.compile(r"\s*([^\w\s][^\w\n]*)\w[\w -]{0,40}?([^\w\n]*[^\w\s])\n")
+"""Opens an answer in sections: a name between signs, on a line of its own, as each section has it."""
 
 
 def fields_of(message: Message) -> list[str]:
-    """The first long strings of an answer that has several, as far as they are looked for: clients cut them."""
+    """The first long strings of an answer that has several, as far as they are looked for: clients cut them.
+
+    Where only one of several is long (a thought beside the name of a tool), its halves count as two.
+    """
     made = [i.text for i in message.items if i.kind == "call" or (i.kind == "text" and i.text.lstrip().startswith("{"))]
     told = [text for each in made for text in strings_of(each)]
     records = [i.text for i in message.items if i.kind == "text" and _RECORD.match(i.text)]
     told += [text for each in records for _, text in _ELEMENT.findall(each)]
+    told += [text for i in message.items if i.kind == "text" for text in _sections_of(i.text)]
     fronts = (plain(text)[:SUMMARY_CHARS] for text in told)
     found = [*dict.fromkeys(text for text in fronts if len(text) >= _FIELD_CHARS)]
+    if len(found) == 1 < len(told) and len(found[0]) >= _LEAST * _FIELD_CHARS:
+        middle = len(found[0]) // _LEAST
+        found = [found[0][:middle], found[0][middle:]]
     return found[:_MOST] if len(found) >= _LEAST else []
+
+
+def _sections_of(text: str) -> list[str]:
+    """What stands below each heading of an answer in sections."""
+    opening = _HEADING.match(text)
+    if opening is None:
+        return []
+    before, behind = map(re.escape, opening.groups())
+    return re.split(rf"^{before}\w[\w -]*{behind}$", text, flags=re.MULTILINE)[1:]
 
 
 def told_steps(head: Sequence[Entry], request: Request, said: Said) -> int:
@@ -97,7 +116,8 @@ def steps_of(session: Session, request: Request, said: Said) -> Request | None:
     system = [m for m in request.messages if m.role in SYSTEM]
     count = told_steps(session.head, request, said)
     if (not count or not session.answered) and is_again(session, request, said):
-        return replace(request, messages=(*system, *spoken(e.message for e in before_answer(session))))
+        asked = _shown_steps(before_answer(session), request)
+        return replace(request, messages=(*system, *spoken(e.message for e in asked)))
     if not count:
         return None
     new = "\n".join(_new_lines(session, request, said))
