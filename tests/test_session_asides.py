@@ -504,3 +504,63 @@ def test_a_side_call_goes_on_though_its_question_is_shown_with_more_behind_it(na
     more = [other, *chat.history, shown, assistant(answer), user("And what was it before?")]
     step = chat.lab.ask(more, headers=chat.headers)
     assert (step.event, step.session.id) == ("turn", chat.session), step.link.why
+
+
+HANDOVER = (
+    "<orders>\nWrite down a handoff for the colleague who takes over from you.\nIt has to be enough to go on without a "
+    "look at this conversation.\nWrite nothing else, neither before nor after it.\n</orders>\n\n<how>\n"
+    + "".join(f"- Name each {what} as it was written, and say what became of it; leave out what nobody needs.\n"
+              for what in ("file", "command", "error", "decision", "wish of the user", "result of a test", "plan",
+                           "open question", "value", "address", "branch", "person", "date"))
+    + "Never list the writing of a handoff, of a summary or of a context as something to do.\n</how>\n\n<form>\n"
+    "## Aim\n[what the user wants]\n\n## Done\n- [x] [what is done]\n\n## To do\n1. [what comes next]\n</form>"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("named", ["", "x"])
+def test_a_call_for_a_handoff_behind_the_conversation_is_a_side_call(named):
+    """Under the same orders and with the same tools: its words alone tell it."""
+    assert len(HANDOVER) > 1_500
+    chat = Chat(Lab(), named=named, tools=TOOLS)
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    step = chat.lab.ask(chat.wire([*chat.history, user(HANDOVER)]), tools=TOOLS, headers=chat.headers)
+    assert (step.event, step.session.parent) == ("side", chat.session), step.link.why
+    chat.lab.answer(step, assistant(summary := summary_of("zephyr", 5)))
+    chat.history = [user(f"A colleague left you this:\n{summary}"), *chat.history[-2:]]
+    step = chat.turn("And now the ports.", "They stay.")
+    assert (step.event, step.session.id) == ("compacted", chat.session), step.link.why
+
+
+def test_a_user_who_speaks_of_handoffs_at_length_goes_on_with_the_conversation():
+    chat = Chat(Lab(), tools=TOOLS)
+    for said, answer in turns("zephyr", 6):
+        chat.turn(said, answer)
+    bed = "Bed 4 needs its drip looked at in the context of the rest. "
+    said = "Write a handoff note for the night shift in the ward. " + bed * 10
+    assert chat.turn(said, "Here it is.").event == "turn"
+
+
+@pytest.mark.parametrize("tag", ["<talk>\n", ""])
+def test_a_short_line_is_summed_up_under_the_orders_of_the_side_call_before_it(tag):
+    """A client sums up what went before a turn, and then the turn's beginning by itself."""
+    orders = {"role": "system", "content": "Sum up what is said between a user and an assistant in a conversation."}
+    wish = "Sum up the conversation above: summarize it."
+
+    def side(chat: Chat, *lines: str) -> Step:
+        said = "\n\n".join(("User" if n % 2 == 0 else "Assistant") + f": {line}" for n, line in enumerate(lines))
+        step = chat.lab.ask([orders, user(f"{tag}{said}\n\n{wish}")])
+        chat.lab.answer(step, assistant(summary_of(lines[0], 3)))
+        return step
+
+    lab = Lab()
+    chat, other = Chat(lab, tools=TOOLS), Chat(lab, tools=TOOLS)
+    for one, topic in ((other, "breeze"), (chat, "zephyr")):
+        for said, answer in turns(topic, 4):
+            one.turn(said, answer)
+    line = "Look at the third gate, please."
+    chat.turn(line, "It is closed.")
+    assert side(other, line).event == "new"
+    whole = side(chat, *(text for pair in turns("zephyr", 4) for text in pair))
+    piece = side(chat, line)
+    assert [(step.event, step.session.parent) for step in (whole, piece)] == [("side", chat.session)] * 2
