@@ -51,8 +51,8 @@ _TITLE = re.compile(
 """A task to name a conversation: "a title for this chat"."""
 _TITLE_CHARS = 600
 """Such a task stands at the beginning of its prompt."""
-_NAMED_LINE = re.compile(r"^(?=\W{0,3}\w[^\n:>\]]{0,30}[:>\]][*\s]*(\S.*)$)", re.M)
-"""What somebody says in a transcript: "Human: ...". A tag in front of it reads like a name, and takes nothing away."""
+_NAMED_LINE = re.compile(r"^(?!<\w+>$)\W{0,3}\w[^\n:>\]]{0,30}[:>\]][*\s]*(\S.*)$", re.M)
+"""What somebody says in a transcript: "Human: ...". A tag alone on a line is no name."""
 _CALLED = 400
 """Names of tools that are looked for in a request."""
 
