@@ -158,6 +158,24 @@ def _opencode(job: Job, window: int, plugins: list[str]) -> list[str]:
     return _runs(job, ["opencode", "run"], env)
 
 
+def kilo(job: Job) -> list[str]:
+    """`kilo run --auto`, then the same with `--continue`, with a provider of its own."""
+    limit = {"context": 100_000, "output": 4_000}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible", "name": "scripted",
+        "options": {"baseURL": f"{job.url}/v1", "apiKey": "sk-dummy-kilo"},
+        "models": {"scripted": {"name": "scripted", "limit": limit, "tool_call": True}},
+    }  # fmt: skip
+    config = {
+        "model": "scripted/scripted", "small_model": "scripted/scripted", "autoupdate": False, "share": "disabled",
+        "provider": {"scripted": provider},
+    }  # fmt: skip
+    off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE", "SESSION_INGEST")
+    env = {f"KILO_DISABLE_{name}": "1" for name in off} | {"KILO_CONFIG_CONTENT": json.dumps(config)}
+    env |= {"KILO_TELEMETRY_LEVEL": "off", "npm_config_offline": "true", "npm_config_fetch_retries": "0"}
+    return _runs(job, ["kilo", "run", "--auto"], env)
+
+
 def _runs(job: Job, command: list[str], env: dict[str, str], *, again: str = "--continue", asks: str = "") -> list[str]:
     """What is printed by a run for each line, the first one anew and all others going on with it.
 
@@ -236,6 +254,26 @@ def pi(job: Job) -> list[str]:
     options = ["--provider", "scripted", "--model", "scripted", "--offline", "-p"]
     env = {"PI_OFFLINE": "1", "PI_SKIP_VERSION_CHECK": "1", "PI_TELEMETRY": "0"}
     return _runs(job, ["pi", *options], env)
+
+
+def oh_my_pi(method: str) -> Drive:
+    """`omp -p`, then `omp -p --continue`. `method` makes room: soft (a summary) or handoff (a document)."""
+
+    def drive(job: Job) -> list[str]:
+        folder = job.home / ".omp/agent"
+        folder.mkdir(parents=True)
+        model = {"id": "scripted", "name": "scripted", "reasoning": False, "input": ["text"], "contextWindow": 100_000,
+                 "maxTokens": 4_000, "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}  # fmt: skip
+        provider = {
+            "baseUrl": f"{job.url}/v1", "apiKey": "sk-dummy-omp", "api": "openai-completions", "models": [model],
+        }  # fmt: skip
+        (folder / "models.yml").write_text(json.dumps({"providers": {"scripted": provider}}))
+        compaction = {"enabled": True, "methodOrder": [method], "keepRecentTokens": 60}
+        (folder / "config.yml").write_text(json.dumps({"compaction": compaction}))
+        options = ["--model", "scripted/scripted", "--auto-approve", "--tools", "bash,read", "-p"]
+        return _runs(job, ["omp", *options], {"PI_OFFLINE": "1"})
+
+    return drive
 
 
 _KIMI = """default_model = "scripted"

@@ -55,6 +55,7 @@ _BEEAI_JS = (
 )  # fmt: skip
 _NANOCODER = ("@nanocollective/nanocoder@1.25.2", "node@22.23.3")
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
+_OH_MY_PI = ("@oh-my-pi/pi-coding-agent@18.2.3", "bun@1.4.5")
 
 CLIENTS = (
     library("openai-python", "OpenAI SDK", "openai==", program("openai_python.py"), COMPACTED),
@@ -550,5 +551,35 @@ CLIENTS = (
     Client(
         name="swarms", family="Swarms", protocol="chat", losses=COMPACTED, pip=("swarms==16.0.3",),
         drive=program("swarms_agent.py"),
+    ),
+    Client(
+        name="kani", family="Kani", protocol="chat", losses=WINDOW, compactions=3, pip=("kani[openai]==1.10.0",),
+        drive=program("kani_chat.py"),
+    ),
+    Client(
+        name="kilo", family="Kilo Code", protocol="chat", losses=COMPACTED, limit_s=600, npm=("@kilocode/cli@7.7.7",),
+        drive=agents.kilo,
+    ),
+    Client(
+        name="oh-my-pi", family="Oh My Pi", protocol="chat", losses=COMPACTED, limit_s=600, shares="oh-my-pi",
+        npm=_OH_MY_PI, drive=agents.oh_my_pi("soft"),
+    ),
+    Client(
+        name="oh-my-pi-handoff", family="Oh My Pi", protocol="chat", losses=COMPACTED, compactions=2, limit_s=600,
+        shares="oh-my-pi", npm=_OH_MY_PI, drive=agents.oh_my_pi("handoff"),
+    ),
+    Client(
+        name="cecli", family="cecli", protocol="chat", losses=COMPACTED, compactions=2, tools=False, limit_s=600,
+        pip=("cecli-dev==1.10.0",), drive=program("cecli_chat.py"),
+    ),
+    Client(
+        name="pydantic-deep", family="pydantic-deep", protocol="chat", losses=COMPACTED, compactions=3, limit_s=600,
+        pip=("pydantic-deep==0.3.50", "pydantic-ai-slim[openai]==2.62.0"),
+        drive=program("pydantic_deep_agent.py"),
+    ),
+    Client(
+        name="claude-agent-sdk", family="Claude Agent SDK", protocol="messages", losses=COMPACTED, compactions=2,
+        full_tokens=190_000,
+        npm=("@anthropic-ai/claude-agent-sdk@0.3.332",), drive=program("claude_agent.mjs"),
     ),
 )  # fmt: skip

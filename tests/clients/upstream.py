@@ -21,7 +21,7 @@ from clients.talk import OVERFLOWS, RUN, SUMMARY, Turn, numbered
 
 BLOCK = re.compile(r"\s*<restored_context\b.*?</restored_context>\s*", re.S)
 _REMINDER = re.compile(
-    r"<(system-reminder|environment_details|dcp-system-reminder)>.*?</\1>|<<<BEGIN_(\w+)>>>.*?<<<END_\2>>>"
+    r"<(system-reminder|environment_details|dcp-system-reminder|memory)>.*?</\1>|<<<BEGIN_(\w+)>>>.*?<<<END_\2>>>"
     r"|\[LimitWarnerProcessor\].*",
     re.S,
 )
