@@ -225,3 +225,15 @@ def test_a_loss_block_does_not_show_an_old_value_without_what_came_of_it(tmp_pat
             text = restored.text if restored else ""
             assert len(text) <= budget
             assert "6 attempts" not in text or "Make it 3" in text
+
+
+def test_what_stands_beside_an_answer_that_a_block_shows_is_no_evidence(tmp_path):
+    told = "The porcelain came from Silex in Rotterdam, 120 kg for 301.80.", "The porcelain is booked."
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed([*OTHERS[:9], told, *OTHERS[9:]]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        asked = ask("What did the porcelain cost and where did I get it?", present="Nothing.", budget=900)
+        loss = restorer.at_compaction(asked)
+        assert told[0] in loss.text
+        restored = restorer.for_question(asked.beside([loss]))
+    assert "next to" not in (restored.text if restored else "")

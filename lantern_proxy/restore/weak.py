@@ -18,6 +18,8 @@ AMONG_PEOPLE = 0.3
 """The same of what is said where people talk to each other."""
 SURELY = 0.5
 """Share of the question with which what is said is never weak: of few passages no score is far above the mean."""
+NEAR = 0.35
+"""Nearness to the question with which what holds no word of it bears on it."""
 ASKED_BEFORE = 0.9
 """Share of the question that only the question itself holds."""
 
@@ -26,27 +28,32 @@ def strong(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
     ask: Ask,
 ) -> list[Candidate]:  # fmt: skip
-    """`candidates` without those that say little of what is asked: much less than the best does.
+    """`candidates` without those that say little of what is asked: much less than the best of `order` does, which a
+    block of the request may show already. Is one there, what bears on no word of the question is left out, too: its
+    score is that of what stands beside it.
 
     Least where people talk, who ask in other words; what was said in the turn of the best stays. An agent's session is
-    full of what was printed, and repeats the words of its task in every step: there they are measured by the best of
-    `order`, unless they were said in its turn, and must hold more than a word of the question where they are of a tool,
-    a call, or a rule for all that is done.
+    full of what was printed, and repeats the words of its task in every step: there they are measured by the best even
+    where they were said in its turn, and must hold more than a word of the question where they are of a tool, a call,
+    or a rule for all that is done.
     """
     passages = [each.passage for each in scope.passages.of(order)]
     if is_agents(passages):
         is_strong = _strong_of_agents(candidates, scope, evidence, mass, order)
     else:
-        least = AMONG_PEOPLE if among_people(passages) else SAID_BESIDE
-        least *= max((evidence.score(candidate.row) for candidate in candidates), default=0.0)
-
-        told = scope.passages[order[0]].passage
+        people = among_people(passages)
+        first = _first(candidates, scope, mass, order)
+        least = (AMONG_PEOPLE if people else SAID_BESIDE) * evidence.score(first)
+        told = scope.passages[first].passage
 
         def is_strong(candidate: Candidate) -> bool:
-            held = coverage(mass, scope.passages[candidate.row].words) >= SURELY
-            passage = candidate.passage
+            row, passage = candidate.row, candidate.passage
+            held = coverage(mass, scope.passages[row].words)
+            near = evidence.cosines is not None and float(evidence.cosines[row]) >= NEAR
+            bears = people or not ask.shown or held > 0 or near
             together = (passage.session, passage.turn) == (told.session, told.turn)  # what was said to it
-            return held or together or passage.pinned or evidence.score(candidate.row) >= least
+            is_told = held >= SURELY or together or passage.pinned
+            return is_told or (bears and evidence.score(row) >= least)
 
     found = [candidate for candidate in candidates if is_strong(candidate)]
     taken = {candidate.row for candidate in found}
@@ -97,12 +104,17 @@ def echoes(line: Line, messages: Iterable[frozenset[str]], scope: Scope) -> bool
     return any(map(has, messages))
 
 
+def _first(candidates: Sequence[Candidate], scope: Scope, mass: Mapping[str, float], order: Sequence[int]) -> int:
+    """The best row, lost or not, but for the question itself, which the request holds."""
+    lost = {candidate.row for candidate in candidates}
+    others = (row for row in order if row in lost or coverage(mass, scope.passages[row].words) < ASKED_BEFORE)
+    return next(others, order[0])
+
+
 def _strong_of_agents(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int]
 ) -> Callable[[Candidate], bool]:
-    lost = {candidate.row for candidate in candidates}
-    others = (row for row in order if row in lost or coverage(mass, scope.passages[row].words) < ASKED_BEFORE)
-    first = next(others, order[0])
+    first = _first(candidates, scope, mass, order)
     best, told = evidence.score(first), scope.passages[first].passage
 
     def is_strong(candidate: Candidate) -> bool:
