@@ -29,7 +29,7 @@ from lantern_proxy.restore.cover import (
     parts,
     unweighed,
 )
-from lantern_proxy.restore.lines import Line, above, beside_rows, heads, is_filler, tables
+from lantern_proxy.restore.lines import Line, above, beside_rows, flat, heads, is_filler, tables
 from lantern_proxy.restore.offers import PINNED, around
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
@@ -46,6 +46,8 @@ BATCH = 128
 """Passages read at once for a loss block."""
 LINES_POWER = 0.3
 """Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
+LEAST_SUMMARY = 60
+"""Characters from which on an answer that stands in the summary is no phrase."""
 ANSWERS = 1.0
 """Least salience of what a short message says beside what it belongs to."""
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)+|\d\d+")
@@ -101,14 +103,27 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
     """Of `rows`, the most important first, as many as there is time for; in this order."""
     found: list[Candidate] = []
-    scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
+    last = len(scope) - 1
+    scope.passages.read(sorted({min(last, max(0, row + by)) for row in rows for by in (-1, 0, 1)}))
+    summary = flat(ask.summary)
     for n, row in enumerate(rows):
         if n and ask.late():
             break
+        if summary and _asked_for(summary, scope, row):
+            continue
         candidate = _going_on(scope, candidate_of(row, scope.passages[row], present, ask))
         if candidate.lost:
             found.append(replace(candidate, around=around(scope, row)))
     return source.alive(ask, found)
+
+
+def _asked_for(summary: str, scope: Scope, row: int) -> bool:
+    """Is the passage what a client asked its summary with: a user's message, and the answer to it stands there?"""
+    if row + 1 >= len(scope) or scope.passages[row].passage.speaker != "user":
+        return False
+    answer = scope.passages[row + 1]
+    is_answer = answer.passage.speaker == "assistant" and answer.passage.session == scope.passages[row].passage.session
+    return is_answer and len(answer.flat) >= LEAST_SUMMARY and answer.flat in summary
 
 
 def _going_on(scope: Scope, candidate: Candidate) -> Candidate:
