@@ -782,19 +782,23 @@ def test_what_a_history_of_steps_in_one_text_lost_comes_back_and_stays(nudges, t
 
 def test_what_a_client_asked_its_summary_with_does_not_come_back(tmp_path):
     order = "Write a summary of the conversation so far. Answer with the summary only."
-    summary = "The user told of depots and their gates, one after the other, and of the keeper of each of them."
+    noted = "Depot 77 ships through its gate at the river from now on; I have written that down."
+    summary = f"The user told of depots and their gates, one after the other, and of the keeper of each of them. {noted}"
 
     async def answer(got, wire):
-        said = summary if "Write a summary" in str(got.data["messages"][-1]["content"]) else "That is noted."
+        asked = str(got.data["messages"][-1]["content"])
+        said = summary if "Write a summary" in asked else noted if "77" in asked else "That is noted."
         await say(200, completion(said), ("content-type", "application/json"))(got, wire)
 
     with Upstream(answer) as upstream:
         config = config_for(upstream, tmp_path, restore=RestoreConfig(deadline_ms=20_000))
         with serving(config) as url:
-            messages = talk(url, 8)
-            assert told(ask(url, body(*messages, order)))["event"] == "turn"  # a person could wish for it, too
+            messages = [*talk(url, 8), "Depot 77 lies at the river. Its code is RIVER-7719."]
+            assert told(ask(url, body(*messages)))["event"] == "turn"
+            assert told(ask(url, body(*messages, noted, order)))["event"] == "turn"  # a person could wish for it, too
             step = ask(url, body(f"Summary of what was said before:\n\n{summary}", messages[1], "go on"))
             assert told(step)["event"] == "compacted"
         (block,) = blocks(upstream)
     assert "GATE-15838" in block
+    assert "RIVER-7719" in block  # though a summary quotes the answer to it, too
     assert order not in block

@@ -47,7 +47,7 @@ BATCH = 128
 LINES_POWER = 0.3
 """Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
 LEAST_SUMMARY = 60
-"""Characters from which on an answer that stands in the summary is no phrase."""
+"""Characters from which on an answer that is the summary is no phrase."""
 ANSWERS = 1.0
 """Least salience of what a short message says beside what it belongs to."""
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)+|\d\d+")
@@ -118,12 +118,20 @@ def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Pres
 
 
 def _asked_for(summary: str, scope: Scope, row: int) -> bool:
-    """Is the passage what a client asked its summary with: a user's message, and the answer to it stands there?"""
-    if row + 1 >= len(scope) or scope.passages[row].passage.speaker != "user":
+    """Is the passage what a client asked its summary with: a user's message, whose answer is most of the summary?
+
+    A summary may also quote some answer or other, and what was said to that was said by the user.
+    """
+    told, answered = scope.passages[row].passage, 0
+    if told.speaker != "user":
         return False
-    answer = scope.passages[row + 1]
-    is_answer = answer.passage.speaker == "assistant" and answer.passage.session == scope.passages[row].passage.session
-    return is_answer and len(answer.flat) >= LEAST_SUMMARY and answer.flat in summary
+    for at in range(row + 1, len(scope)):
+        piece = scope.passages[at]
+        answer = piece.passage
+        if (answer.session, answer.speaker) != (told.session, "assistant") or piece.flat not in summary:
+            break
+        answered += len(piece.flat)
+    return answered >= max(LEAST_SUMMARY, len(summary) // 2)
 
 
 def _going_on(scope: Scope, candidate: Candidate) -> Candidate:
