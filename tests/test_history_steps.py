@@ -106,8 +106,7 @@ def test_a_window_of_steps_loses_those_that_it_leaves_out():
         assert (step.event == "window") is (n > 3)
 
 
-@pytest.mark.parametrize("sections", [False, True])
-def test_one_thought_beside_the_name_of_a_tool_tells_a_step_and_asked_again_with_fewer_of_them_some_are_lost(sections):
+def test_one_thought_beside_the_name_of_a_tool_tells_a_step_and_asked_again_with_fewer_of_them_some_are_lost():
     """The upstream refuses what is too long; the client leaves out the oldest step and asks again."""
     lab = Lab()
     steps, events, sessions = [], [], set()
@@ -122,11 +121,30 @@ def test_one_thought_beside_the_name_of_a_tool_tells_a_step_and_asked_again_with
             sessions.add(step.session.id)
         steps = steps[refused:]
         made = {"thought": f"Let me look at {PLACES[n % 8]} as the next one, number {n}", "tool": "look", "at": f"{n}"}
-        written = "".join(f"[[ {name} ]]\n{text}\n" for name, text in made.items())
-        lab.answer(step, assistant(written if sections else json.dumps(made)))
+        lab.answer(step, assistant("".join(f"[[ {name} ]]\n{text}\n" for name, text in made.items())))
         told = "\n".join(f"{name}_{n}: {text}" for name, text in made.items())
         steps.append(f"{told}\nseen_{n}: a plate on the wall says {n}77")
     assert (events, len(sessions)) == (["new", *["turn"] * 5, "window", *["turn", "window"] * 3], 1)
+
+
+@pytest.mark.parametrize("form", ["**{}**\n{}\n\n", "## {}\n{}\n\n", "- {}:\n{}\n", "JSON"])
+def test_what_a_stranger_quotes_of_an_answer_for_people_is_no_step(form):
+    lab, history = Lab(), [{"role": "system", "content": SYSTEM}]
+    for n in range(5):
+        history.append(user(f"Can you help me with bed {n} of the garden at Elm Street {n}?"))
+        step = lab.ask(history)
+        told = {
+            "Overview": f"Bed {n} of the herbs lies along the southern wall of the house.",
+            "Costs": f"{n + 412} euros",
+        }
+        told |= {} if form == "JSON" else {"Steps": f"First we dig in month {n}, then we put the wood around it."}
+        said = json.dumps(told) if form == "JSON" else "".join(form.format(*each) for each in told.items())
+        lab.answer(step, assistant(said))
+        history.append(assistant(said))
+    for quoted in ([said], [history[-3]["content"], said]):
+        asked = "\n\n".join(["Can you help my landlord with this letter?", *quoted])
+        step = lab.ask([history[0], user(asked)])
+        assert step.event == "new", step.link.why
 
 
 def test_the_same_step_again_is_a_retry():

@@ -783,7 +783,9 @@ def test_what_a_history_of_steps_in_one_text_lost_comes_back_and_stays(nudges, t
 def test_what_a_client_asked_its_summary_with_does_not_come_back(tmp_path):
     order = "Write a summary of the conversation so far. Answer with the summary only."
     noted = "Depot 77 ships through its gate at the river from now on; I have written that down."
-    summary = f"The user told of depots and their gates, one after the other, and of the keeper of each of them. {noted}"
+    summary = (
+        f"The user told of depots and their gates, one after the other, and of the keeper of each of them. {noted}"
+    )
 
     async def answer(got, wire):
         asked = str(got.data["messages"][-1]["content"])

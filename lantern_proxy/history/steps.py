@@ -35,23 +35,24 @@ _MISSED = 8
 _ELEMENT = re.compile(r"<(\w[\w-]*)>([^<]*)</\1>")
 _RECORD = re.compile(r"\s*<(\w[\w-]*)>\s*(?:<(\w[\w-]*)>[^<]*</\2>\s*)+</\1>\s*\Z")
 """An answer in tags, no deeper than a list of fields: pages and drawings are."""
-_HEADING = re.compile(r"\s*([^\w\s][^\w\n]*)\w[\w -]{0,40}?([^\w\n]*[^\w\s])\n")
-"""Opens an answer in sections: a name between signs, on a line of its own, as each section has it."""
+_HEADING = re.compile(r"\s*([\[<{=]{2}[^\w\n]{0,8})\w[\w -]{0,40}?([^\w\n]{0,8}[\]>}=]{2})\n")
+"""Opens an answer in sections: a name between signs, on a line of its own, as each section has it. Headings, lists and
+bold words for people have others."""
 
 
 def fields_of(message: Message) -> list[str]:
     """The first long strings of an answer that has several, as far as they are looked for: clients cut them.
 
-    Where only one of several is long (a thought beside the name of a tool), its halves count as two.
+    Where only one of several sections is long (a thought beside a tool's name and what it gets), its halves count as two.
     """
     made = [i.text for i in message.items if i.kind == "call" or (i.kind == "text" and i.text.lstrip().startswith("{"))]
-    told = [text for each in made for text in strings_of(each)]
     records = [i.text for i in message.items if i.kind == "text" and _RECORD.match(i.text)]
+    sections = [text for i in message.items if i.kind == "text" for text in _sections_of(i.text)]
+    told = [*(text for each in made for text in strings_of(each)), *sections]
     told += [text for each in records for _, text in _ELEMENT.findall(each)]
-    told += [text for i in message.items if i.kind == "text" for text in _sections_of(i.text)]
     fronts = (plain(text)[:SUMMARY_CHARS] for text in told)
     found = [*dict.fromkeys(text for text in fronts if len(text) >= _FIELD_CHARS)]
-    if len(found) == 1 < len(told) and len(found[0]) >= _LEAST * _FIELD_CHARS:
+    if len(found) == 1 and len(sections) > _LEAST and len(found[0]) >= _LEAST * _FIELD_CHARS:
         middle = len(found[0]) // _LEAST
         found = [found[0][:middle], found[0][middle:]]
     return found[:_MOST] if len(found) >= _LEAST else []
@@ -63,7 +64,7 @@ def _sections_of(text: str) -> list[str]:
     if opening is None:
         return []
     before, behind = map(re.escape, opening.groups())
-    return re.split(rf"^{before}\w[\w -]*{behind}$", text, flags=re.MULTILINE)[1:]
+    return re.split(rf"^{before}\w[\w -]{{0,40}}{behind}$", text, flags=re.MULTILINE)[1:]
 
 
 def told_steps(head: Sequence[Entry], request: Request, said: Said) -> int:

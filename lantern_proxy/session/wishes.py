@@ -18,12 +18,10 @@ from lantern_proxy.turn import Request, plain
 from lantern_proxy.turn_memo import Memo
 
 _SUMMARISE = re.compile(
-    r"(?:summar|compact).{0,80}?(?:conversation|session|context)|(?:conversation|session|context).{0,80}?(?:summar|compact)"
-    r"|\bhand-?off\b.{0,160}?\b(?:this|the|our) (?:conversation|session|chat|thread)\b",
+    r"(?:summar|compact).{0,80}?(?:conversation|session|context)|(?:conversation|session|context).{0,80}?(?:summar|compact)",
     re.I | re.S,
 )
-"""A client's instruction: "Summarize the conversation", "The session is to be compacted", "Write a handoff for somebody
-who has not seen this conversation"."""
+"""A client's instruction: "Summarize the conversation", "The session is to be compacted"."""
 _CHARS_PER_WORD = 1_500
 """A text that is an instruction to summarise says so at least once in so many characters; a pasted article does not."""
 _WISH = re.compile(
@@ -51,8 +49,8 @@ _TITLE = re.compile(
 """A task to name a conversation: "a title for this chat"."""
 _TITLE_CHARS = 600
 """Such a task stands at the beginning of its prompt."""
-_NAMED_LINE = re.compile(r"^(?!<\w+>$)\W{0,3}\w[^\n:>\]]{0,30}[:>\]][*\s]*(\S.*)$", re.M)
-"""What somebody says in a transcript: "Human: ...". A tag alone on a line is no name."""
+_NAMED_LINE = re.compile(r"^\W{0,3}\w[^\n:>\]]{0,30}[:>\]][*\s]*(\S.*)$", re.M)
+"""What somebody says in a transcript: "Human: ..."."""
 _CALLED = 400
 """Names of tools that are looked for in a request."""
 
@@ -80,17 +78,16 @@ def is_task_about(said: Mapping[str, str], session: Session, request: Request) -
     return wished and any(piece in text for text in map(whole_of, texts) for piece in long)
 
 
-def is_task_about_line(said: Mapping[str, str], request: Request, *, least_chars: int = SUMMARY_CHARS) -> bool:
+def is_task_about_line(said: Mapping[str, str], request: Request) -> bool:
     """Does a single text without tools wish for a summary, with a line behind a name that is all that a user said once?
 
     Who pastes one text by hand writes no name in front of it: clients sum up what goes one by one.
-    least_chars: of the line
     """
     found = spoken(request.messages)
     if request.tools or len(found) != 1 or not wishes_summary(plain(found[0].text)):
         return False
     lines = (plain(line[1]) for i in found[0].items if i.kind == "text" for line in _NAMED_LINE.finditer(i.text))
-    return any(len(line) >= least_chars and said.get(line) == "user" for line in lines)
+    return any(len(line) >= SUMMARY_CHARS and said.get(line) == "user" for line in lines)
 
 
 def is_result_to_shorten(said: Mapping[str, str], session: Session, request: Request) -> bool:

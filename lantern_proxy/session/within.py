@@ -13,9 +13,9 @@ from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, told_steps
-from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
+from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.whole import Whole, whole_of
-from lantern_proxy.session.known import PROBE_CHARS, Known, is_said_once, quoted, searched, side_of
+from lantern_proxy.session.known import Known, is_said_once, quoted, searched
 from lantern_proxy.session.linked import DELEGATED, PASTED, Link
 from lantern_proxy.session.passed_on import is_delegated
 from lantern_proxy.session.pasted import is_pasted
@@ -97,8 +97,7 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     pasted = (other or bare) and is_pasted(said, read.texts, labelled=other)
     pasted = pasted or is_task_about(said, session, request) or is_result_to_shorten(said, session, request)
     of_head = at_once and other and is_wished_of_head(session, request)
-    least_chars = PROBE_CHARS if _goes_on_with_side_call(known, session, request) else SUMMARY_CHARS
-    pasted = pasted or of_head or (other and is_task_about_line(said, request, least_chars=least_chars))
+    pasted = pasted or of_head or (other and is_task_about_line(said, request))
     told = [t for t in told_aside(said.items()) if t in read.whole and is_own(known, session, t, of=request)]
     if told:
         side = pasted or _is_other_use(session, request, told)
@@ -110,15 +109,6 @@ def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Lin
     if is_delegated(known, session, request):
         return Link(session=session, side=True, agent=DELEGATED, why="its model wrote this prompt")
     return None
-
-
-def _goes_on_with_side_call(known: Known, session: Session, request: Request) -> bool:
-    """Does a request come under the system prompt of a side call that its session had just now? A client may sum up a
-    history piece by piece."""
-    side = side_of(known, session)
-    if side is None or side.last_seen_at < session.last_seen_at:
-        return False
-    return bool(side.system) and shows_system_of(side, request)
 
 
 def _quotes_own(known: Known, session: Session, whole: str | Whole) -> bool:

@@ -256,26 +256,6 @@ def pi(job: Job) -> list[str]:
     return _runs(job, ["pi", *options], env)
 
 
-def oh_my_pi(method: str) -> Drive:
-    """`omp -p`, then `omp -p --continue`. `method` makes room: soft (a summary) or handoff (a document)."""
-
-    def drive(job: Job) -> list[str]:
-        folder = job.home / ".omp/agent"
-        folder.mkdir(parents=True)
-        model = {"id": "scripted", "name": "scripted", "reasoning": False, "input": ["text"], "contextWindow": 100_000,
-                 "maxTokens": 4_000, "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}}  # fmt: skip
-        provider = {
-            "baseUrl": f"{job.url}/v1", "apiKey": "sk-dummy-omp", "api": "openai-completions", "models": [model],
-        }  # fmt: skip
-        (folder / "models.yml").write_text(json.dumps({"providers": {"scripted": provider}}))
-        compaction = {"enabled": True, "methodOrder": [method], "keepRecentTokens": 60}
-        (folder / "config.yml").write_text(json.dumps({"compaction": compaction}))
-        options = ["--model", "scripted/scripted", "--auto-approve", "--tools", "bash,read", "-p"]
-        return _runs(job, ["omp", *options], {"PI_OFFLINE": "1"})
-
-    return drive
-
-
 _KIMI = """default_model = "scripted"
 telemetry = false
 [providers.scripted]

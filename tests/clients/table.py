@@ -55,7 +55,6 @@ _BEEAI_JS = (
 )  # fmt: skip
 _NANOCODER = ("@nanocollective/nanocoder@1.25.2", "node@22.23.3")
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
-_OH_MY_PI = ("@oh-my-pi/pi-coding-agent@18.2.3", "bun@1.4.5")
 
 CLIENTS = (
     library("openai-python", "OpenAI SDK", "openai==", program("openai_python.py"), COMPACTED),
@@ -559,14 +558,6 @@ CLIENTS = (
     Client(
         name="kilo", family="Kilo Code", protocol="chat", losses=COMPACTED, limit_s=600, npm=("@kilocode/cli@7.7.7",),
         drive=agents.kilo,
-    ),
-    Client(
-        name="oh-my-pi", family="Oh My Pi", protocol="chat", losses=COMPACTED, limit_s=600, shares="oh-my-pi",
-        npm=_OH_MY_PI, drive=agents.oh_my_pi("soft"),
-    ),
-    Client(
-        name="oh-my-pi-handoff", family="Oh My Pi", protocol="chat", losses=COMPACTED, compactions=2, limit_s=600,
-        shares="oh-my-pi", npm=_OH_MY_PI, drive=agents.oh_my_pi("handoff"),
     ),
     Client(
         name="cecli", family="cecli", protocol="chat", losses=COMPACTED, compactions=2, tools=False, limit_s=600,
