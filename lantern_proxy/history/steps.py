@@ -43,7 +43,7 @@ bold words for people have others."""
 def fields_of(message: Message) -> list[str]:
     """The first long strings of an answer that has several, as far as they are looked for: clients cut them.
 
-    Where only one of several sections is long (a thought beside a tool's name and what it gets), its halves count as two.
+    Where only one of several sections is long (a thought, beside a tool's name and what it gets), its halves are two.
     """
     made = [i.text for i in message.items if i.kind == "call" or (i.kind == "text" and i.text.lstrip().startswith("{"))]
     records = [i.text for i in message.items if i.kind == "text" and _RECORD.match(i.text)]
