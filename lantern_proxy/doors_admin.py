@@ -117,4 +117,4 @@ def _token_of(headers: Mapping[bytes, bytes]) -> bytes:
 
 
 def _is_health(scope: Scope) -> bool:
-    return scope["method"] in ("GET", "HEAD") and str(scope["path"]).rstrip("/").endswith("/lantern/health")
+    return scope["method"] in ("GET", "HEAD") and str(scope["path"]).rstrip("/") == "/lantern/health"

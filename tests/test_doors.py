@@ -428,12 +428,13 @@ def test_a_stranger_learns_whether_it_is_up_and_nothing_else(tmp_path):
                 made.lifespan(made),
                 httpx.AsyncClient(transport=transport, base_url="http://10.0.0.1:8484") as elsewhere,
             ):
-                paths = ("/lantern/health", "/lantern/metrics", "/lantern/api/sessions", "/lantern/nothing")
+                ours = ("metrics", "api/sessions", "nothing", "api/sessions/lantern/health")
+                paths = ("/lantern/health", *(f"/lantern/{path}" for path in ours))
                 return [await elsewhere.get(path) for path in paths]
 
         health, *others = asyncio.run(look())
         assert (health.status_code, health.json()) == (200, {"status": "ok"})
-        assert [answer.status_code for answer in others] == [403] * 3
+        assert [answer.status_code for answer in others] == [403] * 4
 
 
 # pages that ask the upstream
