@@ -304,19 +304,23 @@ def test_forget_asks_tells_and_leaves_a_receipt(lantern):
     assert b"XYLOPHONE-42" not in raw_of(config.archive.path)
 
 
-def test_known_backups_forget_too(lantern, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "pattern"), [("copy-2026-11-22.db", "copy-*.db"), (".mine.partial.db", ".mine.partial.db")]
+)
+def test_known_backups_forget_too(lantern, tmp_path, name, pattern):
     run, config, _ = lantern
-    copy = tmp_path / "copy-2026-11-22.db"
+    copy = tmp_path / name
     shutil.copy(config.archive.path, copy)
-    (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{tmp_path}/copy-*.db']}}\n")
+    (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{tmp_path}/{pattern}']}}\n")
     assert b"XYLOPHONE-42" in raw_of(copy)
     run("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml")
     assert b"XYLOPHONE-42" not in raw_of(copy)
 
 
-def test_what_a_killed_backup_left_is_told(lantern, tmp_path):
+@pytest.mark.parametrize("end", ["", ".whole"])
+def test_what_a_killed_backup_left_is_told(lantern, tmp_path, end):
     run, config, _ = lantern
-    left = tmp_path / ".copy-1.db.4711.partial"
+    left = tmp_path / f".copy-1.db.4711.partial{end}"
     shutil.copy(config.archive.path, left)
     (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{tmp_path}/copy-*.db']}}\n")
     told = run("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml", code=1).stderr
@@ -326,6 +330,14 @@ def test_what_a_killed_backup_left_is_told(lantern, tmp_path):
     told = run("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml", code=1).stderr
     assert "nothing of" in told
     assert "killed one" not in told
+
+
+@pytest.mark.parametrize("pattern", ["", "/", "copies/**", "cop*/a.db"])
+def test_backups_that_name_no_file_are_refused(lantern, tmp_path, pattern):
+    (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{pattern}']}}\n")
+    told = lantern[0]("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml", code=2).stderr
+    assert "archive.backups" in told
+    assert "name files of one folder" in told
 
 
 @pytest.fixture

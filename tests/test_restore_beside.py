@@ -1,6 +1,8 @@
 """What stands beside a passage of a question block: what came of it, its answer, its question; and nothing that has
 little to do with the question."""
 
+from dataclasses import replace
+
 import pytest
 from test_restore import LEXICAL, ask, filed, write
 
@@ -237,3 +239,20 @@ def test_what_stands_beside_an_answer_that_a_block_shows_is_no_evidence(tmp_path
         assert told[0] in loss.text
         restored = restorer.for_question(asked.beside([loss]))
     assert "next to" not in (restored.text if restored else "")
+
+
+@pytest.mark.parametrize(
+    ("said", "comes_back"),
+    [
+        ("Write a summary of all that was said so far, so that the work can go on.", False),
+        ("Plan the trip with berth code QX-4471, avoid Nyborg, where Uncle Per lives.", True),
+        ("Summarise this for my mother: surgery on May 5 at 9:20 in room B114, bring the red folder.", True),
+    ],
+)
+def test_of_what_a_summary_answers_only_the_order_for_it_is_left_out(tmp_path, said, comes_back):
+    answer = "The kettle, the lamp and the sofa have their places in the house, and the trip goes from there."
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed([*OTHERS[:9], (said, answer)]))
+        asked = replace(ask(present=answer), summary=answer)
+        text = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(asked).text
+    assert (said in text) is comes_back

@@ -8,6 +8,7 @@ Neither changes `path`, and neither writes over anything: `target` must not exis
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ from lantern_proxy.archive.file import (
 Progress = Callable[[int, int], None]
 """(done, of): pages of a backup, rows of a recovery (of which there may be more or fewer)."""
 
-_PARTIAL = ".partial"
+_PARTIAL = re.compile(r"\..+\.\d+\.partial.*", re.S)
 _PAGES = 2_000
 """Copied at once: some 8 MB, after which other processes have their turn."""
 _FURTHEST = 1 << 20
@@ -124,7 +125,7 @@ def _whole(path: Path, beside: Path) -> Iterator[Path]:
     if not is_cut and os.access(path.resolve().parent, os.W_OK):
         yield path
         return
-    copy = beside.with_suffix(".whole")
+    copy = beside.with_name(f"{beside.name}.whole")
     try:
         for end in ("", "-wal"):
             with contextlib.suppress(FileNotFoundError), Path(f"{path.resolve()}{end}").open("rb") as part:
@@ -149,12 +150,12 @@ def _open(path: Path, access: Literal["ro", "rw"], key: str, *, vectors: bool = 
 
 def partial(target: Path, process: str) -> Path:
     """Where a process writes `target` until it is whole; one that is killed leaves it there."""
-    return target.with_name(f".{target.name}.{process}{_PARTIAL}")
+    return target.with_name(f".{target.name}.{process}.partial")
 
 
 def is_partial(path: Path) -> bool:
     """Is it such a file, or one that goes with it?"""
-    return path.name.startswith(".") and _PARTIAL in path.name
+    return _PARTIAL.fullmatch(path.name) is not None
 
 
 @contextlib.contextmanager

@@ -181,7 +181,7 @@ def backups(config: "Config") -> Iterator[Path]:
 
     for named in config.archive.backups:
         pattern = Path(named).expanduser()
-        names = {pattern.name, partial(pattern, "*").name}
+        names = {pattern.name, f"{partial(pattern, '[0-9]*').name}*"}
         found = {each for name in names for each in pattern.parent.glob(name) if each.is_file()}
         yield from sorted(each for each in found if not each.name.endswith(("-wal", "-shm", "-journal")))
 

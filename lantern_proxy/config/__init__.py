@@ -95,6 +95,9 @@ class ArchiveConfig(Section):
         Section.__post_init__(self)
         if self.key_env and self.key_file:
             raise ConfigError("key_file", "is set beside archive.key_env; keep the one that holds the key")
+        for named in self.backups:
+            if "**" in named or not Path(named).name or "*" in str(Path(named).parent):
+                raise ConfigError("backups", f"has {named!r}; name files of one folder, with * in their names")
 
     def key(self, environ: Mapping[str, str] = os.environ) -> str:
         """The key of the archive, read now; "" for a plain one. ConfigError when it is named and not there."""

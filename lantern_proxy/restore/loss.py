@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking, terms
+from lantern_proxy.history.summaries import SUMMED_UP
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.beside import Beside
@@ -118,12 +119,13 @@ def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Pres
 
 
 def _asked_for(summary: str, scope: Scope, row: int) -> bool:
-    """Is the passage what a client asked its summary with: a user's message, whose answer is most of the summary?
+    """Is the passage what a client asked its summary with: a user's message that speaks of a summary, and tells no
+    figure, whose answer is most of the summary?
 
     A summary may also quote some answer or other, and what was said to that was said by the user.
     """
     told, answered = scope.passages[row].passage, 0
-    if told.speaker != "user":
+    if told.speaker != "user" or not SUMMED_UP.search(told.text) or _NUMBER.search(told.text):
         return False
     for at in range(row + 1, len(scope)):
         piece = scope.passages[at]
