@@ -340,6 +340,22 @@ def test_backups_that_name_no_file_are_refused(lantern, tmp_path, pattern):
     assert "name files of one folder" in told
 
 
+def test_a_folder_among_the_backups_is_told(lantern, tmp_path):
+    (tmp_path / "copies").mkdir()
+    (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{tmp_path}/copies']}}\n")
+    told = lantern[0]("forget", "--match", "XYLOPHONE", "--yes", "--config", tmp_path / "c.yaml", code=1).stderr
+    assert "is a folder; name the copies in it" in told
+
+
+def test_a_backup_that_ends_while_it_is_asked_is_forgotten_in(lantern, tmp_path, monkeypatch):
+    run, config, _ = lantern
+    copy = tmp_path / "copy-1.db"
+    (tmp_path / "c.yaml").write_text(f"archive: {{backups: ['{tmp_path}/copy-*.db']}}\n")
+    monkeypatch.setattr("click.confirm", lambda *_, **__: shutil.copy(config.archive.path, copy))
+    run("forget", "--match", "XYLOPHONE", "--config", tmp_path / "c.yaml")
+    assert b"XYLOPHONE-42" not in raw_of(copy)
+
+
 @pytest.fixture
 def with_backups(lantern, tmp_path):
     """(run with a config that names backups, their folder with one good copy)"""

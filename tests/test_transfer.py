@@ -107,6 +107,33 @@ def test_an_older_export_leaves_what_is_there_as_it_is(tmp_path, recipe):
             assert mine.head("s").lost
 
 
+@pytest.mark.parametrize("stop", [1, 2, 3, 4])
+def test_a_newer_export_that_was_stopped_brings_its_summaries_when_it_is_taken_in_again(tmp_path, monkeypatch, stop):
+    kept, off = ArchiveConfig(path=tmp_path / "lantern.db"), EmbedConfig(enabled="off")
+    said = [{"role": role, "content": f"The {role} speaks of port 9443."} for role in ("user", "assistant", "user")]
+    with Lantern(Config(archive=kept, embed=off)) as lantern:
+        exports = []
+        for n in (1, 3):
+            lantern.archive("s", said[:n])
+            exports.append([json.loads(json.dumps(row)) for row in lantern._archive.of(lantern.tenant).export()])
+    with Archive(tmp_path / "other.db") as other:
+        take_in(other, "alice", exports[0], now=1.0)
+        write, left = other.write, iter(range(stop))
+
+        def stopped(records):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return write(records)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(other, "write", stopped)
+            with pytest.raises(KeyboardInterrupt):
+                take_in(other, "alice", exports[1], now=2.0)
+        take_in(other, "alice", exports[1], now=3.0)
+        wanted = [row["text"] for row in exports[1] if row["type"] == "passage" and row["unit"] == "turn"]
+        assert sorted(p.text for p in other.of("alice").passages("s", unit="turn")) == sorted(wanted)
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [

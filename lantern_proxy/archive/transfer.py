@@ -102,11 +102,11 @@ def _take_session(archive: Archive, tenant: str, held: Mapping[str, list[Any]], 
         uncut = tuple(filed.key for filed in messages if filed.key in row["uncut"])
         write([record(None, messages=tuple(messages), uncut=uncut)])
     forgotten = _forgotten(archive, tenant, session.id, held["message"])
-    summaries = {} if is_newer else {p.turn: p.text for p in mine.passages(session.id, unit="turn")}
+    summaries = {} if is_newer else {p.turn: p for p in mine.passages(session.id, unit="turn")}
     passages = [
         dataclasses.replace(p, text=first.get(p.id, p.text))
         for p in held["passage"]
-        if not _is_of(p, forgotten) and not (p.unit == "turn" and summaries.get(p.turn, p.text) != p.text)
+        if not _is_of(p, forgotten) and not (p.unit == "turn" and _is_later(summaries.get(p.turn), p))
     ]
     # the title is written last: without it the export was taken in in part
     is_whole = here is not None and not is_newer and bool(here.title or forgotten or not told.title)
@@ -136,6 +136,12 @@ def _forgotten(archive: Archive, tenant: str, session: str, messages: Iterable[F
 def _is_of(passage: Passage, forgotten: Mapping[str, int]) -> bool:
     """Was it cut from one of these messages, or is it the summary of the turn of one?"""
     return passage.message in forgotten or (passage.unit == "turn" and passage.turn in forgotten.values())
+
+
+def _is_later(here: Passage | None, summary: Passage) -> bool:
+    """Is what is here another summary of the turn, and made no earlier? Of an export that was stopped on its way in the
+    session is here already, but not yet its summaries."""
+    return here is not None and here.text != summary.text and here.created_at >= summary.created_at
 
 
 def _what_was_learned(

@@ -69,6 +69,10 @@ def forget(
             _confirm(would, archive.path, held)
         # the proof of it comes before the backups, whatever becomes of them
         _tell(settings, would, "would remove") if dry_run else _remove(settings, archive, would, rule)
+    if not dry_run:  # a backup may have begun, or ended, while it was asked
+        known = {copy.path for copy in copies}
+        copies += [_looked_at(config, each, rule, tenant) for each in backups(config) if each not in known]
+        held = [copy for copy in copies if copy.may_hold]
     for copy in held:
         _tell_copy(copy, "would remove") if dry_run else _forget_in(config, copy, rule, tenant)
     if not dry_run:
@@ -132,6 +136,8 @@ def _looked_at(config: "Config", path: Path, rule: "ForgetRule", tenant: str | N
     from lantern_proxy.archive.backup import is_partial
     from lantern_proxy.archive.file import OlderError
 
+    if path.is_dir():
+        return _Copy(path, fault=f"is a folder; name the copies in it, as {path / '*'}")
     if is_partial(path):
         return _Copy(path, fault="is a copy under way, or what a killed one left; let it end, or remove this")
     try:
@@ -181,6 +187,8 @@ def backups(config: "Config") -> Iterator[Path]:
 
     for named in config.archive.backups:
         pattern = Path(named).expanduser()
+        if pattern.is_dir():
+            yield pattern
         names = {pattern.name, f"{partial(pattern, '[0-9]*').name}*"}
         found = {each for name in names for each in pattern.parent.glob(name) if each.is_file()}
         yield from sorted(each for each in found if not each.name.endswith(("-wal", "-shm", "-journal")))

@@ -105,7 +105,7 @@ def _show(told: "Validated", labels: int, fitted: dict[str, Any] | None, output:
     )
     if vectors:
         click.echo(
-            f"vectors are skipped for {told.skipped:.0%} of them ({told.skipped_before:.0%} before), which changes "
+            f"vectors are skipped for {told.skipped:.0%} of them ({told.skipped_before:.0%} before); skipping changes "
             f"quality by {told.cost[0]:+.3f}"
         )
     else:
