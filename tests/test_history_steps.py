@@ -147,6 +147,24 @@ def test_what_a_stranger_quotes_of_an_answer_for_people_is_no_step(form):
         assert step.event == "new", step.link.why
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_a_stranger_quotes_of_answers_in_json_is_no_step(count):
+    """Whose request shows nothing of the task asks for something else."""
+    lab, history = Lab(), [{"role": "system", "content": SYSTEM}]
+    for n in range(6):
+        history.append(user(f"Tell me about bed {n}, code 77{n}" if n else "Can you help me with my garden at Elm 31?"))
+        step = lab.ask(history)
+        told = {
+            "overview": f"Bed {n} lies along the southern wall of the house.",
+            "costs": f"The soil comes to {n + 400} euros.",
+        }
+        lab.answer(step, assistant(json.dumps(told)))
+        history.append(assistant(json.dumps(told)))
+    quoted = [history[n]["content"] for n in (-3, -1)][-count:]
+    other = lab.ask([history[0], user("\n".join(["Can you help me to compare these?", *quoted]))])
+    assert other.event == "new", other.link.why
+
+
 def test_the_same_step_again_is_a_retry():
     agent = Surveyor(Lab(), "Varnholm")
     for _ in range(3):

@@ -22,6 +22,8 @@ from lantern_proxy.turn import SYSTEM, Message, Request, plain
 
 _FIELD_CHARS = 20
 """Shorter fields may stand in any text."""
+_TASK_CHARS = 30
+"""So much in a row of what was said first stands in each step: its task, or how it is told."""
 _FRONT_CHARS = 12
 """With so many signs of it the text begins each time: a name, a tag. What follows may change."""
 _LEAST = 2
@@ -96,9 +98,18 @@ def shows_steps(session: Session, request: Request) -> bool:
     """Is the request a step of the session, not another use of its steps: under other orders, or in another text?"""
     if not session.system or request.tools != session.tools or not shows_system_of(session, request):
         return False
+    if not shows_task(session, request):
+        return False
     front = session.title[:_FRONT_CHARS]
     counted = any(map(str.isdigit, front))  # a time, the number of the step
     return counted or any(plain(m.text).startswith(front) for m in spoken(request.messages))
+
+
+def shows_task(session: Session, request: Request) -> bool:
+    """Does the text show something of what the session began with? Who only quotes what a model answered does not."""
+    title, text = session.title, _text(request)
+    places = range(0, max(1, len(title) - _TASK_CHARS + 1), _TASK_CHARS // 2)
+    return any(title[at : at + _TASK_CHARS] in text for at in places)
 
 
 def is_again(session: Session, request: Request, said: Said) -> bool:

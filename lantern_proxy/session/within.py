@@ -12,7 +12,7 @@ from lantern_proxy.history.dress import unescaped
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.script import teller_of
-from lantern_proxy.history.steps import is_again, shows_steps, told_steps
+from lantern_proxy.history.steps import is_again, shows_steps, shows_task, told_steps
 from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.whole import Whole, whole_of
 from lantern_proxy.session.known import Known, is_said_once, quoted, searched
@@ -145,12 +145,18 @@ def stepped(known: Known, request: Request) -> Link | None:
     candidates = [known.sessions[sid] for sid in quoted(known, searched(texts_of(request)))[:CANDIDATES]]
     told = [(steps_told(known, s, request), s) for s in candidates if s.api == request.api]
     turns = [(count, s) for count, s in told if is_step(known, s, request)]
-    found = turns or [(count, s) for count, s in told if count > 1]
+    found = turns or [(count, s) for count, s in told if count > 1 and _is_about(s, count, request)]
     most = max((count for count, _ in found), default=0)
     best = [s for count, s in found if count == most]
     if len(best) != 1:
         return None
     return Link(session=best[0], side=not turns, why="its steps in one text")
+
+
+def _is_about(session: Session, count: int, request: Request) -> bool:
+    """May a request with so many answers of a session be a side call of it? Who quotes a few of them asks for something
+    else, unless the task of the session stands there, too."""
+    return 2 * count >= sum(e.produced for e in session.head) or shows_task(session, request)
 
 
 def is_step(known: Known, session: Session, request: Request) -> bool:
