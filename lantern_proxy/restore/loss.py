@@ -104,8 +104,7 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
     """Of `rows`, the most important first, as many as there is time for; in this order."""
     found: list[Candidate] = []
-    last = len(scope) - 1
-    scope.passages.read(sorted({min(last, max(0, row + by)) for row in rows for by in (-1, 0, 1)}))
+    scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
     summary = flat(ask.summary)
     for n, row in enumerate(rows):
         if n and ask.late():

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import Any
 
 import httpx
 
@@ -20,6 +21,8 @@ from clients.talk import OVERFLOWS
 
 _TERMINAL = re.compile(r"\x1b\].*?(\x07|\x1b\\)|\x1b\[[0-9;?]*[a-zA-Z]")
 """What sets colours and titles of a terminal."""
+
+_NPM_OFFLINE = {"npm_config_offline": "true", "npm_config_fetch_retries": "0"}
 
 _CODEX = """model = "gpt-5.1-codex"
 model_context_window = 100000
@@ -141,39 +144,32 @@ def opencode_dcp(job: Job) -> list[str]:
 def _opencode(job: Job, window: int, plugins: list[str]) -> list[str]:
     folder = job.home / ".config/opencode"
     folder.mkdir(exist_ok=True)
-    limit = {"context": window, "output": 4_000}
-    provider = {
-        "npm": "@ai-sdk/openai-compatible", "name": "scripted",
-        "options": {"baseURL": f"{job.url}/v1", "apiKey": "sk-dummy-opencode"},
-        "models": {"scripted": {"name": "scripted", "limit": limit, "tool_call": True}},
-    }  # fmt: skip
-    config = {
-        "model": "scripted/scripted", "small_model": "scripted/scripted", "autoupdate": False, "share": "disabled",
-        "provider": {"scripted": provider}, "plugin": plugins,
-    }  # fmt: skip
-    (folder / "opencode.json").write_text(json.dumps(config))
+    (folder / "opencode.json").write_text(json.dumps(_opencode_config(job, "opencode", window) | {"plugin": plugins}))
     off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE")
     env = {f"OPENCODE_DISABLE_{name}": "1" for name in off} | {"XDG_DATA_HOME": f"{job.home}/.local/share"}
-    env |= {"npm_config_offline": "true", "npm_config_fetch_retries": "0"}
-    return _runs(job, ["opencode", "run"], env)
+    return _runs(job, ["opencode", "run"], env | _NPM_OFFLINE)
 
 
 def kilo(job: Job) -> list[str]:
     """`kilo run --auto`, then the same with `--continue`, with a provider of its own."""
-    limit = {"context": 100_000, "output": 4_000}
+    off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE", "SESSION_INGEST")
+    env = {f"KILO_DISABLE_{name}": "1" for name in off} | {"KILO_TELEMETRY_LEVEL": "off"}
+    env |= {"KILO_CONFIG_CONTENT": json.dumps(_opencode_config(job, "kilo", 100_000))}
+    return _runs(job, ["kilo", "run", "--auto"], env | _NPM_OFFLINE)
+
+
+def _opencode_config(job: Job, name: str, window: int) -> dict[str, Any]:
+    """Of opencode, and of what was made of it. window: tokens"""
+    limit = {"context": window, "output": 4_000}
     provider = {
         "npm": "@ai-sdk/openai-compatible", "name": "scripted",
-        "options": {"baseURL": f"{job.url}/v1", "apiKey": "sk-dummy-kilo"},
+        "options": {"baseURL": f"{job.url}/v1", "apiKey": f"sk-dummy-{name}"},
         "models": {"scripted": {"name": "scripted", "limit": limit, "tool_call": True}},
     }  # fmt: skip
-    config = {
+    return {
         "model": "scripted/scripted", "small_model": "scripted/scripted", "autoupdate": False, "share": "disabled",
         "provider": {"scripted": provider},
     }  # fmt: skip
-    off = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "SHARE", "SESSION_INGEST")
-    env = {f"KILO_DISABLE_{name}": "1" for name in off} | {"KILO_CONFIG_CONTENT": json.dumps(config)}
-    env |= {"KILO_TELEMETRY_LEVEL": "off", "npm_config_offline": "true", "npm_config_fetch_retries": "0"}
-    return _runs(job, ["kilo", "run", "--auto"], env)
 
 
 def _runs(job: Job, command: list[str], env: dict[str, str], *, again: str = "--continue", asks: str = "") -> list[str]:
