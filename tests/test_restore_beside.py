@@ -11,6 +11,7 @@ from lantern_proxy.config import ArchiveConfig, Config
 from lantern_proxy.memory import Lantern
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.signals import named
+from lantern_proxy.turn import canonical
 
 THINGS = "kettle lamp sofa garden fence ladder bucket window curtain carpet shelf drawer mirror candle basket".split()  # noqa: SIM905
 THINGS += "hammer pliers saw drill brush roller paint varnish hinge handle lock chain blanket pillow".split()  # noqa: SIM905
@@ -256,3 +257,26 @@ def test_of_what_a_summary_answers_only_the_order_for_it_is_left_out(tmp_path, s
         asked = replace(ask(present=answer), summary=answer)
         text = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(asked).text
     assert (said in text) is comes_back
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        ("The Skoda costs 7600 with winter tyres.", "They called: the Skoda is at 7450 now.", "What does the Skoda cost?"),
+        ("The deadline for the grant application is 12 May.", "Good news, they moved the grant to 26 May.",
+         "When is the deadline for the grant application?"),
+        ("My sister Ilse lives in Graz with her two cats.", "Ilse finally moved, she's in Linz since Monday.",
+         "Where does my sister Ilse live?"),
+        ("We want 40 chairs for the garden party.", "Make it 55 chairs, my cousins are coming after all.",
+         "How many chairs do we want for the garden party?"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_the_request_shows_does_not_hide_what_came_of_it(tmp_path, old, new, question):
+    said = [(old, "Noted."), *OTHERS[:5], (new, "All right."), *OTHERS[5:]]
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed(said))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        lacks = restorer.for_question(ask(question, present=canonical(f"{old} {question}")))
+        assert new in [placed.text for placed in lacks.placed]
+        assert old not in lacks.text
+        restorer.close()

@@ -22,7 +22,7 @@ from lantern_proxy.restore.candidates import Source, candidate_of, looked_at
 from lantern_proxy.restore.context import Context, Contexts, is_short, own_terms
 from lantern_proxy.restore.cover import Candidate, among_people
 from lantern_proxy.restore.present import Present
-from lantern_proxy.restore.question import coverage
+from lantern_proxy.restore.question import HELD_COVERAGE, coverage
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.restore.superseded import Changes
 from lantern_proxy.signals import name_before
@@ -93,6 +93,16 @@ class Beside:
         is short."""
         told = [part for part in _sentences(text) if not ends_asking(part)]
         return self._came_of(row, text, told, named=True) if told else []
+
+    def since(self, order: Sequence[int]) -> list[Candidate]:
+        """What came of the best of `order`, which the request holds, as far as that is lost: "They called, the Skoda is
+        at 7450 now" behind a "The Skoda costs 7600" that is shown. Only of one that holds most of the question."""
+        read = self.scope.passages[order[0]]
+        told = [line.flat for line in read.lines if not ends_asking(line.flat)]
+        if not told or coverage(self.mass, read.words) < HELD_COVERAGE:
+            return []
+        people = among_people([each.passage for each in self.scope.passages.of(order)])
+        return self.lost_of(self._came_of(order[0], read.flat, told, people=people))
 
     def _came_of(
         self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False

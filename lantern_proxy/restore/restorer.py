@@ -122,26 +122,28 @@ class Restorer:
         ask.passed.weigh(evidence.score, evidence.of)
         rows = [candidate.row for candidate in lost]
         each = listed(self._source, scope, question, present, evidence, order, ask) if question.items else []
+        beside = Beside(self._source, scope, present, mass, ask, Contexts(scope))
+        since = beside.since(order) if question.asks and order[0] not in rows else []
         quality = best_quality(scope, evidence, question, rows)
         poor = quality < self._config.restore.admission
         is_listed = bool(each) and (question.asks or question.looks_back)
         good = is_listed or not (poor or is_answered(scope, evidence, mass, order[0], rows))
         candidates = strong(lost, scope, evidence, mass, order, ask) if good else naming(lost, scope, question, present)
-        if not (good or candidates):
+        if not (good or candidates or since):
             ask.passed.all(lost, "admission" if poor else "answered", value=quality)
             return None
         known = {candidate.row for candidate in candidates}
-        candidates = [*candidates, *(candidate for candidate in each if candidate.row not in known)]
+        candidates = [*candidates, *(candidate for candidate in [*each, *since] if candidate.row not in known)]
         offered = offers(candidates, scope, evidence, mass, ask)
         offered = first_of({candidate.row for candidate in each}, candidates, offered)
         if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
             ask.passed.all(candidates, "superseded")
             return None
-        beside = Beside(self._source, scope, present, mass, ask, Contexts(scope)).of(candidates, offered)
-        more = [offer.passage.id for some in beside.values() for offer in some]
+        more_of = beside.of(candidates, offered)
+        more = [offer.passage.id for some in more_of.values() for offer in some]
         rows_of = {id_: row for id_ in more if (row := scope.row(id_)) is not None}
         rows_of |= {candidate.passage.id: candidate.row for candidate in candidates}
-        return _Found(evidence, candidates, offered, beside, rows_of)
+        return _Found(evidence, candidates, offered, more_of, rows_of)
 
     def expect(self, question: str) -> None:
         """A question block will be wanted when other things are done: embed this question meanwhile, unless words may
