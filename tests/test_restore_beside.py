@@ -262,7 +262,8 @@ def test_of_what_a_summary_answers_only_the_order_for_it_is_left_out(tmp_path, s
 @pytest.mark.parametrize(
     ("old", "new", "question"),
     [
-        ("The Skoda costs 7600 with winter tyres.", "They called: the Skoda is at 7450 now.", "What does the Skoda cost?"),
+        ("The Skoda costs 7600 with winter tyres.", "They called: the Skoda is at 7450 now.",
+         "What does the Skoda cost?"),
         ("The deadline for the grant application is 12 May.", "Good news, they moved the grant to 26 May.",
          "When is the deadline for the grant application?"),
         ("My sister Ilse lives in Graz with her two cats.", "Ilse finally moved, she's in Linz since Monday.",
