@@ -782,3 +782,25 @@ def test_a_request_that_is_too_long_to_be_read_in_time_costs_no_index(restorer):
     assert restorer.at_compaction(late) is None
     assert "restore:deadline" in late.notes
     assert len(restorer._scopes) == 1
+
+
+PEOPLE = [
+    ("Zawadi: My father's feet hurt since the wedding.", "Baraka: Tell him to soak them in salt."),
+    ("Zawadi: He did, in the blue bucket, for an hour.", "Baraka: And the doctor in Moshi?"),
+    *((f"Zawadi: The hens laid {n + 3} eggs again.", f"Baraka: That makes {n + 4} with mine.") for n in range(12)),
+]
+
+
+def test_a_question_that_goes_on_with_what_was_just_said_among_people_gets_no_block(tmp_path):
+    """What it names little of is what was just said; alone, it is what may have been said long ago."""
+    told = [*PEOPLE, ("Zawadi: You are your father's son.", "Baraka: So they say.")]
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, [replace(f, message=message("user", f.message.items, b"{}")) for f in filed(told)])
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        assert restorer.for_question(ask("You're your father's son. How are the feet?", present="Nothing.")) is None
+        assert "feet hurt" in restorer.for_question(ask("How are the feet of my father?", present="Nothing.")).text
+        restorer.close()
+
+
+def test_a_user_leads_in_to_what_they_ask_an_assistant(restorer):
+    assert "9443" in restorer.for_question(ask("The tests pass. Which port does staging use?", budget=2_000)).text

@@ -9,6 +9,7 @@ from lantern_proxy.analyze import ends_asking, fences, informative, query_terms,
 from lantern_proxy.analyze.spoken import spoken
 from lantern_proxy.rank import Floats
 from lantern_proxy.rank import best as largest
+from lantern_proxy.restore.cover import among_people
 from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import asks, looks_back, personal, subject
@@ -39,6 +40,8 @@ class Question:
     """Begins with an answer to what was just said: "Wow, that sounds great! What is it about?"."""
     points: bool = False
     """It does, and its questions name nothing that could be found: "What else did you do there?"."""
+    goes_on: bool = False
+    """Its questions follow something else and name little: "You're your father's son. How are his feet?"."""
     items: tuple[frozenset[str], ...] = ()
     """Index terms of each thing that it lists: "the port, the host and the owner"; empty when it asks for one thing."""
 
@@ -74,6 +77,9 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
     focus = prose if len(prose) <= FOCUS_CHARS else _focus(prose)
     about = subject(focus)
     reacts = _REACTS.match(prose) is not None
+    told = [focus[a:b].rstrip() for a, b in sentences(focus)]
+    asked = [each for each in told if ends_asking(each)]
+    named = len(set(informative(query_terms(" ".join(asked))))) if asked else math.inf
     wanted = tuple(informative(query_terms(about))[:most_terms])
     return Question(
         focus,
@@ -84,7 +90,8 @@ def read_question(text: str, *, most_terms: int = MOST_TERMS) -> Question:
         looks_back(focus),
         personal(focus),
         reacts,
-        reacts and _points(focus),
+        reacts and named < NAMES,
+        named < SAYS and len(asked) < len(told),
         _items(about),
     )
 
@@ -104,14 +111,8 @@ def _items(about: str) -> tuple[frozenset[str], ...]:
     return found if len(found) >= LEAST_ITEMS and max(map(len, found)) <= MOST_ITEM_TERMS else ()
 
 
-def _points(focus: str) -> bool:
-    told = (focus[a:b].rstrip() for a, b in sentences(focus))
-    asked = " ".join(each for each in told if ends_asking(each))
-    return bool(asked) and len(set(informative(query_terms(asked)))) < NAMES
-
-
-NAMES = 2
-"""Content words from which on a question can be understood by itself."""
+NAMES, SAYS = 2, 4
+"""Content words from which on a question can be understood by itself, and does not lean on what stands before it."""
 _REACTS = re.compile(
     r"\W*+(?:[A-Z][\w.-]*(?: [A-Z][\w.-]*)?: \W*+)?"  # the speaker's name
     # "whoa", "haha", "nice", "thanks"
@@ -170,7 +171,8 @@ def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Seq
             best = max(best, held + cosine, DENSE_ALONE * cosine if plain else 0.0)
     if question.asks and rows and _agree(evidence, rows[:LOOK_AT]):
         best += AGREEMENT
-    return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question))))
+    people = question.goes_on and among_people([scope.passages[row].passage for row in rows[:LOOK_AT]])
+    return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question) - GOES_ON * people)))
 
 
 def _coverage_by_place(scope: Scope, lexical: Floats, mass: Mapping[str, float]) -> dict[int, float]:
@@ -245,8 +247,8 @@ def coverage(mass: Mapping[str, float], words: frozenset[str]) -> float:
 
 
 def _needed(question: Question) -> float:
-    """Coverage + cosine at which quality is 0.5: most for an instruction, more for a long message, less for one that
-    points back or asks about the user's own matters."""
+    """Coverage + cosine at which quality is 0.5: most for an instruction, more for a long message, less for a question
+    that stands alone, and for what points back or asks about the user's own matters."""
     needed = 0.66 + 0.6 * max(0.0, math.log(max(1, len(question.terms)) / 8))
     if question.looks_back:
         needed += -0.1 if question.asks else 0.05
@@ -256,12 +258,17 @@ def _needed(question: Question) -> float:
         needed += FORWARD
     if question.reacts:
         needed += REACTS + POINTS * question.points if question.asks else TAKES_UP
+    elif question.asks and not _FORWARD.search(question.text):
+        needed -= ALONE
     return needed - 0.07 * (question.asks and question.personal)
 
 
-FORWARD = 0.45
+FORWARD, ALONE = 0.45, 0.08
 REACTS, TAKES_UP, POINTS = 0.2, 0.5, 0.3
 """What takes up the last message is mostly about that one, above all a question that names nothing."""
+GOES_ON = 0.6
+"""So is, among people, a question behind something else that names little. A user leads in to what they ask an
+assistant: "The tests pass. Which port does staging use?"."""
 _FORWARD = re.compile(
     # "how do I", "what if"
     r"\bhow (?:do|can|could|would|might) (?:i|we|you|one)\b|\bhow to\b|\bwhat (?:if|happens if)\b|\bthe best way\b"

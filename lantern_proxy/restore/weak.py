@@ -14,7 +14,7 @@ from lantern_proxy.restore.scope import Scope
 SAID_BESIDE, SAID_TOGETHER, PRINTED_BESIDE = 0.4, 0.2, 0.5
 """Least scores beside the best one, of what is said, and where an agent is at work of what is said in the same turn,
 and of tools and calls."""
-AMONG_PEOPLE = 0.3
+AMONG_PEOPLE = 0.2
 """The same of what is said where people talk to each other."""
 SURELY = 0.5
 """Share of the question with which what is said is never weak: of few passages no score is far above the mean."""
