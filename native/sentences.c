@@ -105,19 +105,34 @@ static int is_month(const output *o, const uint8_t *p) {
     return 0;
 }
 
+/* _SHORT: is what ends at `stop` a word of at most four letters? */
+static int ends_short(const output *o, const uint8_t *from, const uint8_t *stop) {
+    for (int letters = 0; stop > from; letters++) {
+        unsigned n;
+        const uint8_t *const p = before(stop);
+        if (!(o->unicode->kind[next(p, &n)] & ANALYZE_WORD)) return letters > 0;
+        if (letters == 4 || is_digit(*p) || *p == '_') return 0;
+        stop = p;
+    }
+    return begins_word(o, from);
+}
+
+/* _ITEM: is all of a sentence up to `stop`, which is behind a full stop, one figure or two? */
+static int is_item(const output *o, const uint8_t *from, const uint8_t *stop) {
+    const uint8_t *p = spaces(o, from);
+    const ptrdiff_t size = stop - 1 - p;
+    return (size == 1 || size == 2) && is_digit(*p) && is_digit(p[size - 1]);
+}
+
 /* _goes_on: is the full stop before `stop` none of a sentence that begins at `from`? behind: where the next word is */
 static int goes_on(const output *o, const uint8_t *from, const uint8_t *stop, const uint8_t *behind) {
     static const char *const always[] = {"e.g.", "i.e.", "etc.", "vs.",  "Mr.",   "Mrs.", "Ms.",  "Dr.", "Prof.",
                                          "St.",  "No.",  "Fig.", "approx.", "cf.", "bzw.", "ggf.", "evtl.", "inkl.",
                                          "vgl.", "Hr.",  "Sr.",  "Sra.", "Dra.",  "Mme.", NULL};
-    static const char *const numbered[] = {"Art.", "Abs.", "Nr.",  "Ziff.", "Kap.", "Bd.",  "Max.", "Min.", "max.",
-                                           "min.", "ca.",  "Tel.", "Sec.",  "Ch.",  "Vol.", "pp.",  "Jan.", "Feb.",
-                                           "Mar.", "Apr.", "Jun.", "Jul.",  "Aug.", "Sep.", "Sept.", "Oct.", "Okt.",
-                                           "Nov.", "Dec.", "Dez.", NULL};
     if (stop - from < 2 || stop[-1] != '.') return 0;
     if (is_initial(stop[-2]) && begins_word(o, stop - 2)) return 1;
     if (ends_in(o, from, stop, always)) return 1;
-    if (behind < o->end && is_digit(*behind) && ends_in(o, from, stop, numbered)) return 1;
+    if (is_item(o, from, stop) || (behind < o->end && is_digit(*behind) && ends_short(o, from, stop - 1))) return 1;
     if (!is_digit(stop[-2]) || !is_month(o, behind)) return 0;
     return begins_word(o, stop - 2) || (stop - from >= 3 && is_digit(stop[-3]) && begins_word(o, stop - 3));
 }

@@ -16,7 +16,7 @@ static void classify(void) {
 }
 
 static size_t draw_text(uint64_t *seed, uint8_t *text) {
-    static const char *const pieces[] = {"Mr. ", "e.g. ", "25. ", "Juli", "J\xC3\xA4nner", "Art. ", "Sept. ", "z. ", "A. ", "approx.", ".", "!", "? ", "\n", "\n\n ", "\xE3\x80\x82", "\xEF\xBC\x9F",
+    static const char *const pieces[] = {"Mr. ", "e.g. ", "25. ", "Juli", "J\xC3\xA4nner", "Art. ", "Sept. ", "z. ", "A. ", "approx.", "1. ", "\xC5\x82\xC3\xB3. 4", ".", "!", "? ", "\n", "\n\n ", "\xE3\x80\x82", "\xEF\xBC\x9F",
                                          "\xE2\x80\xA6 ", "\xC3\x89", "\xE2\x80\xA8", "\"')]", "(`", "The ", "word", " ", "9"};
     size_t n = 0;
     while (n + 40 < TEXT && drawn(seed) % 100) {

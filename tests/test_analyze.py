@@ -166,6 +166,9 @@ def test_english_questions_keep_words_that_are_function_words_elsewhere():
         "Am 3. M\u00e4rz 2026 um 15 Uhr.|Der Port ist 25.|Bitte merken.",
         "Siehe Art. 7 und Abs. 2, max. 3 Zeilen.|Danach z. B. Anhang 4.|Ende.",
         "On Sept. 3 we met Max.|He ran in August.",
+        "The cap is in cl. 9.3, by para. 3 of the letter.|See eq. 4.7 and No. 7.|All were there.|9 left.",
+        "Odbi\u00f3r po godz. 16, poz. 14 w katalogu.|Cena 43 z\u0142.",
+        "1. Apply it first.|2. Deploy the worker.|10. Turn it on for all tenants.|12 of them wait.",
         "That is Anna's.|He took it.",
     ],
 )

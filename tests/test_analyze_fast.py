@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lantern_proxy.analyze import (
-    _ABBREVIATION,
     _CAPITALS,
     _ENDS,
     _UNCASED,
+    _goes_on,
     fences,
     sentences,
     standing,
@@ -96,7 +96,7 @@ def plain_sentences(text: str) -> list[tuple[int, int]]:
         at = start
         for border in () if fenced else BORDER.finditer(text, start, end):
             between, stop = border.group(), border.start()
-            if between and "\n" not in between and _ABBREVIATION.search(text, max(at, stop - 8), stop):
+            if between and "\n" not in between and _goes_on(text, at, stop, border.end()):
                 continue
             spans.append((at, stop + len(between.rstrip())))
             at = border.end()

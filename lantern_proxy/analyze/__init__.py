@@ -226,11 +226,11 @@ _SENTENCE_END = re.compile(
 _ABBREVIATION = re.compile(
     r"\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|Prof|St|No|Fig|approx|cf|bzw|ggf|evtl|inkl|vgl|Hr|Sr|Sra|Dra|Mme|[A-Zdopuz])\.$"
 )
-_NUMBERED = re.compile(
-    r"\b(?:Art|Abs|Nr|Ziff|Kap|Bd|Max|Min|max|min|ca|Tel|Sec|Ch|Vol|pp|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Okt|Nov"
-    r"|Dec|Dez)\.$"
-)
-"""What is short for a word where a number follows: "Art. 7", "Sept. 3"."""
+_SHORT = re.compile(r"(?<!\w)(?:(?![0-9_])\w){1,4}\.$")
+"""What may be short for a word, where a number follows: "cl. 9.3", "Sept. 3". A sentence may end so, too; two that stay
+together tell no less, and half of a reference misleads."""
+_ITEM = re.compile(r"\s*[0-9]{1,2}\.")
+"""The number of an item of a list."""
 _ORDINAL = re.compile(r"(?<!\w)[0-9]{1,2}\.$")
 _ORDINAL_MONTHS = (
     "Januar", "J\u00e4nner", "Februar", "M\u00e4rz", "April", "Mai", "Juni", "Juli", "August", "September", "Oktober",
@@ -266,7 +266,7 @@ def sentences_in_python(text: str) -> list[tuple[int, int]]:
             continue
         stop = border.start() + (sign.group() != "\n")
         between = text[stop : border.end()]
-        if between and "\n" not in between and _goes_on(text, max(at, stop - 8), stop, border.end()):
+        if between and "\n" not in between and _goes_on(text, at, stop, border.end()):
             continue
         spans.append((at, stop + len(between.rstrip())))
         at = border.end()
@@ -274,11 +274,13 @@ def sentences_in_python(text: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in (_trim(text, a, b) for a, b in spans) if end > start]
 
 
-def _goes_on(text: str, start: int, stop: int, behind: int) -> bool:
-    """Is the full stop at the end of text[start:stop] none of a sentence? behind: where the next word begins"""
-    if _ABBREVIATION.search(text, start, stop):
+def _goes_on(text: str, at: int, stop: int, behind: int) -> bool:
+    """Is the full stop at the end of text[at:stop] none of a sentence that begins at `at`? behind: where the next word
+    begins"""
+    start = max(at, stop - 8)
+    if _ABBREVIATION.search(text, start, stop) or _ITEM.fullmatch(text, at, stop):
         return True
-    if "0" <= text[behind : behind + 1] <= "9" and _NUMBERED.search(text, start, stop):
+    if "0" <= text[behind : behind + 1] <= "9" and _SHORT.search(text, start, stop):
         return True
     return text.startswith(_ORDINAL_MONTHS, behind) and _ORDINAL.search(text, start, stop) is not None
 
