@@ -117,11 +117,11 @@ static int ends_short(const output *o, const uint8_t *from, const uint8_t *stop)
     return begins_word(o, from);
 }
 
-/* _ITEM: is all of a sentence up to `stop`, which is behind a full stop, one figure or two? */
-static int is_item(const output *o, const uint8_t *from, const uint8_t *stop) {
-    const uint8_t *p = spaces(o, from);
-    const ptrdiff_t size = stop - 1 - p;
-    return (size == 1 || size == 2) && is_digit(*p) && is_digit(p[size - 1]);
+/* _ITEM: behind the number of an item that stands at p; or NULL. */
+static const uint8_t *behind_item(const output *o, const uint8_t *p) {
+    const uint8_t *const from = p = spaces(o, p);
+    while (p < o->end && p - from < 2 && is_digit(*p)) p++;
+    return p > from && p < o->end && *p == '.' ? p + 1 : NULL;
 }
 
 /* _goes_on: is the full stop before `stop` none of a sentence that begins at `from`? behind: where the next word is */
@@ -132,7 +132,9 @@ static int goes_on(const output *o, const uint8_t *from, const uint8_t *stop, co
     if (stop - from < 2 || stop[-1] != '.') return 0;
     if (is_initial(stop[-2]) && begins_word(o, stop - 2)) return 1;
     if (ends_in(o, from, stop, always)) return 1;
-    if (is_item(o, from, stop) || (behind < o->end && is_digit(*behind) && ends_short(o, from, stop - 1))) return 1;
+    if (behind_item(o, from) == stop) return 1;
+    if (behind < o->end && is_digit(*behind) && ends_short(o, from, stop - 1))
+        return !(behind_item(o, from) && behind_item(o, behind));
     if (!is_digit(stop[-2]) || !is_month(o, behind)) return 0;
     return begins_word(o, stop - 2) || (stop - from >= 3 && is_digit(stop[-3]) && begins_word(o, stop - 3));
 }

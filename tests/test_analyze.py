@@ -168,7 +168,7 @@ def test_english_questions_keep_words_that_are_function_words_elsewhere():
         "On Sept. 3 we met Max.|He ran in August.",
         "The cap is in cl. 9.3, by para. 3 of the letter.|See eq. 4.7 and No. 7.|All were there.|9 left.",
         "Odbi\u00f3r po godz. 16, poz. 14 w katalogu.|Cena 43 z\u0142.",
-        "1. Apply it first.|2. Deploy the worker.|10. Turn it on for all tenants.|12 of them wait.",
+        "1. Apply it.|2. Deploy the worker, no. 3 only.|3. Turn it on.|4. Wait for all tenants.|12 of them wait.",
         "That is Anna's.|He took it.",
     ],
 )

@@ -230,7 +230,7 @@ _SHORT = re.compile(r"(?<!\w)(?:(?![0-9_])\w){1,4}\.$")
 """What may be short for a word, where a number follows: "cl. 9.3", "Sept. 3". A sentence may end so, too; two that stay
 together tell no less, and half of a reference misleads."""
 _ITEM = re.compile(r"\s*[0-9]{1,2}\.")
-"""The number of an item of a list."""
+"""The number of an item of a list, behind which another begins."""
 _ORDINAL = re.compile(r"(?<!\w)[0-9]{1,2}\.$")
 _ORDINAL_MONTHS = (
     "Januar", "J\u00e4nner", "Februar", "M\u00e4rz", "April", "Mai", "Juni", "Juli", "August", "September", "Oktober",
@@ -281,7 +281,7 @@ def _goes_on(text: str, at: int, stop: int, behind: int) -> bool:
     if _ABBREVIATION.search(text, start, stop) or _ITEM.fullmatch(text, at, stop):
         return True
     if "0" <= text[behind : behind + 1] <= "9" and _SHORT.search(text, start, stop):
-        return True
+        return not (_ITEM.match(text, at) and _ITEM.match(text, behind))
     return text.startswith(_ORDINAL_MONTHS, behind) and _ORDINAL.search(text, start, stop) is not None
 
 
