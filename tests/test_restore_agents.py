@@ -100,3 +100,90 @@ def test_the_last_row_of_a_long_output_is_a_row_though_its_passage_holds_no_othe
         blocks = [restorer.at_compaction(ask(present="A summary.", session=f"s{n}")).text for n in range(40, 60)]
         restorer.close()
     assert not [block for block in blocks if "drop the cart" in block]
+
+
+SETTINGS = """services:
+  api:
+    environment:
+      REQUEST_TIMEOUT: 45s
+    deploy:
+      replicas: 3
+  worker:
+    environment:
+      REQUEST_TIMEOUT: 300s
+    deploy:
+      replicas: 5
+"""
+SECTIONS = """[server.tls]
+cert = "/etc/quay/tls.pem"
+min_version = "1.2"
+
+[storage.compaction]
+enabled = true
+max_segment_mb = 96
+"""
+LOOKED: list[tuple[str, str, str]] = [
+    ("user", "", "look at the settings of quay before you change them, Oda reads along"),
+    ("call", "Read", "deploy/compose.yaml"),
+    ("tool", "Read", SETTINGS),
+    ("call", "Read", "quay.toml"),
+    ("tool", "Read", SECTIONS),
+    ("assistant", "", "Both are as Oda described them."),
+    ("user", "", "how would you roll it out?"),
+    (
+        "assistant",
+        "",
+        "Deploy the worker first, with the old settings. Turn refunds on for tenant 12 and watch"
+        " refunds_failed_total for 30 minutes. Then write to everybody in the company.",
+    ),
+    ("user", "", "the canary is tenant 31, since tenant 12 complains about everything"),
+    ("assistant", "", "Tenant 31 is the canary."),
+    ("user", "", "set the memory limit of checkout to 768Mi"),
+    ("call", "Bash", "kubectl set resources deploy/checkout --limits=memory=768Mi"),
+    ("tool", "Bash", "deployment.apps/checkout resource requirements updated"),
+    ("user", "", "finance capped us, the memory limit of checkout has to be 640Mi"),
+    ("call", "Bash", "kubectl set resources deploy/checkout --limits=memory=640Mi"),
+    ("tool", "Bash", "deployment.apps/checkout resource requirements updated"),
+]
+
+
+@pytest.fixture
+def looked(tmp_path) -> Iterator[Restorer]:
+    with Archive(tmp_path / "lantern.db", synchronous="normal") as archive:
+        write(archive, of([*LOOKED, *STEPS]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        yield restorer
+        restorer.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "shown", "hidden"),
+    [
+        ("What is the REQUEST_TIMEOUT of the worker?", ["services:", "worker:", "REQUEST_TIMEOUT: 300s"], ["45s"]),
+        ("What is the min_version of tls?", ["[server.tls]", 'min_version = "1.2"'], ["enabled"]),
+    ],
+)
+def test_a_setting_comes_with_what_it_belongs_to_also_where_the_request_has_those_words(
+    looked, question, shown, hidden
+):
+    text = looked.for_question(ask(question, present="services: worker: [server.tls]")).text
+    assert [each for each in (*shown, *hidden) if each in text] == shown
+
+
+def test_what_is_left_of_an_answer_that_a_block_shows_is_no_evidence_beside_what_the_block_tells(looked):
+    asked = ask("Which tenant is the canary?", present="Nothing.", budget=2_000)
+    loss = looked.at_compaction(asked)
+    assert "the canary is tenant 31" in loss.text
+    assert "refunds_failed_total" in loss.text
+    assert "Then write to" not in loss.text
+    assert looked.for_question(asked.beside([loss])) is None
+
+
+def test_an_old_value_says_where_a_block_shows_the_new_one(looked):
+    first = looked.for_question(ask("What has finance capped?", present="Nothing.", budget=600))
+    assert "has to be 640Mi" in first.text
+    asked = ask("What is the memory limit of checkout?", present="Nothing.", budget=2_000)
+    text = looked.for_question(asked.beside([first])).text
+    old = [line for line in text.splitlines() if "768Mi" in line]
+    assert old
+    assert all("but see turn" in line.partition("] ")[0] for line in old)

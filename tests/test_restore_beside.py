@@ -255,8 +255,11 @@ def test_of_what_a_summary_answers_only_the_order_for_it_is_left_out(tmp_path, s
     with Archive(tmp_path / "a.db", synchronous="normal") as archive:
         write(archive, filed([*OTHERS[:9], (said, answer)]))
         asked = replace(ask(present=answer), summary=answer)
-        text = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(asked).text
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        text = restorer.at_compaction(asked).text
+        later = restorer.for_question(replace(asked, question=f"What was it: {said}", summary=""))
     assert (said in text) is comes_back
+    assert (later is not None and said in later.text) is comes_back
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,9 @@ def tables(passage: Passage, of: Sequence[Line]) -> list[tuple[int, ...]]:
 
 _OPENS = (":", "{", "[", "(", "\uff1a")
 """What a line ends with that says what the lines below it are about."""
-_MAY_HEAD = re.compile(r"[:{(\[\uff1a][*_ ]*\n|^#", re.M)
+_SECTION = re.compile(r"\[\[?[A-Za-z_][\w .\"':/-]*\]?\]$", re.M)
+"""A line that opens a section of settings: `[server.tls]`, `[[job]]`."""
+_MAY_HEAD = re.compile(rf"[:{{(\[\uff1a][*_ ]*\n|^#|^{_SECTION.pattern}", re.M)
 _LIST = re.compile(r"[ \t]*(?:[-*+\u2022>]|\d+[.)]|\|)(?:[ \t]|(?=\|))")
 HEAD_CHARS = 120
 """Most of a line that stands above others as their head."""
@@ -154,7 +156,8 @@ HEAD_CHARS = 120
 
 def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
     """For each line the one above that says what it belongs to, -1 where there is none: "Week 2:" of the items below
-    it, the key of an object in what it holds, a heading of its section. Told by indents, list marks and colons."""
+    it, the key of an object in what it holds, a heading of its section, `[server]` of its settings. Told by indents,
+    list marks, colons and brackets."""
     text, found, open_ = passage.text, list[int](), list[tuple[int, int]]()
     if not _MAY_HEAD.search(text):
         return [-1] * len(of)
@@ -164,14 +167,15 @@ def heads(passage: Passage, of: Sequence[Line]) -> list[int]:
         own = text[start : line.end]
         mark = _LIST.match(own)
         depth = len(own) - len(own.lstrip()) + 2 + (1 if mark else 0)
-        depth = own.find(" ") - 8 if own.startswith("#") else depth
+        headed = own.startswith("#") or _SECTION.match(own) is not None
+        depth = own.find(" ") - 8 if own.startswith("#") else -1 if headed else depth
         if first:
             while open_ and open_[-1][1] >= depth:
                 open_.pop()
-            if depth == 2 and not own.startswith("#"):  # a paragraph of its own: what it stands under are headings
+            if depth == 2:  # a paragraph of its own: what it stands under are headings
                 open_ = [each for each in open_ if each[1] < 0]
         found.append(open_[-1][0] if open_ else -1)
-        heads_others = line.flat.rstrip("*_ ").endswith(_OPENS) or own.startswith("#")
+        heads_others = line.flat.rstrip("*_ ").endswith(_OPENS) or headed
         if heads_others and len(line.flat) <= HEAD_CHARS:
             open_.append((i, depth))
     return found

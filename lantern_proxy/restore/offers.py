@@ -12,9 +12,11 @@ from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import Replaced, answering_rows, name_chars, replaced, tells
 from lantern_proxy.restore.cover import Candidate, term_weight
 from lantern_proxy.restore.lines import FILLER, above, heads, is_filler, tables
+from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.question import Evidence, coverage, sentence_worth
 from lantern_proxy.restore.salience import Around, likelihood
 from lantern_proxy.restore.scope import Scope
+from lantern_proxy.restore.superseded import Changes
 from lantern_proxy.turn import CLIENT
 
 SHARPNESS = 1.0
@@ -27,6 +29,8 @@ BELOW_CHARS = 300
 """Most of what goes in below a head that a question is about."""
 FEW_CHARS = 20
 """Most of a sentence that goes in with the one before it: what a gap costs and more would hardly be saved."""
+SAYS_SO = 0.6
+"""Least share of a question that two passages hold which say it twice."""
 _ATTACHED = re.compile(r" \[[^\]]*\]$")
 """What a message shows may follow in brackets behind its text."""
 
@@ -35,11 +39,13 @@ def offers(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], ask: Ask
 ) -> list[pack.Offer]:
     """What the packer may take of each candidate."""
-    old = replaced(candidates, ask, scope.passages.of(scope.rows(sorted(ask.shown))))
+    shown = scope.passages.of(scope.rows(sorted(ask.shown)))
+    old = replaced(candidates, ask, shown)
     made = [
         _offer(c, scope, evidence, mass, {i: newer for (m, i), newer in old.items() if m == n})
         for n, c in enumerate(candidates)
     ]
+    made = [offer if offer.mark else replace(offer, mark=_later(offer, shown, mass)) for offer in made]
     scope.passages.read(c.row - 1 for c in candidates if c.row)
     salient = [_salience(c, scope) for c in candidates]
     mean = sum(salient) / max(1, len(salient))
@@ -47,6 +53,24 @@ def offers(
         replace(each, score=each.score * math.exp(SALIENCE * (own - mean)))
         for each, own in zip(made, salient, strict=True)
     ]
+
+
+def _later(offer: pack.Offer, shown: Sequence[ReadPassage], mass: Mapping[str, float]) -> str:
+    """A mark, where it says what is asked, and a later passage that a block shows as much of it with another value.
+    People talk of the same things for long."""
+    passage, least = offer.passage, coverage(mass, offer.terms)
+    if least < SAYS_SO or offer.name_chars or passage.speaker not in ("user", "assistant"):
+        return ""
+    old = Changes(pack.join(passage.text, offer.spans))
+    turns = [
+        each.passage.turn
+        for each in shown
+        if (each.passage.session, each.passage.speaker == "tool") == (passage.session, False)
+        and each.passage.turn > passage.turn
+        and coverage(mass, each.words) >= least
+        and old.has_other(each.flat)
+    ]
+    return Replaced(max(turns), None, whole=False).mark if turns else ""
 
 
 def _salience(candidate: Candidate, scope: Scope) -> float:
@@ -89,21 +113,21 @@ def _with_tables(
     candidate: Candidate, telling: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
 ) -> AbstractSet[int]:
     """`telling`, and the header of each table of which a row is among it; all its rows where the header alone bears on
-    the question: "Which of them have a sauna?"."""
+    the question: "Which of them have a sauna?". A header goes in also where the request holds it, with other rows."""
     found = set(telling)
     for header, *rows in tables(candidate.passage, candidate.lines) if telling else ():
         if not bears.isdisjoint(rows) or header not in bears:
             found |= {header} if not telling.isdisjoint(rows) else set()
         else:
-            found |= {header, *rows}
-    return found.intersection(lost)
+            found |= {header, *rows}.intersection(lost)
+    return found
 
 
 def _with_heads(
     candidate: Candidate, shown: AbstractSet[int], bears: AbstractSet[int], lost: Sequence[int]
 ) -> AbstractSet[int]:
-    """`shown`, and the heads of these lines; below a head that bears on the question, and of which nothing is shown,
-    what it is the head of."""
+    """`shown`, and the heads of these lines, also those that the request holds: it may have the word elsewhere, or with
+    other lines. Below a head that bears on the question, and of which nothing is shown, what it is the head of."""
     of = heads(candidate.passage, candidate.lines) if shown else ()
     if not of or max(of) < 0:
         return shown
@@ -116,7 +140,7 @@ def _with_heads(
             for n in below:
                 chars += candidate.lines[n].end - candidate.lines[n].start
                 found |= {n} if chars <= BELOW_CHARS else set()
-    return found.intersection(lost)
+    return found
 
 
 def _with_few_words(candidate: Candidate, shown: AbstractSet[int], lost: Sequence[int]) -> AbstractSet[int]:
@@ -141,10 +165,9 @@ def _offer(
     """
     lost = [i for i in candidate.lost if i not in old or not old[i].whole] or list(candidate.lost)
     bears = {i for i in lost if coverage(mass, candidate.lines[i].words)}
-    telling = {
-        i for i in lost if tells(candidate.lines[i], mass) or (candidate.lines[i].sort != "printed" and i in bears)
-    }
-    telling |= answering_rows(candidate, mass).intersection(lost)
+    said = {i for i in bears if candidate.lines[i].sort != "printed"}
+    answering = answering_rows(candidate, mass).intersection(lost)
+    telling = said | (answering or {i for i in lost if tells(candidate.lines[i], mass)})
     shown = _with_heads(candidate, _with_tables(candidate, telling, bears, lost), bears, lost)
     shown = _with_few_words(candidate, shown, lost)
     told = [candidate.lines[i] for i in sorted(shown or lost)]

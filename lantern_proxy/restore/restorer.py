@@ -41,7 +41,7 @@ from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, large_scopes, open_ahead, that_fit
 from lantern_proxy.restore.signals import POOL, gather
 from lantern_proxy.restore.used import Learnt, Used
-from lantern_proxy.restore.weak import strong
+from lantern_proxy.restore.weak import strong, without_echoes
 from lantern_proxy.turn import BlockKind, Placed, Restored
 
 WARM = 32
@@ -118,7 +118,7 @@ class Restorer:
         reorder = self._light.either if self._light else None
         evidence = gather(scope, question, ask, self._dense, self._config.restore, self._config.retrieval, reorder)
         order, mass = best(evidence.fused, POOL).tolist(), masses(scope, question)
-        lost = self._source.lost_of(scope, order, present, mass, ask)
+        lost = without_echoes(self._source.lost_of(scope, order, present, mass, ask), scope, order, ask)
         ask.passed.weigh(evidence.score, evidence.of)
         rows = [candidate.row for candidate in lost]
         each = listed(self._source, scope, question, present, evidence, order, ask) if question.items else []

@@ -58,12 +58,14 @@ def strong(
     found = [candidate for candidate in candidates if is_strong(candidate)]
     taken = {candidate.row for candidate in found}
     ask.passed.all([candidate for candidate in candidates if candidate.row not in taken], "weak")
-    return found if among_people(passages) else _without_echoes(found, scope, ask)
+    return found
 
 
-def _without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> list[Candidate]:
+def without_echoes(candidates: Sequence[Candidate], scope: Scope, order: Sequence[int], ask: Ask) -> list[Candidate]:
     """`candidates` without what only says again what a block in the request shows: "Noted: gate 12, at 9:40." behind a
-    user's "We leave from gate 12 at 9:40."."""
+    user's "We leave from gate 12 at 9:40.". Not where people talk, as `order` shows."""
+    if not ask.shown or among_people([each.passage for each in scope.passages.of(order)]):
+        return [*candidates]
     found = []
     for candidate in candidates:
         said = _replied_to(candidate, scope, ask)
