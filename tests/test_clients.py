@@ -7,7 +7,7 @@ import pytest
 from clients.__main__ import CACHE, drive
 from clients.checks import without_block
 from clients.client import Client
-from clients.dialects import hear
+from clients.dialects import Reply, hear, say
 from clients.install import InstallError, ensure
 from clients.table import CLIENTS
 from clients.talk import DETAILS, FILES, SUMMARY, numbered, turns
@@ -75,6 +75,14 @@ def test_the_scripted_upstream_answers_alike_with_and_without_a_restored_block(p
         restored = with_text(body, line, line + added)
         assert script.decide(hear(path, restored)) == plain
         assert without_block(restored) == without_block(body)
+
+
+def test_a_scripted_compaction_item_is_streamed_without_a_text() -> None:
+    body = {"model": "m", "input": [{"type": "compaction_trigger"}], "stream": True}
+    _, events = say(hear("/v1/responses", body), body, Reply("a summary", compaction="b3BhcXVl"))
+    streamed = b"".join(events)
+    assert b'"type": "compaction"' in streamed
+    assert b"output_text" not in streamed
 
 
 def with_text(data: object, old: str, new: str) -> dict[str, object]:

@@ -157,7 +157,7 @@ def _responses(n: int, body: Json, reply: Reply) -> tuple[Json, list[bytes]]:
     if reply.tool:
         events += [{"type": "response.function_call_arguments.delta", **place, "delta": reply.arguments}]
         events += [{"type": "response.function_call_arguments.done", **place, "arguments": reply.arguments}]
-    elif reply.text:
+    elif not reply.compaction:
         part = {"type": "output_text", "text": "", "annotations": []}
         at = place | {"content_index": 0}
         events += [{"type": "response.content_part.added", **at, "part": part}]

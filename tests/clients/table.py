@@ -41,7 +41,7 @@ _AGNO = ("agno==3.1.10", "openai==3.54.0", "sqlalchemy[asyncio]")
 _LANGMEM = ("langmem==0.0.30", "langchain-openai==1.7.3", "langgraph==1.2.22")
 _AG2 = ("ag2[openai]==1.2.1",)
 _OPENAI_AGENTS_JS = ("@openai/agents@0.20.0", "zod@4.6.7")
-_STRANDS_JS = ("@strands-agents/sdk@1.16.0", "openai@6.49.0", "zod@4.6.7")
+_STRANDS_JS = ("@strands-agents/sdk@1.19.0", "openai@6.49.0", "zod@4.6.7")
 _LIVEKIT = ("livekit-agents==1.8.9", "livekit-plugins-openai==1.8.9")
 _CLINE = ("@cline/core@0.0.86",)
 _EXCHANGE = ("ai-exchange==0.9.9", "langfuse==2.53.9", "litellm==1.83.0")
@@ -53,7 +53,9 @@ _CLAUDE_CODE_ROUTER = ("@musistudio/claude-code-router@2.0.0", "@anthropic-ai/cl
 _BEEAI_JS = (
     "beeai-framework@0.1.30", "@ai-sdk/openai@3.0.141", "uuid@14.0.3", "zod@3.25.76", "--legacy-peer-deps",
 )  # fmt: skip
-_NANOCODER = ("@nanocollective/nanocoder@1.25.2", "node@22.23.3")
+_NANOCODER = ("@nanocollective/nanocoder@1.30.0", "node@22.23.3")
+_PYDANTIC_HARNESS = ("pydantic-ai-harness==0.62.0", "pydantic-ai-slim[openai]==2.62.0")
+_FAST_AGENT = ("fast-agent-mcp==0.10.48",)
 _VERCEL_AI = ("ai@7.0.173", "@ai-sdk/openai@4.0.118", "node@22.23.3")
 
 CLIENTS = (
@@ -189,7 +191,7 @@ CLIENTS = (
     ),
     Client(
         name="pi", family="pi", protocol="chat", losses=COMPACTED,
-        npm=("@mariozechner/pi-coding-agent@0.73.1",), drive=agents.pi,
+        npm=("@earendil-works/pi-coding-agent@1.5.2", "node@22.23.3"), drive=agents.pi,
     ),
     Client(
         name="kimi-code", family="Kimi Code", protocol="chat", losses=COMPACTED, compactions=2, limit_s=600,
@@ -275,7 +277,7 @@ CLIENTS = (
     ),
     Client(
         name="librechat", family="LibreChat", protocol="chat", losses=WINDOW | COMPACTED,
-        npm=("@librechat/agents@3.2.21",), drive=program("librechat_agent.mjs"),
+        npm=("@librechat/agents@3.9.2",), drive=program("librechat_agent.mjs"),
     ),
     Client(
         name="voltagent", family="VoltAgent", protocol="chat", losses=COMPACTED | WINDOW, compactions=2,
@@ -572,5 +574,42 @@ CLIENTS = (
         name="claude-agent-sdk", family="Claude Agent SDK", protocol="messages", losses=COMPACTED, compactions=2,
         full_tokens=190_000,
         npm=("@anthropic-ai/claude-agent-sdk@0.3.332",), drive=program("claude_agent.mjs"),
+    ),
+    Client(
+        name="copilotkit", family="CopilotKit", protocol="chat", losses=WINDOW, compactions=3,
+        npm=("@copilotkit/runtime@1.75.0", "openai@4.104.0"), drive=program("copilotkit_adapter.mjs"),
+    ),
+    Client(
+        name="pydantic-ai-harness", family="pydantic-ai", protocol="chat", losses=COMPACTED, compactions=2,
+        python=(3, 12), shares="pydantic-ai-harness", pip=_PYDANTIC_HARNESS,
+        drive=program("pydantic_harness_agent.py", "summary"),
+    ),
+    Client(
+        name="pydantic-ai-harness-window", family="pydantic-ai", protocol="chat", losses=WINDOW, compactions=2,
+        python=(3, 12), shares="pydantic-ai-harness", pip=_PYDANTIC_HARNESS,
+        drive=program("pydantic_harness_agent.py", "window"),
+    ),
+    Client(
+        name="pydantic-ai-harness-clear", family="pydantic-ai", protocol="chat", losses=CLEARED, python=(3, 12),
+        shares="pydantic-ai-harness", pip=_PYDANTIC_HARNESS, drive=program("pydantic_harness_agent.py", "clear"),
+    ),
+    Client(
+        name="pydantic-ai-harness-relevance", family="pydantic-ai", protocol="chat", losses=WINDOW, compactions=2,
+        python=(3, 12), shares="pydantic-ai-harness", pip=_PYDANTIC_HARNESS,
+        drive=program("pydantic_harness_agent.py", "relevance"),
+    ),
+    Client(
+        name="fast-agent", family="fast-agent", protocol="chat", losses=COMPACTED, compactions=2, python=(3, 13),
+        limit_s=600, shares="fast-agent", pip=_FAST_AGENT, drive=program("fast_agent_chat.py", "openai.gpt-4o"),
+    ),
+    Client(
+        name="fast-agent-responses", family="fast-agent", protocol="responses", losses=COMPACTED, compactions=2,
+        python=(3, 13), full_tokens=390_000, limit_s=600, shares="fast-agent", pip=_FAST_AGENT,
+        drive=program("fast_agent_chat.py", "responses.gpt-5"),
+    ),
+    Client(
+        name="fast-agent-messages", family="fast-agent", protocol="messages", losses=COMPACTED, compactions=2,
+        python=(3, 13), full_tokens=190_000, limit_s=600, shares="fast-agent", pip=_FAST_AGENT,
+        drive=program("fast_agent_chat.py", "anthropic.claude-sonnet-4-5?compaction=client"),
     ),
 )  # fmt: skip
