@@ -96,10 +96,9 @@ def align(
     finished: the head's last turn was answered, so a pending text that reads like an older one is a new one, unless the
               request goes on just as the head did
     """
-    pairs, patience = _exact(old, new), _Patience(old, new)
-    pairs += [
-        pair for gap in _gaps(pairs, old, new) for pair in _alike_in_gap(old, new, *gap, answer, pending, patience)
-    ]
+    both = _Both(old, new, answer, pending)
+    pairs = _exact(old, new)
+    pairs += [pair for gap in _gaps(pairs, old, new) for pair in both.alike_in(*gap)]
     pairs.sort()
     intact = next((n for n, (a, _) in enumerate(pairs) if a != n), len(pairs))
     pairs = [
@@ -107,7 +106,7 @@ def align(
         for n, (a, b) in enumerate(pairs)
         if b < pending or n < intact or (not finished and _in_last_turn(old, a))
     ]
-    return pairs, _moved(old, new, pairs, pending)
+    return pairs, both.moved(pairs)
 
 
 def _in_last_turn(old: Sequence[Seat], a: int) -> bool:
@@ -190,72 +189,82 @@ def _gaps(pairs: Pairs, old: Sequence[Seat], new: Sequence[Seat]) -> Iterator[tu
             yield range(a + 1, next_a), range(b + 1, next_b)
 
 
-def _alike_in_gap(
-    old: Sequence[Seat], new: Sequence[Seat], gap_old: range, gap_new: range, answer: int, pending: int,
-    patience: _Patience,
-) -> Iterator[tuple[int, int]]:  # fmt: skip
-    """All of a gap place by place, where that fits; else each new one with the first that is alike, in order.
+class _Both:
+    """A head's items and a request's, of which those that are not equal are compared. See align()."""
 
-    A picture in the place of one is the same: it has a new address with every request, or was uploaded meanwhile.
-    """
-    if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= pending:
-        in_place = list(zip(gap_old, gap_new, strict=False))
-        both = ((old[a].item, new[b].item) for a, b in in_place)
-        if all(is_alike(before, after) or is_mostly(before, after) for before, after in both):
-            yield from in_place  # times in each of them
-            return
-    at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
-    marked = _Marked(old, gap_old, patience)
-    answers = bisect_left(gap_old, answer, key=lambda a: old[a].at) + gap_old.start
+    def __init__(self, old: Sequence[Seat], new: Sequence[Seat], answer: int, pending: int) -> None:
+        self._old, self._new, self._pending = old, new, pending
+        self._answers = bisect_left(old, answer, key=lambda seat: seat.at)
+        """Index in `old` of the first item of the head's answer."""
+        self._patience = _Patience(old, new)
 
-    def fits(b: int, a: int) -> bool:
-        before, after = old[a].item, new[b].item
-        if b >= pending and len(plain(after.text)) > len(plain(before.text)):
+    def alike_in(self, gap_old: range, gap_new: range) -> Iterable[tuple[int, int]]:
+        """All of a gap place by place, where that fits; else each new one with the first that is alike, in order."""
+        if 1 < len(gap_old) <= len(gap_new) and gap_new.start + len(gap_old) <= self._pending:
+            in_place = list(zip(gap_old, gap_new, strict=False))
+            if all(self._is_likely(a, b) for a, b in in_place):
+                return in_place  # times in each of them
+        return self._in_order(gap_old, gap_new)
+
+    def _is_likely(self, a: int, b: int) -> bool:
+        before, after = self._old[a].item, self._new[b].item
+        return is_alike(before, after) or is_mostly(before, after)
+
+    def _in_order(self, gap_old: range, gap_new: range) -> Iterator[tuple[int, int]]:
+        at, alone = gap_old.start, len(gap_old) == 1 == len(gap_new)
+        marked = _Marked(self._old, gap_old, self._patience)
+        for b in gap_new:
+            item, stop = self._new[b].item, min(gap_old.stop, at + _WINDOW)
+            near = marked.near(item, at, stop)
+            self._patience.gather(len(near))
+            places = range(at, stop) if alone else sorted(near.union(range(max(at, self._answers), stop)))
+            fits = partial(self._fits, b, alone)
+            found = marked.first(item, places, fits, closely=at if alone else self._answers)
+            if found is not None:
+                yield found, b
+                at = found + 1
+            elif self._patience.is_over:
+                return
+
+    def _fits(self, b: int, alone: bool, a: int) -> bool:
+        """Is new[b] what became of old[a]? A picture in the place of one is the same: it has a new address with every
+        request, or was uploaded meanwhile. alone: they are all of their gap"""
+        before, after = self._old[a].item, self._new[b].item
+        is_pending = b >= self._pending
+        if is_pending and len(plain(after.text)) > len(plain(before.text)):
             return False  # what was added to a text that waits for its answer is new
-        redressed = a >= answers and after.role == "assistant" and says_same([before], [after])
-        redrawn = b < pending and before.kind == after.kind == "media" and before.role == after.role
+        redressed = a >= self._answers and after.role == "assistant" and says_same([before], [after])
+        redrawn = not is_pending and before.kind == after.kind == "media" and before.role == after.role
         likely = redressed or redrawn or is_alike(before, after) or is_patched(before, after)
-        return likely or (alone and b < pending and (is_mostly(before, after) or is_behind_note(before, after)))
+        return likely or (alone and not is_pending and (is_mostly(before, after) or is_behind_note(before, after)))
 
-    for b in gap_new:
-        stop = min(gap_old.stop, at + _WINDOW)
-        near = marked.near(new[b].item, at, stop)
-        patience.gather(len(near))
-        places = range(at, stop) if alone else sorted(near.union(range(max(at, answers), stop)))
-        found = marked.first(new[b].item, places, partial(fits, b), closely=at if alone else answers)
-        if found is not None:
-            yield found, b
-            at = found + 1
-        elif patience.is_over:
-            return
+    def moved(self, pairs: Pairs) -> Pairs:
+        """Items that stand elsewhere in the request now: not gone, only out of their order. What is pending is new."""
+        old, new = self._old, self._new
+        paired_old, paired_new = {a for a, _ in pairs}, {b for _, b in pairs}
+        gone = [a for a in range(len(old)) if a not in paired_old]
+        fresh = [b for b in range(min(self._pending, len(new))) if b not in paired_new]
+        places: dict[bytes, list[int]] = {}
+        for b in reversed(fresh):
+            places.setdefault(new[b].item.print, []).append(b)
+        found = [(a, places[old[a].item.print].pop()) for a in gone if places.get(old[a].item.print)]
+        taken, matched = {b for _, b in found}, {a for a, _ in found}
+        patience = _Patience(old, new)
+        marked = _Marked(new, fresh, patience)
 
+        def fits(a: int, b: int) -> bool:
+            return is_alike(old[a].item, new[b].item)
 
-def _moved(old: Sequence[Seat], new: Sequence[Seat], pairs: Pairs, pending: int) -> Pairs:
-    """Items that stand elsewhere in the request now: not gone, only out of their order. What is pending is new."""
-    paired_old, paired_new = {a for a, _ in pairs}, {b for _, b in pairs}
-    gone = [a for a in range(len(old)) if a not in paired_old]
-    fresh = [b for b in range(min(pending, len(new))) if b not in paired_new]
-    places: dict[bytes, list[int]] = {}
-    for b in reversed(fresh):
-        places.setdefault(new[b].item.print, []).append(b)
-    found = [(a, places[old[a].item.print].pop()) for a in gone if places.get(old[a].item.print)]
-    taken, matched = {b for _, b in found}, {a for a, _ in found}
-    patience = _Patience(old, new)
-    marked = _Marked(new, fresh, patience)
-
-    def fits(a: int, b: int) -> bool:
-        return is_alike(old[a].item, new[b].item)
-
-    for a in gone:
-        if a in matched or patience.is_over:
-            continue
-        near = marked.near(old[a].item) - taken
-        patience.gather(len(near))
-        match = marked.first(old[a].item, sorted(near), partial(fits, a))
-        if match is not None:
-            found.append((a, match))
-            taken.add(match)
-    return found
+        for a in gone:
+            if a in matched or patience.is_over:
+                continue
+            near = marked.near(old[a].item) - taken
+            patience.gather(len(near))
+            match = marked.first(old[a].item, sorted(near), partial(fits, a))
+            if match is not None:
+                found.append((a, match))
+                taken.add(match)
+        return found
 
 
 class _Marked:
