@@ -153,6 +153,11 @@ def before_answer(session: Session) -> tuple[Entry, ...]:
     return session.head[:end]
 
 
+def last_answer(session: Session) -> Message | None:
+    """What the session's upstream said last; None: nothing."""
+    return next((e.message for e in reversed(session.head) if e.produced), None)
+
+
 def answers_of(head: Iterable[Entry]) -> tuple[Names, ...]:
     """The answers that a head shows, calls among them."""
     return tuple(

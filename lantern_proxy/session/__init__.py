@@ -32,7 +32,7 @@ from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.text import mostly_equal
 from lantern_proxy.session.content import continued, continued_otherwise, is_scanty, only_asked, scored
 from lantern_proxy.session.examples import are_examples_behind
-from lantern_proxy.session.known import Known, main_of, named, side_of
+from lantern_proxy.session.known import CANDIDATES, Known, main_of, named, side_of
 from lantern_proxy.session.linked import BY_ID, DELEGATED, STORED, Link
 from lantern_proxy.session.passed_on import is_delegated, is_passed_on, is_taken_over
 from lantern_proxy.session.read import is_spoken_to
@@ -42,7 +42,7 @@ from lantern_proxy.session.rivals import FIRST, is_anothers, is_contested, settl
 from lantern_proxy.session.side import held_count, held_share, holds_answer, is_side_of
 from lantern_proxy.session.wishes import is_title_call
 from lantern_proxy.session.within import by_text, is_step, stepped, steps_told
-from lantern_proxy.session.words import CANDIDATES, RECENT_S, begins_anew, spoken_of
+from lantern_proxy.session.words import RECENT_S, begins_anew, spoken_of
 from lantern_proxy.turn import Identity, Message, Request, plain
 
 __all__ = ["RECENT_S", "Known", "Link", "forget", "link", "remember"]

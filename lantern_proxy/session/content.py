@@ -10,7 +10,7 @@ from lantern_proxy.history.forms import is_others, shows_system_of
 from lantern_proxy.history.record import Session, before_answer, chains, is_empty, items_of, place_key, spoken
 from lantern_proxy.history.text import breadth, shared_front
 from lantern_proxy.session.examples import are_examples
-from lantern_proxy.session.known import PROBE_CHARS, Known, holder_of, ids_of, main_of
+from lantern_proxy.session.known import CANDIDATES, PROBE_CHARS, Known, holder_of, ids_of, main_of
 from lantern_proxy.session.passing import is_passing
 from lantern_proxy.session.rivals import (
     decided,
@@ -31,8 +31,6 @@ _WORDS = 6
 """Of fewer words half may be the same in any two answers."""
 _REPEATED = 64
 """What stands in a request more often than that proves no more."""
-_CANDIDATES = 16
-"""Sessions that are looked at, the last ones, where a text of theirs begins like one of the request."""
 _ID_WEIGHT, _ANSWER_WEIGHT = 5.0, 3.0
 """What an id that the upstream minted counts, and an answer."""
 _LEAST = 1.0
@@ -141,7 +139,7 @@ def _asked_more(known: Known, request: Request, at: int) -> list[Session]:
     shown = _answer_behind(request, at)
     holders = known.by_start.get(text[:PROBE_CHARS], set()).union(*(known.by_answer.get(i.print, ()) for i in shown))
     sessions = (known.sessions[sid] for sid in holders if sid in known.sessions)
-    recent = sorted((s for s in sessions if s.api == request.api), key=lambda s: s.last_seen_at)[-_CANDIDATES:]
+    recent = sorted((s for s in sessions if s.api == request.api), key=lambda s: s.last_seen_at)[-CANDIDATES:]
     found = []
     for s in recent:
         asked = [e.message for e in before_answer(s) if e.message.print and e.message.role not in SYSTEM]

@@ -23,6 +23,8 @@ _TERM_TEXTS, _TERM_CHARS = 200, 300
 """Of how many texts of a session, and of how much of each, the terms are taken."""
 NAMED_CHARS = 4_000
 """How much of each is looked through for names."""
+CANDIDATES = 16
+"""Sessions that are looked at, the last ones, where a text leads to many."""
 
 
 @dataclass(slots=True)
@@ -123,6 +125,11 @@ def holder_of(session: Session) -> str:
 def holders_of(known: Known, sids: Iterable[str]) -> set[str]:
     """The same of several."""
     return {holder_of(known.sessions[sid]) for sid in sids}
+
+
+def receivers_of(known: Known, items: Iterable[Item]) -> set[str]:
+    """Sessions that got one of these in an answer."""
+    return {sid for i in items for sid in known.by_answer.get(i.print, ())}
 
 
 def heard(known: Known, print: bytes) -> set[str]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Set
 
-from lantern_proxy.history.record import Session, before_answer, items_of, spoken
+from lantern_proxy.history.record import Session, before_answer, items_of, last_answer, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.text import breadth, mostly_equal
 from lantern_proxy.session.known import PROBE_CHARS, Known, heard, holders_of, ids_of
@@ -26,7 +26,7 @@ def is_passing(known: Known, session: Session, request: Request) -> bool:
         return False
     if any(i.kind != "text" and session.id in holders_of(known, heard(known, i.print)) for i in items):
         return False  # a call, a compaction item: nobody says those to all
-    last = next((e.message for e in reversed(session.head) if e.produced), None)
+    last = last_answer(session)
     said, asked = known.said.get(session.id, {}), _asked_last(session)
     for at, m in enumerate(shown):
         is_last = last is not None and m.print == last.print and not (at and _is_asked_anew(asked, shown[at - 1]))

@@ -4,14 +4,24 @@ Bots say the same to many, and their users answer with a word. Where two fit it 
 since the one must not get what the other said.
 """
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from itertools import dropwhile, takewhile
 
 from lantern_proxy.history.forms import is_others, shows_system_of, system_text
 from lantern_proxy.history.record import Session, before_answer, goes_on, items_of, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS, told_aside
 from lantern_proxy.history.text import breadth
-from lantern_proxy.session.known import PROBE_CHARS, Known, heard, holders_of, ids_of, is_said_once, quoted, side_of
+from lantern_proxy.session.known import (
+    PROBE_CHARS,
+    Known,
+    heard,
+    holders_of,
+    ids_of,
+    is_said_once,
+    quoted,
+    receivers_of,
+    side_of,
+)
 from lantern_proxy.session.shown import (
     ENDS,
     STANDS,
@@ -67,8 +77,8 @@ def _ending_alike(known: Known, session: Session, request: Request, seen: Set[st
     """Others that got the last answer of a request, and end with what it shows, but for those that were `seen`."""
     end = end_of_shown(request.messages)
     last = request.messages[end - 1].items if end else ()
-    holders = {sid for i in last for sid in known.by_answer.get(i.print, ())}
-    others = [s for s in map(known.sessions.__getitem__, holders - seen - {session.id}) if s.api == session.api]
+    got = receivers_of(known, last)
+    others = [s for s in map(known.sessions.__getitem__, got - seen - {session.id}) if s.api == session.api]
     shown, asked = shown_and_asked(request) if others else ([], [])
     return [s for s in others if ends_in(known, s, shown, asked)]
 
@@ -191,9 +201,8 @@ def went_on_elsewhere(known: Known, session: Session, request: Request) -> list[
     own = max(run_in(state, shown) for state in (session, *session.forks))
     if own == len(shown):
         return []
-    holders = {sid for i in shown[-1].items for sid in known.by_answer.get(i.print, ())}
-    got = [s for s in map(known.sessions.__getitem__, holders) if s.api == request.api and not s.side]
-    shares = [(in_common(said_in(reversed(s.head)), reversed(shown)), s) for s in got if not is_others(s, request)]
+    got = _candidates(known, receivers_of(known, shown[-1].items), request)
+    shares = [(in_common(said_in(reversed(s.head)), reversed(shown)), s) for s in got]
     most = max((count for count, _ in shares), default=0)
     if most < 2 or most <= own:
         return []
@@ -239,9 +248,13 @@ def is_contested(known: Known, session: Session, request: Request, weak: Collect
 def _got(known: Known, answer: Message, request: Request) -> list[Session]:
     """Conversations that got an answer, in words or as a call, but for other people's."""
     named = (known.by_id.get(value, ()) for call in answer.calls for value in call.ids)
-    holders = {sid for sids in (*(known.by_answer.get(i.print, ()) for i in answer.items), *named) for sid in sids}
-    got = map(known.sessions.__getitem__, holders)
-    return [s for s in got if s.api == request.api and not s.side and not is_others(s, request)]
+    return _candidates(known, receivers_of(known, answer.items).union(*named), request)
+
+
+def _candidates(known: Known, sids: Iterable[str], request: Request) -> list[Session]:
+    """Those of sessions that a request may belong to: of its API, no side calls, nor other people's."""
+    found = map(known.sessions.__getitem__, sids)
+    return [s for s in found if s.api == request.api and not s.side and not is_others(s, request)]
 
 
 def _place_in(session: Session, shown: list[Message], asked: list[Message], is_told: bool) -> tuple[int, bool]:

@@ -10,7 +10,7 @@ from itertools import islice, pairwise, takewhile
 from lantern_proxy.history.dress import parts_of
 from lantern_proxy.history.former import is_aside
 from lantern_proxy.history.forms import in_form, shows_system_of, system_text
-from lantern_proxy.history.record import Session, before_answer, goes_on, is_empty, items_of, shown, spoken
+from lantern_proxy.history.record import Session, before_answer, goes_on, is_empty, items_of, last_answer, shown, spoken
 from lantern_proxy.history.summaries import SUMMARY_CHARS
 from lantern_proxy.history.whole import whole_of
 from lantern_proxy.session.known import Known, side_of
@@ -48,18 +48,11 @@ def _count_held(head: Iterable[Message], request: Request) -> int:
 
 def holds_answer(session: Session, request: Request) -> bool:
     """Does the request hold the last answer that the session got?"""
-    last = _last_answer(session)
+    last = last_answer(session)
     if last is not None and last.print and goes_on(session, request):
         return True
     names = _names(request)
     return last is not None and any(_is_named(i, names) for i in last.items if not is_empty(i))
-
-
-def _last_answer(session: Session) -> Message | None:
-    for e in reversed(session.head):
-        if e.produced:
-            return e.message
-    return None
 
 
 def _names(request: Request) -> set[bytes | str]:

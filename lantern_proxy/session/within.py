@@ -4,7 +4,7 @@ No item of such a request was seen before. Its client writes the history into on
 or the last answer in front, or uses what was said for something else: a side call, an agent's task.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from lantern_proxy.history.script import teller_of
 from lantern_proxy.history.steps import is_again, shows_steps, shows_task, told_steps
 from lantern_proxy.history.summaries import told_aside
 from lantern_proxy.history.whole import Whole, whole_of
-from lantern_proxy.session.known import Known, is_said_once, quoted, searched
+from lantern_proxy.session.known import CANDIDATES, Known, is_said_once, quoted, receivers_of, searched
 from lantern_proxy.session.linked import DELEGATED, PASTED, Link
 from lantern_proxy.session.passed_on import is_delegated
 from lantern_proxy.session.pasted import is_pasted
@@ -29,7 +29,7 @@ from lantern_proxy.session.wishes import (
     is_wished_of_head,
     waits_for_result,
 )
-from lantern_proxy.session.words import CANDIDATES, by_words
+from lantern_proxy.session.words import by_words
 from lantern_proxy.turn import SYSTEM, Request, plain
 
 _QUOTED_CHARS = 8
@@ -84,31 +84,50 @@ def by_text(known: Known, request: Request, weak: Sequence[str], now: float) -> 
 
 
 def _by_texts_of(known: Known, session: Session, read: _Read, now: float) -> Link | None:
-    """What is `session` to a request that holds texts which begin like some of its own? None: nothing."""
+    """What is `session` to a request that holds texts which begin like some of its own? None: nothing.
+
+    The first that holds, from the most of a session that a text can be to the least: its history, its summary or lines
+    alone, a summary beside other things, its last answer, what was pasted, a prompt of its model's.
+    """
     request, said = read.request, known.said.get(session.id, {})
     at_once = now - session.last_seen_at < _AT_ONCE_S
-    bare = not (session.system or session.tools)
-    if not bare and is_told_whole(session, request) and _quotes_own(known, session, read.first):
+    if not _is_bare(session) and is_told_whole(session, request) and _quotes_own(known, session, read.first):
         return Link(session=session, why="its history in one text, and more")
     if use := script_use(known, session, request, named=False):
         side = use == "side"
         return Link(session=session, side=side, restart=not side, why="its summary or its lines, in one text")
-    other = not shows_system_of(session, request) or request.tools != session.tools
-    pasted = (other or bare) and is_pasted(said, read.texts, labelled=other)
-    pasted = pasted or is_task_about(said, session, request) or is_result_to_shorten(said, session, request)
-    of_head = at_once and other and is_wished_of_head(session, request)
-    pasted = pasted or of_head or (other and is_task_about_line(said, request))
+    used = _is_used(session, read, said, at_once=at_once)
     told = [t for t in told_aside(said.items()) if t in read.whole and is_own(known, session, t, of=request)]
     if told:
-        side = pasted or _is_other_use(session, request, told)
+        side = used or _is_other_use(session, request, told)
         return Link(session=session, side=side, restart=not side, why="a summary that was produced for it")
     if at_once and is_retold(said, session, request) and _is_answer_own(known, session, request):
         return Link(session=session, restart=True, why="its last answer told what was said")
-    if pasted:
+    if used:
         return Link(session=session, side=True, why=PASTED)
     if is_delegated(known, session, request):
         return Link(session=session, side=True, agent=DELEGATED, why="its model wrote this prompt")
     return None
+
+
+def _is_bare(session: Session) -> bool:
+    return not (session.system or session.tools)
+
+
+def _is_used(session: Session, read: _Read, said: Mapping[str, str], *, at_once: bool) -> bool:
+    """Is something else made of what was said: is it pasted, or does the request wish for a summary, or for less of it?
+
+    said: canonical text -> who said it in the session
+    """
+    request = read.request
+    other = not shows_system_of(session, request) or request.tools != session.tools
+    return (
+        ((other or _is_bare(session)) and is_pasted(said, read.texts, labelled=other))
+        or is_task_about(said, session, request)
+        or is_result_to_shorten(said, session, request)
+        or (other and at_once and is_wished_of_head(session, request))
+        or (other and is_task_about_line(said, request))
+    )
 
 
 def _quotes_own(known: Known, session: Session, whole: str | Whole) -> bool:
@@ -177,10 +196,10 @@ def _last_answered(known: Known, request: Request, now: float) -> Session | None
     said = spoken(request.messages)
     if len(said) != 2:
         return None
-    holders = {sid for i in said[0].items for sid in known.by_answer.get(i.print, ())}
-    if len(holders) != 1:
+    got = receivers_of(known, said[0].items)
+    if len(got) != 1:
         return None
-    s = known.sessions[holders.pop()]
+    s = known.sessions[got.pop()]
     same = s.api == request.api and shows_system_of(s, request) and s.tools == request.tools and not s.side
     known_as = (s.system or s.tools) and s.turn > 1 and not is_others(s, request)
     last = bool(s.head) and s.head[-1].message.print == said[0].print

@@ -11,14 +11,12 @@ from lantern_proxy.history.record import Session, items_of, spoken
 from lantern_proxy.history.summaries import MARKER, MARKER_CHARS, SUMMARY_CHARS, SUMMED_UP, has_marker, told_aside
 from lantern_proxy.history.text import mostly_equal, shared_front, terms
 from lantern_proxy.history.whole import whole_of
-from lantern_proxy.session.known import PROBE_CHARS, Known, named_in, vocabulary, without_frame
+from lantern_proxy.session.known import CANDIDATES, PROBE_CHARS, Known, named_in, vocabulary, without_frame
 from lantern_proxy.session.read import texts_of
 from lantern_proxy.turn import Request, plain
 
 RECENT_S = 6 * 3600.0
 """How long a session stays a candidate when only words speak for it."""
-CANDIDATES = 16
-"""Sessions that are looked at, the last ones."""
 _CLAIMED_CHARS = 20_000
 """How much of it is looked at."""
 _MIN_SHARE, _MIN_TERMS, _CLEARLY = 0.4, 3, 3.0
