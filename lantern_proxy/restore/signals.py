@@ -87,22 +87,8 @@ def gather(
     skip = tau < 1 and sure >= tau
     wanted = not ask.late() and dense.begin(scope, question, ask, skip=skip)
     meaning = dense.look(scope, question, ask) if wanted else None
-    alone = meaning is None and fusion.wants("alike")
-    told = _by_table(fusion, dense, ask) if alone and light is None and dense.by_word else None
-    like = matched = None
-    if told is not None:
-        _match(fusion, "alike", told)
-    else:
-        _over_all(fusion, meaning)
-        alone = alone and not (skip and dense.ready)
-        if (alone or light is not None) and not ask.late():
-            like = _alike(fusion)
-        if alone and like is not None and like.found.words:
-            _match(fusion, "alike", like)
-    if meaning is not None and meaning.asked is not None and fusion.wants("late") and not ask.late():
-        matched = _late(fusion.scope, dense, meaning.asked, fusion.total, ask)
-    if matched is not None:
-        _match(fusion, "late", matched)
+    like = _in_other_words(fusion, dense, meaning, ask, skip=skip, reorders=light is not None)
+    matched = _word_by_word(fusion, dense, meaning, ask)
     _over_the_best(fusion, ask.now)
     cosines = meaning.cosines if meaning else None
     total = fusion.total
@@ -202,6 +188,37 @@ def _is_held(fusion: _Fusion, ask: "Ask") -> bool:
     """Does the client show the best passage itself? A summary of what was lost has the words of every question."""
     first = fusion.scope.passages[int(best(fusion.total, 1)[0])]
     return first.passage.id not in ask.shown and first.flat in ask.present
+
+
+def _in_other_words(
+    fusion: _Fusion, dense: Dense, meaning: Meaning | None, ask: "Ask", *, skip: bool, reorders: bool
+) -> Matched | None:
+    """What vectors say; without them, what a table of single words does, the model's or else the shipped one. Returns
+    what the shipped one says, where it was asked.
+
+    skip: words were sure enough; reorders: the light reranker comes after this, and reads what the shipped table says
+    """
+    alone = meaning is None and fusion.wants("alike")
+    told = _by_table(fusion, dense, ask) if alone and not reorders and dense.by_word else None
+    if told is not None:
+        _match(fusion, "alike", told)
+        return None
+    _over_all(fusion, meaning)
+    alone = alone and not (skip and dense.ready)
+    like = _alike(fusion) if (alone or reorders) and not ask.late() else None
+    if alone and like is not None and like.found.words:
+        _match(fusion, "alike", like)
+    return like
+
+
+def _word_by_word(fusion: _Fusion, dense: Dense, meaning: Meaning | None, ask: "Ask") -> Matched | None:
+    """The signal `late`, which is also returned; None: it is not wanted, or there is nothing to compare."""
+    if meaning is None or meaning.asked is None or not fusion.wants("late") or ask.late():
+        return None
+    matched = _late(fusion.scope, dense, meaning.asked, fusion.total, ask)
+    if matched is not None:
+        _match(fusion, "late", matched)
+    return matched
 
 
 def _match(fusion: _Fusion, name: str, matched: Matched) -> None:
