@@ -39,6 +39,8 @@ _CLOSING_S = 10.0
 """Most seconds that the end waits for each thread."""
 _CUT_AT_END_S = 5.0
 """Most seconds of cutting before the end; what is left is cut by the next process."""
+_NO_FILE = -1
+"""Never an Opened.file."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -119,8 +121,11 @@ class Writer:
         self._at_rest.append(work)
 
     def look(self) -> Future[bool]:
-        """Have the file looked after: a new one made when it was deleted, another attempt when it was at fault."""
-        return self.submit(Job(build=_nothing, file=-1))
+        """Have the file looked after: a new one made when it was deleted, another attempt when it was at fault.
+
+        The writer opens the file before it takes up a job, and leaves out those of another one: this is of none.
+        """
+        return self.submit(Job(build=_nothing, file=_NO_FILE))
 
     def close(self) -> None:
         """Write what waits, then let go of the file."""
