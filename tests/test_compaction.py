@@ -1450,6 +1450,17 @@ def test_the_anchor_of_a_window_is_the_first_user_text_that_was_kept():
     assert held(step, step.verdict.anchor) == plain(chat.history[1]["content"])
 
 
+@pytest.mark.parametrize("summary", ["", summary_of("zephyr", range(5))])
+def test_what_stands_for_what_was_lost_is_a_summary_and_no_message_that_a_window_kept(summary):
+    chat = talk(Lab(), "en", named=True, tools=False, others=0)
+    shown = [*([user(summary)] if summary else []), *chat.history[-4:], user("Which of them is due first?")]
+    verdict = chat.send(shown).verdict
+    request = wire.read(json.dumps({"messages": chat.wire(shown)}).encode())
+    assert verdict.event == ("compacted" if summary else "window")
+    assert verdict.summary_in(request) == summary
+    assert verdict.question_in(request) == "Which of them is due first?"
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_a_window_that_leaves_nothing_but_a_call_and_its_result_has_its_block_behind_them(named):
     chat = talk(Lab(), "en", named=named, tools=True, others=2)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from lantern_proxy.compaction.align import seats
 from lantern_proxy.compaction.cleared import find_cleared, is_all_there
-from lantern_proxy.compaction.place import is_begun_answer, is_spoken
+from lantern_proxy.compaction.place import is_begun_answer, is_spoken, question
 from lantern_proxy.compaction.rewrites import (
     is_edited,
     is_gone_back,
@@ -66,6 +66,15 @@ class Verdict:
     @property
     def is_loss(self) -> bool:
         return self.event in LOSSES
+
+    def question_in(self, request: Request) -> str:
+        """What waits for an answer in the request that was compared; "": nothing."""
+        at = question(request, self.kept)
+        return self.asked or (request.messages[at].text if at is not None else "")
+
+    def summary_in(self, request: Request) -> str:
+        """What stands there for what was lost; "": nothing."""
+        return request.messages[self.anchor].text if self.event == "compacted" and self.anchor is not None else ""
 
 
 def compare(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from lantern_proxy import reinforce
 from lantern_proxy.compaction import Verdict, whole
-from lantern_proxy.compaction.place import question
 from lantern_proxy.follow import compared
 from lantern_proxy.history.record import Session
 from lantern_proxy.history.script import as_told
@@ -66,12 +65,11 @@ def _choose(
     from lantern_proxy.restore.passed_over import Passed
     from lantern_proxy.restore.present import text_of, told_in
 
-    settings, asked = proxy.config.restore, question(request, verdict.kept)
+    settings = proxy.config.restore
     ask = Ask(
         tenant=tenant, project=project, session=session.id, left=frozenset(session.abandoned),
         present=text_of(whole(session.head, request)), told=told_in(request),
-        question=verdict.asked or (request.messages[asked].text if asked is not None else ""),
-        summary=request.messages[verdict.anchor].text if verdict.is_loss and verdict.anchor is not None else "",
+        question=verdict.question_in(request), summary=verdict.summary_in(request),
         budget_chars=room_for(request, settings.budget_chars, settings), now=time.time(),
         deadline=time.monotonic() + _PATIENCE_S,
     )  # fmt: skip

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -77,21 +77,16 @@ class _Need(Struct, frozen=True):
         return whole(head[: -len(request.messages) or None] if request.delta else head, request)
 
     @property
-    def asked(self) -> int | None:
-        """The message that waits for an answer."""
-        return question(self.request, self.step.verdict.kept)
-
-    @property
     def asked_anew(self) -> int | None:
-        """The same, if the session did not hold it before, or nobody has looked for what it needs."""
-        asked = self.asked
+        """The message that waits for an answer, if the session did not hold it before, or nobody has looked for what it
+        needs."""
+        asked = question(self.request, self.step.verdict.kept)
         is_new = asked is not None and self.step.verdict.kept[asked] is None and self.exchange.event != "retry"
         return asked if is_new or self.again else None
 
     @property
     def question(self) -> str:
-        asked = self.asked
-        return self.step.verdict.asked or (self.request.messages[asked].text if asked is not None else "")
+        return self.step.verdict.question_in(self.request)
 
     def left_s(self) -> float:
         return max(0.0, self.deadline - time.monotonic())
@@ -159,7 +154,7 @@ class Restoring:
         need = _Need(exchange, request, step, deadline, again=unasked)
         may_lack = step.verdict.is_loss or step.session.lost
         if self._opened.restorer.made is None and (not new or any(m.role == "assistant" for m in request.messages)):
-            await self._begin(need)
+            await self._made(need)  # there is a history now; later, what it imports would compete with requests
         if may_lack:
             self._notice_forgotten()
         elif self._ledgers.is_empty(key, new=new):
@@ -256,9 +251,8 @@ class Restoring:
         if texts is None:
             return
         if spot is not None:
-            summary = request.messages[verdict.anchor or 0].text if exchange.event == "compacted" else ""
             room = room_for(request, self._config.restore.budget_chars, self._config.restore) - self._owed.get(key, 0)
-            if await self._add(need, "loss", spot, self._ask(need, texts, room, summary)):
+            if await self._add(need, "loss", spot, self._ask(need, texts, room, verdict.summary_in(request))):
                 self._owed.pop(key, None)
             else:
                 self._owe(key, self._owed.get(key, 0) + sum(len(b.restored.text) for b in exchange.blocks))
@@ -329,20 +323,16 @@ class Restoring:
             exchange.shown.append(restored)
         return _CUT_SHORT.isdisjoint(exchange.degraded)
 
-    async def _begin(self, need: _Need) -> None:
-        """There is a history now, and the next request may lack some of it: have the restorer made.
-
-        Waits for it, once in the life of a process, since what it imports competes with the requests that follow.
-        """
+    async def _made(self, need: _Need) -> "Future[Restorer] | None":
+        """Have the restorer made and wait for it; None: it is late."""
         making = self._opened.restorer.want()
-        if making is not None:
-            await settled(making, need.left_s())
+        return making if making is not None and await settled(making, need.left_s()) else None
 
     async def _restorer(self, need: _Need) -> "Restorer | None":
         """None, which is told, when it is not made in time. Raises what making it raised."""
-        making = self._opened.restorer.want()
-        if making is not None and await settled(making, need.left_s()):
-            return making.result()
+        made = await self._made(need)
+        if made is not None:
+            return made.result()
         if "restore:warming" not in need.exchange.degraded:
             need.exchange.degraded.append("restore:warming")
         return None
