@@ -255,11 +255,21 @@ def test_of_what_a_summary_answers_only_the_order_for_it_is_left_out(tmp_path, s
     with Archive(tmp_path / "a.db", synchronous="normal") as archive:
         write(archive, filed([*OTHERS[:9], (said, answer)]))
         asked = replace(ask(present=answer), summary=answer)
-        restorer = Restorer(archive, Config(embed=LEXICAL), None)
-        text = restorer.at_compaction(asked).text
-        later = restorer.for_question(replace(asked, question=f"What was it: {said}", summary=""))
+        text = Restorer(archive, Config(embed=LEXICAL), None).at_compaction(asked).text
     assert (said in text) is comes_back
-    assert (later is not None and said in later.text) is comes_back
+
+
+def test_a_word_for_summaries_in_what_a_user_said_does_not_keep_it_out_of_a_window(tmp_path):
+    said = "So far only Okonkwo has signed the deed, and the notary is Dr. Lindqvist from Aarhus."
+    answer = "Understood. I will remind you of the others until they have signed, and of who they are."
+    with Archive(tmp_path / "a.db", synchronous="normal") as archive:
+        write(archive, filed([*OTHERS[:9], (said, answer)]))
+        restorer = Restorer(archive, Config(embed=LEXICAL), None)
+        question = "Who is the notary?"
+        asked = ask(question, present=canonical(f"{answer} {question}"))
+        assert said in restorer.at_compaction(asked).text
+        assert said in restorer.for_question(asked).text
+        restorer.close()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Passages that a request lacks, wholly or in part, as candidates for a block."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +10,9 @@ from lantern_proxy import pack, reinforce, trust
 from lantern_proxy.analyze import ends_asking
 from lantern_proxy.archive import Archive
 from lantern_proxy.config import RestoreConfig
-from lantern_proxy.history.summaries import SUMMED_UP
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.cover import Candidate, Part
-from lantern_proxy.restore.lines import FILLER, Line, above, flat, heads, lost, tables
+from lantern_proxy.restore.lines import FILLER, Line, above, heads, lost, tables
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import coverage
@@ -31,10 +29,6 @@ PRINTED = 0.5
 """Share of the question that a line holds, or nearness to it, from which on it may answer although it was printed."""
 HELD = 0.25
 """Least share of the question that results of tools and calls hold; one that has a name of it needs no more."""
-NUMBER = re.compile(r"\d+(?:[.,:]\d+)+|\d\d+")
-"""A figure that says something: one of a single sign says little."""
-LEAST_SUMMARY = 60
-"""Characters from which on an answer that is the summary is no phrase."""
 _AHEAD = 32
 """Passages that are read, and looked for in the request, at once."""
 
@@ -101,12 +95,7 @@ def looked_at(
         some = rows[first : first + _AHEAD]
         passages = scope.passages.of(some)
         for row, read, is_held in zip(some, passages, present.holds([e.flat for e in passages]), strict=True):
-            if read.passage.message in ask.left:
-                yield row, read, "left"
-            elif is_held:
-                yield row, read, "present"
-            else:
-                yield row, read, "filler" if _is_order(scope, row, present, ask) else None
+            yield row, read, "left" if read.passage.message in ask.left else "present" if is_held else None
 
 
 def candidate_of(row: int, read: ReadPassage, present: Present, ask: Ask) -> Candidate:
@@ -127,25 +116,6 @@ def _bearing(candidate: Candidate, mass: Mapping[str, float]) -> list[int]:
     behind = {i for i in lost if i and i - 1 not in lost and coverage(mass, lines[i - 1].words)}
     tells_on = (i for i in lost if (i in behind or says_something(lines[i])) and not ends_asking(lines[i].flat))
     return sorted({*tells_on, *(i for i in lost if coverage(mass, lines[i].words))})
-
-
-def _is_order(scope: Scope, row: int, present: Present, ask: Ask) -> bool:
-    """Is the passage what a client asked its summary with: a user's message that speaks of a summary, and tells no
-    figure, whose answer stands in the request?
-
-    It is most of the summary, where that is known: a summary may also quote some answer or other, and what was said to
-    that was said by the user.
-    """
-    told, answer = scope.passages[row].passage, list[str]()
-    if told.speaker != "user" or not SUMMED_UP.search(told.text) or NUMBER.search(told.text):
-        return False
-    for at in range(row + 1, len(scope)):
-        piece = scope.passages[at]
-        if (piece.passage.session, piece.passage.speaker) != (told.session, "assistant"):
-            break
-        answer.append(piece.flat)
-    stands = sum([len(piece) for piece, held in zip(answer, present.holds(answer), strict=True) if held])
-    return stands >= max(LEAST_SUMMARY, len(flat(ask.summary)) // 2)
 
 
 def _left_out(candidate: Candidate, mass: Mapping[str, float]) -> tuple[int, ...]:

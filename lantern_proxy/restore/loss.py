@@ -1,5 +1,6 @@
 """What the loss block takes: no question is known, so cover what was lost, most specific terms per character."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -7,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from lantern_proxy import pack
 from lantern_proxy.analyze import ends_asking, terms
+from lantern_proxy.history.summaries import SUMMED_UP
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.beside import Beside
-from lantern_proxy.restore.candidates import NUMBER, Source, candidate_of, choice_of, looked_at, newest
+from lantern_proxy.restore.candidates import Source, candidate_of, choice_of, looked_at, newest
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.cover import (
     GROUP_CHARS,
@@ -28,7 +30,7 @@ from lantern_proxy.restore.cover import (
     parts,
     unweighed,
 )
-from lantern_proxy.restore.lines import Line, above, beside_rows, heads, is_filler, tables
+from lantern_proxy.restore.lines import Line, above, beside_rows, flat, heads, is_filler, tables
 from lantern_proxy.restore.offers import PINNED, around
 from lantern_proxy.restore.passed_over import note_cover
 from lantern_proxy.restore.present import Present
@@ -45,8 +47,11 @@ BATCH = 128
 """Passages read at once for a loss block."""
 LINES_POWER = 0.3
 """Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
+LEAST_SUMMARY = 60
+"""Characters from which on an answer that is the summary is no phrase."""
 ANSWERS = 1.0
 """Least salience of what a short message says beside what it belongs to."""
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)+|\d\d+")
 SHARES = {"tool": 0.15, CLIENT: 0.1}
 """Most of a loss block that results of tools may take, and what clients write around their users' words: they are full
 of specific terms that nobody asks for."""
@@ -100,13 +105,34 @@ def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Pres
     """Of `rows`, the most important first, as many as there is time for; in this order."""
     found: list[Candidate] = []
     scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
+    summary = flat(ask.summary)
     for n, row in enumerate(rows):
         if n and ask.late():
             break
+        if summary and _asked_for(summary, scope, row):
+            continue
         candidate = _going_on(scope, candidate_of(row, scope.passages[row], present, ask))
         if candidate.lost:
             found.append(replace(candidate, around=around(scope, row)))
     return source.alive(ask, found)
+
+
+def _asked_for(summary: str, scope: Scope, row: int) -> bool:
+    """Is the passage what a client asked its summary with: a user's message that speaks of a summary, and tells no
+    figure, whose answer is most of the summary?
+
+    A summary may also quote some answer or other, and what was said to that was said by the user.
+    """
+    told, answered = scope.passages[row].passage, 0
+    if told.speaker != "user" or not SUMMED_UP.search(told.text) or _NUMBER.search(told.text):
+        return False
+    for at in range(row + 1, len(scope)):
+        piece = scope.passages[at]
+        answer = piece.passage
+        if (answer.session, answer.speaker) != (told.session, "assistant") or piece.flat not in summary:
+            break
+        answered += len(piece.flat)
+    return answered >= max(LEAST_SUMMARY, len(summary) // 2)
 
 
 def _going_on(scope: Scope, candidate: Candidate) -> Candidate:
@@ -265,7 +291,7 @@ def _filled(
     lost = [c.lines[i] for c in candidates for i in c.lost]
     held = present.specific_terms({term for line in lost for term in (*line.keys, *_numbers(line))})
     known = {number for c, i in told for number in _numbers(candidates[c].lines[i])}
-    known.update(number for term in held for number in NUMBER.findall(term))
+    known.update(number for term in held for number in _NUMBER.findall(term))
     filling = _Filling(candidates, cost, scope, [*chosen], told, known, scope.rows(sorted(ask.shown)), room)
     filling.put("user")
     if not is_agents([candidate.passage for candidate in candidates]):
@@ -344,7 +370,7 @@ class _Filling:
 def _numbers(line: Line) -> set[str]:
     """Those in its specific terms: of "CS-55192" and "88 mg" the figures, since others name them otherwise. One
     figure says little."""
-    return {number for key in line.keys for number in NUMBER.findall(key)}
+    return {number for key in line.keys for number in _NUMBER.findall(key)}
 
 
 def _is_missed(line: Line, speaker: str) -> bool:
