@@ -79,7 +79,8 @@ def _choose(
         ask = ask.beside([loss])
     passed = ask.passed.told
     if ask.question and (verdict.is_loss or session.lost):
-        ask = replace(ask, budget_chars=room_for(request, settings.question_chars, settings), passed=Passed())
+        room = room_for(request, settings.question_chars, settings)
+        ask = replace(ask, budget_chars=room, summary="", passed=Passed())
         evidence = restorer.for_question(ask)
         blocks += [evidence] if evidence is not None else []
         passed += ask.passed.told
