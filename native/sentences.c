@@ -117,10 +117,10 @@ static int ends_short(const output *o, const uint8_t *from, const uint8_t *stop)
     return begins_word(o, from);
 }
 
-/* _ITEM: behind the number of an item that stands at p; or NULL. */
-static const uint8_t *behind_item(const output *o, const uint8_t *p) {
-    const uint8_t *const from = p = spaces(o, p);
-    while (p < o->end && p - from < 2 && is_digit(*p)) p++;
+/* _ITEM: behind the number of an item that stands at p, and which it is; or NULL. */
+static const uint8_t *behind_item(const output *o, const uint8_t *p, int *number) {
+    const uint8_t *const from = p;
+    for (*number = 0; p < o->end && p - from < 2 && is_digit(*p); p++) *number = 10 * *number + *p - '0';
     return p > from && p < o->end && *p == '.' ? p + 1 : NULL;
 }
 
@@ -132,9 +132,11 @@ static int goes_on(const output *o, const uint8_t *from, const uint8_t *stop, co
     if (stop - from < 2 || stop[-1] != '.') return 0;
     if (is_initial(stop[-2]) && begins_word(o, stop - 2)) return 1;
     if (ends_in(o, from, stop, always)) return 1;
-    if (behind_item(o, from) == stop) return 1;
+    int item, next_item;
+    const uint8_t *const number = behind_item(o, from, &item);
+    if (number == stop) return 1;
     if (behind < o->end && is_digit(*behind) && ends_short(o, from, stop - 1))
-        return !(behind_item(o, from) && behind_item(o, behind));
+        return !(number && behind_item(o, behind, &next_item) && next_item == item + 1);
     if (!is_digit(stop[-2]) || !is_month(o, behind)) return 0;
     return begins_word(o, stop - 2) || (stop - from >= 3 && is_digit(stop[-3]) && begins_word(o, stop - 3));
 }
@@ -157,6 +159,7 @@ int64_t sentences_of(const analyze_unicode *unicode, size_t n_bytes, const char 
     const uint8_t *p = (const uint8_t *)text, *at = p;
     output o = {unicode, p, p + n_bytes, p, 0, spans, 0};
     if (!is_ours(unicode, p, o.end)) return ANALYZE_FOREIGN;
+    at = spaces(&o, p);
     for (unsigned n; p < o.end;) {
         const uint32_t c = next(p, &n);
         const uint8_t *const behind = p + n, *const next_one = may_end(c) ? border(&o, c, behind) : NULL;
@@ -165,7 +168,8 @@ int64_t sentences_of(const analyze_unicode *unicode, size_t n_bytes, const char 
         if (!next_one) continue;
         if (next_one > stop && !memchr(stop, '\n', (size_t)(next_one - stop)) && goes_on(&o, at, stop, next_one)) continue;
         put(&o, at, next_one);
-        p = at = next_one;
+        p = next_one;
+        at = spaces(&o, p);
     }
     put(&o, at, o.end);
     return o.n;

@@ -169,6 +169,7 @@ def test_english_questions_keep_words_that_are_function_words_elsewhere():
         "The cap is in cl. 9.3, by para. 3 of the letter.|See eq. 4.7 and No. 7.|All were there.|9 left.",
         "Odbi\u00f3r po godz. 16, poz. 14 w katalogu.|Cena 43 z\u0142.",
         "1. Apply it.|2. Deploy the worker, no. 3 only.|3. Turn it on.|4. Wait for all tenants.|12 of them wait.",
+        "1. The rent is due on Sept. 3.|2. See Art. 7.|3. We meet on Oct. 12.",
         "That is Anna's.|He took it.",
     ],
 )

@@ -4,6 +4,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 import Stemmer
@@ -282,3 +283,14 @@ def test_tables_that_two_threads_make_at_once_are_both_kept():
     others = [analyze_native.ffi.new("char[]", b"\xff" * n) for n in range(0x60, 0xC0) for _ in range(20)]
     assert bytes(analyze_native.ffi.buffer(one.kind, 0x80)) == bytes(analyze_native.ffi.buffer(other.kind, 0x80))
     assert others
+
+
+@pytest.mark.parametrize("cut", [sentences, sentences_in_python])
+def test_what_stands_before_many_short_words_with_numbers_is_read_once(cut):
+    def seconds(chars: int) -> float:
+        text = " " * chars + "ab. 1 " * (chars // 6)
+        began = time.process_time()
+        cut(text)
+        return time.process_time() - began
+
+    assert min(seconds(32_000) for _ in range(3)) < 10 * max(0.002, min(seconds(8_000) for _ in range(3)))

@@ -229,7 +229,7 @@ _ABBREVIATION = re.compile(
 _SHORT = re.compile(r"(?<!\w)(?:(?![0-9_])\w){1,4}\.$")
 """What may be short for a word, where a number follows: "cl. 9.3", "Sept. 3". A sentence may end so, too; two that stay
 together tell no less, and half of a reference misleads."""
-_ITEM = re.compile(r"\s*[0-9]{1,2}\.")
+_ITEM = re.compile(r"([0-9]{1,2})\.")
 """The number of an item of a list, behind which another begins."""
 _ORDINAL = re.compile(r"(?<!\w)[0-9]{1,2}\.$")
 _ORDINAL_MONTHS = (
@@ -259,7 +259,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 def sentences_in_python(text: str) -> list[tuple[int, int]]:
     """The same of a text without fences, and without C: what native/sentences.c must equal."""
     spans: list[tuple[int, int]] = []
-    at = 0
+    at = _past_spaces(text, 0)
     for sign in _MAY_END.finditer(text):  # found fast; the pattern is tried nowhere else
         border = _SENTENCE_END.match(text, sign.start()) if sign.start() >= at else None
         if border is None:
@@ -269,7 +269,7 @@ def sentences_in_python(text: str) -> list[tuple[int, int]]:
         if between and "\n" not in between and _goes_on(text, at, stop, border.end()):
             continue
         spans.append((at, stop + len(between.rstrip())))
-        at = border.end()
+        at = _past_spaces(text, border.end())
     spans.append((at, len(text)))
     return [(start, end) for start, end in (_trim(text, a, b) for a, b in spans) if end > start]
 
@@ -281,13 +281,19 @@ def _goes_on(text: str, at: int, stop: int, behind: int) -> bool:
     if _ABBREVIATION.search(text, start, stop) or _ITEM.fullmatch(text, at, stop):
         return True
     if "0" <= text[behind : behind + 1] <= "9" and _SHORT.search(text, start, stop):
-        return not (_ITEM.match(text, at) and _ITEM.match(text, behind))
+        item, next_one = _ITEM.match(text, at), _ITEM.match(text, behind)
+        return item is None or next_one is None or int(next_one[1]) != int(item[1]) + 1
     return text.startswith(_ORDINAL_MONTHS, behind) and _ORDINAL.search(text, start, stop) is not None
 
 
+def _past_spaces(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and text[start].isspace():
-        start += 1
+    start = min(end, _past_spaces(text, start))
     while end > start and text[end - 1].isspace():
         end -= 1
     return start, end
