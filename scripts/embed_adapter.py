@@ -3,7 +3,7 @@ core; needs the extra dense). MODEL: a folder or the name of all-MiniLM-L6-v2 (A
 
 Low-rank matrices beside the upper layers learn to tell the messages that answer a question from the others of their
 conversation (cross-entropy), once by the words of both (signals/late.py) and once by the mean of their vectors. They
-learn from tests/data/conversations.jsonl.gz, whose people and chats are made up, but not from HELD_OUT.
+learn from the same conversations as shipped_reranker.py, whose people and chats are made up.
 
 So that other texts are told apart as before, the cosines of some of them with each other are held where they were:
 functions of Python's standard library, what is said of them, and paragraphs of Lantern's own documents.
@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from shipped_reranker import DATA, HELD_OUT, ROOT
+from shipped_reranker import ROOT, to_learn_from
 from torch.nn import functional
 from transformers import AutoModel, AutoTokenizer
 
-from lantern_proxy.bench.datasets import Conversation, labelled
+from lantern_proxy.bench.datasets import Conversation
 from lantern_proxy.compiled import MINILM
 from lantern_proxy.embed import MAX_TOKENS
 from lantern_proxy.embed_model import projection_of
@@ -293,7 +293,7 @@ def _surprise(wanted: Tensor, logits: Tensor) -> Tensor:
 def main(model: str) -> None:
     torch.manual_seed(1)
     reader = Reader(model)
-    train(reader, [known(each, reader) for each in labelled(DATA) if each.id not in HELD_OUT], random.Random(1))
+    train(reader, [known(each, reader) for each in to_learn_from()], random.Random(1))
     halves = {
         f"{name}/{part}": getattr(each, part) for name, each in reader.adapted.items() for part in ("outer", "inner")
     }

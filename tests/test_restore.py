@@ -804,3 +804,14 @@ def test_a_question_that_goes_on_with_what_was_just_said_among_people_gets_no_bl
 
 def test_a_user_leads_in_to_what_they_ask_an_assistant(restorer):
     assert "9443" in restorer.for_question(ask("The tests pass. Which port does staging use?", budget=2_000)).text
+
+
+def test_a_user_with_a_name_in_front_leads_in_to_what_they_ask_an_assistant(tmp_path):
+    said = [("Anna: My dentist is Dr. Okafor in Lund.", "Noted, Dr. Okafor in Lund is your dentist."), *PEOPLE[4:]]
+    told = [(a.replace("Zawadi", "Anna"), b.replace("Baraka: ", "")) for a, b in said]
+    with Archive(tmp_path / "a.db") as kept:
+        write(kept, filed(told))
+        restorer = Restorer(kept, Config(embed=LEXICAL), None)
+        asked = ask("Anna: My tooth hurts. Who is my dentist?", present="Nothing.")
+        assert "Okafor" in restorer.for_question(asked).text
+        restorer.close()

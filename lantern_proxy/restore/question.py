@@ -13,6 +13,7 @@ from lantern_proxy.restore.cover import among_people
 from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.scope import Scope
 from lantern_proxy.route import asks, looks_back, personal, subject
+from lantern_proxy.turn import Passage
 
 MOST_TERMS = 32
 FOCUS_CHARS = 600
@@ -171,8 +172,13 @@ def best_quality(scope: Scope, evidence: Evidence, question: Question, rows: Seq
             best = max(best, held + cosine, DENSE_ALONE * cosine if plain else 0.0)
     if question.asks and rows and _agree(evidence, rows[:LOOK_AT]):
         best += AGREEMENT
-    people = question.goes_on and among_people([scope.passages[row].passage for row in rows[:LOOK_AT]])
-    return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question) - GOES_ON * people)))
+    leans = question.goes_on and _only_people([scope.passages[row].passage for row in rows[:LOOK_AT]])
+    return 1.0 / (1.0 + math.exp(-6.0 * (best - _needed(question) - GOES_ON * leans)))
+
+
+def _only_people(some: Sequence[Passage]) -> bool:
+    """Do people talk to each other there, and no assistant with them?"""
+    return all(each.speaker != "assistant" for each in some) and among_people(some)
 
 
 def _coverage_by_place(scope: Scope, lexical: Floats, mass: Mapping[str, float]) -> dict[int, float]:
