@@ -129,21 +129,25 @@ class Restorer:
         is_listed = bool(each) and (question.asks or question.looks_back)
         good = is_listed or not (poor or is_answered(scope, evidence, mass, order[0], rows))
         candidates = strong(lost, scope, evidence, mass, order, ask) if good else naming(lost, scope, question, present)
-        if not (good or candidates or since):
-            ask.passed.all(lost, "admission" if poor else "answered", value=quality)
-            return None
+        came = {candidate.row: candidate for candidate in since}
+        if not (good or candidates):
+            left = [candidate for candidate in lost if candidate.row not in came]
+            ask.passed.all(left, "admission" if poor else "answered", value=quality)
+            if not since:
+                return None
         known = {candidate.row for candidate in candidates}
-        candidates = [*candidates, *(candidate for candidate in [*each, *since] if candidate.row not in known)]
+        more = came | {candidate.row: candidate for candidate in each}
+        candidates = [*candidates, *(candidate for row, candidate in more.items() if row not in known)]
         offered = offers(candidates, scope, evidence, mass, ask)
         offered = first_of({candidate.row for candidate in each}, candidates, offered)
         if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
             ask.passed.all(candidates, "superseded")
             return None
-        more_of = beside.of(candidates, offered)
-        more = [offer.passage.id for some in more_of.values() for offer in some]
-        rows_of = {id_: row for id_ in more if (row := scope.row(id_)) is not None}
+        stands = beside.of(candidates, offered)
+        ids = [offer.passage.id for some in stands.values() for offer in some]
+        rows_of = {id_: row for id_ in ids if (row := scope.row(id_)) is not None}
         rows_of |= {candidate.passage.id: candidate.row for candidate in candidates}
-        return _Found(evidence, candidates, offered, more_of, rows_of)
+        return _Found(evidence, candidates, offered, stands, rows_of)
 
     def expect(self, question: str) -> None:
         """A question block will be wanted when other things are done: embed this question meanwhile, unless words may
