@@ -12,10 +12,10 @@ from pathlib import Path
 from fast_agent import FastAgent
 
 JOB = json.load(sys.stdin)
-OPENAI = {"api_key": "sk-dummy-fast-agent", "base_url": JOB["url"] + "/v1"}
+OPENAI = {"api_key": "sk-dummy-fastagent", "base_url": JOB["url"] + "/v1"}
 CONFIG = {
     "default_model": sys.argv[1], "openai": OPENAI, "responses": OPENAI,
-    "anthropic": {"api_key": "sk-ant-dummy-fast-agent", "base_url": JOB["url"]},
+    "anthropic": {"api_key": "sk-ant-dummy-fastagent", "base_url": JOB["url"]},
     "compaction": {"auto": True, "keep_turns": 1},
     "logger": {"type": "none", "progress_display": False, "show_chat": False, "show_tools": False},
 }  # fmt: skip
