@@ -47,10 +47,11 @@ def examples(conversations: list[Conversation], config: Config) -> list[light.Ex
 
 
 def main() -> None:
-    twice = [*to_learn_from(), *map(in_one_session, to_learn_from())]
+    once = to_learn_from()
+    twice = [*once, *map(in_one_session, once)]
     for name, config in TARGETS.items():
         parts = examples(twice, config)
-        told = {"conversations": len(twice) // 2, "n": sum(len(part.groups) for part in parts) // 2}
+        told = {"conversations": len(once), "n": sum(len(part.groups) for part in parts) // 2}
         save(light.grow(parts), ROOT / "lantern_proxy" / "data" / name, told)
         print(name, told)
 

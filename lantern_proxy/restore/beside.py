@@ -94,15 +94,14 @@ class Beside:
         told = [part for part in _sentences(text) if not ends_asking(part)]
         return self._came_of(row, text, told, named=True) if told else []
 
-    def since(self, order: Sequence[int]) -> list[Candidate]:
-        """What came of the best of `order`, which the request holds, as far as that is lost: "They called, the Skoda is
-        at 7450 now" behind a "The Skoda costs 7600" that is shown. Only of one that holds most of the question."""
-        read = self.scope.passages[order[0]]
+    def since(self, row: int, *, people: bool) -> list[Candidate]:
+        """What came of the passage at `row`, which the request holds, as far as that is lost: "They called, the Skoda
+        is at 7450 now" behind a "The Skoda costs 7600" that is shown. Only of one that holds most of the question."""
+        read = self.scope.passages[row]
         told = [line.flat for line in read.lines if not ends_asking(line.flat)]
         if not told or coverage(self.mass, read.words) < HELD_COVERAGE:
             return []
-        people = among_people([each.passage for each in self.scope.passages.of(order)])
-        return self.lost_of(self._came_of(order[0], read.flat, told, people=people))
+        return self.lost_of(self._came_of(row, read.flat, told, people=people))
 
     def _came_of(
         self, row: int, text: str, told: Sequence[str], *, people: bool = False, named: bool = False

@@ -59,7 +59,7 @@ def _later(offer: pack.Offer, shown: Sequence[ReadPassage], mass: Mapping[str, f
     """A mark, where it says what is asked, and a later passage that a block shows as much of it with another value.
     People talk of the same things for long."""
     passage, least = offer.passage, coverage(mass, offer.terms)
-    if least < SAYS_SO or offer.name_chars or passage.speaker not in ("user", "assistant"):
+    if not shown or least < SAYS_SO or offer.name_chars or passage.speaker not in ("user", "assistant"):
         return ""
     old = Changes(pack.join(passage.text, offer.spans))
     turns = [

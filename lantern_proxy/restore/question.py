@@ -256,15 +256,16 @@ def _needed(question: Question) -> float:
     """Coverage + cosine at which quality is 0.5: most for an instruction, more for a long message, less for a question
     that stands alone, and for what points back or asks about the user's own matters."""
     needed = 0.66 + 0.6 * max(0.0, math.log(max(1, len(question.terms)) / 8))
+    forward = question.asks and _FORWARD.search(question.text) is not None
     if question.looks_back:
         needed += -0.1 if question.asks else 0.05
     elif not question.asks:
         needed += 0.9
-    elif _FORWARD.search(question.text):
+    elif forward:
         needed += FORWARD
     if question.reacts:
         needed += REACTS + POINTS * question.points if question.asks else TAKES_UP
-    elif question.asks and not _FORWARD.search(question.text):
+    elif question.asks and not forward:
         needed -= ALONE
     return needed - 0.07 * (question.asks and question.personal)
 

@@ -24,7 +24,7 @@ from lantern_proxy.restore.ask import Ask, looking_s
 from lantern_proxy.restore.beside import Beside
 from lantern_proxy.restore.candidates import BY_REQUEST, Source, choice_of
 from lantern_proxy.restore.context import Contexts
-from lantern_proxy.restore.cover import Candidate, Chosen
+from lantern_proxy.restore.cover import Candidate, Chosen, among_people
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
 from lantern_proxy.restore.loss import POOL_TIMES, cover_lost
@@ -118,17 +118,22 @@ class Restorer:
         reorder = self._light.either if self._light else None
         evidence = gather(scope, question, ask, self._dense, self._config.restore, self._config.retrieval, reorder)
         order, mass = best(evidence.fused, POOL).tolist(), masses(scope, question)
-        lost = without_echoes(self._source.lost_of(scope, order, present, mass, ask), scope, order, ask)
+        people = among_people([each.passage for each in scope.passages.of(order)])
+        lost = self._source.lost_of(scope, order, present, mass, ask)
+        lost = without_echoes(lost, scope, ask) if ask.shown and not people else lost
         ask.passed.weigh(evidence.score, evidence.of)
         rows = [candidate.row for candidate in lost]
         each = listed(self._source, scope, question, present, evidence, order, ask) if question.items else []
         beside = Beside(self._source, scope, present, mass, ask, Contexts(scope))
-        since = beside.since(order) if question.asks and order[0] not in rows else []
+        since = beside.since(order[0], people=people) if question.asks and order[0] not in rows else []
         quality = best_quality(scope, evidence, question, rows)
         poor = quality < self._config.restore.admission
         is_listed = bool(each) and (question.asks or question.looks_back)
         good = is_listed or not (poor or is_answered(scope, evidence, mass, order[0], rows))
-        candidates = strong(lost, scope, evidence, mass, order, ask) if good else naming(lost, scope, question, present)
+        if good:
+            candidates = strong(lost, scope, evidence, mass, order, ask, people=people)
+        else:
+            candidates = naming(lost, scope, question, present)
         came = {candidate.row: candidate for candidate in since}
         if not (good or candidates):
             left = [candidate for candidate in lost if candidate.row not in came]

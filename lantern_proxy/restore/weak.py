@@ -6,7 +6,7 @@ from dataclasses import replace
 from lantern_proxy.analyze import ends_asking, terms
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.candidates import HELD, PRINTED
-from lantern_proxy.restore.cover import ECHO, Candidate, among_people, is_agents
+from lantern_proxy.restore.cover import ECHO, Candidate, is_agents
 from lantern_proxy.restore.lines import Line
 from lantern_proxy.restore.question import Evidence, coverage
 from lantern_proxy.restore.scope import Scope
@@ -26,7 +26,7 @@ ASKED_BEFORE = 0.9
 
 def strong(
     candidates: Sequence[Candidate], scope: Scope, evidence: Evidence, mass: Mapping[str, float], order: Sequence[int],
-    ask: Ask,
+    ask: Ask, *, people: bool,
 ) -> list[Candidate]:  # fmt: skip
     """`candidates` without those that say little of what is asked: much less than the best of `order` does, which a
     block of the request may show already. Is one there, what bears on no word of the question is left out, too: its
@@ -36,12 +36,12 @@ def strong(
     full of what was printed, and repeats the words of its task in every step: there they are measured by the best even
     where they were said in its turn, and must hold more than a word of the question where they are of a tool, a call,
     or a rule for all that is done.
+
+    people: they talk to each other there, as among_people() says of `order`
     """
-    passages = [each.passage for each in scope.passages.of(order)]
-    if is_agents(passages):
+    if is_agents([each.passage for each in scope.passages.of(order)]):
         is_strong = _strong_of_agents(candidates, scope, evidence, mass, order)
     else:
-        people = among_people(passages)
         first = _first(candidates, scope, mass, order)
         least = (AMONG_PEOPLE if people else SAID_BESIDE) * evidence.score(first)
         told = scope.passages[first].passage
@@ -61,11 +61,9 @@ def strong(
     return found
 
 
-def without_echoes(candidates: Sequence[Candidate], scope: Scope, order: Sequence[int], ask: Ask) -> list[Candidate]:
+def without_echoes(candidates: Sequence[Candidate], scope: Scope, ask: Ask) -> list[Candidate]:
     """`candidates` without what only says again what a block in the request shows: "Noted: gate 12, at 9:40." behind a
-    user's "We leave from gate 12 at 9:40.". Not where people talk, as `order` shows."""
-    if not ask.shown or among_people([each.passage for each in scope.passages.of(order)]):
-        return [*candidates]
+    user's "We leave from gate 12 at 9:40."."""
     found = []
     for candidate in candidates:
         said = _replied_to(candidate, scope, ask)

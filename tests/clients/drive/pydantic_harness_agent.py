@@ -2,25 +2,17 @@
 note of what it holds no more, cleared results, or those steps left out that a judge (here a function) does not want."""
 
 import asyncio
-import json
-import subprocess
 import sys
 
-from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai_harness.compaction import (
     ClearToolResults,
     RelevanceCompaction,
     SlidingWindowCompaction,
     SummarizingCompaction,
 )
-
-JOB = json.load(sys.stdin)
-PROVIDER = OpenAIProvider(base_url=JOB["url"] + "/v1", api_key="sk-dummy-harness")
-MODEL = OpenAIChatModel("gpt-5-mini", provider=PROVIDER)
+from pydantic_talk import MODEL, talk
 
 
 def judge(_messages, info):
@@ -41,20 +33,4 @@ FORGETS = {
     ),
 }
 
-
-def shell(command: str) -> str:
-    """Runs a command."""
-    return subprocess.run(command, shell=True, capture_output=True, text=True).stdout
-
-
-async def main():
-    agent = Agent(MODEL, instructions="You help a small team.", tools=[shell], capabilities=[FORGETS[sys.argv[1]]])
-    messages, answers = [], []
-    for line in JOB["lines"]:
-        result = await agent.run(line, message_history=messages)
-        messages = result.all_messages()
-        answers.append(result.output)
-    print(json.dumps(answers))
-
-
-asyncio.run(main())
+asyncio.run(talk([FORGETS[sys.argv[1]]]))
