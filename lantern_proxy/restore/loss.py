@@ -12,6 +12,7 @@ from lantern_proxy.history.summaries import SUMMED_UP
 from lantern_proxy.rank import overlap
 from lantern_proxy.restore.ask import Ask
 from lantern_proxy.restore.beside import Beside
+from lantern_proxy.restore.block import Picked
 from lantern_proxy.restore.candidates import Source, candidate_of, choice_of, looked_at, newest
 from lantern_proxy.restore.context import Contexts
 from lantern_proxy.restore.cover import (
@@ -57,13 +58,25 @@ SHARES = {"tool": 0.15, CLIENT: 0.1}
 of specific terms that nobody asks for."""
 
 
-def cover_lost(
+def pick_lost(source: Source, scope: Scope, present: Present, room: int, ask: Ask) -> Picked:
+    """What of the lost passages fills `room` characters best: of each the sentences that were chosen.
+
+    Past the deadline: the same of what was read by then. Hold the lock of `scope`.
+    """
+    candidates, chosen, n_looked_at = _chosen(source, scope, present, room, ask)
+    taken: dict[int, list[Chosen]] = {}
+    for each in chosen:
+        taken.setdefault(each.part.candidate, []).append(each)
+    choices = [choice_of(candidates, [each.part for each in some]) for some in taken.values()]
+    totals = {candidates[c].passage.id: sum(each.gain for each in some) for c, some in taken.items()}
+    signals = {id_: {"salience": total} for id_, total in totals.items()}
+    return Picked("loss", choices, totals, signals, considered=n_looked_at)
+
+
+def _chosen(
     source: Source, scope: Scope, present: Present, room: int, ask: Ask
 ) -> tuple[list[Candidate], list[Chosen], int]:
-    """Candidates, what of them fills `room` characters best, and how many passages were looked at.
-
-    Past the deadline: the same of what was read by then.
-    """
+    """Candidates, what of them goes into the block, and how many passages were looked at."""
     soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
     rows, n_looked_at = _pool(source, scope, present, soon)
     contexts = Contexts(scope)

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lantern_proxy import pack
 from lantern_proxy.config import Config
 from lantern_proxy.rank import Floats, diversify, fuse, importance, overlap, ranking
+from lantern_proxy.restore.block import Picked
+from lantern_proxy.restore.candidates import Source
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.passages import ReadPassage
 from lantern_proxy.restore.present import Present
 from lantern_proxy.restore.question import Question, read_question
+from lantern_proxy.restore.rerank import Rerankers
 from lantern_proxy.restore.scope import Scope
-from lantern_proxy.turn import Passage
+from lantern_proxy.turn import BlockKind, Passage
 
 if TYPE_CHECKING:
     from lantern_proxy.restore.ask import Ask
@@ -30,15 +34,17 @@ MOST_TURNS = 64
 
 @dataclass(frozen=True, slots=True)
 class RankedTurns:
-    """Rows of a scope of turns, best first, and why."""
+    """The best turns of a scope, and why they are."""
 
-    order: list[int]
+    rows: dict[int, int]
+    """Passage id -> row in the scope, best first."""
     fused: dict[int, float]
     signals: dict[str, Floats]
     considered: int
+    """How many turns the request lacks."""
 
     def of(self, row: int) -> dict[str, float]:
-        """Its score in each signal."""
+        """signal -> score of the turn at `row`."""
         return {name: float(values[row]) for name, values in self.signals.items()}
 
 
@@ -55,7 +61,23 @@ def rank_turns(scope: Scope, present: Present, ask: "Ask", dense: Dense, config:
         return overlap(passages[a].words, passages[b].words)
 
     order = diversify(fused, similarity, lam=config.restore.mmr_lambda, limit=MOST_TURNS)
-    return RankedTurns(order, fused, signals, len(rows))
+    return RankedTurns({passages[row].passage.id: row for row in order}, fused, signals, len(rows))
+
+
+def pick_turns(kind: BlockKind, ranked: RankedTurns, source: Source, ask: "Ask", rerankers: Rerankers) -> Picked:
+    """The ranked turns that no rule and no person keeps out, whole, up to the budget."""
+    now = source.archive.of(ask.tenant).passages_by_id([*ranked.rows])
+    kept: list[Passage] = []
+    for passage in (now[id_] for id_ in ranked.rows if id_ in now):
+        reason = source.refused(passage)
+        ask.passed.add(passage, reason or "budget", value=passage.confidence, row=ranked.rows[passage.id])
+        kept += [] if reason else [passage]
+    ask.passed.weigh(ranked.fused.__getitem__, ranked.of)
+    if rerankers.on:
+        kept = [kept[i] for i in rerankers.order(ask, ask.question or ask.summary, kept)]
+    totals = {passage.id: ranked.fused[ranked.rows[passage.id]] for passage in kept}
+    signals = {passage.id: ranked.of(ranked.rows[passage.id]) for passage in kept}
+    return Picked(kind, pack.whole(kept, ask.budget_chars, ask.session), totals, signals, ranked.considered)
 
 
 def _signals(scope: Scope, question: Question, ask: "Ask", dense: Dense, config: Config) -> dict[str, Floats]:

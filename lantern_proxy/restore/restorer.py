@@ -9,40 +9,34 @@ Both are synchronous and may be called from several threads. Errors rise: the ca
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
 
-from lantern_proxy import pack, reinforce, trust
+from lantern_proxy import pack, reinforce
 from lantern_proxy.archive import Archive
-from lantern_proxy.config import Config, RestoreConfig
+from lantern_proxy.config import Config
 from lantern_proxy.embed import Embedder
-from lantern_proxy.rank import best, overlap
 from lantern_proxy.rerank.light import LightError
 from lantern_proxy.restore.alike import read_tables, shipped
+from lantern_proxy.restore.answer import find_answers, pick_answers
 from lantern_proxy.restore.ask import Ask, looking_s
-from lantern_proxy.restore.beside import Beside
-from lantern_proxy.restore.candidates import BY_REQUEST, Source, choice_of
+from lantern_proxy.restore.block import Picked, fit
+from lantern_proxy.restore.candidates import Source
 from lantern_proxy.restore.context import Contexts
-from lantern_proxy.restore.cover import Candidate, Chosen, among_people
 from lantern_proxy.restore.dense import Dense
 from lantern_proxy.restore.light import Light, open_light
-from lantern_proxy.restore.loss import POOL_TIMES, cover_lost
-from lantern_proxy.restore.named import first_of, listed, naming
-from lantern_proxy.restore.offers import SHARPNESS, offers
-from lantern_proxy.restore.paper import rank_turns
+from lantern_proxy.restore.loss import POOL_TIMES, pick_lost
+from lantern_proxy.restore.paper import pick_turns, rank_turns
 from lantern_proxy.restore.passages import Split
-from lantern_proxy.restore.passed_over import note_greedy
 from lantern_proxy.restore.present import Late, Present
-from lantern_proxy.restore.question import Evidence, Question, best_quality, is_answered, masses, read_question
-from lantern_proxy.restore.rerank import Rerankers, promoted
+from lantern_proxy.restore.question import read_question
+from lantern_proxy.restore.rerank import Rerankers
 from lantern_proxy.restore.routes import mixture, threshold
 from lantern_proxy.restore.scope import Key, Scope
 from lantern_proxy.restore.scopes import Scopes, large_scopes, open_ahead, that_fit
-from lantern_proxy.restore.signals import POOL, gather
+from lantern_proxy.restore.signals import gather
 from lantern_proxy.restore.used import Learnt, Used
-from lantern_proxy.restore.weak import strong, without_echoes
-from lantern_proxy.turn import BlockKind, Placed, Restored
+from lantern_proxy.turn import BlockKind, Restored
 
 WARM = 32
 """Passages prepared at once for a loss block to come: about 5 ms."""
@@ -83,8 +77,8 @@ class Restorer:
             if scope is None:
                 return None
             present = Present(ask.present, ask.late)
-            candidates, chosen, looked_at = cover_lost(self._source, scope, present, room, ask)
-        return self._block(ask, _of_loss(candidates, chosen, looked_at), present, started)
+            picked = pick_lost(self._source, scope, present, room, ask)
+        return self._block(ask, picked, present, started)
 
     def _for_question(self, ask: Ask) -> Restored | None:
         if self._config.restore.recipe == "lantern":
@@ -98,61 +92,16 @@ class Restorer:
                 return None
             self._scopes.tell(scope, self._split())
             present = Present(ask.present, ask.late)
-            found = self._found(scope, question, present, ask)
+            if self._light_fault:
+                ask.notes.append("light:unusable")
+            reorder = self._light.either if self._light else None
+            settings = self._config
+            evidence = gather(scope, question, ask, self._dense, settings.restore, settings.retrieval, reorder)
+            found = find_answers(self._source, scope, question, evidence, present, ask)
         if found is None:
             return None
-        if self.rerankers.on:
-            order, offered = promoted(found.offered, self.rerankers, ask, question.text)
-        else:
-            order = sorted(range(len(found.offered)), key=lambda n: -found.offered[n].score)
-            offered = [found.offered[n] for n in order]
-        candidates = [found.candidates[n] for n in order]
-        picked = _of_question(ask, candidates, offered, found.beside, self._config.restore)
-        scores = {id_: found.evidence.of(found.rows_of[id_]) for id_ in picked.totals}
-        return self._block(ask, replace(picked, scores=scores, considered=len(found.rows_of)), present, started)
-
-    def _found(self, scope: Scope, question: Question, present: Present, ask: Ask) -> "_Found | None":
-        """What a question block may be made of; None where nothing is good enough."""
-        if self._light_fault:
-            ask.notes.append("light:unusable")
-        reorder = self._light.either if self._light else None
-        evidence = gather(scope, question, ask, self._dense, self._config.restore, self._config.retrieval, reorder)
-        order, mass = best(evidence.fused, POOL).tolist(), masses(scope, question)
-        people = among_people([each.passage for each in scope.passages.of(order)])
-        lost = self._source.lost_of(scope, order, present, mass, ask)
-        lost = without_echoes(lost, scope, ask) if ask.shown and not people else lost
-        ask.passed.weigh(evidence.score, evidence.of)
-        rows = [candidate.row for candidate in lost]
-        each = listed(self._source, scope, question, present, evidence, order, ask) if question.items else []
-        beside = Beside(self._source, scope, present, mass, ask, Contexts(scope))
-        since = beside.since(order[0], people=people) if question.asks and order[0] not in rows else []
-        quality = best_quality(scope, evidence, question, rows)
-        poor = quality < self._config.restore.admission
-        is_listed = bool(each) and (question.asks or question.looks_back)
-        good = is_listed or not (poor or is_answered(scope, evidence, mass, order[0], rows))
-        if good:
-            candidates = strong(lost, scope, evidence, mass, order, ask, people=people)
-        else:
-            candidates = naming(lost, scope, question, present)
-        came = {candidate.row: candidate for candidate in since}
-        if not (good or candidates):
-            left = [candidate for candidate in lost if candidate.row not in came]
-            ask.passed.all(left, "admission" if poor else "answered", value=quality)
-            if not since:
-                return None
-        known = {candidate.row for candidate in candidates}
-        more = came | {candidate.row: candidate for candidate in each}
-        candidates = [*candidates, *(candidate for row, candidate in more.items() if row not in known)]
-        offered = offers(candidates, scope, evidence, mass, ask)
-        offered = first_of({candidate.row for candidate in each}, candidates, offered)
-        if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
-            ask.passed.all(candidates, "superseded")
-            return None
-        stands = beside.of(candidates, offered)
-        ids = [offer.passage.id for some in stands.values() for offer in some]
-        rows_of = {id_: row for id_ in ids if (row := scope.row(id_)) is not None}
-        rows_of |= {candidate.passage.id: candidate.row for candidate in candidates}
-        return _Found(evidence, candidates, offered, stands, rows_of)
+        picked = pick_answers(found, question, ask, self._config.restore, self.rerankers)
+        return self._block(ask, picked, present, started)
 
     def expect(self, question: str) -> None:
         """A question block will be wanted when other things are done: embed this question meanwhile, unless words may
@@ -288,75 +237,26 @@ class Restorer:
                 return None
             present = Present(ask.present, ask.late)
             ranked = rank_turns(scope, present, ask, self._dense, self._config)
-            rows = {scope.passages[row].passage.id: row for row in ranked.order}
-            now = self._archive.of(ask.tenant).passages_by_id([*rows])
-        alive = []
-        for passage in (now[id_] for id_ in rows if id_ in now):
-            reason = self._source.refused(passage)
-            ask.passed.add(passage, reason or "budget", value=passage.confidence, row=rows[passage.id])
-            alive += [] if reason else [passage]
-        ask.passed.weigh(ranked.fused.__getitem__, ranked.of)
-        if self.rerankers.on:
-            alive = [alive[i] for i in self.rerankers.order(ask, ask.question or ask.summary, alive)]
-        choices = pack.whole(alive, ask.budget_chars, ask.session)
-        totals = {p.id: ranked.fused[rows[p.id]] for p in alive}
-        picked = _Picked(kind, choices, totals, {p.id: ranked.of(rows[p.id]) for p in alive}, ranked.considered)
+        picked = pick_turns(kind, ranked, self._source, ask, self.rerankers)
         return self._block(ask, picked, present, started)
 
     # the block
 
-    def _block(self, ask: Ask, picked: "_Picked", present: Present, started: float) -> Restored | None:
-        """What of `picked` fits, rendered; None: nothing. started: time.perf_counter() value"""
-        told = [replace(c, passage=trust.marked(c.passage, self._config.restore.untrusted)) for c in picked.choices]
-        text, kept = pack.fit(told, ask.budget_chars, ask.session)
-        for choice in picked.choices[len(kept) :]:
-            ask.passed.add(choice.passage, "budget")
-        if not kept:
+    def _block(self, ask: Ask, picked: Picked, present: Present, started: float) -> Restored | None:
+        """What of `picked` fits, rendered; None when nothing does. started: time.perf_counter() value"""
+        text, placed = fit(picked, ask, self._config.restore.untrusted)
+        if not placed:
             return None
-        placed = tuple(
-            Placed(
-                passage=choice.passage,
-                text=choice.text,
-                rank=rank,
-                score=round(picked.totals[choice.passage.id], 6),
-                signals={name: round(value, 6) for name, value in picked.scores[choice.passage.id].items()},
-            )
-            for rank, choice in enumerate(kept, start=1)
-        )
-        with suppress(Late):  # what the answer teaches then counts all that the passages name
+        with suppress(Late):  # then what the answer teaches counts all that the passages name
             self._used.remember(ask.tenant, placed, present)
-        ms = (time.perf_counter() - started) * 1_000
         return Restored(
-            kind=picked.kind, text=text, placed=placed, considered=picked.considered, ms=ms, degraded=tuple(ask.notes)
+            kind=picked.kind,
+            text=text,
+            placed=placed,
+            considered=picked.considered,
+            ms=(time.perf_counter() - started) * 1_000,
+            degraded=tuple(ask.notes),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What a question block may be made of."""
-
-    evidence: Evidence
-    candidates: Sequence[Candidate]
-    offered: Sequence[pack.Offer]
-    """Of each candidate."""
-    beside: Mapping[int, Sequence[pack.Offer]]
-    """Passage -> what goes in with it."""
-    rows_of: Mapping[int, int]
-    """Passage -> row, of all these."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Picked:
-    """What a block is made of, best first."""
-
-    kind: BlockKind
-    choices: Sequence[pack.Choice]
-    totals: Mapping[int, float]
-    """Passage -> its score."""
-    scores: Mapping[int, dict[str, float]]
-    """Passage -> its score in each signal."""
-    considered: int
-    """Passages that were looked at."""
 
 
 def _in_time(choose: Callable[[Ask], Restored | None], ask: Ask) -> Restored | None:
@@ -365,40 +265,6 @@ def _in_time(choose: Callable[[Ask], Restored | None], ask: Ask) -> Restored | N
         return choose(ask)
     except Late:
         return None
-
-
-def _of_loss(candidates: Sequence[Candidate], chosen: Sequence[Chosen], considered: int) -> _Picked:
-    """No question is known: the sentences of each passage that were chosen."""
-    taken: dict[int, list[Chosen]] = {}
-    for choice in chosen:
-        taken.setdefault(choice.part.candidate, []).append(choice)
-    choices = [choice_of(candidates, [each.part for each in some]) for some in taken.values()]
-    totals = {candidates[c].passage.id: sum(each.gain for each in some) for c, some in taken.items()}
-    return _Picked("loss", choices, totals, {id_: {"salience": total} for id_, total in totals.items()}, considered)
-
-
-def _of_question(
-    ask: Ask, candidates: Sequence[Candidate], offered: Sequence[pack.Offer],
-    beside: Mapping[int, Sequence[pack.Offer]], restore: RestoreConfig,
-) -> _Picked:  # fmt: skip
-    """A question is known: of what is offered, the best for each character, and what belongs beside it.
-
-    offered: those of `candidates`
-    """
-    behind = dict[int, int]()
-    picked = pack.greedy(
-        offered,
-        ask.budget_chars - pack.WRAPPER_CHARS,
-        power=restore.length_power,
-        lam=restore.mmr_lambda,
-        similarity=overlap,
-        session=ask.session,
-        behind=behind,
-        beside=beside,
-    )
-    note_greedy(ask.passed, candidates, picked, behind)
-    totals = {choice.passage.id: math.log(offered[n].score) / SHARPNESS for n, choice in picked}
-    return _Picked("question", [choice for _, choice in picked], totals, {}, len(candidates))
 
 
 def _open_light(path: str) -> tuple[Light | None, str]:

@@ -1,0 +1,142 @@
+"""What the question block takes: lost passages that answer the question, and what has to stand beside them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lantern_proxy import pack
+from lantern_proxy.config import RestoreConfig
+from lantern_proxy.rank import best, overlap
+from lantern_proxy.restore.ask import Ask
+from lantern_proxy.restore.beside import Beside
+from lantern_proxy.restore.block import Picked
+from lantern_proxy.restore.candidates import BY_REQUEST, Source
+from lantern_proxy.restore.context import Contexts
+from lantern_proxy.restore.cover import Candidate, among_people
+from lantern_proxy.restore.named import first_of, listed, naming
+from lantern_proxy.restore.offers import SHARPNESS, offers
+from lantern_proxy.restore.passed_over import note_greedy
+from lantern_proxy.restore.present import Present
+from lantern_proxy.restore.question import Evidence, Question, best_quality, is_answered, masses
+from lantern_proxy.restore.rerank import Rerankers, promoted
+from lantern_proxy.restore.scope import Scope
+from lantern_proxy.restore.signals import POOL
+from lantern_proxy.restore.weak import strong, without_echoes
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a question block may be made of."""
+
+    evidence: Evidence
+    candidates: Sequence[Candidate]
+    offered: Sequence[pack.Offer]
+    """What the packer may take of each of `candidates`, in their order."""
+    beside: Mapping[int, Sequence[pack.Offer]]
+    """Passage id -> what goes into the block with that passage."""
+    rows_of: Mapping[int, int]
+    """Passage id -> its row in the scope, for `candidates` and all that goes in with them."""
+
+
+def find_answers(
+    source: Source, scope: Scope, question: Question, evidence: Evidence, present: Present, ask: Ask
+) -> Found | None:
+    """What a question block may be made of; None where no lost passage is good enough. Hold the lock of `scope`."""
+    search = _Search(source, scope, question, evidence, present, ask)
+    lost = search.lost()
+    ask.passed.weigh(evidence.score, evidence.of)
+    items = listed(source, scope, question, present, evidence, search.order, ask) if question.items else []
+    news = search.news_of_best(lost)
+    candidates = search.chosen(lost, items, news)
+    if candidates is None:
+        return None
+    offered = offers(candidates, scope, evidence, search.mass, ask)
+    offered = first_of({item.row for item in items}, candidates, offered)
+    if not question.asks and all(offer.mark == BY_REQUEST for offer in offered):
+        ask.passed.all(candidates, "superseded")  # the message itself says what holds now
+        return None
+    beside = search.beside.of(candidates, offered)
+    ids = [offer.passage.id for some in beside.values() for offer in some]
+    rows_of = {id_: row for id_ in ids if (row := scope.row(id_)) is not None}
+    rows_of |= {candidate.passage.id: candidate.row for candidate in candidates}
+    return Found(evidence, candidates, offered, beside, rows_of)
+
+
+class _Search:
+    """One question over one scope, whose passages are ranked for it: which of the lost ones does the block need?"""
+
+    def __init__(
+        self, source: Source, scope: Scope, question: Question, evidence: Evidence, present: Present, ask: Ask
+    ) -> None:
+        self._source, self._scope, self._question, self._evidence = source, scope, question, evidence
+        self._present, self._ask = present, ask
+        self.order = best(evidence.fused, POOL).tolist()
+        """The rows that are looked at, best first, whether the request holds them or not."""
+        self.mass = masses(scope, question)
+        self._people = among_people([read.passage for read in scope.passages.of(self.order)])
+        """Do people talk to each other there, and no assistant with them?"""
+        self.beside = Beside(source, scope, present, self.mass, ask, Contexts(scope))
+
+    def lost(self) -> list[Candidate]:
+        """The best passages that the request lacks; where an assistant takes part, without those that only repeat what
+        a block of the request shows."""
+        found = self._source.lost_of(self._scope, self.order, self._present, self.mass, self._ask)
+        return without_echoes(found, self._scope, self._ask) if self._ask.shown and not self._people else found
+
+    def news_of_best(self, lost: Sequence[Candidate]) -> list[Candidate]:
+        """Where the request holds the best passage itself: later messages that say something else of the same."""
+        is_held = self.order[0] not in [candidate.row for candidate in lost]
+        return self.beside.since(self.order[0], people=self._people) if self._question.asks and is_held else []
+
+    def chosen(
+        self, lost: Sequence[Candidate], items: Sequence[Candidate], news: Sequence[Candidate]
+    ) -> list[Candidate] | None:
+        """Those of `lost` that say enough, then `news` and `items`; None where nothing is good enough for a block.
+
+        Where the evidence is too poor, or the request holds the answer, only passages about what the user names.
+
+        items: the best passage for each thing that the question lists
+        news:  what came of a passage that the request holds
+        """
+        question, scope, rows = self._question, self._scope, [candidate.row for candidate in lost]
+        quality = best_quality(scope, self._evidence, question, rows)
+        is_poor = quality < self._source.restore.admission
+        is_list = bool(items) and (question.asks or question.looks_back)
+        is_good = is_list or not (is_poor or is_answered(scope, self._evidence, self.mass, self.order[0], rows))
+        if is_good:
+            found = strong(lost, scope, self._evidence, self.mass, self.order, self._ask, people=self._people)
+        else:
+            found = naming(lost, scope, question, self._present)
+        more = {candidate.row: candidate for candidate in news}
+        if not (is_good or found):
+            left = [candidate for candidate in lost if candidate.row not in more]
+            self._ask.passed.all(left, "admission" if is_poor else "answered", value=quality)
+            if not news:
+                return None
+        known = {candidate.row for candidate in found}
+        more |= {item.row: item for item in items}
+        return [*found, *(candidate for row, candidate in more.items() if row not in known)]
+
+
+def pick_answers(found: Found, question: Question, ask: Ask, restore: RestoreConfig, rerankers: Rerankers) -> Picked:
+    """Of what was found, what is worth most for its characters, and what belongs beside it."""
+    if rerankers.on:
+        order, offered = promoted(found.offered, rerankers, ask, question.text)
+    else:
+        order = sorted(range(len(found.offered)), key=lambda n: -found.offered[n].score)
+        offered = [found.offered[n] for n in order]
+    behind = dict[int, int]()
+    picked = pack.greedy(
+        offered,
+        ask.budget_chars - pack.WRAPPER_CHARS,
+        power=restore.length_power,
+        lam=restore.mmr_lambda,
+        similarity=overlap,
+        session=ask.session,
+        behind=behind,
+        beside=found.beside,
+    )
+    note_greedy(ask.passed, [found.candidates[n] for n in order], picked, behind)
+    totals = {choice.passage.id: math.log(offered[n].score) / SHARPNESS for n, choice in picked}
+    signals = {id_: found.evidence.of(found.rows_of[id_]) for id_ in totals}
+    return Picked("question", [choice for _, choice in picked], totals, signals, considered=len(found.rows_of))
