@@ -33,7 +33,7 @@ from lantern_proxy.history import head_of
 from lantern_proxy.memory_given import Wire, count, read, text, times_of
 from lantern_proxy.redact import Cleaner
 from lantern_proxy.restore.ask import Ask
-from lantern_proxy.restore.present import text_of, told_in
+from lantern_proxy.restore.present import text_of, users_text_of
 from lantern_proxy.restore.restorer import Restorer
 from lantern_proxy.session import Known, Link
 from lantern_proxy.session.recalled import recall
@@ -185,7 +185,7 @@ class Lantern:
             session=self._own(session),
             present="\n".join([text_of(request), *(" ".join(block.split()) for block in held)]),
             shown=frozenset().union(*(self._given.get(block, ()) for block in held)),
-            told=told_in(request),
+            users_text=users_text_of(request),
             question=question,
             summary=summary,
             budget_chars=max(0, settings.budget_chars - sum(map(len, held))),
@@ -213,7 +213,6 @@ class Lantern:
             tenant=self.tenant,
             project=self._project,
             session=self._own(session) if session else "",
-            present="",
             question=text("question", question),
             budget_chars=settings.question_chars if budget_chars is None else count("budget_chars", budget_chars),
             now=time.time(),

@@ -125,10 +125,7 @@ def labelled(scope: Scope, question: str, gold: Sequence[int], dense: Dense, con
     read_as = read_question(question)
     if not gold or not read_as.terms:
         return None
-    ask = Ask(
-        tenant=scope.key.tenant, project="", session="", present="", question=question, budget_chars=0,
-        now=max(read.passage.created_at for read in scope.passages), deadline=math.inf,
-    )  # fmt: skip
+    ask = Ask(tenant=scope.key.tenant, question=question, now=max(read.passage.created_at for read in scope.passages))
     full, skipped = (
         gather(scope, read_as, ask, dense, config.restore, replace(config.retrieval, tau=tau, types={}))
         for tau in (1.0, 0.0)

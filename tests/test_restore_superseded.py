@@ -159,7 +159,7 @@ def test_the_loss_block_has_the_newest_value_only(restorer):
 
 
 def test_a_value_that_the_request_itself_replaces_is_not_restored_as_if_it_held(restorer):
-    restored = restorer(*TALK).at_compaction(ask(present=f"Nothing. {CHANGE}", told=CHANGE))
+    restored = restorer(*TALK).at_compaction(ask(present=f"Nothing. {CHANGE}", users_text=CHANGE))
     assert "8443 in staging" not in restored.text
     block = restorer(*TALK).for_question(ask(f"{CHANGE} Which port did the API have?", present="Nothing."))
     assert "[2023-11-14 user #1, superseded by this request] The API listens on port 8443" in block.text

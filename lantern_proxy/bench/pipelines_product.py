@@ -105,10 +105,7 @@ class Archived:
         weakref.finalize(self, _close, self._scope, archive, folder)
 
     def score(self, query: Query) -> Floats:
-        ask = Ask(
-            tenant=TENANT, project="", session="", present="", question=query.text, budget_chars=0,
-            now=query.at or self._now, deadline=math.inf,
-        )  # fmt: skip
+        ask = Ask(tenant=TENANT, question=query.text, now=query.at or self._now)
         evidence = gather(
             self._scope, read_question(query.text), ask, self._dense, self._restore, self._retrieval, self.light
         )

@@ -4,7 +4,6 @@ with stage(cuts, folder, config, dense=True, advance=bar) as played:
     played.restored(cut, "default", question="Which port?", budget_chars=6_000) -> Given
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,16 +111,14 @@ class Stage:
         last = next((said.text for said in reversed(cut.kept) if said.role == "user"), "")
         return Ask(
             tenant=cut.chat.name,
-            project="",
             session=cut.chat.name,
             present=canonical("\n".join(filter(None, held))),
             shown=frozenset(placed.passage.id for placed in shown.placed),
             question=question or last,
-            told="\n".join(canonical(said.text) for said in cut.kept if said.role == "user"),
+            users_text="\n".join(canonical(said.text) for said in cut.kept if said.role == "user"),
             summary=cut.summary,
             budget_chars=budget_chars,
             now=cut.kept[-1].at + 60 if cut.kept else 0.0,
-            deadline=math.inf,
         )
 
     def lost(self, cut: Compacted) -> list[Passage]:

@@ -63,12 +63,12 @@ def _choose(
 ) -> Preview:  # fmt: skip
     from lantern_proxy.restore.ask import Ask
     from lantern_proxy.restore.passed_over import Passed
-    from lantern_proxy.restore.present import text_of, told_in
+    from lantern_proxy.restore.present import text_of, users_text_of
 
     settings = proxy.config.restore
     ask = Ask(
         tenant=tenant, project=project, session=session.id, left=frozenset(session.abandoned),
-        present=text_of(whole(session.head, request)), told=told_in(request),
+        present=text_of(whole(session.head, request)), users_text=users_text_of(request),
         question=verdict.question_in(request), summary=verdict.summary_in(request),
         budget_chars=room_for(request, settings.budget_chars, settings), now=time.time(),
         deadline=time.monotonic() + _PATIENCE_S,

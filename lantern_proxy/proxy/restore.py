@@ -281,11 +281,11 @@ class Restoring:
     def _ask(self, need: _Need, texts: tuple[str, str], budget_chars: int, summary: str = "") -> "Ask":
         from lantern_proxy.restore.ask import Ask, looking_s
 
-        present, told = texts
+        present, users_text = texts
         exchange, packing_s = need.exchange, self._config.restore.deadline_ms / 1000 - looking_s(self._config.restore)
         ask = Ask(
             tenant=exchange.tenant, project=exchange.project, session=exchange.session, present=present,
-            left=frozenset(need.step.session.abandoned), question=need.question, told=told, summary=summary,
+            left=frozenset(need.step.session.abandoned), question=need.question, users_text=users_text, summary=summary,
             budget_chars=budget_chars, now=exchange.at, deadline=need.deadline - packing_s,
         )  # fmt: skip
         return ask.beside([*exchange.shown, *exchange.held])

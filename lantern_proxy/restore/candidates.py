@@ -218,7 +218,9 @@ def replaced(
             statements.append(statement)
     statements += [each for read in shown for _, each in _statements(read.passage, read.lines)]
     late = (math.inf, 0, 0)
-    statements += [Statement(text, 0, late, True) for text in of_request(ask.question, f"{ask.summary}\n{ask.told}")]
+    statements += [
+        Statement(text, 0, late, True) for text in of_request(ask.question, f"{ask.summary}\n{ask.users_text}")
+    ]
     found = superseded(statements, ask.late).items()
     by = [candidate for candidate, _ in where] + [None] * (len(statements) - len(where))
     return {where[n]: Replaced(each.turn, by[each.statement], each.whole) for n, each in found if n < len(where)}

@@ -41,21 +41,22 @@ from lantern_proxy.restore.weak import echoes
 from lantern_proxy.turn import CLIENT
 
 POOL_TIMES = 8
-"""Text that is looked at sentence by sentence when no question is known, as a multiple of the budget."""
+"""How much text a loss block reads sentence by sentence, as a multiple of the budget."""
 GATHER_SHARE = 0.6
-"""Most of the time of a loss block that goes into reading and splitting passages."""
+"""Share of the time that is left which one step of reading passages may take; the rest is for choosing from them."""
 BATCH = 128
 """Passages read at once for a loss block."""
 LINES_POWER = 0.3
-"""Added to `restore.length_power` where single sentences are packed: they are short, and the room is what counts."""
+"""Added to `restore.length_power`, since single sentences are packed here: they are short, and it is room that
+counts."""
 LEAST_SUMMARY = 60
-"""Characters from which on an answer that is the summary is no phrase."""
+"""A text of fewer characters that stands in a summary is a phrase, and no answer that became the summary."""
 ANSWERS = 1.0
-"""Least salience of what a short message says beside what it belongs to."""
+"""Least salience of a short message ("teal") that goes in with what it belongs to ("Which colour?")."""
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)+|\d\d+")
 SHARES = {"tool": 0.15, CLIENT: 0.1}
-"""Most of a loss block that results of tools may take, and what clients write around their users' words: they are full
-of specific terms that nobody asks for."""
+"""Speaker -> share of a loss block that what it says may take at most. Results of tools, and what clients write around
+their users' words, are full of specific terms that nobody asks for."""
 
 
 def pick_lost(source: Source, scope: Scope, present: Present, room: int, ask: Ask) -> Picked:
@@ -77,25 +78,27 @@ def _chosen(
     source: Source, scope: Scope, present: Present, room: int, ask: Ask
 ) -> tuple[list[Candidate], list[Chosen], int]:
     """Candidates, what of them goes into the block, and how many passages were looked at."""
-    soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
+    soon = _hurried(ask)
     rows, n_looked_at = _pool(source, scope, present, soon)
     contexts = Contexts(scope)
     found = _in_context(_candidates(source, scope, rows, present, soon), contexts, soon)
-    candidates, later = newest(found, replace(ask, deadline=_part_of_the_time(ask.deadline)))
+    candidates, later = newest(found, _hurried(ask))
     cost = _cost_of(candidates, ask.session)
     chosen = _cover(source, scope, candidates, present, cost, room, ask)
     if not among_people([candidate.passage for candidate in candidates]):
-        soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
+        soon = _hurried(ask)
         beside = Beside(source, scope, present, {}, soon, contexts)
         later_rows = {at: candidates[c].row for at, c in later.items() if candidates[c].lost}
-        news = _News(candidates, beside, {candidate.row: c for c, candidate in enumerate(candidates)}, later_rows)
-        chosen = news.with_(chosen, cost, room)
+        at = {candidate.row: c for c, candidate in enumerate(candidates)}
+        chosen = _Companions(candidates, beside, at, later_rows).add_to(chosen, cost, room)
     return candidates, _filled(candidates, chosen, cost, room, present, scope, ask), n_looked_at
 
 
 def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[list[int], int]:
-    """Rows of passages that the request does not hold whole, the pinned and then the richest, until their text is
-    POOL_TIMES the budget, in this order. And how many were looked at."""
+    """Rows of passages that the request lacks, at least in part, and how many rows were looked at for them.
+
+    Pinned passages come first, then the richest, until their text is POOL_TIMES the budget.
+    """
     kept: list[int] = []
     left, n_looked_at = POOL_TIMES * ask.budget_chars, 0
     for rows in _batches(scope, source.archive.of(ask.tenant).pinned(ask.session), ask.deadline):
@@ -115,26 +118,26 @@ def _pool(source: Source, scope: Scope, present: Present, ask: Ask) -> tuple[lis
 
 
 def _candidates(source: Source, scope: Scope, rows: Sequence[int], present: Present, ask: Ask) -> list[Candidate]:
-    """Of `rows`, the most important first, as many as there is time for; in this order."""
+    """The passages at `rows` as candidates, in that order, as many as there is time to read."""
     found: list[Candidate] = []
     scope.passages.read(sorted({max(0, row - by) for row in rows for by in (0, 1)}))
     summary = flat(ask.summary)
     for n, row in enumerate(rows):
         if n and ask.late():
             break
-        if summary and _asked_for(summary, scope, row):
+        if summary and _is_summary_prompt(summary, scope, row):
             continue
-        candidate = _going_on(scope, candidate_of(row, scope.passages[row], present, ask))
+        candidate = _without_rows_of_before(scope, candidate_of(row, scope.passages[row], present, ask))
         if candidate.lost:
             found.append(replace(candidate, around=around(scope, row)))
     return source.alive(ask, found)
 
 
-def _asked_for(summary: str, scope: Scope, row: int) -> bool:
-    """Is the passage what a client asked its summary with: a user's message that speaks of a summary, and tells no
-    figure, whose answer is most of the summary?
+def _is_summary_prompt(summary: str, scope: Scope, row: int) -> bool:
+    """Is the passage the prompt with which a client asked for `summary`, though it stands there as a user's message?
+    Such a prompt speaks of a summary and tells no figure, and its answer is most of the summary.
 
-    A summary may also quote some answer or other, and what was said to that was said by the user.
+    An answer that is only quoted in the summary proves nothing: what stands before it was said by the user.
     """
     told, answered = scope.passages[row].passage, 0
     if told.speaker != "user" or not SUMMED_UP.search(told.text) or _NUMBER.search(told.text):
@@ -148,8 +151,9 @@ def _asked_for(summary: str, scope: Scope, row: int) -> bool:
     return answered >= max(LEAST_SUMMARY, len(summary) // 2)
 
 
-def _going_on(scope: Scope, candidate: Candidate) -> Candidate:
-    """Without the lines that are rows of a tool's result, of which the piece before holds the others."""
+def _without_rows_of_before(scope: Scope, candidate: Candidate) -> Candidate:
+    """`candidate` without rows of a tool's result that began in the passage before: alone this passage does not show
+    that they are rows."""
     passage = candidate.passage
     said = [i for i in candidate.lost if candidate.lines[i].sort != "printed"]
     before = scope.passages[candidate.row - 1].passage if candidate.row else passage
@@ -169,7 +173,7 @@ def _cover(
         * (1 + 0.1 * overlap(near, frozenset().union(*(line.words for line in c.lines))))
         for c in candidates
     ]
-    soon = replace(ask, deadline=_part_of_the_time(ask.deadline))
+    soon = _hurried(ask)
     offered, chosen = list[Part](), list[Chosen]()
     for unasked in (UNASKED, UNASKED - {"printed"}):  # where nothing else was lost, it is all there is
         offered = parts(candidates, present, scope.idf, prior, soon.late, unasked=unasked)
@@ -188,8 +192,8 @@ def _cover(
 
 
 def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -> list[Candidate]:
-    """Those that are short messages of users with what they belong to: with it "teal" says something. Among people it
-    is what was said before, and stands above."""
+    """`candidates`; those that are short messages of a user count together with what they belong to, with which "teal"
+    says something. Where people talk to each other they stay as they are: what was said before stands above them."""
     if among_people([candidate.passage for candidate in candidates]):
         return [*candidates]
     contexts.read_around([candidate.row for candidate in candidates])
@@ -206,30 +210,29 @@ def _in_context(candidates: Sequence[Candidate], contexts: Contexts, ask: Ask) -
 
 
 @dataclass(frozen=True, slots=True)
-class _News:
-    """What goes in with chosen parts: what came of them, what short messages belong to, and what stands above a line
-    and says what it belongs to. All of it says too little by itself to be chosen.
-
-    candidates: grow by those that only go in beside others
-    """
+class _Companions:
+    """What goes into the block with the parts that were chosen, though it says too little to be chosen by itself: what
+    came of them later, what short messages belong to, and the heads that say what a line is about."""
 
     candidates: list[Candidate]
+    """All of the block; grows by those that only go in with others."""
     beside: Beside
     at: dict[int, int]
-    """Row -> candidate."""
+    """Row of the scope -> index in `candidates`."""
     later: Mapping[tuple[int, int], int]
-    """Candidate and line -> row of what a user said later, which replaces a part of it."""
+    """(candidate, line) -> row of what a user said later, which replaces a part of that line."""
     rows_of: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
-    """Candidate and lines of a part -> rows of what came of it."""
+    """(candidate, *lines) of a part -> rows of what came of it. Kept, since parts are looked at again and again."""
     above_of: dict[int, list[list[int]]] = field(default_factory=dict)
-    """Candidate -> for each of its lines those above it that say what it belongs to."""
+    """Candidate -> for each of its lines the lines above that say what it is about. Kept likewise."""
 
-    def with_(self, chosen: Sequence[Chosen], cost: Cost, room: int) -> list[Chosen]:
-        """`chosen` with the news of it; what adds least for its size makes room."""
+    def add_to(self, chosen: Sequence[Chosen], cost: Cost, room: int) -> list[Chosen]:
+        """`chosen`, and what goes in with it. Where that is too much for `room` characters, those of `chosen` go that
+        add least for their size."""
         kept = [*chosen]
         while True:
             came = [row for each in kept for row in self._came_of(each.part) if row in self.at]
-            news = self._of(kept, came)
+            news = self._going_with(kept, came)
             over = _chars([*news, *kept], cost) - room
             if over <= 0 or not kept:
                 return [*news, *kept]
@@ -238,17 +241,19 @@ class _News:
             while kept and over > 0:
                 over -= cost(kept.pop().part, frozenset())
 
-    def _of(self, kept: Sequence[Chosen], came: Sequence[int]) -> list[Chosen]:
+    def _going_with(self, kept: Sequence[Chosen], came: Sequence[int]) -> list[Chosen]:
+        """What goes in with `kept` and with what came of it, at the rows `came`; these among it."""
         told = {(each.part.candidate, i) for each in kept for i in each.part.lines}
         short = dict.fromkeys([*came, *(self.candidates[c].row for c, _ in sorted(told))])
-        more = [self._put(row, None, told) for row in came]
+        more = [self._part(row, None, told) for row in came]
         shown = [each for row in short if not self.beside.ask.late() for each in self.beside.shown(row)]
         self._open([row for row, _ in shown])
-        more += [self._put(row, lines, told) for row, lines in shown]
-        more += [self._put(self.candidates[c].row, self._above(c, i), told, held=True) for c, i in sorted(told)]
+        more += [self._part(row, lines, told) for row, lines in shown]
+        more += [self._part(self.candidates[c].row, self._above(c, i), told, held=True) for c, i in sorted(told)]
         return [Chosen(part, 0.0) for part in more if part]
 
     def _came_of(self, part: Part) -> list[int]:
+        """Rows of what came later of what a part says."""
         known = part.candidate, *part.lines
         if known not in self.rows_of:
             seen = part.speaker == "user" and not self.beside.ask.late()
@@ -259,7 +264,7 @@ class _News:
         return self.rows_of[known]
 
     def _above(self, c: int, i: int) -> list[int]:
-        """The heads of a line, and the header of its table."""
+        """Line `i` of candidate `c` -> the lines that are its heads, and the header of its table."""
         if c not in self.above_of:
             candidate = self.candidates[c]
             of = heads(candidate.passage, candidate.lines)
@@ -270,18 +275,20 @@ class _News:
         return self.above_of[c][i]
 
     def _open(self, rows: Sequence[int]) -> None:
-        """Make candidates of those that the request lacks, wholly or in part."""
+        """Make candidates of the passages at `rows` that are none yet, and that the request lacks, at least in part."""
         unknown = [row for row in dict.fromkeys(rows) if row not in self.at]
         for candidate in self.beside.lost_of(unknown) if unknown else ():
             self.at[candidate.row] = len(self.candidates)
             self.candidates.append(candidate)
 
-    def _put(
+    def _part(
         self, row: int, lines: Sequence[int] | None, told: set[tuple[int, int]], *, held: bool = False
     ) -> Part | None:
-        """Some lines of a passage, or all, as far as they are not among those that are told; then they are.
+        """A part of those `lines` (None: all) of the passage at `row` that are not in `told` yet; None when there are
+        none.
 
-        held: also those that the request has elsewhere
+        told: (candidate, line) of all that is in the block; grows by this part
+        held: take lines that the request holds, too
         """
         if row not in self.at:
             return None
@@ -297,9 +304,14 @@ def _filled(
     candidates: Sequence[Candidate], chosen: Sequence[Chosen], cost: Cost, room: int, present: Present, scope: Scope,
     ask: Ask,
 ) -> list[Chosen]:  # fmt: skip
-    """`chosen`, and where room is left, the newest first, what else users said; then sentences of answers with a number
-    that stands nowhere else, of short ones all; then short answers that say again no message of a block. What greets,
-    agrees or only asks is not missed."""
+    """`chosen`, and what fills the room that is left, the newest first:
+
+    1. what else users said,
+    2. sentences of answers with a number that stands nowhere else; of a short answer all of them,
+    3. short answers that do not only repeat a message of a block.
+
+    Nobody misses what greets, agrees or only asks.
+    """
     told = {(each.part.candidate, i) for each in chosen for i in each.part.lines}
     lost = [c.lines[i] for c in candidates for i in c.lost]
     held = present.specific_terms({term for line in lost for term in (*line.keys, *_numbers(line))})
@@ -314,16 +326,16 @@ def _filled(
 
 
 class _Filling:
-    """Room that is left beside what was chosen, and what goes into it."""
+    """Fills the room that is left in a block beside what was chosen."""
 
     def __init__(
         self, candidates: Sequence[Candidate], cost: Cost, scope: Scope, chosen: list[Chosen],
         told: set[tuple[int, int]], known: set[str], in_blocks: Sequence[int], room: int,
     ) -> None:  # fmt: skip
-        """told:      candidate and line of all that was chosen
-        known:     numbers that stand in it, or in the request
-        in_blocks: rows of what other blocks of the request show
-        room:      characters, those of `chosen` among them
+        """told:      (candidate, line) of all that was chosen
+        known:     numbers that stand in what was chosen, or in the request
+        in_blocks: rows of passages that other blocks of the request show
+        room:      characters of the whole block, `chosen` included
         """
         self._candidates, self._cost, self._scope, self.chosen = candidates, cost, scope, chosen
         self._told, self._known, self._in_blocks = told, known, in_blocks
@@ -338,10 +350,10 @@ class _Filling:
     def put(
         self, speaker: str, is_new: Callable[[int, Sequence[int]], bool] | None = None, late: Callable[[], bool] = never
     ) -> None:
-        """What is missed of what `speaker` said, the newest first, while there is room.
+        """Put in what `speaker` said and somebody may miss, the newest first, while there is room.
 
-        is_new: of a candidate and its lines: do these tell something? Of a long one only lines with numbers go in, of
-                one that was begun the rest does
+        is_new: (candidate, lines) -> do these lines tell something new? Asked of short messages of which nothing is in
+                the block yet: of one that has begun, the rest goes in. Of long messages only lines with new numbers do.
         """
         for c in self._newest:
             candidate = self._candidates[c]
@@ -381,18 +393,20 @@ class _Filling:
 
 
 def _numbers(line: Line) -> set[str]:
-    """Those in its specific terms: of "CS-55192" and "88 mg" the figures, since others name them otherwise. One
-    figure says little."""
+    """The numbers in a line's specific terms, only their figures: "55192" of "CS-55192", "88" of "88 mg", since another
+    text may name them otherwise. A single figure says too little to count."""
     return {number for key in line.keys for number in _NUMBER.findall(key)}
 
 
 def _is_missed(line: Line, speaker: str) -> bool:
+    """Would somebody miss this line: does it say something, and not only greet, agree or ask?"""
     told = line.digits or bool(line.words) or speaker == "assistant"  # "No, you don't." at the head of an answer
     said = told and line.sort not in UNASKED and line.sort != "code"
     return said and not is_filler(line, speaker) and not ends_asking(line.flat)
 
 
 def _chars(chosen: Sequence[Chosen], cost: Cost) -> int:
+    """Characters that all of `chosen` take together."""
     opened, chars = set[str](), 0
     for each in chosen:
         chars += cost(each.part, opened)
@@ -401,7 +415,7 @@ def _chars(chosen: Sequence[Chosen], cost: Cost) -> int:
 
 
 def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
-    """(part, what is opened) -> characters that the part takes in the block; what is computed for it is kept."""
+    """The cost of a part in the block of a session, see cover.Cost. Sizes that were computed once are kept."""
     heads: dict[tuple[int, bool], int] = {}
     sizes: dict[tuple[int, tuple[int, ...]], tuple[int, str, str]] = {}
 
@@ -423,14 +437,15 @@ def _cost_of(candidates: Sequence[Candidate], session: str) -> Cost:
     return cost
 
 
-def _part_of_the_time(deadline: float) -> float:
-    """When gathering must end, so that there is time left to choose from what was gathered."""
+def _hurried(ask: Ask) -> Ask:
+    """The same ask with GATHER_SHARE of the time that is left: the rest is for choosing from what was gathered."""
     now = time.monotonic()
-    return now + GATHER_SHARE * max(0.0, deadline - now)
+    return replace(ask, deadline=now + GATHER_SHARE * max(0.0, ask.deadline - now))
 
 
 def _batches(scope: Scope, pinned: AbstractSet[int], deadline: float) -> Iterator[list[int]]:
-    """All rows, the pinned first, then the richest: so many at a time as are read at once."""
+    """All rows of the scope, those of pinned passages first, then the richest first, in batches that are read at
+    once."""
     order = scope.richest(deadline)
     first = [row for id_ in pinned if (row := scope.row(id_)) is not None]
     if first:

@@ -10,8 +10,8 @@ from lantern_proxy.compaction import shown_to_model
 from lantern_proxy.turn import Item, Request, plain
 
 _WORD = re.compile(r"\w+")
-TOLD_CHARS = 6_000
-"""How much of what the users of a request say is read for changes of what was said before."""
+USERS_CHARS = 6_000
+"""How much of what users say in a request is searched for changes of what was said before."""
 _PIECE_CHARS = 65_536
 """So much of a text is read between two looks at the clock: a millisecond, and many times that without C."""
 
@@ -30,17 +30,18 @@ def text_of(request: Request) -> str:
 
 
 def texts_of(request: Request) -> tuple[str, str]:
-    """For Ask.present and Ask.told."""
-    return text_of(request), told_in(request)
+    """(text_of(request), users_text_of(request)), for Ask.present and Ask.users_text."""
+    return text_of(request), users_text_of(request)
 
 
-def told_in(request: Request) -> str:
-    """What users say in a request, its end, for Ask.told: what tools and models say changes nothing of theirs."""
+def users_text_of(request: Request) -> str:
+    """What users say in a request, one line a text, for Ask.users_text; of a long request the last USERS_CHARS or so.
+    What tools and models say is left out: it changes nothing that a user said."""
     texts, chars = list[str](), 0
     for m in reversed(request.messages):
         for i in reversed(m.items):
-            if i.role == "user" and i.kind == "text" and chars < TOLD_CHARS:
-                texts.append(plain(i.text)[-TOLD_CHARS:])
+            if i.role == "user" and i.kind == "text" and chars < USERS_CHARS:
+                texts.append(plain(i.text)[-USERS_CHARS:])
                 chars += len(texts[-1])
     return "\n".join(reversed(texts))
 

@@ -129,9 +129,7 @@ class Restorer:
 
         wait: return when the background is done, too
         """
-        ask = Ask(
-            tenant=tenant, project=project, session=session, present="", budget_chars=0, now=0.0, deadline=math.inf
-        )
+        ask = Ask(tenant=tenant, project=project, session=session)
         self._warm_loss(ask)
         if self._config.restore.recipe == "default":
             read_tables()
